@@ -1,0 +1,111 @@
+"""What a backend is: it proposes candidates for a workload, or declines with a reason."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..workload import Workload
+
+
+@dataclass(frozen=True, order=True)
+class Device:
+    """The GPU that candidates are proposed for; plain data, so no GPU need be present.
+
+    ``arch`` is the compute capability times ten (90 for Hopper), sizes are in bytes.
+    """
+
+    name: str = "NVIDIA H200"
+    arch: int = 90
+    sm_count: int = 132
+    shared_memory_per_block: int = 232448
+    l2_bytes: int = 62914560
+    memory_bytes: int = 150109880320
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """One way to run a workload.
+
+    ``kernel`` names it for people and is unique within backend and workload; ``config`` is what
+    the backend needs to build it again, as canonical JSON text; ``workspace`` is in bytes.
+    ``priority`` breaks ties (lower first): the order in which the backend itself would try it.
+    """
+
+    backend: str
+    kernel: str
+    config: str = "{}"
+    workspace: int = 0
+    priority: int = 0
+    deterministic: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.backend}:{self.kernel}"
+
+    def options(self) -> dict[str, Any]:
+        """``config`` as a dictionary."""
+        return json.loads(self.config)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Candidate:
+        return cls(**{**data, "notes": tuple(data.get("notes", ()))})
+
+
+def make_config(**options: Any) -> str:
+    """Canonical JSON text of a candidate's options: sorted keys, no spaces."""
+    return json.dumps(options, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, order=True)
+class Decline:
+    """Why a backend does not take a workload: the attribute that stands in the way, and a remedy."""
+
+    backend: str
+    reason: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """What a built candidate adds to the exported module.
+
+    ``entry`` is the JSON description that the C++ runtime reads for this function;
+    ``blobs`` maps content hashes to kernel library bytes referenced by ``entry``.
+    """
+
+    entry: dict[str, Any]
+    blobs: dict[str, bytes]
+
+
+class Backend(abc.ABC):
+    """Base class of all backends. Stateless apart from caches; safe to share between threads."""
+
+    name: str
+
+    @abc.abstractmethod
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        """Cheap check by rules alone; None when some candidate may exist."""
+
+    @abc.abstractmethod
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        """All candidates worth measuring, best guess first, or a Decline. Never raises for a
+        workload that it cannot do; raises LibraryMissing where its library is not installed."""
+
+    @abc.abstractmethod
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        """Make the candidate runnable; raises CompileFailed or LibraryMissing."""
+
+    def prepare(self, jobs: Sequence[tuple[Workload, Candidate]], device: Device) -> None:
+        """Build many candidates ahead of time, in parallel where that helps. Optional."""

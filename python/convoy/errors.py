@@ -1,0 +1,87 @@
+"""Errors: one class for each mistake that a user can make.
+
+Every message says what was got, what was expected and, where there is one, what to do.
+"""
+
+from __future__ import annotations
+
+
+class ConvoyError(Exception):
+    """Base of all errors raised on purpose by convoy."""
+
+    def __init__(self, got: str, expected: str = "", remedy: str = "") -> None:
+        self.got, self.expected, self.remedy = got, expected, remedy
+        text = f"got {got}" if expected else got
+        if expected:
+            text += f"; expected {expected}"
+        if remedy:
+            text += f". {remedy}"
+        super().__init__(text)
+
+
+class InvalidWorkload(ConvoyError):
+    """A workload whose sizes or types make no sense."""
+
+
+class UnsupportedOp(ConvoyError):
+    """A Relay or Relax operator that convoy cannot convert or compile."""
+
+
+class UnsupportedDtype(ConvoyError):
+    """A data type outside float32, float16 and bfloat16 where one of these is needed."""
+
+
+class UnsupportedLayout(ConvoyError):
+    """A data or kernel layout that cannot be brought to NHWC and OHWI."""
+
+
+class DynamicShape(ConvoyError):
+    """A symbolic dimension where only static shapes can be compiled."""
+
+
+class RelaySyntaxError(ConvoyError):
+    """Relay text that does not parse; carries file, line and column."""
+
+
+class RelayTypeError(ConvoyError):
+    """Relay program whose shapes or dtypes do not fit together."""
+
+
+class NoGpu(ConvoyError):
+    """A GPU is needed and none can be used."""
+
+
+class LibraryMissing(ConvoyError):
+    """CUDA, cuDNN, cuBLASLt, nvcc, CUTLASS or the convoy runtime library was not found."""
+
+
+class WrongDevice(ConvoyError):
+    """An artefact built for another GPU architecture."""
+
+
+class LibraryVersionMismatch(ConvoyError):
+    """An artefact whose cuDNN engines do not exist in the cuDNN that is installed."""
+
+
+class CorruptArtefact(ConvoyError):
+    """A compiled module that is truncated or damaged."""
+
+
+class CorruptRecords(ConvoyError):
+    """A record file that cannot be read at all (single bad lines are skipped and reported)."""
+
+
+class CacheUnwritable(ConvoyError):
+    """The cache folder is read-only or its disk is full."""
+
+
+class CompileFailed(ConvoyError):
+    """nvcc rejected a generated kernel; carries the command and the compiler's words."""
+
+
+class NoCandidate(ConvoyError):
+    """Every backend declined an operation; carries the reasons."""
+
+
+class InvalidOption(ConvoyError):
+    """An option of a public function or command outside its allowed values."""

@@ -1,0 +1,44 @@
+"""The three costs of a candidate, because they disagree."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Figures of one candidate on one device, in microseconds; medians, with spreads.
+
+    kernel_us   device time of one launch: 20 launches captured in one CUDA graph, replayed;
+                warm L2 cache.
+    cold_us     the same with the L2 cache flushed before every launch (None when not taken).
+    enqueue_us  host time to enqueue one launch.
+    e2e_us      one synchronised call through the module.
+    Spreads are half the distance between the 10th and the 90th percentile.
+    error       relative L2 error against float64 (None when not checked).
+    failure     why nothing could be measured; all figures are then None.
+    """
+
+    kernel_us: float | None = None
+    kernel_spread_us: float | None = None
+    cold_us: float | None = None
+    enqueue_us: float | None = None
+    enqueue_spread_us: float | None = None
+    e2e_us: float | None = None
+    e2e_spread_us: float | None = None
+    samples: int = 0
+    error: float | None = None
+    failure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.failure and self.kernel_us is not None
+
+    def to_json(self) -> dict[str, Any]:
+        return {k: v for k, v in dataclasses.asdict(self).items() if v not in (None, "")}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Measurement:
+        return cls(**data)
