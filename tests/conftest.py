@@ -1,0 +1,69 @@
+"""What all tests share: GPU and slow markers, own cache folder, and a count of skips at the end."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@functools.cache
+def why_no_gpu() -> str:
+    """Empty when the CUDA driver reports a GPU, otherwise what stands in the way."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no CUDA driver (libcuda.so.1 not found)"
+    count = ctypes.c_int(0)
+    if (code := cuda.cuInit(0)) != 0:
+        return f"the CUDA driver does not start (cuInit returned {code})"
+    if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return "the CUDA driver sees no GPU"
+    return ""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="also run tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run_slow = config.getoption("--slow")
+    for item in items:
+        if item.get_closest_marker("gpu") and why_no_gpu():
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {why_no_gpu()}"))
+        if item.get_closest_marker("slow") and not run_slow:
+            item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tests leave the user's cache alone; CONVOY_TEST_CACHE_DIR keeps one between runs."""
+    kept = os.environ.get("CONVOY_TEST_CACHE_DIR")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONVOY_CACHE_DIR", str(folder))
+        yield folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count skips by reason, so that what was not tested is seen without reading the log."""
+    reasons: collections.Counter[str] = collections.Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[text.removeprefix("Skipped: ")] += 1
+    if not reasons:
+        terminalreporter.write_line("no test was skipped")
+        return
+    terminalreporter.section("tests skipped, by reason")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:5d}  {reason}")
