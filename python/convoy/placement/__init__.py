@@ -1,0 +1,1 @@
+"""Choosing backend and kernel of every region by the cost that counts for the way it will run."""

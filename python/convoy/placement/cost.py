@@ -1,0 +1,165 @@
+"""Where the figures of candidates come from, behind one base class."""
+
+from __future__ import annotations
+
+import abc
+import random
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..backends.base import Backend, Candidate, Device
+from ..errors import ConvoyError
+from ..measure.measurement import Measurement
+from ..workload import Workload
+
+Progress = Callable[[str, int, int], None]
+
+
+class CostModel(abc.ABC):
+    """Gives the figures of a workload's candidates; the placer asks nothing else of it."""
+
+    source = "measured"
+
+    @abc.abstractmethod
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        """A Measurement for each candidate, None where nothing is known of it."""
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        """Candidates known from elsewhere (records), beside those that backends propose."""
+        return []
+
+    def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
+        """Told of all the work to come, so that builds can run in parallel. Optional."""
+
+
+class RecordedCost(CostModel):
+    """Figures from a record store, strict on the environment first, then loose."""
+
+    source = "recorded"
+
+    def __init__(self, store: Any, environment: Any) -> None:
+        self._store, self._environment = store, environment
+
+    def _found(self, workload: Workload) -> dict[tuple[str, str], Any]:
+        records = self._store.lookup(workload, self._environment)
+        return {(r.candidate.backend, r.candidate.kernel): r for r in records}
+
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        found = self._found(workload)
+        records = [found.get((c.backend, c.kernel)) for c in candidates]
+        return [record.measurement if record else None for record in records]
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        return [record.candidate for record in self._found(workload).values()]
+
+
+class MeasuredCost(CostModel):
+    """Figures measured here and now; what a store already holds is not measured again."""
+
+    source = "measured"
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        device: Device,
+        recorded: RecordedCost | None = None,
+        save: Callable[[Workload, Candidate, Measurement], None] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._backends = {backend.name: backend for backend in backends}
+        self._device, self._recorded, self._save = device, recorded, save
+        self._progress = progress
+        self._done: dict[tuple[str, str, str], Measurement] = {}
+        self._seen, self._expected = 0, 0
+
+    def _known(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
+        if self._recorded is None:
+            return
+        for candidate, figure in zip(
+            candidates, self._recorded.figures(workload, candidates), strict=True
+        ):
+            if figure is not None:
+                self._done.setdefault((workload.key, *_id(candidate)), figure)
+
+    def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
+        by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
+        for workload, candidates in jobs:
+            self._known(workload, candidates)
+            for candidate in candidates:
+                if (workload.key, *_id(candidate)) not in self._done:
+                    by_backend.setdefault(candidate.backend, []).append((workload, candidate))
+        self._expected = sum(map(len, by_backend.values()))
+        for name, todo in by_backend.items():
+            self._backends[name].prepare(todo, self._device)
+
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        from ..measure import protocol
+
+        self._known(workload, candidates)
+        best: float | None = None
+        results: list[Measurement | None] = []
+        for candidate in candidates:
+            key = (workload.key, *_id(candidate))
+            if key not in self._done:
+                self._seen += 1
+                if self._progress:
+                    label = f"{workload.key} {candidate.kernel}"
+                    self._progress(label, self._seen, max(self._expected, self._seen))
+                try:
+                    binary = self._backends[candidate.backend].build(
+                        workload, candidate, self._device
+                    )
+                    figure = protocol.measure(
+                        workload, candidate, binary, self._device, best_us=best
+                    )
+                except ConvoyError as err:
+                    figure = Measurement(failure=str(err))
+                self._done[key] = figure
+                if self._save:
+                    self._save(workload, candidate, figure)
+            figure = self._done[key]
+            if figure.ok and figure.kernel_us is not None:
+                best = figure.kernel_us if best is None else min(best, figure.kernel_us)
+            results.append(figure)
+        return results
+
+
+class RandomCost(CostModel):
+    """Reproducible made-up figures, so that everything behind the placer is tested without a GPU."""
+
+    source = "random"
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        results: list[Measurement | None] = []
+        for candidate in candidates:
+            text = f"{self._seed}|{workload.key}|{candidate.key}"
+            rng = random.Random(zlib.crc32(text.encode()))
+            kernel, host = rng.uniform(2, 50), rng.uniform(2, 12)
+            results.append(
+                Measurement(
+                    kernel_us=kernel,
+                    kernel_spread_us=0.01 * kernel,
+                    enqueue_us=host,
+                    enqueue_spread_us=0.1,
+                    e2e_us=max(kernel, host) + rng.uniform(4, 15),
+                    e2e_spread_us=0.3,
+                    samples=1,
+                )
+            )
+        return results
+
+
+def _id(candidate: Candidate) -> tuple[str, str]:
+    return candidate.backend, candidate.kernel

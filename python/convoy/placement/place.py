@@ -1,0 +1,149 @@
+"""The simple placer: each region gets the candidate that is cheapest under the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..backends.base import Backend, Candidate, Decline, Device
+from ..errors import NoCandidate
+from ..measure.measurement import Measurement
+from ..workload import Workload
+from . import objective as objectives
+from .cost import CostModel
+from .plan import Choice, Plan, Scored
+
+
+@dataclass
+class Options:
+    """Everything that may run one workload: scored candidates (cheapest last to be known) and
+    the backends that declined."""
+
+    workload: Workload
+    scored: list[Scored] = field(default_factory=list)
+    unknown: list[Candidate] = field(default_factory=list)
+    failed: list[Scored] = field(default_factory=list)
+    declines: list[Decline] = field(default_factory=list)
+
+
+def gather(
+    workloads: Sequence[Workload], backends: Sequence[Backend], device: Device, costs: CostModel
+) -> dict[Workload, Options]:
+    """Ask every backend for candidates of every distinct workload and score them."""
+    options: dict[Workload, Options] = {}
+    proposals: dict[Workload, list[Candidate]] = {}
+    allowed = {backend.name for backend in backends}
+    for workload in dict.fromkeys(workloads):
+        found = Options(workload)
+        candidates: list[Candidate] = []
+        known = [c for c in costs.candidates(workload) if c.backend in allowed]
+        for backend in backends:
+            answer = backend.propose(workload, device)
+            if isinstance(answer, Decline):
+                found.declines.append(answer)
+            else:
+                candidates.extend(answer)
+        names = {(c.backend, c.kernel) for c in candidates}
+        candidates.extend(c for c in known if (c.backend, c.kernel) not in names)
+        options[workload], proposals[workload] = found, candidates
+    costs.prefetch(list(proposals.items()))
+    for workload, candidates in proposals.items():
+        found = options[workload]
+        for candidate, figure in zip(candidates, costs.figures(workload, candidates), strict=True):
+            if figure is None:
+                found.unknown.append(candidate)
+            elif figure.ok:
+                found.scored.append(Scored(candidate, figure))
+            else:
+                found.failed.append(Scored(candidate, figure))
+    return options
+
+
+def rank(scored: Sequence[Scored], objective: str, weight: float | None = None) -> list[Scored]:
+    """Cheapest first. Candidates within the measured spread of the cheapest are ties, and ties
+    go to: deterministic kernels, then the smaller workspace, then the backend's own order,
+    then the name. ``weight`` (0..1) mixes kernel and enqueue time for the stream objective.
+    """
+
+    def cost(item: Scored) -> tuple[float, float]:
+        m = item.measurement
+        if weight is None:
+            return objectives.own_cost(m, objective)
+        kernel, host = m.kernel_us or 0.0, m.enqueue_us or 0.0
+        return (1 - weight) * kernel + weight * host, m.kernel_spread_us or 0.0
+
+    by_cost = sorted(scored, key=lambda item: (cost(item)[0], item.candidate.key))
+    if not by_cost:
+        return []
+    lowest, spread = cost(by_cost[0])
+    ties = [item for item in by_cost if cost(item)[0] <= lowest + spread]
+    ties.sort(
+        key=lambda item: (
+            not item.candidate.deterministic,
+            item.candidate.workspace,
+            item.candidate.priority,
+            item.candidate.key,
+        )
+    )
+    return ties + [item for item in by_cost if item not in ties]
+
+
+def _choose(region: str, options: Options, objective: str, weight: float | None) -> Choice:
+    ranked = rank(options.scored, objective, weight)
+    if not ranked:
+        if not options.unknown:
+            reasons = [f"{d.backend}: {d.reason}" for d in options.declines]
+            reasons += [
+                f"{s.candidate.key}: {s.measurement.failure}" for s in options.failed
+            ]
+            raise NoCandidate(
+                f"{options.workload.key}, which every backend declined ({'; '.join(reasons)})",
+                "at least one backend that can run it",
+            )
+        ranked = [
+            Scored(c, Measurement()) for c in sorted(options.unknown, key=lambda c: c.priority)
+        ]
+    best: dict[str, Scored] = {}
+    for item in ranked:
+        best.setdefault(item.candidate.backend, item)
+    return Choice(
+        region=region,
+        workload=options.workload,
+        chosen=ranked[0],
+        runner_up=ranked[1] if len(ranked) > 1 else None,
+        best_by_backend=tuple(best.values()),
+        declines=tuple(options.declines),
+        considered=len(ranked) + len(options.failed),
+    )
+
+
+def place(
+    regions: Sequence[tuple[str, Workload]],
+    backends: Sequence[Backend],
+    device: Device,
+    costs: CostModel,
+    objective: str = "graph",
+    environment: str = "",
+    options: dict[Workload, Options] | None = None,
+) -> Plan:
+    """Choose a candidate for each (region name, workload).
+
+    Under ``stream`` host and device time are summed apart and the larger counts, so choices are
+    not independent: the weight between the two is swept and the best whole plan kept.
+
+    Raises NoCandidate where no backend takes a workload.
+    """
+    objectives.check(objective)
+    if options is None:
+        options = gather([w for _, w in regions], backends, device, costs)
+    weights: list[float | None] = [None]
+    if objective == "stream":
+        weights = [step / 20 for step in range(21)]
+    plans = []
+    for weight in weights:
+        choices = tuple(_choose(name, options[w], objective, weight) for name, w in regions)
+        plans.append(Plan(objective, device, choices, costs.source, environment))
+    plan = min(plans, key=lambda p: p.total_us())
+    if not any(choice.chosen.measurement.ok for choice in plan.choices):
+        plan = Plan(objective, device, plan.choices, "none", environment)
+    return plan

@@ -1,0 +1,111 @@
+"""PyTorch in half precision and channels-last: eager under a CUDA graph, and torch.compile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from .timing import Timing, measure
+
+
+class PreactBottleneck(nn.Module):
+    """The bottleneck of ResNet v2: batch norm and relu come before each convolution."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out, inner = width * 4, width
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv1 = nn.Conv2d(channels, inner, 1, stride, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, 1, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(inner)
+        self.conv3 = nn.Conv2d(inner, out, 1, bias=False)
+        self.shortcut = None
+        if stride != 1 or channels != out:
+            self.shortcut = nn.Conv2d(channels, out, 1, stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pre = torch.relu(self.bn1(x))
+        skip = x if self.shortcut is None else self.shortcut(pre)
+        y = self.conv1(pre)
+        y = self.conv2(torch.relu(self.bn2(y)))
+        return self.conv3(torch.relu(self.bn3(y))) + skip
+
+
+class ResNet50V2(nn.Module):
+    """The ResNet-50 of Relay's model collection: pre-activation, stride on the first 1x1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn_data = nn.BatchNorm2d(3)
+        self.conv0 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn0 = nn.BatchNorm2d(64)
+        blocks: list[nn.Module] = []
+        channels = 64
+        for stage, (width, depth) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+            for unit in range(depth):
+                stride = 2 if stage and not unit else 1
+                blocks.append(PreactBottleneck(channels, width, stride))
+                channels = width * 4
+        self.blocks = nn.Sequential(*blocks)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.fc = nn.Linear(channels, 1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.bn0(self.conv0(self.bn_data(x))))
+        x = nn.functional.max_pool2d(x, 3, 2, 1)
+        x = torch.relu(self.bn1(self.blocks(x)))
+        return torch.softmax(self.fc(x.mean((2, 3))).float(), -1)
+
+
+def network(name: str) -> nn.Module:
+    """A network in evaluation mode, half precision, channels-last, random weights."""
+    if name == "resnet50_v2":
+        model: nn.Module = ResNet50V2()
+    else:
+        import torchvision
+
+        options = {"aux_logits": False} if name in ("inception_v3", "googlenet") else {}
+        model = getattr(torchvision.models, name)(weights=None, **options)
+    return model.eval().half().cuda().to(memory_format=torch.channels_last)
+
+
+def example(name: str, batch: int) -> torch.Tensor:
+    size = 299 if name == "inception_v3" else 224
+    x = torch.randn(batch, 3, size, size, device="cuda", dtype=torch.half)
+    return x.to(memory_format=torch.channels_last)
+
+
+def eager_under_graph(name: str, batch: int) -> Timing:
+    """Eager kernels captured in one CUDA graph; a replay is one inference."""
+    torch.backends.cudnn.benchmark = True
+    model, x = network(name), example(name, batch)
+    with torch.no_grad():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                model(x)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            model(x)
+        return measure(graph.replay, torch.cuda.synchronize)
+
+
+def compiled(name: str, batch: int) -> Timing:
+    """torch.compile with weight freezing and CUDA graphs ("reduce-overhead")."""
+    os.environ.setdefault("TORCHINDUCTOR_FREEZING", "1")
+    import torch._inductor.config as inductor
+
+    inductor.freezing = True
+    torch._dynamo.reset()
+    model, x = network(name), example(name, batch)
+    with torch.no_grad():
+        run: Callable[[torch.Tensor], object] = torch.compile(model, mode="reduce-overhead")
+        for _ in range(4):
+            run(x)
+        return measure(lambda: run(x), torch.cuda.synchronize)
