@@ -1,6 +1,6 @@
 """Time the peers alone: PyTorch eager under a CUDA graph, torch.compile, XLA through JAX.
 
-    python scripts/bench_peers.py --models resnet50 resnet50_v2 --batches 1 8 256 --out peers.json
+python scripts/bench_peers.py --models resnet50 resnet50_v2 --batches 1 8 256 --out peers.json
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from ..measure.measurement import Measurement
 from ..workload import Workload
 from . import objective as objectives
 from .cost import CostModel
+from .pareto import smallest_maximum
 from .plan import Choice, Plan, Scored
 
 
@@ -59,18 +60,14 @@ def gather(
     return options
 
 
-def rank(scored: Sequence[Scored], objective: str, weight: float | None = None) -> list[Scored]:
+def rank(scored: Sequence[Scored], objective: str) -> list[Scored]:
     """Cheapest first. Candidates within the measured spread of the cheapest are ties, and ties
     go to: deterministic kernels, then the smaller workspace, then the backend's own order,
-    then the name. ``weight`` (0..1) mixes kernel and enqueue time for the stream objective.
+    then the name.
     """
 
     def cost(item: Scored) -> tuple[float, float]:
-        m = item.measurement
-        if weight is None:
-            return objectives.own_cost(m, objective)
-        kernel, host = m.kernel_us or 0.0, m.enqueue_us or 0.0
-        return (1 - weight) * kernel + weight * host, m.kernel_spread_us or 0.0
+        return objectives.own_cost(item.measurement, objective)
 
     by_cost = sorted(scored, key=lambda item: (cost(item)[0], item.candidate.key))
     if not by_cost:
@@ -88,14 +85,14 @@ def rank(scored: Sequence[Scored], objective: str, weight: float | None = None) 
     return ties + [item for item in by_cost if item not in ties]
 
 
-def _choose(region: str, options: Options, objective: str, weight: float | None) -> Choice:
-    ranked = rank(options.scored, objective, weight)
+def _choose(region: str, options: Options, objective: str, first: Scored | None) -> Choice:
+    ranked = rank(options.scored, objective)
+    if first is not None:
+        ranked = [first] + [item for item in ranked if item is not first]
     if not ranked:
         if not options.unknown:
             reasons = [f"{d.backend}: {d.reason}" for d in options.declines]
-            reasons += [
-                f"{s.candidate.key}: {s.measurement.failure}" for s in options.failed
-            ]
+            reasons += [f"{s.candidate.key}: {s.measurement.failure}" for s in options.failed]
             raise NoCandidate(
                 f"{options.workload.key}, which every backend declined ({'; '.join(reasons)})",
                 "at least one backend that can run it",
@@ -128,22 +125,33 @@ def place(
 ) -> Plan:
     """Choose a candidate for each (region name, workload).
 
-    Under ``stream`` host and device time are summed apart and the larger counts, so choices are
-    not independent: the weight between the two is swept and the best whole plan kept.
+    Under ``stream`` host and device time are summed apart and the larger counts, so the choices
+    are made jointly (see pareto.py).
 
     Raises NoCandidate where no backend takes a workload.
     """
     objectives.check(objective)
     if options is None:
         options = gather([w for _, w in regions], backends, device, costs)
-    weights: list[float | None] = [None]
+    firsts: list[Scored | None] = [None] * len(regions)
     if objective == "stream":
-        weights = [step / 20 for step in range(21)]
-    plans = []
-    for weight in weights:
-        choices = tuple(_choose(name, options[w], objective, weight) for name, w in regions)
-        plans.append(Plan(objective, device, choices, costs.source, environment))
-    plan = min(plans, key=lambda p: p.total_us())
-    if not any(choice.chosen.measurement.ok for choice in plan.choices):
-        plan = Plan(objective, device, plan.choices, "none", environment)
-    return plan
+        firsts = _side_by_side([options[w].scored for _, w in regions])
+    choices = tuple(
+        _choose(name, options[workload], objective, first)
+        for (name, workload), first in zip(regions, firsts, strict=True)
+    )
+    known = any(choice.chosen.measurement.ok for choice in choices)
+    return Plan(objective, device, choices, costs.source if known else "none", environment)
+
+
+def _side_by_side(scored: Sequence[Sequence[Scored]]) -> list[Scored | None]:
+    """The jointly best candidate of each region when host and device time are summed apart."""
+    positions = [i for i, items in enumerate(scored) if items]
+    pairs = [
+        [(s.measurement.kernel_us or 0.0, s.measurement.enqueue_us or 0.0) for s in scored[i]]
+        for i in positions
+    ]
+    result: list[Scored | None] = [None] * len(scored)
+    for i, option in zip(positions, smallest_maximum(pairs), strict=True):
+        result[i] = scored[i][option]
+    return result

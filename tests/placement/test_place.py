@@ -1,0 +1,168 @@
+"""The simple placer: cheapest under the objective, ties by written priority, plans that last."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convoy.backends.base import Backend, Binary, Candidate, Decline, Device
+from convoy.errors import CorruptArtefact, InvalidOption, NoCandidate
+from convoy.measure.measurement import Measurement
+from convoy.placement import explain
+from convoy.placement import objective as objectives
+from convoy.placement.cost import CostModel, RandomCost
+from convoy.placement.place import place, rank
+from convoy.placement.plan import Plan, Scored
+from convoy.workload import Epilogue, Workload
+
+DEVICE = Device()
+
+
+def conv(k: int = 64, **options: object) -> Workload:
+    return Workload("fprop", 1, 14, 14, 64, k, 3, 3, padding=(1, 1, 1, 1), **options)
+
+
+class Fixed(Backend):
+    """A backend with a given number of candidates, or none."""
+
+    def __init__(self, name: str, kernels: int) -> None:
+        self.name, self._kernels = name, kernels
+
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        return None if self._kernels else Decline(self.name, "it has no kernels")
+
+    def propose(self, workload: Workload, device: Device) -> list[Candidate] | Decline:
+        declined = self.accepts(workload, device)
+        if declined:
+            return declined
+        return [Candidate(self.name, f"k{i}", priority=i) for i in range(self._kernels)]
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        raise NotImplementedError
+
+
+class Table(CostModel):
+    """Figures from a dictionary by kernel name."""
+
+    def __init__(self, table: dict[str, Measurement]) -> None:
+        self._table = table
+
+    def figures(self, workload: Workload, candidates: list[Candidate]) -> list[Measurement | None]:
+        return [self._table.get(c.kernel) for c in candidates]
+
+
+def figure(kernel: float, host: float, e2e: float, spread: float = 0.0) -> Measurement:
+    return Measurement(
+        kernel_us=kernel,
+        kernel_spread_us=spread,
+        enqueue_us=host,
+        enqueue_spread_us=spread,
+        e2e_us=e2e,
+        e2e_spread_us=spread,
+    )
+
+
+@given(seed=st.integers(0, 1000), widths=st.lists(st.sampled_from([8, 16, 64, 128]), min_size=1))
+def test_every_objective_takes_the_cheapest(seed: int, widths: list[int]) -> None:
+    regions = [(f"r{i}", conv(k)) for i, k in enumerate(widths)]
+    backends = [Fixed("a", 3), Fixed("b", 2)]
+    for objective in ("graph", "sync"):
+        plan = place(regions, backends, DEVICE, RandomCost(seed), objective)
+        model = RandomCost(seed)
+        for choice in plan.choices:
+            candidates = [c for b in backends for c in b.propose(choice.workload, DEVICE)]
+            costs = [
+                objectives.own_cost(m, objective)[0]
+                for m in model.figures(choice.workload, candidates)
+            ]
+            chosen, spread = objectives.own_cost(choice.chosen.measurement, objective)
+            assert chosen <= min(costs) + 0.5
+            assert chosen == min(costs) or chosen <= min(costs) + spread
+
+
+@given(
+    table=st.lists(
+        st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=3, unique=True
+    ),
+    regions=st.integers(1, 3),
+)
+def test_stream_objective_against_brute_force(table: list[tuple[int, int]], regions: int) -> None:
+    figures = {f"k{i}": figure(k, h, k + h) for i, (k, h) in enumerate(table)}
+    named = [(f"r{i}", conv(8 * (i + 1))) for i in range(regions)]
+    plan = place(named, [Fixed("a", len(table))], DEVICE, Table(figures), "stream")
+    best = min(
+        objectives.total(combination, "stream")
+        for combination in itertools.product(figures.values(), repeat=regions)
+    )
+    assert plan.total_us() == pytest.approx(best)
+
+
+def test_objectives_disagree_where_the_costs_do() -> None:
+    table = {"k0": figure(5.0, 4.0, 20.0), "k1": figure(6.0, 2.0, 12.0)}
+    chosen = {
+        objective: place([("r", conv())], [Fixed("a", 2)], DEVICE, Table(table), objective)
+        .choices[0]
+        .chosen.candidate.kernel
+        for objective in objectives.OBJECTIVES
+    }
+    assert chosen == {"graph": "k0", "stream": "k0", "sync": "k1"}
+
+
+def test_ties_inside_the_spread_go_to_the_deterministic_kernel() -> None:
+    fast = Scored(Candidate("a", "fast", deterministic=False), figure(5.0, 1, 1, 0.2))
+    safe = Scored(Candidate("b", "safe"), figure(5.1, 1, 1, 0.2))
+    slow = Scored(Candidate("b", "slow"), figure(5.3, 1, 1, 0.2))
+    assert [s.candidate.kernel for s in rank([fast, slow, safe], "graph")] == [
+        "safe",
+        "fast",
+        "slow",
+    ]
+
+
+def test_failed_candidates_are_never_chosen() -> None:
+    table = {"k0": Measurement(failure="illegal address"), "k1": figure(9, 1, 12)}
+    plan = place([("r", conv())], [Fixed("a", 2)], DEVICE, Table(table))
+    assert plan.choices[0].chosen.candidate.kernel == "k1"
+
+
+def test_all_declined_names_the_reasons() -> None:
+    with pytest.raises(NoCandidate, match="it has no kernels"):
+        place([("r", conv())], [Fixed("a", 0)], DEVICE, RandomCost())
+
+
+def test_without_figures_the_backends_order_decides() -> None:
+    plan = place([("r", conv())], [Fixed("a", 3)], DEVICE, Table({}))
+    assert plan.source == "none"
+    assert plan.choices[0].chosen.candidate.kernel == "k0"
+
+
+@given(seed=st.integers(0, 100))
+def test_plan_round_trips_through_json(seed: int) -> None:
+    epilogue = Epilogue(residual=True, bias=True, activation="clip", clip_max=6.0)
+    regions = [("r0", conv()), ("r1", conv(epilogue=epilogue)), ("r2", conv())]
+    plan = place(regions, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(seed))
+    assert Plan.loads(plan.dumps()) == plan
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99}', "null", '{"format":1}'])
+def test_damaged_plans_are_refused(text: str) -> None:
+    with pytest.raises(CorruptArtefact):
+        Plan.loads(text)
+
+
+def test_unknown_objective() -> None:
+    with pytest.raises(InvalidOption, match="graph, stream, sync"):
+        place([("r", conv())], [Fixed("a", 1)], DEVICE, RandomCost(), "fastest")
+
+
+def test_table_rows_count_repeats_and_show_declines() -> None:
+    regions = [("r0", conv()), ("r1", conv(128)), ("r2", conv())]
+    plan = place(regions, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(1))
+    rows = explain.rows(plan)
+    assert len(rows) == 2 and all(len(row) == len(explain.COLUMNS) for row in rows)
+    assert rows[0][explain.COLUMNS.index("count")] == "2"
+    assert "it has no kernels" in rows[0][-1]
+    assert "a 3" in explain.summary(plan)
