@@ -1,0 +1,67 @@
+# Sets up a virtual environment in .venv and does the usual things in it. A second run reuses it.
+#   PYTHON=python3.12   the interpreter to make .venv with (3.10 to 3.13)
+#   LIGHT=1             tests without the cuDNN and nvcc wheels (1.5 GB on disk); theirs are skipped
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+COMPILED := pyproject.toml CMakeLists.txt $(wildcard codegen/runtime/* codegen/include/convoy/*)
+STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*.cu' \
+	'tests/*.h' 'tests/*.cc' 'tests/*.cu'
+
+# With a GPU the demo measures and runs on it, for which it needs cuDNN, NVRTC and nvcc.
+DEMO_EXTRAS := $(if $(shell nvidia-smi --list-gpus 2>/dev/null),[gpu])
+TEST_EXTRAS := [dev,onnx$(if $(LIGHT),,$(if $(DEMO_EXTRAS),$(shell echo ,gpu),$(shell echo ,cudnn,nvcc)))]
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: $(VENV)/.demo ## Set up, place and compile a Relay ResNet, run it, check the result
+	@echo "== demo: placing and compiling a Relay ResNet, then running and checking it"
+	@$(BIN)/python -m convoy.demo
+
+test: $(VENV)/.test ## Set up and run the tests (ARGS="-k name" is handed to pytest)
+	@echo "== test: running the tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.test ## Check style and types (ruff, mypy, clang-format)
+	@echo "== lint: ruff, mypy, clang-format"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(STYLED) | xargs -0 --no-run-if-empty $(BIN)/clang-format --dry-run -Werror
+
+format: $(VENV)/.test ## Bring all files into style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(STYLED) | xargs -0 --no-run-if-empty $(BIN)/clang-format -i
+
+clean: ## Remove the environment, builds and caches of this folder
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; ok = (3, 10) <= sys.version_info[:2] < (3, 14); sys.exit(not ok and \
+	  f"Python {sys.version.split()[0]} found, 3.10 to 3.13 needed: make PYTHON=python3.12 ...")'
+	@command -v $${CXX:-g++} >/dev/null || { echo "no C++ compiler: apt-get install g++"; exit 1; }
+	@echo "== making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { echo "python has no venv: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+# Both install the checkout itself (editable) and build the C++ runtime library.
+$(VENV)/.demo: $(VENV)/.made $(COMPILED)
+	@echo "== installing convoy and its dependencies $(DEMO_EXTRAS) (a minute or two, once)"
+	@$(PIP) --editable ".$(DEMO_EXTRAS)"
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made $(COMPILED)
+	@echo "== installing convoy and its dependencies $(TEST_EXTRAS) (a minute or two, once)"
+	@$(PIP) --editable ".$(TEST_EXTRAS)"
+	@touch $(VENV)/.demo $@
