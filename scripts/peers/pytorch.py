@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -58,7 +59,42 @@ class ResNet50V2(nn.Module):
         x = torch.relu(self.bn0(self.conv0(self.bn_data(x))))
         x = nn.functional.max_pool2d(x, 3, 2, 1)
         x = torch.relu(self.bn1(self.blocks(x)))
-        return torch.softmax(self.fc(x.mean((2, 3))).float(), -1)
+        y = self.fc(x.mean((2, 3)))
+        return torch.softmax(y if y.dtype == torch.float64 else y.float(), -1)
+
+
+def resnet50_v2_from(params: Mapping[str, np.ndarray], dtype: torch.dtype) -> ResNet50V2:
+    """The network with the parameters of Relay's ResNet-50 (OIHW weights), on the GPU."""
+    model = ResNet50V2().eval()
+
+    def norm(layer: nn.BatchNorm2d, name: str) -> None:
+        layer.eps = 2e-5
+        for ours, theirs in (
+            (layer.weight, "gamma"),
+            (layer.bias, "beta"),
+            (layer.running_mean, "moving_mean"),
+            (layer.running_var, "moving_var"),
+        ):
+            ours.data.copy_(torch.from_numpy(params[f"{name}_{theirs}"]))
+
+    def filt(layer: nn.Module, name: str) -> None:
+        layer.weight.data.copy_(torch.from_numpy(params[name]))
+
+    norm(model.bn_data, "bn_data")
+    model.bn_data.weight.data.fill_(1.0)  # Relay's first batch norm has scale=False
+    filt(model.conv0, "conv0_weight")
+    norm(model.bn0, "bn0")
+    names = [f"stage{s + 1}_unit{u + 1}" for s, n in enumerate((3, 4, 6, 3)) for u in range(n)]
+    for block, name in zip(model.blocks, names, strict=True):
+        for i in (1, 2, 3):
+            norm(getattr(block, f"bn{i}"), f"{name}_bn{i}")
+            filt(getattr(block, f"conv{i}"), f"{name}_conv{i}_weight")
+        if block.shortcut is not None:
+            filt(block.shortcut, f"{name}_sc_weight")
+    norm(model.bn1, "bn1")
+    filt(model.fc, "fc1_weight")
+    model.fc.bias.data.copy_(torch.from_numpy(params["fc1_bias"]))
+    return model.to("cuda", dtype)
 
 
 def network(name: str) -> nn.Module:

@@ -30,7 +30,7 @@ class Timing:
 def _half_spread(values: list[float]) -> float:
     ordered = sorted(values)
     low = ordered[int(0.1 * (len(ordered) - 1))]
-    high = ordered[int(round(0.9 * (len(ordered) - 1)))]
+    high = ordered[round(0.9 * (len(ordered) - 1))]
     return (high - low) / 2
 
 

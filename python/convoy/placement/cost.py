@@ -132,7 +132,7 @@ class MeasuredCost(CostModel):
 
 
 class RandomCost(CostModel):
-    """Reproducible made-up figures, so that everything behind the placer is tested without a GPU."""
+    """Reproducible made-up figures: everything behind the placer is tested without a GPU."""
 
     source = "random"
 
