@@ -1,0 +1,133 @@
+"""Running a compiled module: inputs that stay in place, the VM, outputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .artefact import Meta, TensorInfo
+from .errors import InvalidOption
+
+
+class Session:
+    """One instance of a compiled module on one device. Not for use by two threads at once; make
+    a session for each thread.
+
+    Every input has a buffer on the device for as long as the session lives, and set_input copies
+    into it. Pointers therefore never change, which is what a replayed CUDA graph needs: weights
+    that are swapped are seen by the next run.
+    """
+
+    def __init__(self, module: Any, meta: Meta, device: Any) -> None:
+        import tvm
+        from tvm.runtime.vm import VirtualMachine
+
+        self.meta, self.device = meta, device
+        self._vm = VirtualMachine(module, device)
+        self._main = self._vm["main"]
+        self._inputs = [tvm.runtime.empty(t.shape, t.dtype, device) for t in meta.inputs]
+        self._index = {t.name: i for i, t in enumerate(meta.inputs)}
+        for buffer, info in zip(self._inputs, meta.inputs, strict=True):
+            buffer.copyfrom(np.zeros(info.shape, _numpy_dtype(info)))
+        self._outputs: list[Any] = []
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.meta.outputs)
+
+    @property
+    def input_info(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """(name, shape, dtype) of every input."""
+        return [(t.name, t.shape, t.dtype) for t in self.meta.inputs]
+
+    def input(self, key: str | int) -> Any:
+        """The device buffer of an input."""
+        return self._inputs[self._position(key)]
+
+    def set_input(self, key: str | int, value: Any) -> None:
+        """Copy an array (numpy or any with ``.numpy()``) into an input's buffer.
+
+        Raises InvalidOption for an unknown name, a wrong shape or a dtype that would be changed.
+        """
+        position = self._position(key)
+        info = self.meta.inputs[position]
+        array = value if isinstance(value, np.ndarray) else getattr(value, "numpy", lambda: value)()
+        array = np.asarray(array)
+        if tuple(array.shape) != info.shape:
+            raise InvalidOption(
+                f"shape {tuple(array.shape)} for input {info.name!r}", f"{info.shape}"
+            )
+        wanted = _numpy_dtype(info)
+        if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
+            raise InvalidOption(f"{array.dtype} for input {info.name!r}", str(wanted))
+        self._inputs[position].copyfrom(np.ascontiguousarray(array, wanted))
+
+    def run(self, inputs: Mapping[str, Any] | None = None) -> None:
+        """Enqueue one inference; returns before the device has finished."""
+        for name, value in (inputs or {}).items():
+            self.set_input(name, value)
+        result = self._main(*self._inputs)
+        self._outputs = _flatten(result)
+
+    def output(self, index: int = 0) -> Any:
+        """Output tensor of the last run; its ``.numpy()`` waits for the device."""
+        if not self._outputs:
+            raise InvalidOption("an output before any run", "run() first")
+        if not 0 <= index < len(self._outputs):
+            raise InvalidOption(f"output {index}", f"0 to {len(self._outputs) - 1}")
+        return self._outputs[index]
+
+    def __call__(self, *inputs: Any) -> list[np.ndarray]:
+        """Set all inputs in order, run, and return the outputs as numpy arrays."""
+        if len(inputs) != len(self._inputs):
+            raise InvalidOption(f"{len(inputs)} inputs", str(len(self._inputs)))
+        for position, value in enumerate(inputs):
+            self.set_input(position, value)
+        self.run()
+        return [output.numpy() for output in self._outputs]
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        self.device.sync()
+
+    def time(self, repeat: int = 30, number: int = 10) -> list[float]:
+        """Milliseconds of one run, ``repeat`` times, each the mean of ``number`` runs enqueued
+        back to back and followed by one synchronisation. Warms up first."""
+        for _ in range(3):
+            self.run()
+        self.synchronize()
+        samples = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            for _ in range(number):
+                self.run()
+            self.synchronize()
+            samples.append((time.perf_counter() - start) / number * 1e3)
+        return samples
+
+    def _position(self, key: str | int) -> int:
+        if isinstance(key, int) and 0 <= key < len(self._inputs):
+            return key
+        if key in self._index:
+            return self._index[str(key)]
+        raise InvalidOption(f"input {key!r}", f"one of {', '.join(self._index) or 'none'}")
+
+
+def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
+    if info.dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(info.dtype)
+
+
+def _flatten(result: Any) -> list[Any]:
+    """Tensors of a nested tuple, in order."""
+    if hasattr(result, "shape"):
+        return [result]
+    if isinstance(result, Sequence) or hasattr(result, "__len__"):
+        return [tensor for item in result for tensor in _flatten(item)]
+    return [result]

@@ -1,0 +1,189 @@
+"""Time whole networks: Convoy with one backend, Convoy placed, and the peers, in one run.
+
+    python scripts/bench_models.py resnet50.relay --manifest manifest.json --batches 1 8 256 \\
+        --peers eager compile xla --out results.json
+
+Every Convoy module is exported, then loaded and timed in a fresh process, and its output is
+checked against a float64 evaluation of the same network where one is known (ResNet-50 v2), or
+against the float32 module otherwise. Prints a table and writes JSON with the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+VARIANTS = {
+    "cudnn": ("cudnn", "tvm"),
+    "cutlass": ("cutlass", "tvm"),
+    "placed": ("cudnn", "cutlass", "tvm"),
+}
+
+
+def xavier_params(entry: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Parameters as Relay's model collection initialises them with seed 0 (Xavier, uniform)."""
+    rng = np.random.RandomState(0)
+    params = {}
+    for name, shape, dtype in entry["params"]:
+        if name == "data":
+            continue
+        if name.endswith("weight"):
+            window = float(np.prod(shape[2:])) if len(shape) > 2 else 1.0
+            factor = (shape[0] + shape[1]) * window / 2.0
+            bound = np.sqrt(3.0 / (window if "depthwise" in name else factor))
+            value = rng.uniform(-bound, bound, size=shape)
+        else:
+            value = np.full(shape, 1.0 if name.endswith(("gamma", "var")) else 0.0)
+        params[name] = value.astype(dtype)
+    return params
+
+
+def reference(name: str, params: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray | None:
+    """Output in float64 through an independent implementation, where there is one."""
+    if not name.startswith("resnet50"):
+        return None
+    import torch
+
+    from peers.pytorch import resnet50_v2_from
+
+    params = {
+        n: p.transpose(3, 2, 0, 1).copy() if name.endswith("nhwc") and p.ndim == 4 else p
+        for n, p in params.items()
+    }
+    model = resnet50_v2_from(params, torch.float64)
+    nchw = np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if name.endswith("nhwc") else x
+    with torch.no_grad():
+        parts = [
+            model(torch.from_numpy(p).double().cuda())
+            for p in np.array_split(nchw, max(1, len(x) // 8))
+        ]
+        return torch.cat(parts).cpu().numpy()
+
+
+def relative_error(y: np.ndarray, reference: np.ndarray) -> float:
+    """Relative L2 error; NaN anywhere gives NaN."""
+    y = y.astype(np.float64)
+    return float(np.linalg.norm(y - reference) / np.linalg.norm(reference))
+
+
+def in_fresh_process(module: Path, inputs: Path, outputs: Path) -> dict[str, Any]:
+    """Load, run and time a module with ``convoy run`` in a process of its own."""
+    command = [sys.executable, "-m", "convoy", "run", str(module)]
+    command += ["--inputs", str(inputs), "--outputs", str(outputs), "--time", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:] or done.stdout[-2000:])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]]) -> None:
+    import convoy
+    from convoy import relay
+    from convoy.placement import explain
+    from convoy.report import tables
+
+    path = Path(args.model)
+    name = path.stem
+    entry = json.loads(Path(args.manifest).read_text())[name]
+    params = xavier_params(entry)
+    module = relay.with_batch(relay.parse(path.read_text(), str(path)), batch)
+    shape = (batch, *entry["params"][0][1][1:])
+    x = np.random.default_rng(7).uniform(-1, 1, shape).astype("float32")
+    expected = reference(name, params, x)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = Path(folder) / "x.npz"
+        np.savez(inputs, data=x)
+        for variant in args.variants:
+            row: dict[str, Any] = {"system": f"convoy {variant}", "model": name, "batch": batch}
+            started = time.perf_counter()
+            try:
+                built = convoy.build(
+                    relay.to_relax(module, params),
+                    "cuda",
+                    precision=args.precision,
+                    objective=args.objective,
+                    backends=VARIANTS[variant],
+                    records=args.records or None,
+                )
+                row["build_s"] = time.perf_counter() - started
+                so = Path(folder) / f"{variant}.so"
+                built.export_library(so)
+                row["bytes"] = so.stat().st_size
+                outputs = Path(folder) / f"{variant}.npz"
+                row.update(in_fresh_process(so, inputs, outputs))
+                if expected is not None:
+                    row["error"] = relative_error(np.load(outputs)["output_0"], expected)
+                row["backends"] = built.plan.backends()
+                row["predicted_ms"] = built.plan.total_us() / 1e3
+                if args.plans:
+                    out = Path(args.plans) / f"plan_{name}_n{batch}_{variant}.json"
+                    out.write_text(built.plan.dumps())
+                if args.tables:
+                    print(tables.plain(explain.COLUMNS, explain.rows(built.plan)))
+                    print(explain.summary(built.plan), flush=True)
+            except Exception as err:  # one variant that fails must not end the comparison
+                row["failed"] = f"{type(err).__name__}: {err}"[:1500]
+            rows.append(row)
+            print(row, flush=True)
+            save(args, rows)
+
+
+def bench_peers(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]]) -> None:
+    from bench_peers import _time
+
+    for model in args.peer_models:
+        for system in args.peers:
+            rows.append(_time(system, model, batch))
+            print(rows[-1], flush=True)
+            save(args, rows)
+
+
+def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    if not args.out:
+        return
+    from convoy.measure import environment
+
+    result = {"environment": environment.current().to_json(), "rows": rows}
+    Path(args.out).write_text(json.dumps(result, indent=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", help="Relay text of the network")
+    parser.add_argument("--manifest", required=True, help="JSON with the parameters' shapes")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 256])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--peers", nargs="*", default=["eager", "compile", "xla"])
+    parser.add_argument("--peer-models", nargs="+", default=["resnet50", "resnet50_v2"])
+    parser.add_argument("--precision", default="float16")
+    parser.add_argument("--objective", default="graph")
+    parser.add_argument("--records", default="")
+    parser.add_argument("--plans", default="", help="folder for the plans' JSON")
+    parser.add_argument("--tables", action="store_true", help="print the plan tables")
+    parser.add_argument("--out", default="")
+    args = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for batch in args.batches:
+        bench_convoy(args, batch, rows)
+        bench_peers(args, batch, rows)
+    for row in rows:
+        ms = row.get("ms")
+        text = f"{ms:8.3f} ms" if ms else row.get("failed", row.get("skipped", "?"))[:60]
+        error = f"  error {row['error']:.1e}" if "error" in row else ""
+        print(f"{row['model']:14s} N={row['batch']:<4d} {row['system']:16s} {text}{error}")
+    timed = sum("ms" in row for row in rows)
+    print(f"{timed} timed, {len(rows) - timed} not")
+
+
+if __name__ == "__main__":
+    main()
