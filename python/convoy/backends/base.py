@@ -93,6 +93,8 @@ class Backend(abc.ABC):
     """Base class of all backends. Stateless apart from caches; safe to share between threads."""
 
     name: str
+    #: What a measurement of its candidates depends on; of measure.environment.LIBRARIES.
+    libraries: tuple[str, ...] = ("cuda", "cudnn", "cutlass", "kernels")
 
     @abc.abstractmethod
     def accepts(self, workload: Workload, device: Device) -> Decline | None:

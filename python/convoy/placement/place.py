@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..backends.base import Backend, Candidate, Decline, Device
-from ..errors import NoCandidate
+from ..errors import LibraryMissing, NoCandidate
 from ..measure.measurement import Measurement
 from ..workload import Workload
 from . import objective as objectives
@@ -39,7 +39,10 @@ def gather(
         candidates: list[Candidate] = []
         known = [c for c in costs.candidates(workload) if c.backend in allowed]
         for backend in backends:
-            answer = backend.propose(workload, device)
+            try:
+                answer = backend.propose(workload, device)
+            except LibraryMissing as err:
+                answer = Decline(backend.name, str(err))
             if isinstance(answer, Decline):
                 found.declines.append(answer)
             else:

@@ -1,0 +1,296 @@
+"""From a Relax module to a compiled one: normal form, placement, code, one artefact."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .artefact import Meta, TensorInfo, check_seal, write_sealed
+from .backends.base import Backend, Candidate, Device
+from .errors import CorruptArtefact, InvalidOption, NoGpu
+from .placement import objective as objectives
+from .placement.plan import Plan
+from .session import Session
+
+if TYPE_CHECKING:
+    from .measure.measurement import Measurement
+    from .placement.cost import CostModel
+    from .workload import Workload
+
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+BACKENDS = ("cudnn", "cutlass", "tvm")
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class CompiledModule:
+    """A compiled network, in memory or loaded from a file.
+
+    ``module`` is the TVM executable (or loaded module), ``meta`` what it says of itself.
+    """
+
+    module: Any
+    meta: Meta
+
+    @property
+    def plan(self) -> Plan | None:
+        """The placement, None for a module that offloads nothing."""
+        return Plan.from_json(self.meta.plan) if self.meta.plan else None
+
+    def export_library(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write one self-contained shared object; ``options`` go to TVM's export_library.
+
+        Raises CacheUnwritable where the folder cannot be written.
+        """
+        if not hasattr(self.module, "export_library"):
+            raise InvalidOption("export of a module that was loaded from a file", "a built module")
+        write_sealed(path, lambda file: self.module.export_library(file, **options))
+
+    def session(self, device: Any = None) -> Session:
+        """An instance to run on a TVM device (default: the first of the module's kind)."""
+        import tvm
+
+        if device is None:
+            device = tvm.cuda(0) if self.meta.target == "cuda" else tvm.cpu(0)
+        if self.meta.target == "cuda":
+            from .runtime import check_device
+
+            check_device(self.meta.plan.get("device", {}).get("arch"))
+        return Session(self.module, self.meta, device)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A normalised module with its chosen regions and their plan."""
+
+    module: Any
+    regions: Any
+    plan: Plan
+
+
+def load(path: str | os.PathLike[str]) -> CompiledModule:
+    """Load what export_library wrote. Needs TVM's runtime, not its compiler.
+
+    Raises CorruptArtefact for anything but a whole module of this version.
+    """
+    check_seal(path)
+    from .runtime import load_runtime
+
+    load_runtime()
+    import tvm
+
+    try:
+        module = tvm.runtime.load_module(str(Path(path).resolve()))
+        description = _find_meta(module)
+    except (RuntimeError, AttributeError, OSError) as err:
+        raise CorruptArtefact(f"{path}, which does not load ({err})", "a compiled module") from None
+    return CompiledModule(module, Meta.loads(description))
+
+
+def _find_meta(module: Any) -> str:
+    for part in _all_imports(module):
+        if part.kind == "convoy":
+            return str(part["convoy_meta"]())
+    raise CorruptArtefact("a module without convoy's part", "a module written by export_library")
+
+
+def _all_imports(module: Any) -> list[Any]:
+    found = [module]
+    for part in module.imports:
+        found.extend(_all_imports(part))
+    return found
+
+
+def place(
+    mod: Any,
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float16",
+    objective: str = "graph",
+    backends: Sequence[str | Backend] = BACKENDS,
+    records: str | os.PathLike[str] | None = None,
+    device: Device | None = None,
+    measure: bool | None = None,
+    progress: Progress | None = None,
+) -> Placement:
+    """Bring a Relax module to normal form and choose a kernel for every region of it.
+
+    With a GPU candidates are measured unless records hold them (``measure=False`` forbids it);
+    without one, shipped records and the user's own decide. ``records`` is the file for the
+    user's own (default: in the data folder of the user). Raises NoCandidate, InvalidOption and the errors of graph.normalize.
+    """
+    from . import graph
+    from .placement.place import place as choose
+
+    objectives.check(objective)
+    if precision not in PRECISIONS:
+        raise InvalidOption(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}")
+    used = _backends(backends)
+    present = _present_device()
+    device = device or present or Device()
+    measure = (present == device) if measure is None else measure
+    if measure and present is None:
+        raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
+    normal = graph.normalize(mod, params, dtype=precision)
+    offload = [backend for backend in used if backend.name != "tvm"]
+    chosen = graph.select(
+        graph.find_regions(normal),
+        lambda workload: any(b.accepts(workload, device) is None for b in offload),
+    )
+    costs, environment = _cost_model(offload, device, records, measure, progress)
+    plan = choose(
+        [(region.id, region.workload) for region in chosen],
+        offload,
+        device,
+        costs,
+        objective,
+        environment,
+    )
+    return Placement(normal, chosen, plan)
+
+
+def build(
+    mod: Any,
+    target: Any = "cuda",
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str | None = None,
+    cuda_graph: bool = True,
+    **options: Any,
+) -> CompiledModule:
+    """Compile a Relax module (from convoy.relay or TVM's ONNX and torch importers).
+
+    For ``cuda`` every convolution and matrix product goes to the backend and kernel that
+    :func:`place` chose (its options are taken here as well); ``precision`` defaults to float16.
+    For ``llvm`` the normalised network is compiled for the CPU, by default in float32.
+    """
+    from . import graph
+    from .runtime import create_module
+
+    kind = _kind(target)
+    inputs, outputs = _signature(mod, params)
+    if kind == "llvm":
+        precision = precision or "float32"
+        normal = graph.normalize(mod, params, dtype=precision)
+        meta = Meta(inputs, outputs, kind, precision, versions=_versions())
+        normal = graph.rewrite(normal, {}, create_module([], {}, meta.dumps()))
+        return CompiledModule(graph.lower(normal, target, cuda_graph=False), meta)
+    precision = precision or "float16"
+    placed = place(mod, params, precision=precision, **options)
+    meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
+    entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
+    external = create_module(entries, blobs, meta.dumps())
+    rewritten = graph.rewrite(placed.module, symbols, external, regions=placed.regions)
+    return CompiledModule(graph.lower(rewritten, target, cuda_graph=cuda_graph), meta)
+
+
+def _build_entries(
+    placed: Placement, backends: Sequence[str | Backend]
+) -> tuple[list[dict[str, Any]], dict[str, bytes], dict[str, str]]:
+    """Runtime entries (one for each distinct workload and kernel), blobs, region -> symbol."""
+    used = {backend.name: backend for backend in _backends(backends)}
+    entries: list[dict[str, Any]] = []
+    blobs: dict[str, bytes] = {}
+    symbols: dict[str, str] = {}
+    for i, choice in enumerate(placed.plan.choices):
+        candidate = choice.chosen.candidate
+        binary = used[candidate.backend].build(choice.workload, candidate, placed.plan.device)
+        symbol = f"convoy_{i}_{choice.workload.op}"
+        entries.append({**binary.entry, "symbol": symbol})
+        blobs.update(binary.blobs)
+        symbols[choice.region] = symbol
+    return entries, blobs, symbols
+
+
+def _kind(target: Any) -> str:
+    import tvm
+
+    kind = str(tvm.target.Target(target).kind.name)
+    if kind not in ("cuda", "llvm"):
+        raise InvalidOption(f"target {target!r}", "cuda or llvm")
+    return kind
+
+
+def _backends(names: Sequence[str | Backend]) -> list[Backend]:
+    from .backends import registry
+
+    return [name if isinstance(name, Backend) else registry.get(name) for name in names]
+
+
+def _present_device() -> Device | None:
+    from .runtime import current_device
+
+    try:
+        return current_device()
+    except NoGpu:
+        return None
+
+
+def _cost_model(
+    backends: Sequence[Backend],
+    device: Device,
+    records: str | os.PathLike[str] | None,
+    measure: bool,
+    progress: Progress | None,
+) -> tuple[CostModel, str]:
+    """The cost model of a placement, and the id of the environment that it speaks of."""
+    from . import paths
+    from .measure import environment as environments
+    from .measure.record import Record
+    from .measure.records import RecordStore
+    from .placement.cost import MeasuredCost, RecordedCost
+
+    own = Path(records) if records else paths.user_records_file()
+    store = RecordStore([paths.records_dir()], write_to=own)
+    if not measure:
+        known = environments.for_device(device)
+        return RecordedCost(store, known), known.id
+    here = environments.current()
+    libraries = {backend.name: backend.libraries for backend in backends}
+
+    def save(workload: Workload, candidate: Candidate, figure: Measurement) -> None:
+        narrowed = here.narrowed(libraries[candidate.backend])
+        store.append(Record(workload, candidate, figure, narrowed))
+
+    return MeasuredCost(backends, device, RecordedCost(store, here), save, progress), here.id
+
+
+def _signature(
+    mod: Any, params: Mapping[str, Any] | None
+) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+    """Inputs that stay inputs (not bound by params) and flattened outputs of main."""
+    main = mod["main"]
+    bound = set(params or ())
+
+    def info(name: str, struct: Any) -> list[TensorInfo]:
+        if hasattr(struct, "fields"):
+            return [t for i, f in enumerate(struct.fields) for t in info(f"{name}_{i}", f)]
+        return [TensorInfo(name, tuple(int(d) for d in struct.shape.values), str(struct.dtype))]
+
+    inputs = [
+        t
+        for var in main.params
+        if var.name_hint not in bound
+        for t in info(var.name_hint, var.struct_info)
+    ]
+    result = main.ret_struct_info
+    if hasattr(result, "fields"):
+        outputs = info("output", result)
+    else:
+        outputs = info("output_0", result)
+    return tuple(inputs), tuple(outputs)
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in ("tvm-convoy", "apache-tvm", "nvidia-cutlass"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
