@@ -120,7 +120,8 @@ def place(
 
     With a GPU candidates are measured unless records hold them (``measure=False`` forbids it);
     without one, shipped records and the user's own decide. ``records`` is the file for the
-    user's own (default: in the data folder of the user). Raises NoCandidate, InvalidOption and the errors of graph.normalize.
+    user's own (default: in the data folder of the user). Raises NoCandidate, InvalidOption and
+    the errors of graph.normalize.
     """
     from . import graph
     from .placement.place import place as choose

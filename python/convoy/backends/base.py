@@ -67,7 +67,7 @@ def make_config(**options: Any) -> str:
 
 @dataclass(frozen=True, order=True)
 class Decline:
-    """Why a backend does not take a workload: the attribute that stands in the way, and a remedy."""
+    """Why a backend does not take a workload: the attribute in the way, and a remedy."""
 
     backend: str
     reason: str
