@@ -1,0 +1,113 @@
+"""The main job, start to end: a Relay ResNet goes in, one compiled module comes out.
+
+Places every convolution, compiles, runs on a photograph, and checks the result against the
+network as it was. With a GPU it measures and runs there; without one it places from recorded
+figures of an H200 and runs on the CPU.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LAYERS = 18
+TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
+
+
+def photograph(size: int) -> np.ndarray:
+    """A real picture as (1, 3, size, size) float32, normalised per channel."""
+    from sklearn.datasets import load_sample_image
+
+    image = load_sample_image("china.jpg").astype(np.float32) / 255.0
+    top, left = (image.shape[0] - size) // 2, (image.shape[1] - size) // 2
+    crop = image[top : top + size, left : left + size].transpose(2, 0, 1)[None]
+    mean, std = crop.mean((2, 3), keepdims=True), crop.std((2, 3), keepdims=True)
+    return np.ascontiguousarray((crop - mean) / std)
+
+
+def network() -> tuple[Any, dict[str, np.ndarray]]:
+    """A Relay ResNet as text, read back, with random weights and batch norm statistics."""
+    from . import relay
+
+    module, params = relay.testing.resnet.get_workload(batch_size=1, num_layers=LAYERS)
+    text = module.astext()
+    print(f"Relay text of {len(text.splitlines())} lines, {len(params)} parameters")
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for name, value in params.items():
+        array = np.asarray(value if isinstance(value, np.ndarray) else value.numpy())
+        if name.endswith(("gamma", "var")):
+            array = rng.uniform(0.5, 1.5, array.shape).astype(array.dtype)
+        elif name.endswith(("beta", "mean", "bias")):
+            array = rng.normal(0, 0.1, array.shape).astype(array.dtype)
+        arrays[name] = array
+    return relay.parse(text), arrays
+
+
+def unpartitioned(mod: Any, x: np.ndarray) -> np.ndarray:
+    """The network as it was, compiled by stock TVM for the CPU."""
+    import tvm
+    from tvm import relax
+
+    machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
+    return machine["main"](tvm.runtime.tensor(x)).numpy()
+
+
+def step(text: str) -> None:
+    print(f"== {text}", flush=True)
+
+
+def main() -> int:
+    import convoy
+    from convoy import relay
+    from convoy.errors import NoGpu
+    from convoy.placement import explain
+    from convoy.report import tables
+    from convoy.runtime import current_device
+
+    started = time.perf_counter()
+    step(f"a ResNet-{LAYERS} in Relay")
+    module, params = network()
+    mod = relay.to_relax(module, params)
+    try:
+        device = current_device()
+        step(f"placing on {device.name}: candidates are measured")
+    except NoGpu as err:
+        device = None
+        step(f"no GPU here ({err.got}): placing for an H200 from recorded figures")
+    placed = convoy.place(mod, precision="float16")
+    print(tables.plain(explain.COLUMNS, explain.rows(placed.plan)))
+    print(explain.summary(placed.plan))
+
+    target, precision = ("cuda", "float16") if device else ("llvm", "float32")
+    step(f"compiling for {target} in {precision}, exporting, loading")
+    built = convoy.build(mod, target, precision=precision)
+    x = photograph(224)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "resnet.so"
+        built.export_library(path)
+        print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
+        session = convoy.load(path).session()
+        (y,) = session(x)
+        milliseconds = sorted(session.time(repeat=5, number=1 if device is None else 20))[2]
+    print(f"{milliseconds:.2f} ms per inference on the {'GPU' if device else 'CPU'}")
+
+    step("checking against the network as it was, compiled by stock TVM for the CPU")
+    expected = unpartitioned(mod, x)
+    error = float(np.linalg.norm(y - expected) / np.linalg.norm(expected))
+    same = bool(y.argmax() == expected.argmax())
+    good = error < TOLERANCE[precision] and same
+    print(f"relative L2 error {error:.1e} (limit {TOLERANCE[precision]:.0e}), same class: {same}")
+    if device is None:
+        print("The offloaded kernels did not run: that needs a GPU.")
+    print(f"{'done' if good else 'FAILED'} in {time.perf_counter() - started:.0f} s")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
