@@ -1,0 +1,175 @@
+"""What a measurement depends on beside workload and candidate: the last part of a record's key."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .. import paths
+from ..backends.base import Device
+from ..errors import InvalidOption
+from . import gpu as gpus
+
+Match = Literal["strict", "loose"]
+MATCHES: tuple[Match, ...] = ("strict", "loose")
+
+# Fields of Environment that name a library which only some backends use.
+LIBRARIES = ("cuda", "cudnn", "cutlass", "kernels")
+_CUDNN_WHEELS = ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
+
+
+@dataclass(frozen=True, order=True)
+class Environment:
+    """Where something was measured. An empty string or 0 means: not known, or of no influence.
+
+    gpu       name as the driver gives it, e.g. ``NVIDIA H200``
+    sm_count  multiprocessors (a GPU partition has the name of the whole GPU but fewer of them)
+    driver    NVIDIA driver, e.g. ``580.95.05``
+    cuda      version of libcudart, e.g. ``13.0``
+    cudnn     e.g. ``9.19.1``
+    cutlass   e.g. ``4.2.0``
+    kernels   hash over the kernel sources that convoy compiles
+    convoy    version that measured; kept for people, never compared
+    """
+
+    gpu: str = ""
+    sm_count: int = 0
+    driver: str = ""
+    cuda: str = ""
+    cudnn: str = ""
+    cutlass: str = ""
+    kernels: str = ""
+    convoy: str = ""
+
+    @property
+    def id(self) -> str:
+        """Short content hash by which records refer to their environment."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+
+    def differences(self, other: Environment) -> list[str]:
+        """What differs, as text; fields that one side does not know are not compared."""
+        found = []
+        for field in dataclasses.fields(self):
+            mine, its = getattr(self, field.name), getattr(other, field.name)
+            if field.name != "convoy" and mine and its and mine != its:
+                found.append(f"{field.name} {its} instead of {mine}")
+        return found
+
+    def matches(self, other: Environment, mode: Match = "strict") -> bool:
+        """Whether figures taken in ``other`` count here.
+
+        ``strict``: the same GPU, and nothing known on both sides differs. ``loose``: the same
+        GPU with as many multiprocessors, and the same major version of cuDNN and CUTLASS.
+        Raises InvalidOption for another mode.
+        """
+        if mode not in MATCHES:
+            raise InvalidOption(f"mode {mode!r}", f"one of {', '.join(MATCHES)}")
+        if not self.gpu or self.gpu != other.gpu:
+            return False
+        if mode == "strict":
+            return not self.differences(other)
+        same_size = not (self.sm_count and other.sm_count) or self.sm_count == other.sm_count
+        return (
+            same_size
+            and _same_major(self.cudnn, other.cudnn)
+            and _same_major(self.cutlass, other.cutlass)
+        )
+
+    def narrowed(self, libraries: Iterable[str]) -> Environment:
+        """The same with only these of LIBRARIES, for a candidate that depends on no other one.
+
+        A cuDNN figure stays strictly valid when a kernel source changes:
+        ``environment.narrowed(["cudnn"])``. Raises InvalidOption for an unknown library.
+        """
+        kept = set(libraries)
+        if unknown := kept - set(LIBRARIES):
+            raise InvalidOption(f"library {min(unknown)!r}", f"of {', '.join(LIBRARIES)}")
+        left_out: dict[str, Any] = {name: "" for name in LIBRARIES if name not in kept}
+        return dataclasses.replace(self, **left_out)
+
+    def to_json(self) -> dict[str, Any]:
+        return {k: v for k, v in dataclasses.asdict(self).items() if v}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Environment:
+        """Inverse of :meth:`to_json`; fields of later versions are left out."""
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+def _same_major(mine: str, its: str) -> bool:
+    return not mine or not its or mine.split(".")[0] == its.split(".")[0]
+
+
+@functools.cache
+def current(ordinal: int = 0) -> Environment:
+    """The environment of this process: GPU ``ordinal`` (none: empty GPU fields) and libraries.
+
+    Found out once per process; ``current.cache_clear()`` asks again.
+    """
+    found, _ = gpus.find_gpus()
+    libraries = Environment(
+        cuda=_wheel_version("nvidia-cuda-runtime", parts=2),
+        cudnn=next(filter(None, (_wheel_version(name) for name in _CUDNN_WHEELS)), ""),
+        cutlass=_wheel_version("nvidia-cutlass"),
+        kernels=kernel_source_hash(),
+        convoy=_convoy_version(),
+    )
+    if ordinal >= len(found):
+        return libraries
+    gpu = found[ordinal]
+    return dataclasses.replace(
+        libraries, gpu=gpu.name, sm_count=gpu.sm_count, driver=gpus.driver_version()
+    )
+
+
+def for_device(device: Device) -> Environment:
+    """What is known of a device that need not be present: placement from shipped records.
+
+    Libraries are left open, so that any record of that GPU matches strictly.
+    """
+    return Environment(gpu=device.name, sm_count=device.sm_count, convoy=_convoy_version())
+
+
+def device_of(gpu: gpus.Gpu) -> Device:
+    """The Device that backends are asked about, of a GPU that is present."""
+    return Device(
+        name=gpu.name,
+        arch=gpu.arch,
+        sm_count=gpu.sm_count,
+        shared_memory_per_block=gpu.shared_memory_per_block,
+        l2_bytes=gpu.l2_bytes,
+        memory_bytes=gpu.memory_bytes,
+    )
+
+
+@functools.cache
+def kernel_source_hash() -> str:
+    """Hash over names and contents of all kernel sources; changes when any kernel may change."""
+    digest = hashlib.sha256()
+    root = paths.codegen_dir()
+    for folder in ("include", "cutlass", "hopper"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".h", ".cuh", ".hpp", ".inl", ".cu", ".j2"):
+                digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+                digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _wheel_version(distribution: str, parts: int = 3) -> str:
+    try:
+        return ".".join(importlib.metadata.version(distribution).split(".")[:parts])
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _convoy_version() -> str:
+    from .. import __version__
+
+    return __version__

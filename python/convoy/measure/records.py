@@ -1,0 +1,163 @@
+"""The database of measurements: append-only files, looked up by workload and environment."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from .. import paths as own_paths
+from ..errors import InvalidOption
+from ..workload import Workload
+from . import record_file
+from .environment import MATCHES, Environment, Match
+from .record import CandidateKey, Record, candidate_key
+from .record_file import SkippedLine
+
+
+class RecordsWarning(UserWarning):
+    """Lines of a record file were skipped, or figures of another environment are used."""
+
+
+class RecordStore:
+    """Records of one or more files.
+
+    ``paths`` are files or folders (of ``*.jsonl`` and ``*.jsonl.gz``), read on first use.
+    ``write_to`` receives what is appended, and is read too. Of several measurements of one
+    thing the latest by time counts, and of equal times the one read last.
+
+    Safe for use by many processes at once; a store sees what others append after
+    :meth:`reload`.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | Path] | str | Path = (),
+        write_to: str | Path | None = None,
+        durable: bool = False,
+    ) -> None:
+        given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+        self._paths = [Path(path) for path in given]
+        self._appender = None
+        if write_to is not None:
+            self._appender = record_file.Appender(Path(write_to), durable)
+            if Path(write_to) not in self._paths:
+                self._paths.append(Path(write_to))
+        self._index: dict[str, dict[tuple[str, CandidateKey], Record]] | None = None
+        self._skipped: list[SkippedLine] = []
+        self._warned: set[str] = set()
+
+    @classmethod
+    def default(cls) -> RecordStore:
+        """The shipped records and the user's own; new ones go to the user's."""
+        return cls([own_paths.records_dir()], write_to=own_paths.user_records_file())
+
+    @property
+    def files(self) -> list[Path]:
+        """The existing files, in the order in which they are read."""
+        return list(expand(self._paths))
+
+    @property
+    def skipped(self) -> list[SkippedLine]:
+        """Lines that could not be used."""
+        self._load()
+        return list(self._skipped)
+
+    def reload(self) -> None:
+        """Forget what was read, so that the next use sees what others have appended."""
+        self._index = None
+
+    def append(self, record: Record) -> None:
+        """Add one record to ``write_to``. Raises CacheUnwritable, or InvalidOption without one."""
+        self.extend([record])
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Add several records under one lock; errors as :meth:`append`."""
+        if self._appender is None:
+            raise InvalidOption("a record store opened for reading", "write_to=FILE")
+        records = list(records)
+        self._appender.append(records)
+        if self._index is not None:
+            self._add(records)
+
+    def lookup(
+        self, workload: Workload, environment: Environment, mode: Match = "loose"
+    ) -> list[Record]:
+        """The latest record of every candidate of a workload, failures among them.
+
+        Figures compare only within one environment: where some match ``environment`` strictly,
+        those alone are given. Otherwise, unless ``mode`` is ``strict``, the loose matches that
+        differ in the fewest fields, with a RecordsWarning that says (once) what differs.
+        """
+        if mode not in MATCHES:
+            raise InvalidOption(f"mode {mode!r}", f"one of {', '.join(MATCHES)}")
+        records = list(self._load().get(workload.key, {}).values())
+        strict = [r for r in records if environment.matches(r.environment, "strict")]
+        if strict or mode == "strict":
+            return _latest_per_candidate(strict)
+        loose = [r for r in records if environment.matches(r.environment, "loose")]
+        if not loose:
+            return []
+        fewest = min(len(environment.differences(r.environment)) for r in loose)
+        loose = [r for r in loose if len(environment.differences(r.environment)) == fewest]
+        self._warn_once(
+            f"using records of {environment.gpu} taken with "
+            + ", ".join(environment.differences(loose[0].environment))
+        )
+        return _latest_per_candidate(loose)
+
+    def workloads(self) -> list[Workload]:
+        """Every workload that has a record, sorted."""
+        return sorted(next(iter(group.values())).workload for group in self._load().values())
+
+    def __iter__(self) -> Iterator[Record]:
+        for group in self._load().values():
+            yield from group.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._load().values()))
+
+    def _load(self) -> dict[str, dict[tuple[str, CandidateKey], Record]]:
+        if self._index is None:
+            self._index, self._skipped = {}, []
+            for path in self.files:
+                contents = record_file.read(path)
+                self._add(contents.records)
+                self._skipped += contents.skipped
+                if contents.skipped:
+                    count = len(contents.skipped)
+                    self._warn_once(
+                        f"skipped {count} line{'s' * (count > 1)} of a record file, "
+                        f"the first: {contents.skipped[0]}"
+                    )
+        return self._index
+
+    def _add(self, records: Iterable[Record]) -> None:
+        assert self._index is not None
+        for record in records:
+            workload, candidate, environment = record.key
+            group = self._index.setdefault(workload, {})
+            known = group.get((environment, candidate))
+            if known is None or record.time >= known.time:
+                group[environment, candidate] = record
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, RecordsWarning, stacklevel=3)
+
+
+def expand(paths: Iterable[Path]) -> Iterator[Path]:
+    """The record files that files and folders stand for; absent ones are left out."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
+        elif path.exists():
+            yield path
+
+
+def _latest_per_candidate(records: list[Record]) -> list[Record]:
+    latest: dict[CandidateKey, Record] = {}
+    for record in sorted(records, key=lambda r: r.time):
+        latest[candidate_key(record.candidate)] = record
+    return list(latest.values())
