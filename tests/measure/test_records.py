@@ -131,6 +131,22 @@ def test_strict_before_loose_and_a_warning(tmp_path: Path, make_record, h200: En
         store.lookup(workload, h200, "fuzzy")  # type: ignore[arg-type]
 
 
+def test_each_backend_has_its_own_environment(tmp_path: Path, make_record, h200) -> None:
+    cudnn, cutlass = h200.narrowed(["cudnn"]), h200.narrowed(["cutlass", "kernels"])
+    store = RecordStore(write_to=tmp_path / "r.jsonl")
+    store.append(make_record("eng1", backend="cudnn", environment=cudnn))
+    store.append(make_record("tile", backend="cutlass", environment=cutlass))
+
+    def kernels(here: Environment) -> set[str]:
+        return {r.candidate.kernel for r in store.lookup(make_record().workload, here)}
+
+    assert kernels(h200) == {"eng1", "tile"}
+    assert kernels(dataclasses.replace(h200, kernels="edited")) == {"eng1"}
+    with pytest.warns(RecordsWarning, match="cudnn 9.19.1 instead of 9.20.0"):
+        assert kernels(dataclasses.replace(h200, cudnn="9.20.0")) == {"eng1", "tile"}
+    assert kernels(dataclasses.replace(h200, cudnn="10.0.0")) == {"tile"}
+
+
 def test_damaged_and_foreign_lines_are_skipped_and_reported(tmp_path: Path, make_record) -> None:
     path = tmp_path / "r.jsonl"
     good = make_record()

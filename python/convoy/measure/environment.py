@@ -57,7 +57,7 @@ class Environment:
         found = []
         for field in dataclasses.fields(self):
             mine, its = getattr(self, field.name), getattr(other, field.name)
-            if field.name != "convoy" and mine and its and mine != its:
+            if field.name != "convoy" and not _agree(mine, its):
                 found.append(f"{field.name} {its} instead of {mine}")
         return found
 
@@ -65,7 +65,8 @@ class Environment:
         """Whether figures taken in ``other`` count here.
 
         ``strict``: the same GPU, and nothing known on both sides differs. ``loose``: the same
-        GPU with as many multiprocessors, and the same major version of cuDNN and CUTLASS.
+        GPU with as many multiprocessors, the same kernel sources, and the same major version of
+        cuDNN and CUTLASS; driver, CUDA and minor versions may differ.
         Raises InvalidOption for another mode.
         """
         if mode not in MATCHES:
@@ -74,9 +75,9 @@ class Environment:
             return False
         if mode == "strict":
             return not self.differences(other)
-        same_size = not (self.sm_count and other.sm_count) or self.sm_count == other.sm_count
         return (
-            same_size
+            _agree(self.sm_count, other.sm_count)
+            and _agree(self.kernels, other.kernels)
             and _same_major(self.cudnn, other.cudnn)
             and _same_major(self.cutlass, other.cutlass)
         )
@@ -103,8 +104,12 @@ class Environment:
         return cls(**{name: value for name, value in data.items() if name in known})
 
 
+def _agree(mine: object, its: object) -> bool:
+    return not mine or not its or mine == its
+
+
 def _same_major(mine: str, its: str) -> bool:
-    return not mine or not its or mine.split(".")[0] == its.split(".")[0]
+    return _agree(mine.split(".")[0], its.split(".")[0])
 
 
 @functools.cache

@@ -85,16 +85,25 @@ class RecordStore:
     ) -> list[Record]:
         """The latest record of every candidate of a workload, failures among them.
 
-        Figures compare only within one environment: where some match ``environment`` strictly,
-        those alone are given. Otherwise, unless ``mode`` is ``strict``, the loose matches that
-        differ in the fewest fields, with a RecordsWarning that says (once) what differs.
+        For each backend the strict matches of ``environment`` where there are any, so that
+        figures of one backend come from one environment. Otherwise, unless ``mode`` is
+        ``strict``, the loose matches that differ in the fewest fields, with a RecordsWarning
+        that says (once) what differs.
         """
         if mode not in MATCHES:
             raise InvalidOption(f"mode {mode!r}", f"one of {', '.join(MATCHES)}")
-        records = list(self._load().get(workload.key, {}).values())
-        strict = [r for r in records if environment.matches(r.environment, "strict")]
-        if strict or mode == "strict":
-            return _latest_per_candidate(strict)
+        by_backend: dict[str, list[Record]] = {}
+        for record in self._load().get(workload.key, {}).values():
+            by_backend.setdefault(record.candidate.backend, []).append(record)
+        found: list[Record] = []
+        for records in by_backend.values():
+            strict = [r for r in records if environment.matches(r.environment, "strict")]
+            if not strict and mode == "loose":
+                strict = self._nearest(records, environment)
+            found += _latest_per_candidate(strict)
+        return found
+
+    def _nearest(self, records: list[Record], environment: Environment) -> list[Record]:
         loose = [r for r in records if environment.matches(r.environment, "loose")]
         if not loose:
             return []
@@ -104,7 +113,7 @@ class RecordStore:
             f"using records of {environment.gpu} taken with "
             + ", ".join(environment.differences(loose[0].environment))
         )
-        return _latest_per_candidate(loose)
+        return loose
 
     def workloads(self) -> list[Workload]:
         """Every workload that has a record, sorted."""
