@@ -1,0 +1,216 @@
+// Forward convolution on sm90 as a persistent kernel: CUTLASS's TMA-im2col main loop for
+// convolutions under its GEMM cooperative or pingpong kernel, which adds tile scheduling, two
+// consumer warpgroups, stream-K and the GEMM epilogues. Packed NHWC output is a (NPQ, K) matrix.
+#pragma once
+
+// clang-format off: CUTLASS's convolution headers need those of cute and the GEMM kernels first
+#include "sm90_kernel.cuh"
+#include "cutlass/conv/convnd_problem_shape.hpp"
+#include "cutlass/conv/dispatch_policy.hpp"
+#include "cutlass/conv/collective/collective_builder.hpp"
+// clang-format on
+
+namespace convoy {
+
+// The convolution main loop refuses CUTLASS's own placeholder persistent schedules by name; the
+// GEMM kernels select by base class.
+struct ConvCooperative : cutlass::gemm::KernelTmaWarpSpecializedCooperative {};
+struct ConvPingpong : cutlass::gemm::KernelTmaWarpSpecializedPingpong {};
+
+// The collective of CUTLASS's convolution builder, for the schedules above.
+template <class Config, class TileShape, int kStages>
+struct Sm90ConvCollective {
+  static constexpr auto kOp = cutlass::conv::Operator::kFprop;
+  using Element = typename Config::Element;
+  using MmaElement =
+      cute::conditional_t<cute::is_same_v<Element, float>, cutlass::tfloat32_t, Element>;
+  using Schedule = cute::conditional_t<Config::kCooperative, ConvCooperative, ConvPingpong>;
+  using ClusterShape = typename Config::ClusterShape;
+  using TileM = cute::Int<Config::kTileM>;
+  using TileN = cute::Int<Config::kTileN>;
+  using TileK = cute::Shape<cute::Int<Config::kTileK>>;
+  static constexpr auto kMajor = cute::GMMA::Major::K;
+
+  using Warpgroups = cute::Layout<cute::Shape<cute::Int<Config::kCooperative ? 2 : 1>, cute::_1,
+                                              cute::_1>>;
+  using TiledMma = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<MmaElement, MmaElement, float, TileShape, kMajor, kMajor>(),
+      Warpgroups{}));
+  // The activations are shared along N, the filter along M of a cluster.
+  using CopyA = decltype(cutlass::conv::collective::detail::sm90_cluster_shape_to_im2col_tma_atom(
+      cute::shape<1>(ClusterShape{})));
+  using CopyB = decltype(cutlass::gemm::collective::detail::sm90_cluster_shape_to_tma_atom(
+      cute::shape<0>(ClusterShape{})));
+  using AtomA = decltype(cutlass::gemm::collective::detail::ss_smem_selector<kMajor, MmaElement,
+                                                                             TileM, TileK>());
+  using AtomB = decltype(cutlass::gemm::collective::detail::ss_smem_selector<kMajor, MmaElement,
+                                                                             TileN, TileK>());
+  using SmemA = decltype(cute::tile_to_shape(
+      AtomA{}, cute::make_shape(TileM{}, TileK{}, cute::Int<kStages>{}),
+      cute::Step<cute::_2, cute::_1, cute::_3>{}));
+  using SmemB = decltype(cute::tile_to_shape(
+      AtomB{}, cute::make_shape(TileN{}, TileK{}, cute::Int<kStages>{}),
+      cute::Step<cute::_2, cute::_1, cute::_3>{}));
+  using Type = cutlass::conv::collective::CollectiveConv<
+      cutlass::conv::MainloopSm90TmaGmmaWarpSpecializedImplicitGemm<kOp, kStages, 2, ClusterShape,
+                                                                    Schedule>,
+      TileShape, Element, Element, TiledMma,
+      cutlass::conv::collective::detail::Sm90ImplicitGemmTileTraits<CopyA, SmemA>,
+      cutlass::conv::collective::detail::Sm90ImplicitGemmTileTraits<CopyB, SmemB>>;
+};
+
+// Gives that collective the interface that the GEMM kernels call. The GEMM problem is
+// (NPQ, K, (C, S, R), 1); with split-K it is (NPQ, K, (tiles of one slice * kTileK, 1, 1), slices)
+// and the true reduction extents travel in Params.
+template <class Base, bool kSplitK>
+struct Sm90ConvMainloop : Base {
+  using ConvShape = typename Base::ProblemShape;
+  using Reduction = cute::Shape<int, int, int>;
+  using TileShape = typename Base::TileShape;
+  using StrideA = cute::Stride<int64_t, cute::_1, int64_t>;  // only its rank is looked at
+  using StrideB = StrideA;
+  static constexpr uint32_t NumProducerThreadEvents = 1;
+
+  struct Arguments {
+    typename Base::ElementA const* ptr_A = nullptr;
+    typename Base::ElementB const* ptr_B = nullptr;
+    ConvShape shape{};
+    Reduction reduction{};
+  };
+  struct Params : Base::Params {
+    Reduction reduction{};
+  };
+
+  template <class GemmShape>
+  static Params to_underlying_arguments(GemmShape const&, Arguments const& a, void* workspace) {
+    return {Base::to_underlying_arguments(a.shape, {a.ptr_A, a.ptr_B}, workspace), a.reduction};
+  }
+
+  template <class GemmShape>
+  static bool can_implement(GemmShape const&, Arguments const& a) {
+    return Base::can_implement(a.shape, typename Base::Arguments{a.ptr_A, a.ptr_B});
+  }
+
+  // Tile views of both operands with the reduction-tile mode 3 and the batch mode 4 that the
+  // kernels iterate over, then the true views that load() reads through.
+  template <class GemmShape>
+  CUTLASS_DEVICE auto load_init(GemmShape const& shape, Params const& params) {
+    auto [m, n, k, l] = shape;
+    auto true_shape = cute::make_shape(m, n, params.reduction, cute::_1{});
+    auto [a, b] = Base::load_init(true_shape, params);
+    if constexpr (kSplitK) {
+      int tiles = cute::size(cute::ceil_div(k, cute::shape<2>(TileShape{})));
+      return cute::make_tuple(view(a, tiles, l), view(b, tiles, l), a, b);
+    } else {
+      return cute::make_tuple(with_batch(a), with_batch(b), a, b);
+    }
+  }
+
+  template <class ViewA, class ViewB, class TensorA, class TensorB, class BlockCoord,
+            class TileIterator>
+  CUTLASS_DEVICE void load(Params const& params, typename Base::MainloopPipeline pipeline,
+                           typename Base::PipelineState state,
+                           cute::tuple<ViewA, ViewB, TensorA, TensorB> const& inputs,
+                           BlockCoord const& block, TileIterator tile, int tile_count,
+                           int thread_index, uint32_t block_rank,
+                           typename Base::TensorStorage& storage) {
+    auto a = cute::get<2>(inputs);
+    auto b = cute::get<3>(inputs);
+    if constexpr (kSplitK) {
+      auto extent = cute::shape<3>(a);
+      auto first = cute::idx2crd(int(cute::get<3>(block)) * tile_count, extent);
+      Base::load(params, pipeline, state, cute::make_tuple(a, b), block,
+                 cute::make_coord_iterator(first, extent), tile_count, thread_index, block_rank,
+                 storage);
+    } else {
+      Base::load(params, pipeline, state, cute::make_tuple(a, b), block, tile, tile_count,
+                 thread_index, block_rank, storage);
+    }
+  }
+
+  // The matrix descriptors must be warp-uniform for the compiler to keep them in uniform
+  // registers, so the thread index that selects the warpgroup's rows is broadcast.
+  template <class Fragment>
+  CUTLASS_DEVICE void mma(typename Base::MainloopPipeline pipeline,
+                          typename Base::PipelineState state, Fragment& accumulators,
+                          int tile_count, int thread_index, typename Base::TensorStorage& storage,
+                          Params const& params) {
+    int warpgroup = __shfl_sync(0xffffffff, thread_index / 128, 0) * 128;
+    Base::mma(pipeline, state, accumulators, tile_count, warpgroup, storage, params);
+  }
+
+ private:
+  template <class Tensor>
+  CUTLASS_DEVICE static auto with_batch(Tensor const& t) {
+    return cute::make_tensor(
+        t.data(), cute::append<5>(t.layout(), cute::make_layout(cute::_1{}, cute::_0{})));
+  }
+
+  // Same tile modes, but `tiles` reduction tiles and `slices` batches; only its shape is used.
+  template <class Tensor>
+  CUTLASS_DEVICE static auto view(Tensor const& t, int tiles, int slices) {
+    auto layout = cute::make_layout(cute::layout<0>(t), cute::layout<1>(t), cute::layout<2>(t),
+                                    cute::make_layout(tiles, cute::_0{}),
+                                    cute::make_layout(slices, cute::_0{}));
+    return cute::make_tensor(t.data(), layout);
+  }
+};
+
+template <class Config_>
+struct Sm90ConvProblem {
+  using Config = Config_;
+  using Element = typename Config::Element;
+  using TileShape = cute::Shape<cute::Int<Config::kTileM>, cute::Int<Config::kTileN>,
+                                cute::Shape<cute::Int<Config::kTileK>>>;
+  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape,
+                                typename Config::ClusterShape, typename Config::EpilogueSchedule>;
+
+  // Stages that fit beside the epilogue; 2 KiB are left for barriers and alignment.
+  static constexpr int kStageBytes =
+      (Config::kTileM + Config::kTileN) * Config::kTileK * int(sizeof(Element));
+  static constexpr int kFittingStages =
+      (232448 - 2048 - int(sizeof(typename Epilogue::Collective::SharedStorage))) / kStageBytes;
+  static constexpr int kStages = Config::kStages ? Config::kStages : kFittingStages;
+  static_assert(kStages >= 2, "the tile leaves no room for two pipeline stages");
+
+  using Mainloop = Sm90ConvMainloop<typename Sm90ConvCollective<Config, TileShape, kStages>::Type,
+                                    Config::kSplitK>;
+  using GemmShape = cute::Shape<int, int, cute::Shape<int, int, int>, int>;
+  using Kernel = cutlass::gemm::kernel::GemmUniversal<GemmShape, Mainloop,
+                                                      typename Epilogue::Collective,
+                                                      typename Config::SchedulerTag>;
+
+  static int reduction_tiles(ConvoyShape const& s) {
+    return (s.c + Config::kTileK - 1) / Config::kTileK * s.r * s.s;
+  }
+
+  static int32_t check(ConvoyShape const& s) {
+    if (Config::kSplitK && reduction_tiles(s) % s.split_k) return kBadSplit;
+    return kOk;
+  }
+
+  static typename Kernel::Arguments arguments(ConvoyShape const& s, ConvoyOperands const& o) {
+    typename Kernel::Arguments a{};
+    auto reduction = cute::make_shape(s.c, s.s, s.r);
+    int rows = int(output_rows(s));
+    a.mainloop.ptr_A = static_cast<Element const*>(o.a);
+    a.mainloop.ptr_B = static_cast<Element const*>(o.b);
+    a.mainloop.reduction = reduction;
+    a.mainloop.shape = typename Mainloop::ConvShape(
+        cutlass::conv::Mode::kCrossCorrelation, {s.n, s.h, s.w, s.c}, {s.k, s.r, s.s, s.c},
+        {s.pad_top, s.pad_left}, {s.pad_bottom, s.pad_right}, {s.stride_h, s.stride_w},
+        {s.dilation_h, s.dilation_w}, 1);
+    if constexpr (Config::kSplitK) {
+      int depth = reduction_tiles(s) / s.split_k * Config::kTileK;
+      a.problem_shape = cute::make_shape(rows, s.k, cute::make_shape(depth, 1, 1), s.split_k);
+    } else {
+      a.problem_shape = cute::make_shape(rows, s.k, reduction, 1);
+    }
+    return a;
+  }
+};
+
+template <class Config>
+using Sm90Conv = Sm90Kernel<Sm90ConvProblem<Config>>;
+
+}  // namespace convoy
