@@ -1,0 +1,70 @@
+"""First step: parameters become constants, and what cannot be compiled is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from ..errors import InvalidOption
+from .expr import dtype_of, is_tensor, numpy_dtype, shape_of
+from .rewriter import bindings_of, main_function
+
+
+def bind_params(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
+    """Bind parameters of the entry function by name.
+
+    ``params`` maps names to numpy arrays or tvm tensors (torch importers keep a list a function:
+    ``{"main": [...]}`` binds the last parameters in order). Values are cast to the parameter's
+    dtype. Raises InvalidOption for a wrong name or shape.
+    """
+    if not params:
+        return mod
+    gv, func = main_function(mod)
+    if set(params) == {gv.name_hint} and isinstance(params[gv.name_hint], (list, tuple)):
+        values = list(params[gv.name_hint])
+        names = [p.name for p in func.params[len(func.params) - len(values) :]]
+        params = dict(zip(names, values, strict=True))
+    known = {p.name: p for p in func.params}
+    bound = {}
+    for name, value in params.items():
+        if name not in known:
+            raise InvalidOption(
+                f"a value for parameter {name!r}",
+                f"one of the function's parameters ({', '.join(known)})",
+            )
+        array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+        want = shape_of(known[name])
+        if tuple(array.shape) != want:
+            raise InvalidOption(f"{name} of shape {tuple(array.shape)}", f"shape {want}")
+        bound[name] = tvm.runtime.tensor(
+            np.ascontiguousarray(array.astype(numpy_dtype(dtype_of(known[name])), copy=False))
+        )
+    # BindParams keys on variables as well as names; by variable it is indifferent to renaming.
+    by_var = {known[name]: tensor for name, tensor in bound.items()}
+    return relax.transform.BindParams(gv.name_hint, by_var)(mod)
+
+
+def check_static(mod: tvm.IRModule) -> None:
+    """Raises DynamicShape for a symbolic dimension anywhere, UnsupportedOp for control flow."""
+    _, func = main_function(mod)
+
+    def check(expr: relax.Expr) -> None:
+        if is_tensor(expr):
+            shape_of(expr)
+
+    for param in func.params:
+        check(param)
+    for binding in bindings_of(func):
+        check(binding.var)
+
+
+def straight_line(mod: tvm.IRModule) -> tvm.IRModule:
+    """The entry function with every nested expression bound to a variable of its own."""
+    gv, _ = main_function(mod)
+    mod = relax.transform.InlinePrivateFunctions()(mod) if len(mod.functions) > 1 else mod
+    mod = relax.transform.Normalize()(mod)
+    return relax.transform.CanonicalizeBindings()(mod)

@@ -1,0 +1,122 @@
+"""Small helpers on Relax expressions: shapes and dtypes as plain Python, constants as numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from ..errors import DynamicShape
+
+FLOAT_DTYPES = ("float32", "float16", "bfloat16")
+
+
+def op_name(expr: relax.Expr) -> str:
+    """Name of the operator that ``expr`` calls, e.g. ``relax.nn.conv2d``; "" for anything else."""
+    if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+        return expr.op.name
+    return ""
+
+
+def is_tensor(expr: relax.Expr) -> bool:
+    return isinstance(expr.ty, relax.TensorType)
+
+
+def shape_of(expr: relax.Expr) -> tuple[int, ...]:
+    """Static shape of a tensor expression; raises DynamicShape when it is not known."""
+    shape = expr.ty.shape
+    where = expr.name if isinstance(expr, relax.Var) else op_name(expr) or "an expression"
+    if shape is None:
+        raise DynamicShape(
+            f"{where} of unknown shape", "a static shape", "Import the model with fixed sizes"
+        )
+    dims = shape.values if hasattr(shape, "values") else shape.ty.values
+    if dims is None or not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
+        raise DynamicShape(
+            f"{where} of shape {shape}",
+            "a static shape",
+            "Bind the symbolic sizes, e.g. with relax.transform.BindSymbolicVars",
+        )
+    return tuple(int(d) for d in dims)
+
+
+def dtype_of(expr: relax.Expr) -> str:
+    return str(expr.ty.dtype) if is_tensor(expr) else ""
+
+
+def rank_of(expr: relax.Expr) -> int:
+    return len(shape_of(expr))
+
+
+def is_const(expr: relax.Expr) -> bool:
+    return isinstance(expr, GenericConst) and is_tensor(expr)
+
+
+def as_numpy(expr: relax.Expr) -> np.ndarray:
+    """Value of a tensor constant (bfloat16 through ml_dtypes)."""
+    return expr.value.numpy()
+
+
+def make_const(value: np.ndarray) -> relax.Expr:
+    return relax.const(np.ascontiguousarray(value))
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """numpy's dtype of a Relax dtype name, bfloat16 included."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
+
+
+def attr_fields(attrs: Any) -> dict[str, Any]:
+    """Fields of an operator's attributes."""
+    if attrs is None:
+        return {}
+    info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
+    if info is None or not info.fields:
+        return {key: attrs[key] for key in attrs.keys()}
+    return {field.name: getattr(attrs, field.name) for field in info.fields}
+
+
+def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax.Call:
+    """The same operator on other arguments, with some attributes replaced; not yet normalised."""
+    attrs = call.attrs
+    if changed:
+        fields = {**attr_fields(attrs), **changed}
+        attrs = tvm.ir.make_node(type(attrs).__tvm_ffi_type_info__.type_key, **fields)
+    return relax.Call(call.op, args, attrs, call.ty_args)
+
+
+def ints(values: Any) -> tuple[int, ...]:
+    """An attribute that holds one integer or several, as a tuple."""
+    return tuple(int(v) for v in values) if hasattr(values, "__iter__") else (int(values),)
+
+
+def padding4(padding: Any) -> tuple[int, int, int, int]:
+    """(top, left, bottom, right) of a 2d operator's padding attribute of length 1, 2 or 4."""
+    pad = ints(padding)
+    if len(pad) == 1:
+        return (pad[0],) * 4
+    return (*pad, *pad) if len(pad) == 2 else pad[:4]  # type: ignore[return-value]
+
+
+def permute(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(shape[a] for a in axes)
+
+
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axes.index(i) for i in range(len(axes)))
+
+
+def permutation_of(call: relax.Call) -> tuple[int, ...]:
+    """Axes of a permute_dims call; without axes it reverses them."""
+    rank = rank_of(call.args[0])
+    axes = call.attrs.axes
+    if axes is None:
+        return tuple(reversed(range(rank)))
+    return tuple(a % rank for a in ints(axes))

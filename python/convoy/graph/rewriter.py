@@ -1,0 +1,215 @@
+"""The frame that the graph passes share: one walk over the bindings of a straight-line function.
+
+A pass subclasses :class:`Rewriter` and says for each operator call what takes its place. The walk
+renames arguments, emits, infers types and folds constants, so that a pass is its idea alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+import tvm
+from tvm import relax
+
+from ..errors import UnsupportedOp
+from .expr import is_const, op_name
+from .fold import fold_call
+
+
+def main_function(mod: tvm.IRModule) -> tuple[tvm.ir.GlobalVar, relax.Function]:
+    """The entry function: ``main``, or the only Relax function of the module.
+
+    Raises UnsupportedOp when there is no such function.
+    """
+    found = [(gv, f) for gv, f in mod.functions.items() if isinstance(f, relax.Function)]
+    for gv, func in found:
+        if gv.name_hint == "main":
+            return gv, func
+    if len(found) == 1:
+        return found[0]
+    raise UnsupportedOp(
+        f"a module with the Relax functions {[gv.name_hint for gv, _ in found]}",
+        "one function named main",
+    )
+
+
+def bindings_of(func: relax.Function) -> list[relax.Binding]:
+    """All bindings of a function without control flow, in order. Raises UnsupportedOp otherwise."""
+    body = func.body
+    if not isinstance(body, relax.SeqExpr):
+        return []
+    bindings = [b for block in body.blocks for b in block.bindings]
+    for binding in bindings:
+        value = binding.value
+        if isinstance(value, (relax.If, relax.Function)):
+            kind = "a conditional" if isinstance(value, relax.If) else "a local function"
+            raise UnsupportedOp(
+                f"{kind} bound to {binding.var.name}", "a function without control flow"
+            )
+    return bindings
+
+
+def result_of(func: relax.Function) -> relax.Expr:
+    return func.body.body if isinstance(func.body, relax.SeqExpr) else func.body
+
+
+def used_vars(expr: relax.Expr) -> list[relax.Var]:
+    """Variables that an expression reads, one entry for each use."""
+    if isinstance(expr, relax.Var):
+        return [expr]
+    if isinstance(expr, relax.Call):
+        return [v for arg in expr.args for v in used_vars(arg)]
+    if isinstance(expr, relax.Tuple):
+        return [v for field in expr.fields for v in used_vars(field)]
+    if isinstance(expr, relax.TupleGetItem):
+        return used_vars(expr.tuple_value)
+    return []
+
+
+def count_uses(func: relax.Function) -> Counter[relax.Var]:
+    """How often each variable is read, the function's result included."""
+    uses: Counter[relax.Var] = Counter()
+    for binding in bindings_of(func):
+        uses.update(used_vars(binding.value))
+    uses.update(used_vars(result_of(func)))
+    return uses
+
+
+class Rewriter:
+    """Rebuilds the entry function of a module binding by binding.
+
+    Subclasses override :meth:`rewrite`. While it runs, ``self.uses`` counts the reads of the *old*
+    variables, ``self.old`` is the binding being visited, ``self.value_of`` maps each emitted
+    variable to the expression bound to it.
+    """
+
+    #: Operators that :meth:`rewrite` wants to see; None for every call.
+    ops: ClassVar[frozenset[str] | None] = None
+    #: Whether calls have their type inferred before they reach :meth:`rewrite`; a pass that
+    #: changes dtypes cannot have that, since operands may not fit together yet.
+    infer_first: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.builder = relax.BlockBuilder()
+        self.renamed: dict[relax.Var, relax.Expr] = {}
+        self.value_of: dict[relax.Var, relax.Expr] = {}
+        self.uses: Counter[relax.Var] = Counter()
+        self.old: relax.Binding | None = None
+
+    # -- to override ---------------------------------------------------------------------------
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        """Replacement of ``call`` (arguments already renamed), or None to keep it."""
+        return None
+
+    def start(self, func: relax.Function) -> None:
+        """Called once before the walk; ``self.builder`` already has its dataflow scope."""
+
+    def finish_output(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
+        """Last word on each tensor that the function returns; ``declared`` is its old type."""
+        return expr
+
+    # -- the walk ------------------------------------------------------------------------------
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        gv, func = main_function(mod)
+        self.uses = count_uses(func)
+        for param in func.params:
+            self.renamed[param] = param
+        builder = self.builder
+        with builder.function("main", list(func.params), attrs=dict(func.attrs or {})):
+            with builder.dataflow():
+                self.start(func)
+                for binding in bindings_of(func):
+                    self.old = binding
+                    self._visit(binding)
+                result = self._output(result_of(func))
+            builder.emit_func_output(result)
+        rebuilt = builder.get()["main"]
+        return self._replace(mod, gv, rebuilt)
+
+    def emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
+        """Bind ``expr`` and return its variable; a constant where it folds to one."""
+        if isinstance(expr, relax.Var) or is_const(expr):
+            return expr
+        expr = self.builder.normalize(expr)
+        if isinstance(expr, relax.Call):
+            folded = fold_call(expr)
+            if folded is not None:
+                return folded
+        var = self.builder.emit(expr, name)
+        self.value_of[var] = expr
+        return var
+
+    def producer(self, expr: relax.Expr, name: str = "") -> relax.Call | None:
+        """The call that ``expr`` is bound to, if it is one (of operator ``name`` when given)."""
+        value = self.value_of.get(expr) if isinstance(expr, relax.Var) else None
+        if isinstance(value, relax.Call) and (not name or op_name(value) == name):
+            return value
+        return None
+
+    def rename(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Var):
+            return self.renamed.get(expr, expr)
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self.rename(field) for field in expr.fields])
+        if isinstance(expr, relax.TupleGetItem):
+            source = self.rename(expr.tuple_value)
+            if isinstance(source, relax.Tuple):
+                return source.fields[expr.index]
+            return relax.TupleGetItem(source, expr.index)
+        if isinstance(expr, relax.Call):
+            return relax.Call(
+                expr.op, [self.rename(a) for a in expr.args], expr.attrs, expr.ty_args
+            )
+        return expr
+
+    def _visit(self, binding: relax.Binding) -> None:
+        value = binding.value
+        if isinstance(binding, relax.MatchCast):
+            # Shapes are static, so a cast says nothing new.
+            self.renamed[binding.var] = self.rename(value)
+            return
+        new = self.rename(value)
+        if isinstance(value, relax.Call):
+            name = op_name(value)
+            if name and (self.ops is None or name in self.ops):
+                if self.infer_first:
+                    new = self.builder.normalize(new)
+                replacement = self.rewrite(new, value)
+                if replacement is not None:
+                    new = replacement
+        elif isinstance(value, (relax.Var, relax.Tuple)) or is_const(value):
+            self.renamed[binding.var] = new  # an alias
+            return
+        if isinstance(new, relax.Tuple):  # items are looked up by rename
+            self.renamed[binding.var] = new
+        else:
+            self.renamed[binding.var] = self.emit(new, binding.var.name)
+
+    def _output(self, old: relax.Expr) -> relax.Expr:
+        def leaf(new: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
+            if isinstance(declared, tvm.ir.TupleType):
+                if isinstance(new, relax.Var) and isinstance(self.value_of.get(new), relax.Tuple):
+                    new = self.value_of[new]
+                if not isinstance(new, relax.Tuple):
+                    count = len(declared.fields)
+                    new = relax.Tuple([self.emit(relax.TupleGetItem(new, i)) for i in range(count)])
+                pairs = zip(new.fields, declared.fields, strict=True)
+                return relax.Tuple([leaf(field, ty) for field, ty in pairs])
+            return self.builder.emit_output(self.finish_output(new, declared))
+
+        return leaf(self.rename(old), old.ty)
+
+    def _replace(
+        self, mod: tvm.IRModule, gv: tvm.ir.GlobalVar, func: relax.Function
+    ) -> tvm.IRModule:
+        functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
+        name = gv.name_hint
+        if func.attrs and "global_symbol" in func.attrs and name != "main":
+            func = func.with_attr("global_symbol", name)
+        functions[tvm.ir.GlobalVar(name)] = func
+        new = tvm.IRModule(functions, attrs=mod.attrs)
+        new = relax.transform.CanonicalizeBindings()(new)
+        return relax.transform.DeadCodeElimination([name])(new)
