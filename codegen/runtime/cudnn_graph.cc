@@ -1,0 +1,170 @@
+#include "cudnn_graph.h"
+
+namespace convoy {
+namespace {
+
+cudnn::DataType ToCudnn(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat16:
+      return cudnn::kHalf;
+    case Dtype::kBfloat16:
+      return cudnn::kBfloat16;
+    default:
+      return cudnn::kFloat;
+  }
+}
+
+// cuDNN names dimensions N, C, H, W whatever the layout; ours is NHWC (KRSC for filters).
+std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape) {
+  switch (shape.size()) {
+    case 1:  // per channel
+      return {1, shape[0], 1, 1};
+    case 2:  // a matrix product is a 1x1 convolution of 1x1 images
+      return {shape[0], shape[1], 1, 1};
+    default:
+      return {shape[0], shape[3], shape[1], shape[2]};
+  }
+}
+
+}  // namespace
+
+CudnnDescriptor& CudnnGraph::Tensor(int64_t id, const std::vector<int64_t>& shape,
+                                    cudnn::DataType type, bool is_virtual) {
+  std::vector<int64_t> d = Dimensions(shape);
+  CudnnDescriptor& tensor = owned_.emplace_back(cudnn::kTensor);
+  tensor.Set(cudnn::kTensorUniqueId, cudnn::kTypeInt64, id)
+      .Set(cudnn::kTensorDataType, cudnn::kTypeDataType, type)
+      .Set(cudnn::kTensorDimensions, d)
+      .Set(cudnn::kTensorStrides, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]})
+      .Set(cudnn::kTensorByteAlignment, cudnn::kTypeInt64, int64_t{16});
+  if (is_virtual) tensor.Set(cudnn::kTensorIsVirtual, cudnn::kTypeBoolean, true);
+  tensor.Finalize();
+  return tensor;
+}
+
+CudnnDescriptor& CudnnGraph::OperandTensor(const Workload& load, Role role) {
+  for (size_t i = 0; i < load.operands.size(); ++i) {
+    const Operand& operand = load.operands[i];
+    if (operand.role == role) {
+      return Tensor(static_cast<int64_t>(i) + 1, operand.shape, ToCudnn(operand.dtype), false);
+    }
+  }
+  throw CudnnRefusal("the workload has no such operand");
+}
+
+void CudnnGraph::AddConvolution(const Workload& load, const CudnnDescriptor& y) {
+  CudnnDescriptor& convolution = owned_.emplace_back(cudnn::kConvolution);
+  convolution.Set(cudnn::kConvolutionComputeType, cudnn::kTypeDataType, ToCudnn(load.acc_dtype))
+      .Set(cudnn::kConvolutionMode, cudnn::kTypeConvolutionMode, cudnn::kCrossCorrelation)
+      .Set(cudnn::kConvolutionSpatialDims, cudnn::kTypeInt64, int64_t{2})
+      .Set(cudnn::kConvolutionPrePaddings, {load.padding[0], load.padding[1]})
+      .Set(cudnn::kConvolutionPostPaddings, {load.padding[2], load.padding[3]})
+      .Set(cudnn::kConvolutionDilations, {load.dilation[0], load.dilation[1]})
+      .Set(cudnn::kConvolutionStrides, {load.stride[0], load.stride[1]});
+  convolution.Finalize();
+
+  struct Names {
+    cudnn::DescriptorType type;
+    cudnn::Attribute x, w, y, convolution, alpha, beta;
+  };
+  const Names forward = {cudnn::kOperationForward, cudnn::kForwardX,           cudnn::kForwardW,
+                         cudnn::kForwardY,         cudnn::kForwardConvolution, cudnn::kForwardAlpha,
+                         cudnn::kForwardBeta};
+  const Names data = {cudnn::kOperationBackwardData,   cudnn::kBackwardDataDx,
+                      cudnn::kBackwardDataW,           cudnn::kBackwardDataDy,
+                      cudnn::kBackwardDataConvolution, cudnn::kBackwardDataAlpha,
+                      cudnn::kBackwardDataBeta};
+  const Names filter = {cudnn::kOperationBackwardFilter,   cudnn::kBackwardFilterX,
+                        cudnn::kBackwardFilterDw,          cudnn::kBackwardFilterDy,
+                        cudnn::kBackwardFilterConvolution, cudnn::kBackwardFilterAlpha,
+                        cudnn::kBackwardFilterBeta};
+  const Names& names =
+      load.op == Op::kDgrad ? data : load.op == Op::kWgrad ? filter : forward;
+  CudnnDescriptor& x = OperandTensor(load, Role::kX);
+  CudnnDescriptor& w = OperandTensor(load, Role::kW);
+  CudnnDescriptor& operation = owned_.emplace_back(names.type);
+  operation.Set(names.x, x)
+      .Set(names.w, w)
+      .Set(names.y, y)
+      .Set(names.convolution, convolution)
+      .Set(names.alpha, cudnn::kTypeFloat, 1.0f)
+      .Set(names.beta, cudnn::kTypeFloat, 0.0f);
+  operation.Finalize();
+  operations_.push_back(operation.get());
+}
+
+const CudnnDescriptor& CudnnGraph::AddPointwise(cudnn::PointwiseMode mode, const CudnnDescriptor& x,
+                                                const CudnnDescriptor* b, const CudnnDescriptor& y,
+                                                const Epilogue& epilogue) {
+  CudnnDescriptor& pointwise = owned_.emplace_back(cudnn::kPointwise);
+  pointwise.Set(cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, mode)
+      .Set(cudnn::kPointwiseMathType, cudnn::kTypeDataType, cudnn::kFloat);
+  if (mode == cudnn::kReluForward && epilogue.activation == Activation::kClip) {
+    pointwise.Set(cudnn::kPointwiseLowerClip, cudnn::kTypeFloat, epilogue.clip_min)
+        .Set(cudnn::kPointwiseUpperClip, cudnn::kTypeFloat, epilogue.clip_max);
+  }
+  pointwise.Finalize();
+  CudnnDescriptor& operation = owned_.emplace_back(cudnn::kOperationPointwise);
+  operation.Set(cudnn::kOperationPointwiseDescriptor, pointwise).Set(cudnn::kOperationPointwiseX, x);
+  if (b) operation.Set(cudnn::kOperationPointwiseB, *b);
+  operation.Set(cudnn::kOperationPointwiseY, y);
+  operation.Finalize();
+  operations_.push_back(operation.get());
+  return y;
+}
+
+// The residual is added before the bias: in the other order cuDNN 9.19 offers six engines instead of
+// forty.
+void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator) {
+  const Epilogue& epilogue = load.epilogue;
+  struct Step {
+    cudnn::PointwiseMode mode;
+    const CudnnDescriptor* b;
+  };
+  std::vector<Step> steps;
+  if (epilogue.residual) steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kResidual)});
+  if (epilogue.bias) steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kBias)});
+  switch (epilogue.activation) {
+    case Activation::kNone:
+      break;
+    case Activation::kRelu:
+    case Activation::kClip:
+      steps.push_back({cudnn::kReluForward, nullptr});
+      break;
+    case Activation::kSigmoid:
+      steps.push_back({cudnn::kSigmoidForward, nullptr});
+      break;
+    case Activation::kSilu:
+      steps.push_back({cudnn::kSwishForward, nullptr});
+      break;
+  }
+  const CudnnDescriptor* value = &accumulator;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    bool last = i + 1 == steps.size();
+    const CudnnDescriptor& y =
+        last ? OperandTensor(load, Role::kY)
+             : Tensor(next_virtual_id_++, load.operands.back().shape, cudnn::kFloat, true);
+    value = &AddPointwise(steps[i].mode, *value, steps[i].b, y, epilogue);
+  }
+}
+
+CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target) : target_(target) {
+  if (load.epilogue.affine_relu) {
+    throw CudnnRefusal("a second output relu(scale * y + shift) is not built as a cuDNN graph");
+  }
+  if (load.fused()) {
+    CudnnDescriptor& accumulator =
+        Tensor(next_virtual_id_++, load.operands.back().shape, cudnn::kFloat, true);
+    AddConvolution(load, accumulator);
+    AddEpilogue(load, accumulator);
+  } else {
+    AddConvolution(load, OperandTensor(load, Role::kY));
+  }
+  graph_ = CudnnDescriptor(cudnn::kOperationGraph);
+  graph_.Set(cudnn::kGraphOperations, cudnn::kTypeDescriptor,
+             static_cast<int64_t>(operations_.size()), operations_.data());
+  if (target.handle) graph_.Set(cudnn::kGraphHandle, cudnn::kTypeHandle, target.handle);
+  graph_.Finalize();
+}
+
+}  // namespace convoy

@@ -1,0 +1,45 @@
+// A workload as a cuDNN operation graph.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "cudnn_descriptor.h"
+#include "workload.h"
+
+namespace convoy {
+
+// Where a graph is built for: a handle on a real device, or a description of a device that need not
+// be present (cuDNN 9.8 and later).
+struct CudnnTarget {
+  cudnn::Handle handle = nullptr;
+  const CudnnDescriptor* device_properties = nullptr;
+};
+
+// Tensor i of the workload's operands has the unique id i + 1.
+class CudnnGraph {
+ public:
+  // Throws CudnnRefusal when cuDNN does not take the graph.
+  CudnnGraph(const Workload& load, const CudnnTarget& target);
+
+  const CudnnDescriptor& descriptor() const { return graph_; }
+  const CudnnTarget& target() const { return target_; }
+
+ private:
+  CudnnDescriptor& Tensor(int64_t id, const std::vector<int64_t>& shape, cudnn::DataType type,
+                          bool is_virtual);
+  CudnnDescriptor& OperandTensor(const Workload& load, Role role);
+  void AddConvolution(const Workload& load, const CudnnDescriptor& y);
+  const CudnnDescriptor& AddPointwise(cudnn::PointwiseMode mode, const CudnnDescriptor& x,
+                                      const CudnnDescriptor* b, const CudnnDescriptor& y,
+                                      const Epilogue& epilogue);
+  void AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator);
+
+  CudnnTarget target_;
+  std::deque<CudnnDescriptor> owned_;  // a graph refers to its parts
+  std::vector<cudnn::Descriptor> operations_;
+  CudnnDescriptor graph_;
+  int64_t next_virtual_id_ = 100;
+};
+
+}  // namespace convoy

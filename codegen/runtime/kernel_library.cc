@@ -1,0 +1,240 @@
+// Backend "kernel": compiled kernel libraries that follow convoy/kernel_abi.h, carried in the module
+// as bytes and opened from memory.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <tvm/ffi/error.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "context.h"
+#include "convoy/kernel_abi.h"
+
+namespace convoy {
+namespace {
+
+struct KernelLibrary {
+  decltype(&convoy_kernel_abi) abi;
+  decltype(&convoy_kernel_check) check;
+  decltype(&convoy_kernel_workspace) workspace;
+  decltype(&convoy_kernel_state_bytes) state_bytes;
+  decltype(&convoy_kernel_prepare) prepare;
+  decltype(&convoy_kernel_launch) launch;
+  decltype(&convoy_kernel_error) error;
+};
+
+template <typename F>
+void Resolve(void* library, const char* name, F* function) {
+  *function = reinterpret_cast<F>(dlsym(library, name));
+  if (*function == nullptr) {
+    TVM_FFI_THROW(CorruptArtefact) << "a kernel library without the function " << name;
+  }
+}
+
+// A path to an open file that was never given to dlopen before. The linker takes a library that was
+// opened under the same path to be the same library, and file numbers are used again; so a counter
+// is spelt in the path, one "./" or ".//" a bit.
+std::string UniquePath(int file) {
+  static unsigned count = 0;  // under GetLibrary's lock
+  std::string path = "/proc/self/fd/";
+  for (unsigned bits = ++count; bits != 0; bits >>= 1) path += bits & 1 ? ".//" : "./";
+  return path + std::to_string(file);
+}
+
+// Opens bytes as a shared object without a file on any disk. The symbols stay local: every kernel
+// library defines the same names.
+void* OpenBytes(const std::string& name, const tvm::ffi::Bytes& bytes) {
+  int file = memfd_create(("convoy-" + name.substr(0, 16)).c_str(), MFD_CLOEXEC);
+  if (file < 0) TVM_FFI_THROW(RuntimeError) << "memfd_create failed for kernel library " << name;
+  size_t done = 0;
+  while (done < bytes.size()) {
+    ssize_t written = write(file, bytes.data() + done, bytes.size() - done);
+    if (written <= 0) {
+      close(file);
+      TVM_FFI_THROW(RuntimeError) << "no memory to open kernel library " << name;
+    }
+    done += static_cast<size_t>(written);
+  }
+  void* library = dlopen(UniquePath(file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::string reason = library ? "" : dlerror();
+  close(file);
+  if (library == nullptr) {
+    TVM_FFI_THROW(CorruptArtefact) << "kernel library " << name << " cannot be opened: " << reason;
+  }
+  return library;
+}
+
+// One library for the process and each content hash; never closed, since kernels may be running.
+const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& bytes) {
+  static auto* mutex = new std::mutex;
+  static auto* libraries = new std::map<std::string, KernelLibrary>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto it = libraries->find(name);
+  if (it != libraries->end()) return it->second;
+  void* handle = OpenBytes(name, bytes);
+  KernelLibrary library;
+  Resolve(handle, "convoy_kernel_abi", &library.abi);
+  if (library.abi() != CONVOY_KERNEL_ABI_VERSION) {
+    TVM_FFI_THROW(LibraryVersionMismatch)
+        << "kernel library " << name << " follows ABI " << library.abi() << "; this convoy's is "
+        << CONVOY_KERNEL_ABI_VERSION << ". Build the module again";
+  }
+  Resolve(handle, "convoy_kernel_check", &library.check);
+  Resolve(handle, "convoy_kernel_workspace", &library.workspace);
+  Resolve(handle, "convoy_kernel_state_bytes", &library.state_bytes);
+  Resolve(handle, "convoy_kernel_prepare", &library.prepare);
+  Resolve(handle, "convoy_kernel_launch", &library.launch);
+  Resolve(handle, "convoy_kernel_error", &library.error);
+  return libraries->emplace(name, library).first->second;
+}
+
+ConvoyShape MakeShape(const FunctionSpec& function, int sm_count) {
+  const Workload& load = function.workload;
+  ConvoyShape shape{};
+  shape.op = load.op == Op::kDgrad ? CONVOY_DGRAD : load.op == Op::kWgrad ? CONVOY_WGRAD : CONVOY_FPROP;
+  auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
+  shape.n = narrow(load.n);
+  shape.h = narrow(load.h);
+  shape.w = narrow(load.w);
+  shape.c = narrow(load.c);
+  shape.k = narrow(load.k);
+  shape.r = narrow(load.r);
+  shape.s = narrow(load.s);
+  shape.p = narrow(load.p);
+  shape.q = narrow(load.q);
+  shape.stride_h = narrow(load.stride[0]);
+  shape.stride_w = narrow(load.stride[1]);
+  shape.pad_top = narrow(load.padding[0]);
+  shape.pad_left = narrow(load.padding[1]);
+  shape.pad_bottom = narrow(load.padding[2]);
+  shape.pad_right = narrow(load.padding[3]);
+  shape.dilation_h = narrow(load.dilation[0]);
+  shape.dilation_w = narrow(load.dilation[1]);
+  shape.groups = narrow(load.groups);
+  shape.split_k = narrow(Get<int64_t>(function.entry, "split_k", 1));
+  shape.swizzle = narrow(Get<int64_t>(function.entry, "swizzle", 0));
+  shape.sm_count = sm_count;
+  shape.clip_min = load.epilogue.clip_min;
+  shape.clip_max = load.epilogue.clip_max;
+  return shape;
+}
+
+ConvoyOperands MakeOperands(const Workload& load, const Pointers& pointers, void* workspace) {
+  ConvoyOperands operands{};
+  operands.workspace = workspace;
+  bool gradient = load.op == Op::kDgrad || load.op == Op::kWgrad;
+  for (size_t i = 0; i < load.operands.size(); ++i) {
+    void* pointer = pointers[i];
+    if (i == 0) {
+      operands.a = pointer;
+    } else if (i == 1) {
+      operands.b = pointer;
+    } else if (gradient) {
+      operands.d = pointer;
+    } else {
+      switch (load.operands[i].role) {
+        case Role::kResidual:
+          operands.residual = pointer;
+          break;
+        case Role::kBias:
+          operands.bias = pointer;
+          break;
+        case Role::kScale:
+          operands.scale = pointer;
+          break;
+        case Role::kShift:
+          operands.shift = pointer;
+          break;
+        case Role::kY2:
+          operands.d2 = pointer;
+          break;
+        default:
+          operands.d = pointer;
+      }
+    }
+  }
+  return operands;
+}
+
+class KernelCall : public Prepared {
+ public:
+  KernelCall(const KernelLibrary& library, size_t state_bytes)
+      : library_(library),
+        state_(std::aligned_alloc(64, std::max<size_t>(64, (state_bytes + 63) / 64 * 64))) {}
+  ~KernelCall() override { std::free(state_); }
+
+  void Launch(const StreamState& stream) override {
+    int32_t code = library_.launch(state_, stream.stream);
+    if (code != 0) {
+      TVM_FFI_THROW(RuntimeError) << "kernel launch failed: " << library_.error(code);
+    }
+  }
+
+  void* state() { return state_; }
+
+ private:
+  const KernelLibrary& library_;
+  void* state_;
+};
+
+class KernelExecutable : public Executable {
+ public:
+  KernelExecutable(const KernelLibrary& library, const FunctionSpec& function, int sm_count)
+      : library_(library),
+        workload_(function.workload),
+        shape_(MakeShape(function, sm_count)),
+        symbol_(function.symbol) {
+    if (int32_t code = library_.check(&shape_)) {
+      TVM_FFI_THROW(CorruptArtefact) << "function '" << symbol_ << "' names a kernel that cannot run "
+                                     << "its problem: " << library_.error(code);
+    }
+    workspace_bytes_ = library_.workspace(&shape_);
+    state_bytes_ = library_.state_bytes();
+  }
+
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+
+  std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void* workspace) override {
+    auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_));
+    ConvoyOperands operands = MakeOperands(workload_, pointers, workspace);
+    if (int32_t code = library_.prepare(&shape_, &operands, call->state())) {
+      TVM_FFI_THROW(RuntimeError) << "function '" << symbol_
+                                  << "' cannot be prepared: " << library_.error(code);
+    }
+    return call;
+  }
+
+ private:
+  const KernelLibrary& library_;
+  const Workload workload_;  // a copy: executables outlive modules
+  const ConvoyShape shape_;
+  const std::string symbol_;
+  int64_t workspace_bytes_ = 0, state_bytes_ = 0;
+};
+
+void Validate(const FunctionSpec& function, const BlobMap& blobs) {
+  std::string name = GetString(function.entry, "library");
+  if (blobs.find(tvm::ffi::String(name)) == blobs.end()) {
+    TVM_FFI_THROW(CorruptArtefact) << "function '" << function.symbol << "' needs kernel library '"
+                                   << name << "', which the module does not carry";
+  }
+}
+
+std::unique_ptr<Executable> Build(const BuildRequest& request) {
+  int sm_count = 1;
+  if (request.device.device_type == kDLCUDA) {
+    // Opens CUDA first: kernel libraries need its soname to be loaded.
+    CONVOY_CUDA(cudaDeviceGetAttribute, &sm_count, cuda::kMultiProcessorCount,
+                request.device.device_id);
+  }
+  std::string name = GetString(request.function.entry, "library");
+  const KernelLibrary& library = GetLibrary(name, request.blobs.at(tvm::ffi::String(name)));
+  return std::make_unique<KernelExecutable>(library, request.function, sm_count);
+}
+
+const bool registered = (RegisterBackend({"kernel", true, Validate, Build}), true);
+
+}  // namespace
+}  // namespace convoy

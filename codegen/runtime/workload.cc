@@ -1,0 +1,167 @@
+#include "workload.h"
+
+#include <algorithm>
+
+namespace convoy {
+namespace {
+
+template <typename T>
+struct Choice {
+  const char* name;
+  T value;
+};
+
+template <typename T, size_t N>
+T Choose(const json::Object& object, const char* field, const Choice<T> (&choices)[N],
+         const char* fallback) {
+  std::string got = GetString(object, field, fallback);
+  std::string expected;
+  for (const Choice<T>& choice : choices) {
+    if (got == choice.name) return choice.value;
+    expected += (expected.empty() ? "" : ", ") + std::string(choice.name);
+  }
+  TVM_FFI_THROW(InvalidWorkload) << field << " '" << got << "'; expected one of " << expected;
+  return T();
+}
+
+constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
+                               {"dgrad", Op::kDgrad},
+                               {"wgrad", Op::kWgrad},
+                               {"matmul", Op::kMatmul}};
+constexpr Choice<Dtype> kDtypes[] = {{"float32", Dtype::kFloat32},
+                                     {"float16", Dtype::kFloat16},
+                                     {"bfloat16", Dtype::kBfloat16}};
+constexpr Choice<Activation> kActivations[] = {{"none", Activation::kNone},
+                                               {"relu", Activation::kRelu},
+                                               {"clip", Activation::kClip},
+                                               {"sigmoid", Activation::kSigmoid},
+                                               {"silu", Activation::kSilu}};
+
+template <size_t N>
+std::array<int64_t, N> GetArray(const json::Object& object, const char* name, int64_t fallback) {
+  std::array<int64_t, N> result;
+  result.fill(fallback);
+  if (Find(object, name) == nullptr) return result;
+  auto values = Require<json::Array>(object, name);
+  if (values.size() != N) {
+    TVM_FFI_THROW(InvalidWorkload) << name << " has " << values.size() << " numbers; expected "
+                                   << N;
+  }
+  for (size_t i = 0; i < N; ++i) result[i] = values[i].cast<int64_t>();
+  return result;
+}
+
+Epilogue ParseEpilogue(const json::Object& object) {
+  Epilogue epilogue;
+  epilogue.residual = Get<bool>(object, "residual", false);
+  epilogue.bias = Get<bool>(object, "bias", false);
+  epilogue.affine_relu = Get<bool>(object, "affine_relu", false);
+  epilogue.activation = Choose(object, "activation", kActivations, "none");
+  epilogue.clip_min = static_cast<float>(Get<double>(object, "clip_min", 0));
+  epilogue.clip_max = static_cast<float>(Get<double>(object, "clip_max", 0));
+  return epilogue;
+}
+
+void ListOperands(Workload* load) {
+  bool matmul = load->op == Op::kMatmul;
+  using Shape = std::vector<int64_t>;
+  Shape x = matmul ? Shape{load->n, load->c} : Shape{load->n, load->h, load->w, load->c};
+  Shape w = matmul ? Shape{load->k, load->c}
+                   : Shape{load->k, load->r, load->s, load->c / load->groups};
+  Shape y = matmul ? Shape{load->n, load->k} : Shape{load->n, load->p, load->q, load->k};
+  Shape per_channel = {load->k};
+  Dtype in = load->dtype, out = load->out_dtype;
+  std::vector<Operand>& list = load->operands;
+  load->num_outputs = 1;
+  if (load->op == Op::kDgrad) {
+    list = {{Role::kY, "dy", y, in}, {Role::kW, "w", w, in}, {Role::kX, "dx", x, out}};
+    return;
+  }
+  if (load->op == Op::kWgrad) {
+    list = {{Role::kY, "dy", y, in}, {Role::kX, "x", x, in}, {Role::kW, "dw", w, out}};
+    return;
+  }
+  list = {{Role::kX, "x", x, in}, {Role::kW, "w", w, in}};
+  const Epilogue& epilogue = load->epilogue;
+  if (epilogue.residual) list.push_back({Role::kResidual, "residual", y, out});
+  if (epilogue.bias) list.push_back({Role::kBias, "bias", per_channel, out});
+  if (epilogue.affine_relu) {
+    list.push_back({Role::kScale, "scale", per_channel, out});
+    list.push_back({Role::kShift, "shift", per_channel, out});
+  }
+  list.push_back({Role::kY, "y", y, out});
+  if (epilogue.affine_relu) {
+    list.push_back({Role::kY2, "y2", y, out});
+    load->num_outputs = 2;
+  }
+}
+
+int64_t OutputSize(int64_t in, int64_t before, int64_t after, int64_t dilation, int64_t filter,
+                   int64_t stride) {
+  int64_t room = in + before + after - (dilation * (filter - 1) + 1);
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+}  // namespace
+
+Workload Workload::FromJson(const json::Object& object) {
+  Workload load;
+  load.op = Choose(object, "op", kOps, "");
+  for (auto [name, field] :
+       {std::pair<const char*, int64_t*>{"n", &load.n}, {"h", &load.h}, {"w", &load.w},
+        {"c", &load.c}, {"k", &load.k}, {"r", &load.r}, {"s", &load.s}}) {
+    *field = Require<int64_t>(object, name);
+    if (*field < 1 || *field > INT32_MAX) {
+      TVM_FFI_THROW(InvalidWorkload) << name << " = " << *field << "; expected 1 to " << INT32_MAX;
+    }
+  }
+  load.stride = GetArray<2>(object, "stride", 1);
+  load.dilation = GetArray<2>(object, "dilation", 1);
+  load.padding = GetArray<4>(object, "padding", 0);
+  load.groups = Get<int64_t>(object, "groups", 1);
+  bool steps = std::min({load.stride[0], load.stride[1], load.dilation[0], load.dilation[1]}) >= 1;
+  bool pads = *std::min_element(load.padding.begin(), load.padding.end()) >= 0;
+  if (!steps || !pads || load.groups < 1 || load.c % load.groups || load.k % load.groups) {
+    TVM_FFI_THROW(InvalidWorkload)
+        << "stride, dilation, padding or groups out of range in " << json::Stringify(object)
+        << "; expected strides and dilations of at least 1, padding of at least 0 and groups that "
+           "divide c and k";
+  }
+  load.p = OutputSize(load.h, load.padding[0], load.padding[2], load.dilation[0], load.r,
+                      load.stride[0]);
+  load.q = OutputSize(load.w, load.padding[1], load.padding[3], load.dilation[1], load.s,
+                      load.stride[1]);
+  if (load.p < 1 || load.q < 1) {
+    TVM_FFI_THROW(InvalidWorkload) << "an output of " << load.p << "x" << load.q
+                                   << "; expected a filter no larger than the padded input";
+  }
+  load.dtype = Choose(object, "dtype", kDtypes, "float16");
+  load.out_dtype = Choose(object, "out_dtype", kDtypes, "float16");
+  load.acc_dtype = Choose(object, "acc_dtype", kDtypes, "float32");
+  load.tf32 = GetString(object, "math", "default") == "tf32";
+  if (Find(object, "epilogue") != nullptr) {
+    load.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));
+  }
+  ListOperands(&load);
+  return load;
+}
+
+DLDataType ToDlpack(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return {kDLFloat, 32, 1};
+    case Dtype::kFloat16:
+      return {kDLFloat, 16, 1};
+    default:
+      return {kDLBfloat, 16, 1};
+  }
+}
+
+const char* Name(Dtype dtype) {
+  for (const Choice<Dtype>& choice : kDtypes) {
+    if (choice.value == dtype) return choice.name;
+  }
+  return "?";
+}
+
+}  // namespace convoy

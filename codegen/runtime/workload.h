@@ -1,0 +1,61 @@
+// One offloadable problem, read from the JSON that convoy.workload.Workload.to_json writes.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "json_fields.h"
+
+namespace convoy {
+
+enum class Op { kFprop, kDgrad, kWgrad, kMatmul };
+enum class Dtype { kFloat32, kFloat16, kBfloat16 };
+enum class Activation { kNone, kRelu, kClip, kSigmoid, kSilu };
+
+// What an operand is to the forward convolution.
+enum class Role { kX, kW, kY, kResidual, kBias, kScale, kShift, kY2 };
+
+constexpr int kMaxOperands = 8;
+
+struct Operand {
+  Role role;
+  std::string name;
+  std::vector<int64_t> shape;
+  Dtype dtype;
+};
+
+struct Epilogue {
+  bool residual = false, bias = false, affine_relu = false;
+  Activation activation = Activation::kNone;
+  float clip_min = 0, clip_max = 0;
+};
+
+// Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k).
+struct Workload {
+  Op op;
+  int64_t n, h, w, c, k, r, s, p, q;
+  std::array<int64_t, 2> stride, dilation;
+  std::array<int64_t, 4> padding;  // top, left, bottom, right
+  int64_t groups;
+  Dtype dtype, out_dtype, acc_dtype;
+  bool tf32;
+  Epilogue epilogue;
+  std::vector<Operand> operands;  // in call order, outputs last
+  int num_outputs;
+
+  bool fused() const {
+    return epilogue.residual || epilogue.bias || epilogue.affine_relu ||
+           epilogue.activation != Activation::kNone;
+  }
+
+  // Throws InvalidWorkload naming the field that is missing, of another type or out of range.
+  static Workload FromJson(const json::Object& object);
+};
+
+DLDataType ToDlpack(Dtype dtype);
+const char* Name(Dtype dtype);
+
+}  // namespace convoy
