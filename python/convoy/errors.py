@@ -59,6 +59,10 @@ class WrongDevice(ConvoyError):
     """An artefact built for another GPU architecture."""
 
 
+class CaptureNotReady(ConvoyError):
+    """A function captured into a CUDA graph before its plan was built; carries what to call."""
+
+
 class LibraryVersionMismatch(ConvoyError):
     """An artefact whose cuDNN engines do not exist in the cuDNN that is installed."""
 
@@ -85,3 +89,7 @@ class NoCandidate(ConvoyError):
 
 class InvalidOption(ConvoyError):
     """An option of a public function or command outside its allowed values."""
+
+
+class InvalidMatchGraph(ConvoyError):
+    """Ops and matches handed to the placer that do not fit together."""
