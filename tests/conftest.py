@@ -46,12 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tests leave the user's cache alone; CONVOY_TEST_CACHE_DIR keeps one between runs."""
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tests leave the user's files alone; CONVOY_TEST_CACHE_DIR keeps a cache between runs."""
     kept = os.environ.get("CONVOY_TEST_CACHE_DIR")
     folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_CACHE_DIR", str(folder))
+        patch.setenv("CONVOY_DATA_DIR", str(tmp_path_factory.mktemp("convoy_data")))
         yield folder
 
 

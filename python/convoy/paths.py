@@ -74,15 +74,23 @@ def runtime_library() -> Path:
 
 
 def cache_dir() -> Path:
-    """User's cache folder (compiled kernels, own records): ``CONVOY_CACHE_DIR`` or the platform's.
+    """Folder of compiled kernels: ``CONVOY_CACHE_DIR``, or the platform's cache folder.
 
-    Not created here: whoever writes creates it and turns a failure into CacheUnwritable.
+    Losing it costs time only. Not created here: whoever writes creates it and turns a failure
+    into CacheUnwritable.
     """
     if override := os.environ.get("CONVOY_CACHE_DIR"):
         return Path(override).expanduser()
     return Path(platformdirs.user_cache_dir("convoy", appauthor=False))
 
 
+def data_dir() -> Path:
+    """Folder of what should last: ``CONVOY_DATA_DIR``, or the platform's data folder."""
+    if override := os.environ.get("CONVOY_DATA_DIR"):
+        return Path(override).expanduser()
+    return Path(platformdirs.user_data_dir("convoy", appauthor=False))
+
+
 def user_records_file() -> Path:
-    """Where new measurements go unless told otherwise: ``records.jsonl`` in the cache folder."""
-    return cache_dir() / "records.jsonl"
+    """Where new measurements go unless told otherwise: ``records.jsonl`` in the data folder."""
+    return data_dir() / "records.jsonl"

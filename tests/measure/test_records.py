@@ -293,7 +293,7 @@ def test_a_full_disk_takes_nothing_away(tmp_path: Path, make_record) -> None:
 
 def test_unwritable_folder(tmp_path: Path, make_record, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CacheUnwritable, match="CONVOY_CACHE_DIR"):
+    with pytest.raises(CacheUnwritable, match="CONVOY_DATA_DIR"):
         RecordStore(write_to=tmp_path / "file" / "r.jsonl").append(make_record())
 
     def read_only(*_: object) -> int:

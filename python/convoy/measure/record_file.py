@@ -198,5 +198,5 @@ def unwritable(path: Path, err: OSError) -> CacheUnwritable:
     return CacheUnwritable(
         f"{path}, which cannot be written ({reason})",
         "a writable folder with free space",
-        "Free space, change its permissions, or set CONVOY_CACHE_DIR to another folder",
+        "Free space, change permissions, or name another file (CONVOY_DATA_DIR moves the own one)",
     )

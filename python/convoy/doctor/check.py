@@ -1,0 +1,67 @@
+"""One finding, and how a risky question is asked in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Status = Literal["found", "missing", "problem"]
+Need = Literal["cpu", "gpu", "advice"]
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found of one thing.
+
+    ``need`` says which path does not work without it: ``cpu`` (placing from records, running on
+    the CPU), ``gpu`` (measuring and running on a GPU) or none (``advice``). ``remedy`` is the
+    command to enter, empty when all is well.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+    need: Need = "cpu"
+
+
+class ProbeDied(Exception):
+    """The process of a probe crashed, hung or could not answer."""
+
+
+def ask(code: str, *arguments: str, timeout_s: float | None = None) -> Any:
+    """Run Python code in a new process; what its last line of output holds as JSON is returned.
+
+    Raises ProbeDied with the signal, the last line of its error output, or the time limit.
+    """
+    limit = TIMEOUT_S if timeout_s is None else timeout_s
+    command = [sys.executable, "-c", code, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise ProbeDied(f"no answer within {limit:.0f} s") from None
+    if done.returncode < 0:
+        raise ProbeDied(f"the process was killed by {signal.Signals(-done.returncode).name}")
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode:
+        raise ProbeDied(errors[-1] if errors else f"exit code {done.returncode}")
+    try:
+        return json.loads(done.stdout.decode(errors="replace").strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        raise ProbeDied("no answer") from None
+
+
+def in_wheel(relative: str) -> Path | None:
+    """A file of NVIDIA's wheels, which share the namespace package ``nvidia``."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (path := Path(folder) / relative).exists():
+            return path
+    return None
