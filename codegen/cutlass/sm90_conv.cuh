@@ -91,8 +91,8 @@ struct Sm90ConvMainloop : Base {
     return Base::can_implement(a.shape, typename Base::Arguments{a.ptr_A, a.ptr_B});
   }
 
-  // Tile views of both operands with the reduction-tile mode 3 and the batch mode 4 that the
-  // kernels iterate over, then the true views that load() reads through.
+  // Two tensors whose reduction-tile mode 3 and batch mode 4 the kernels iterate over, then the
+  // true tile views that load() reads through.
   template <class GemmShape>
   CUTLASS_DEVICE auto load_init(GemmShape const& shape, Params const& params) {
     auto [m, n, k, l] = shape;
@@ -100,17 +100,17 @@ struct Sm90ConvMainloop : Base {
     auto [a, b] = Base::load_init(true_shape, params);
     if constexpr (kSplitK) {
       int tiles = cute::size(cute::ceil_div(k, cute::shape<2>(TileShape{})));
-      return cute::make_tuple(view(a, tiles, l), view(b, tiles, l), a, b);
+      return cute::make_tuple(extents(a, tiles, l), extents(b, tiles, l), a, b);
     } else {
       return cute::make_tuple(with_batch(a), with_batch(b), a, b);
     }
   }
 
-  template <class ViewA, class ViewB, class TensorA, class TensorB, class BlockCoord,
+  template <class LikeA, class LikeB, class TensorA, class TensorB, class BlockCoord,
             class TileIterator>
   CUTLASS_DEVICE void load(Params const& params, typename Base::MainloopPipeline pipeline,
                            typename Base::PipelineState state,
-                           cute::tuple<ViewA, ViewB, TensorA, TensorB> const& inputs,
+                           cute::tuple<LikeA, LikeB, TensorA, TensorB> const& inputs,
                            BlockCoord const& block, TileIterator tile, int tile_count,
                            int thread_index, uint32_t block_rank,
                            typename Base::TensorStorage& storage) {
@@ -146,13 +146,14 @@ struct Sm90ConvMainloop : Base {
         t.data(), cute::append<5>(t.layout(), cute::make_layout(cute::_1{}, cute::_0{})));
   }
 
-  // Same tile modes, but `tiles` reduction tiles and `slices` batches; only its shape is used.
+  // A stand-in with the same tile modes, but `tiles` reduction tiles and `slices` batches, for the
+  // kernels to read extents from; never dereferenced.
   template <class Tensor>
-  CUTLASS_DEVICE static auto view(Tensor const& t, int tiles, int slices) {
-    auto layout = cute::make_layout(cute::layout<0>(t), cute::layout<1>(t), cute::layout<2>(t),
-                                    cute::make_layout(tiles, cute::_0{}),
-                                    cute::make_layout(slices, cute::_0{}));
-    return cute::make_tensor(t.data(), layout);
+  CUTLASS_DEVICE static auto extents(Tensor const& t, int tiles, int slices) {
+    auto shape = cute::make_shape(cute::shape<0>(t), cute::shape<1>(t), cute::shape<2>(t), tiles,
+                                  slices);
+    auto layout = cute::make_layout(shape, cute::repeat_like(shape, cute::_0{}));
+    return cute::make_tensor(cute::make_gmem_ptr(static_cast<int*>(nullptr)), layout);
   }
 };
 

@@ -1,0 +1,73 @@
+"""CUDA source of a kernel: a few lines that instantiate the headers of ``codegen/cutlass``."""
+
+from __future__ import annotations
+
+from .kernel import KernelConfig
+
+_ELEMENT = {"float16": "cutlass::half_t", "bfloat16": "cutlass::bfloat16_t", "float32": "float"}
+_ACTIVATION = {
+    "none": "kNone",
+    "relu": "kRelu",
+    "clip": "kClip",
+    "sigmoid": "kSigmoid",
+    "silu": "kSilu",
+}
+_SCHEDULE = {"cooperative": "kCooperative", "pingpong": "kPingpong"}
+_SCHEDULER = {"tiles": "kPersistent", "streamk": "kStreamK", "splitk": "kSplitK"}
+_ITERATOR = {
+    "optimized": "kOptimized",
+    "analytic": "kAnalytic",
+    "fixed_channels": "kFixedChannels",
+    "few_channels": "kFewChannels",
+}
+_KERNEL = {"sm80_conv": "Sm80Conv", "sm90_conv": "Sm90Conv", "sm90_gemm": "Sm90Gemm"}
+
+_TEMPLATE = """\
+// {name}
+#include "{family}.cuh"
+
+using Spec = convoy::EpilogueSpec<{out}, {activation}, {residual}, {affine}>;
+using Config = convoy::{config};
+using Kernel = convoy::{kernel}<Config>;
+
+CONVOY_EXPORT_KERNEL(Kernel)
+"""
+
+
+def emit(config: KernelConfig) -> str:
+    """The ``.cu`` text of a kernel; equal text for equal configurations."""
+    return _TEMPLATE.format(
+        name=config.name,
+        family=config.family,
+        out=_ELEMENT[config.out_dtype],
+        activation=f"convoy::Activation::{_ACTIVATION[config.activation]}",
+        residual=_bool(config.residual),
+        affine=_bool(config.affine_relu),
+        config=_sm90(config) if config.is_sm90 else _sm80(config),
+        kernel=_KERNEL[config.family],
+    )
+
+
+def _sm90(config: KernelConfig) -> str:
+    sizes = ", ".join(map(str, (*config.tile, *config.cluster)))
+    return (
+        f"Sm90Config<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
+        f"                                  convoy::Schedule::{_SCHEDULE[config.schedule]},\n"
+        f"                                  convoy::Scheduler::{_SCHEDULER[config.scheduler]},"
+        f" {config.stages}>"
+    )
+
+
+def _sm80(config: KernelConfig) -> str:
+    sizes = ", ".join(map(str, (*config.tile, *config.warp, config.stages)))
+    return (
+        f"Sm80Config<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
+        f"                                  cutlass::conv::IteratorAlgorithm::"
+        f"{_ITERATOR[config.iterator]},\n"
+        f"                                  {config.align}, {config.align_out},"
+        f" {_bool(config.scheduler == 'splitk')}>"
+    )
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

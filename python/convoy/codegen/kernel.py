@@ -1,0 +1,199 @@
+"""A CUTLASS kernel as plain data: what is compiled once and then serves every fitting workload."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import InvalidOption
+from ..workload import ACTIVATIONS, DTYPE_BYTES
+
+Family = Literal["sm80_conv", "sm90_conv", "sm90_gemm"]
+FAMILIES: tuple[Family, ...] = ("sm80_conv", "sm90_conv", "sm90_gemm")
+SCHEDULES = ("cooperative", "pingpong")
+#: How the output is divided among thread blocks. ``tiles``: whole output tiles; ``streamk``:
+#: CUTLASS's stream-K; ``splitk``: equal slices of the reduction, added up by a second kernel.
+SCHEDULERS = ("tiles", "streamk", "splitk")
+ITERATORS = ("optimized", "analytic", "fixed_channels", "few_channels")
+
+#: Bytes of shared memory that one block may use, by compute capability.
+SHARED_MEMORY = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+
+
+@dataclass(frozen=True, order=True)
+class KernelConfig:
+    """Everything that distinguishes one compiled kernel from another.
+
+    tile        output rows (N*P*Q), output channels (K), reduction depth of a thread block
+    warp        rows and channels of a warp (sm80 only)
+    stages      depth of the copy pipeline; 0 on sm90 takes as many as fit
+    cluster     thread blocks along rows and channels that share loads (sm90 only)
+    align       vector width in elements along C; ``align_out`` along K
+    dtype       of the operands; float32 means tf32 arithmetic
+    out_dtype   of y, y2, residual, bias, scale and shift
+    arch        compute capability times ten that it is compiled for
+
+    A bias needs no configuration of its own: every kernel takes one, or a null pointer.
+    Raises InvalidOption where fields contradict each other.
+    """
+
+    family: Family
+    tile: tuple[int, int, int]
+    warp: tuple[int, int] = (0, 0)
+    stages: int = 0
+    cluster: tuple[int, int] = (1, 1)
+    schedule: str = ""
+    scheduler: str = "tiles"
+    iterator: str = "optimized"
+    align: int = 8
+    align_out: int = 8
+    dtype: str = "float16"
+    out_dtype: str = "float16"
+    activation: str = "none"
+    residual: bool = False
+    affine_relu: bool = False
+    arch: int = 90
+
+    def __post_init__(self) -> None:
+        _one_of("family", self.family, FAMILIES)
+        _one_of("scheduler", self.scheduler, SCHEDULERS)
+        _one_of("iterator", self.iterator, ITERATORS)
+        _one_of("activation", self.activation, ACTIVATIONS)
+        _one_of("dtype", self.dtype, tuple(DTYPE_BYTES))
+        _one_of("out_dtype", self.out_dtype, tuple(DTYPE_BYTES))
+        if self.is_sm90:
+            self._check_sm90()
+        else:
+            self._check_sm80()
+
+    def _check_sm90(self) -> None:
+        _one_of("schedule", self.schedule, SCHEDULES)
+        m, n, k = self.tile
+        if self.arch != 90:
+            raise InvalidOption(f"{self.family} for sm_{self.arch}", "arch = 90")
+        if m % (128 if self.schedule == "cooperative" else 64) or n % 8 or n > 256:
+            raise InvalidOption(
+                f"tile {m}x{n} with schedule {self.schedule}",
+                "rows in multiples of 128 (cooperative) or 64, channels in multiples of 8 to 256",
+            )
+        if k * DTYPE_BYTES[self.dtype] % 128:
+            raise InvalidOption(f"reduction tile of {k} {self.dtype}", "a multiple of 128 bytes")
+        if self.scheduler == "streamk" and self.schedule != "cooperative":
+            raise InvalidOption("stream-K with the pingpong schedule", "the cooperative schedule")
+        if self.iterator != "optimized" or self.warp != (0, 0):
+            raise InvalidOption(
+                f"iterator {self.iterator}, warp tile {self.warp} in {self.family}",
+                "neither: both belong to sm80_conv",
+            )
+
+    def _check_sm80(self) -> None:
+        if self.arch < 80:
+            raise InvalidOption(f"sm80_conv for sm_{self.arch}", "arch of at least 80")
+        m, n, _ = self.tile
+        if self.schedule or self.cluster != (1, 1) or self.scheduler == "streamk":
+            raise InvalidOption(
+                f"schedule {self.schedule!r}, cluster {self.cluster}, scheduler {self.scheduler}",
+                "none of sm90's: sm80_conv has tiles and splitk",
+            )
+        if self.stages < 3 or min(self.warp) < 1 or m % self.warp[0] or n % self.warp[1]:
+            raise InvalidOption(
+                f"tile {m}x{n}, warp tile {self.warp}, {self.stages} stages",
+                "warp tiles that divide the tile, and at least 3 stages",
+            )
+        spreads = self.iterator in ("fixed_channels", "few_channels")
+        if self.scheduler == "splitk" and spreads:
+            raise InvalidOption(f"split-K with iterator {self.iterator}", "optimized or analytic")
+        if self.affine_relu and self.scheduler != "splitk":
+            raise InvalidOption(
+                "affine_relu in an sm80 kernel without split-K",
+                "split-K, whose reduction writes both outputs, or an sm90 kernel",
+            )
+
+    @property
+    def is_sm90(self) -> bool:
+        return self.family != "sm80_conv"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        if self.is_sm90:
+            return 384  # one producer and two consumer warpgroups
+        m, n, _ = self.tile
+        return 32 * (m // self.warp[0]) * (n // self.warp[1])
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of one pipeline stage."""
+        m, n, k = self.tile
+        return (m + n) * k * DTYPE_BYTES[self.dtype]
+
+    @property
+    def least_shared_bytes(self) -> int:
+        """Shared memory below which the kernel cannot exist: two stages and the epilogue's tiles
+        on sm90 (an estimate from above), all stages or the epilogue on sm80."""
+        if not self.is_sm90:
+            return self.stages * self.stage_bytes
+        stages = self.stages or 2
+        out = 4 if self.scheduler == "splitk" else DTYPE_BYTES[self.out_dtype]
+        tensors = 1 + self.residual + self.affine_relu
+        epilogue_rows = 128 if self.schedule == "cooperative" else 64
+        return stages * self.stage_bytes + 4 * tensors * epilogue_rows * 32 * out + 4096
+
+    @property
+    def mechanics(self) -> str:
+        """Name without dtypes and epilogue, e.g. ``sm90_conv_128x256x64_c2x1_cooperative``."""
+        parts = [self.family, "x".join(map(str, self.tile))]
+        if self.warp != (0, 0):
+            parts.append("w" + "x".join(map(str, self.warp)))
+        if self.stages:
+            parts.append(f"s{self.stages}")
+        if self.cluster != (1, 1):
+            parts.append("c" + "x".join(map(str, self.cluster)))
+        parts += [self.schedule] if self.schedule else []
+        parts += [self.scheduler] if self.scheduler != "tiles" else []
+        parts += [self.iterator] if self.iterator != "optimized" else []
+        if (self.align, self.align_out) != (8, 8):
+            parts.append(f"a{self.align}-{self.align_out}")
+        return "_".join(parts)
+
+    @property
+    def name(self) -> str:
+        """Unique name: mechanics, dtypes, epilogue, architecture where it is not 90."""
+        parts = [self.mechanics, _SHORT[self.dtype], _SHORT[self.out_dtype]]
+        parts += ["residual"] * self.residual
+        parts += [self.activation] if self.activation != "none" else []
+        parts += ["affinerelu"] * self.affine_relu
+        parts += [f"sm{self.arch}"] if self.arch != 90 else []
+        return "_".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, JSON types only."""
+        data = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                data[field.name] = list(value) if isinstance(value, tuple) else value
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> KernelConfig:
+        """Inverse of :meth:`to_json`; raises InvalidOption on unknown or missing fields."""
+        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
+
+
+@functools.cache
+def shared_memory(arch: int) -> int:
+    """Bytes of shared memory that one block may use on this architecture."""
+    return SHARED_MEMORY.get(arch, 101376)
+
+
+def _one_of(what: str, got: str, expected: tuple[str, ...]) -> None:
+    if got not in expected:
+        raise InvalidOption(f"{what} {got!r}", f"one of {', '.join(expected)}")
