@@ -13,7 +13,7 @@ namespace convoy {
 
 // What all functions of a module share.
 struct ModuleData {
-  std::string spec;
+  std::string spec, meta;
   BlobMap blobs;
   int arch = 0;  // compute capability times ten; 0: host memory
   int64_t workspace = 0;  // largest of its functions

@@ -2,9 +2,10 @@
 // in, and loaded without touching a device.
 //
 // Besides the functions of its specification it has
-//   prepare(device_id = 0)  builds every plan and workspace for the calling thread and stream
-//   spec()                  the specification as JSON text
-//   symbols()               names of its functions
+//   convoy_prepare(device_id = 0)  builds every plan and workspace for the calling thread and stream
+//   convoy_spec()                  the specification as JSON text
+//   convoy_symbols()               names of its functions
+//   convoy_meta()                  the text that the builder of the module left in it
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/extra/module.h>
@@ -58,6 +59,7 @@ std::shared_ptr<const ModuleData> ParseModule(const std::string& spec, const Blo
                                           << "; this convoy reads up to " << kSpecFormat
                                           << ". Install a newer tvm-convoy";
   }
+  data->meta = GetString(object, "meta");
   data->arch = static_cast<int>(Require<int64_t>(Require<json::Object>(object, "device"), "arch"));
   for (const auto& value : Require<json::Array>(object, "functions")) {
     auto entry = value.as<json::Object>();
@@ -97,20 +99,23 @@ class ConvoyModuleObj : public ffi::ModuleObj {
           [function = it->second](ffi::PackedArgs args, ffi::Any*) { function->Call(args); });
     }
     auto self = ffi::GetRef<ffi::Module>(this);
-    if (name == "prepare") {
+    if (name == "convoy_prepare") {
       return ffi::Function::FromPacked([self, this](ffi::PackedArgs args, ffi::Any*) {
         Prepare(args.size() > 0 ? args[0].cast<int>() : 0);
       });
     }
-    if (name == "spec") {
+    if (name == "convoy_spec") {
       return ffi::Function::FromTyped([self, this]() { return ffi::String(data_->spec); });
     }
-    if (name == "symbols") {
+    if (name == "convoy_symbols") {
       return ffi::Function::FromTyped([self, this]() {
         ffi::Array<ffi::String> symbols;
         for (const FunctionSpec& spec : data_->functions) symbols.push_back(spec.symbol);
         return symbols;
       });
+    }
+    if (name == "convoy_meta") {
+      return ffi::Function::FromTyped([self, this]() { return ffi::String(data_->meta); });
     }
     return std::nullopt;
   }

@@ -1,0 +1,14 @@
+"""The C++ runtime seen from Python: loading it, its modules, and the GPU that is present."""
+
+from .device import check_device, current_device
+from .library import function, load_runtime, status
+from .module import create_module
+
+__all__ = [
+    "check_device",
+    "create_module",
+    "current_device",
+    "function",
+    "load_runtime",
+    "status",
+]

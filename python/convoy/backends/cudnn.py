@@ -1,0 +1,200 @@
+"""cuDNN 9 through its backend API: engines by number and knobs, rebuilt when a module is loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Any
+
+from ..errors import ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
+from ..runtime.device import current_device
+from ..runtime.library import call_json
+from ..workload import Workload
+from .base import Backend, Binary, Candidate, Decline, Device, make_config
+
+DEFAULT_MAX_WORKSPACE = 256 << 20
+
+# Engines compiled at run time cost seconds to build, so that no more than this many are measured
+# where there are ready-made ones as well.
+_MAX_COMPILED = 3
+
+
+class CudnnBackend(Backend):
+    """Engines that cuDNN's heuristics A and B and its fallback list propose.
+
+    ``max_workspace`` is the most device memory, in bytes, that a candidate may need.
+    Needs no GPU: for a device that is not present cuDNN works from a description of it.
+    """
+
+    name = "cudnn"
+    libraries = ("cuda", "cudnn")
+
+    def __init__(self, max_workspace: int = DEFAULT_MAX_WORKSPACE) -> None:
+        if max_workspace < 0:
+            raise InvalidOption(f"max_workspace = {max_workspace}", "bytes, 0 or more")
+        self.max_workspace = max_workspace
+
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        epilogue = workload.epilogue
+        if device.arch < 70:
+            return self._decline(
+                f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"
+            )
+        if workload.op in ("dgrad", "wgrad") and epilogue.name:
+            return self._decline(
+                f"epilogue {epilogue.name} on {workload.op}", "leave the epilogue to TVM"
+            )
+        if epilogue.affine_relu:
+            return self._decline(
+                "affine_relu: a second output of the epilogue",
+                "leave the scale, shift and relu to TVM or to a kernel that writes both",
+            )
+        if workload.is_depthwise and epilogue.name:
+            return self._decline(
+                "an epilogue on a depthwise convolution (fused engines are 20 to 70 times slower)",
+                "offload the plain depthwise convolution, leave the epilogue to TVM",
+            )
+        if workload.acc_dtype != "float32":
+            return self._decline(f"acc_dtype {workload.acc_dtype}", "accumulate in float32")
+        return None
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        """Candidates in the order of the heuristics.
+
+        Raises LibraryMissing without cuDNN, LibraryVersionMismatch where the installed cuDNN
+        does not take the description of a device that is not present.
+        """
+        if decline := self.accepts(workload, device):
+            return decline
+        answer = call_json(
+            "cudnn.enumerate",
+            workload.to_json(),
+            {"max_workspace": self.max_workspace, **_target_options(device)},
+        )
+        version = answer["cudnn_version"]
+        candidates: list[Candidate] = []
+        reasons = [config["reason"] for config in answer["dropped"]]
+        compiled = 0
+        for config in answer["configs"]:
+            if reason := _unwanted(config["notes"], workload):
+                reasons.append(reason)
+                continue
+            if "runtime_compilation" in config["notes"]:
+                compiled += 1
+                if compiled > _MAX_COMPILED:
+                    reasons.append(f"beyond the first {_MAX_COMPILED} that are compiled")
+                    continue
+            candidates.append(_candidate(config, version))
+        if candidates:
+            return candidates
+        why = "; ".join(_distinct([*answer["refusals"], *reasons])) or "no engine for this graph"
+        return self._decline(f"cuDNN {_version(version)}: {why}", "fuse less, or another dtype")
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        """The entry that the runtime rebuilds the plan from.
+
+        The plan of an engine that is compiled at run time goes along as JSON, because building
+        it takes seconds. Raises LibraryVersionMismatch when the installed cuDNN refuses a
+        candidate that another version proposed.
+        """
+        options = candidate.options()
+        entry: dict[str, Any] = {
+            "backend": "cudnn",
+            "arch": device.arch,
+            "workload": workload.to_json(),
+            "engine": options["engine"],
+            "knobs": options["knobs"],
+            "workspace": candidate.workspace,
+            "cudnn_version": options["version"],
+        }
+        if "runtime_compilation" in candidate.notes:
+            built = call_json("cudnn.build_plan", entry, _target_options(device))
+            if "refusal" in built:
+                raise LibraryVersionMismatch(
+                    f"cuDNN refusing {candidate.kernel} for {workload.key} ({built['refusal']})",
+                    f"cuDNN {_version(options['version'])}, which proposed it",
+                    "Measure and place again.",
+                )
+            entry["plan_json"] = built["plan_json"]
+            entry["workspace"] = built["workspace"]
+        return Binary(entry, {})
+
+    def _decline(self, reason: str, remedy: str) -> Decline:
+        return Decline(self.name, reason, remedy)
+
+
+def _unwanted(notes: Iterable[str], workload: Workload) -> str:
+    """Why an engine would not compute what the workload asks for; empty when it would."""
+    notes = set(notes)
+    if "down_convert_inputs" in notes:
+        return "rounds its inputs to a narrower type"
+    if "reduced_precision_reduction" in notes:
+        return f"reduces in a type narrower than {workload.acc_dtype}"
+    if workload.dtype == "float32":
+        if workload.math == "default" and "tensor_core" in notes:
+            return "uses tensor cores, which round float32 to tf32 (math='tf32' allows it)"
+    elif any(note.startswith("winograd") for note in notes):
+        return f"Winograd transform in {workload.dtype}"
+    return ""
+
+
+def _candidate(config: dict[str, Any], version: int) -> Candidate:
+    knobs = [tuple(knob) for knob in config["knobs"]]
+    kernel = "_".join([f"eng{config['engine']}", *(f"k{kind}={value}" for kind, value in knobs)])
+    return Candidate(
+        backend="cudnn",
+        kernel=kernel,
+        config=make_config(engine=config["engine"], knobs=knobs, version=version),
+        workspace=config["workspace"],
+        priority=config["rank"],
+        deterministic="nondeterministic" not in config["notes"],
+        notes=tuple(config["notes"]),
+    )
+
+
+def _target_options(device: Device) -> dict[str, Any]:
+    """Options that make cuDNN plan for ``device``: none where it is the one that is present."""
+    try:
+        if current_device() == device:
+            return {}
+    except NoGpu:
+        pass
+    return {"deviceprop": json.dumps(device_properties(device))}
+
+
+def device_properties(device: Device) -> dict[str, Any]:
+    """A description of ``device`` in cuDNN's form, after that of a real H200.
+
+    Limits of the architecture that Device does not carry are the H200's; they are the same for
+    compute capabilities 8.0 and 9.0.
+    """
+    text = (resources.files(__package__) / "data" / "h200.json").read_text(encoding="utf-8")
+    properties: dict[str, Any] = json.loads(text)["properties"]
+    properties.update(
+        deviceName=device.name,
+        deviceVer=device.arch * 10,
+        multiProcessorCount=device.sm_count,
+        maxSharedMemoryPerBlockOptin=device.shared_memory_per_block,
+        l2CacheSize=device.l2_bytes,
+        totalGlobalMem=device.memory_bytes,
+    )
+    return properties
+
+
+def cudnn_version() -> str:
+    """Version of the installed cuDNN, empty where there is none that works."""
+    try:
+        from ..runtime.library import function
+
+        return _version(function("cudnn.version")())
+    except ConvoyError:
+        return ""
+
+
+def _version(number: int) -> str:
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

@@ -1,0 +1,44 @@
+"""The GPU of this process."""
+
+from __future__ import annotations
+
+import functools
+
+from ..backends.base import Device
+from ..errors import LibraryMissing, NoGpu, WrongDevice
+from .library import call_json
+
+
+@functools.cache
+def _describe(index: int) -> Device:
+    info = call_json("cuda.device_info", index)
+    return Device(
+        name=info["name"],
+        arch=info["arch"],
+        sm_count=info["sm_count"],
+        shared_memory_per_block=info["shared_memory_per_block"],
+        l2_bytes=info["l2_bytes"],
+        memory_bytes=info["memory_bytes"],
+    )
+
+
+def current_device(index: int = 0) -> Device:
+    """The GPU of that index as plain data. Raises NoGpu where CUDA or the GPU is missing."""
+    try:
+        return _describe(index)
+    except LibraryMissing as err:
+        raise NoGpu(str(err)) from None
+
+
+def check_device(arch: int | None, index: int = 0) -> None:
+    """Raise WrongDevice unless the GPU has this compute capability (times ten); None: any GPU.
+
+    Raises NoGpu without a GPU.
+    """
+    device = current_device(index)
+    if arch is not None and device.arch != arch:
+        raise WrongDevice(
+            f"{device.name} of compute capability {device.arch / 10}",
+            f"{arch / 10}, which the module was built for",
+            "Build the module for this GPU.",
+        )

@@ -1,0 +1,144 @@
+"""Finding and loading libconvoy_runtime.so and the CUDA libraries that it opens.
+
+Nothing heavy is imported here: a deployed module needs tvm_ffi, this and TVM's runtime only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import errors, paths
+from ..errors import ConvoyError, LibraryMissing
+
+# Error kinds of the C++ side that arrive in Python as the class of the same name.
+_ERROR_KINDS = (
+    "CaptureNotReady",
+    "CorruptArtefact",
+    "InvalidOption",
+    "InvalidWorkload",
+    "LibraryMissing",
+    "LibraryVersionMismatch",
+    "NoGpu",
+    "WrongDevice",
+)
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+
+
+def _in_wheels(*relative: str) -> str:
+    """Path of the first file that an ``nvidia-*`` wheel installed under one of these names."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    for name in relative:
+        for folder in folders:
+            if (path := Path(folder) / name).is_file():
+                return str(path)
+    return ""
+
+
+@functools.cache
+def locations() -> dict[str, str]:
+    """Paths of CUDA's runtime, cuDNN and cuBLASLt; empty where the system's linker shall search.
+
+    An environment variable (CONVOY_CUDART, CONVOY_CUDNN, CONVOY_CUBLASLT) goes before a wheel.
+    """
+    cudnn = os.environ.get("CONVOY_CUDNN") or _in_wheels("cudnn/lib/libcudnn.so.9")
+    return {
+        "cudart": os.environ.get("CONVOY_CUDART") or _in_wheels("cu13/lib/libcudart.so.13"),
+        "cudnn": cudnn,
+        # The C++ side finds the one of the right version beside cuDNN.
+        "cublaslt": os.environ.get("CONVOY_CUBLASLT", ""),
+    }
+
+
+def preload_cudart() -> str:
+    """Make libcudart.so.13 known to the process, for TVM's CUDA runtime, which otherwise fails to
+    load without a word; must come before the first ``import tvm``.
+
+    Returns the path, empty when there is none: without CUDA everything but running works.
+    """
+    path = locations()["cudart"] or "libcudart.so.13"
+    try:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return ""
+    return path
+
+
+def load_runtime() -> None:
+    """Load the runtime library once; its functions are global functions ``convoy.*`` from then on.
+
+    Raises LibraryMissing when it was not built or does not fit the installed tvm_ffi.
+    """
+    global _library
+    with _lock:
+        if _library is not None:
+            return
+        path = paths.runtime_library()
+        preload_cudart()
+        try:
+            import tvm_ffi
+        except ImportError as err:
+            raise LibraryMissing(
+                f"no tvm_ffi ({err})", "apache-tvm-ffi", "pip install apache-tvm-ffi"
+            ) from None
+        for kind in _ERROR_KINDS:
+            tvm_ffi.register_error(kind, getattr(errors, kind))
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as err:
+            raise LibraryMissing(
+                f"{path}, which cannot be loaded ({err})",
+                f"a runtime library built for tvm_ffi {tvm_ffi.__version__}",
+                "Build it again: pip install -e .",
+            ) from None
+        tvm_ffi.get_global_func("convoy.library.configure")(json.dumps(locations()))
+        _library = library
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The runtime's function ``convoy.<name>``, the library loaded where it is not yet."""
+    load_runtime()
+    return _function(name)
+
+
+@functools.cache
+def _function(name: str) -> Callable[..., Any]:
+    import tvm_ffi
+
+    return tvm_ffi.get_global_func(f"convoy.{name}")  # type: ignore[no-any-return]
+
+
+def call_json(name: str, *arguments: Any) -> Any:
+    """Call a function that speaks JSON: dictionaries and lists go in and come out as Python's."""
+    packed = [json.dumps(a) if isinstance(a, dict | list) else a for a in arguments]
+    return json.loads(function(name)(*packed))
+
+
+def status() -> dict[str, str]:
+    """What the runtime can open, for ``convoy doctor``: a path or version, or why not.
+
+    Keys: runtime, cuda, gpu, cudnn. Never raises. cuDNN is opened only after cuBLASLt was found,
+    because it ends the process otherwise.
+    """
+    result = {}
+    probes: dict[str, Callable[[], Any]] = {
+        "runtime": lambda: (load_runtime(), str(paths.runtime_library()))[1],
+        "cuda": lambda: function("cuda.path")(),
+        "gpu": lambda: call_json("cuda.device_info", 0)["name"],
+        "cudnn": lambda: f"{function('cudnn.version')()} at {function('cudnn.path')()}",
+    }
+    for name, probe in probes.items():
+        try:
+            result[name] = str(probe())
+        except (ConvoyError, RuntimeError) as err:
+            result[name] = f"not usable: {err}"
+    return result
