@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import tvm
 from tvm import relax
+from tvm.tirx import PrimFunc
 
 from ..errors import UnsupportedOp
 from .expr import is_const, op_name
@@ -126,8 +127,7 @@ class Rewriter:
                     self._visit(binding)
                 result = self._output(result_of(func))
             builder.emit_func_output(result)
-        rebuilt = builder.get()["main"]
-        return self._replace(mod, gv, rebuilt)
+        return self._replace(mod, gv, builder.get())
 
     def emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
         """Bind ``expr`` and return its variable; a constant where it folds to one."""
@@ -203,10 +203,12 @@ class Rewriter:
         return leaf(self.rename(old), old.ty)
 
     def _replace(
-        self, mod: tvm.IRModule, gv: tvm.ir.GlobalVar, func: relax.Function
+        self, mod: tvm.IRModule, gv: tvm.ir.GlobalVar, built: tvm.IRModule
     ) -> tvm.IRModule:
+        func, name = built["main"], gv.name_hint
         functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-        name = gv.name_hint
+        # Kernels that the pass has made come along.
+        functions |= {g: f for g, f in built.functions.items() if isinstance(f, PrimFunc)}
         if func.attrs and "global_symbol" in func.attrs and name != "main":
             func = func.with_attr("global_symbol", name)
         functions[tvm.ir.GlobalVar(name)] = func

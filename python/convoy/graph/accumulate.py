@@ -1,0 +1,53 @@
+"""16-bit arithmetic done in float32 inside TVM's own kernels.
+
+Convolutions and products accumulate in float32 and arithmetic between them rounds once, when a
+value is stored: a 16-bit value with a single reader is handed on in float32, because FuseOps puts
+producer and reader into one kernel; one with several readers is rounded and stored.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tvm import relax
+
+from .expr import call_like, dtype_of, is_const, is_tensor, op_name
+from .rewriter import Rewriter
+
+_PRODUCTS = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
+_ARITHMETIC = frozenset(
+    "relax." + name
+    for name in """
+    add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
+    nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu
+    """.split()
+)
+NARROW = ("float16", "bfloat16")
+
+
+class AccumulateInFloat32(Rewriter):
+    infer_first: ClassVar[bool] = False
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        name, narrow = op_name(call), dtype_of(old)
+        if narrow not in NARROW:
+            return None
+        if name in _PRODUCTS:
+            wide = call_like(call, call.args, out_dtype="float32")
+        elif name in _ARITHMETIC:
+            args = [self._wide(a, o) for a, o in zip(call.args, old.args, strict=True)]
+            wide = call_like(call, args)
+        else:
+            return None
+        return relax.op.astype(self.emit(wide), narrow)
+
+    def _wide(self, expr: relax.Expr, old: relax.Expr) -> relax.Expr:
+        """A 16-bit operand in float32; without the rounding where only this call reads it."""
+        if not is_tensor(expr) or dtype_of(expr) not in NARROW:
+            return expr
+        made = self.producer(expr, "relax.astype")
+        if made is not None and dtype_of(made.args[0]) == "float32" and self.uses[old] == 1:
+            return made.args[0]
+        if is_const(expr):
+            return self.emit(relax.op.astype(expr, "float32"))
+        return self.emit(relax.op.astype(expr, "float32"))

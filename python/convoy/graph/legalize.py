@@ -1,0 +1,211 @@
+"""Operators that convoy writes as loops itself: TVM's own version accumulates in 16 bit, divides
+what it need not, or knows only NCHW. Everything else uses TVM's legalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax, te, topi
+
+from .expr import dtype_of, ints, padding4, rank_of, shape_of
+
+#: Elementwise operators behind such a kernel are fused into it (relay's kOutEWiseFusable).
+_FUSABLE = {"op_pattern": 4}
+
+Legalizer = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+
+
+def legalize_ops() -> tvm.transform.Pass:
+    """LegalizeOps with convoy's versions."""
+    return relax.transform.LegalizeOps(
+        {
+            "relax.nn.max_pool2d": _max_pool2d,
+            "relax.nn.avg_pool2d": _avg_pool2d,
+            "relax.nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
+            "relax.nn.conv2d_transpose": _conv2d_transpose,
+            "relax.mean": _mean,
+        }
+    )
+
+
+def _default(name: str, bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    return tvm.ir.Op.get(name).get_attr("FLegalize")(bb, call)
+
+
+def _wide(dtype: str) -> str:
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def _max_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    if not _plain_nhwc(call):
+        return _default("relax.nn.max_pool2d", bb, call)
+    return bb.call_te(
+        _pool, call.args[0], **_window(call), average=False, count_padding=False,
+        primfunc_name_hint="max_pool2d", primfunc_attrs=_FUSABLE,
+    )  # fmt: skip
+
+
+def _avg_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    if not _plain_nhwc(call):
+        return _default("relax.nn.avg_pool2d", bb, call)
+    return bb.call_te(
+        _pool, call.args[0], **_window(call), average=True,
+        count_padding=bool(call.attrs.count_include_pad),
+        primfunc_name_hint="avg_pool2d", primfunc_attrs=_FUSABLE,
+    )  # fmt: skip
+
+
+def _plain_nhwc(call: relax.Call) -> bool:
+    attrs = call.attrs
+    return (
+        str(attrs.layout) == "NHWC"
+        and str(attrs.out_layout or "NHWC") == "NHWC"
+        and ints(attrs.dilation) == (1, 1)
+    )
+
+
+def _window(call: relax.Call) -> dict[str, tuple[int, ...]]:
+    """Window, stride, padding (top, left) and output size; the type already knows ceil_mode."""
+    window, stride = ints(call.attrs.pool_size), ints(call.attrs.strides)
+    return {
+        "window": (window[0], window[-1]),
+        "stride": (stride[0], stride[-1]),
+        "padding": padding4(call.attrs.padding),
+        "out_size": shape_of(call)[1:3],
+    }
+
+
+def _pool(
+    x: te.Tensor,
+    window: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    out_size: tuple[int, ...],
+    average: bool,
+    count_padding: bool,
+) -> te.Tensor:
+    """Pooling of (n, h, w, c) over explicit padding; sums are in float32.
+
+    Without ``count_padding`` an average divides by the number of pixels inside the image. With
+    it, pixels that only ceil_mode reaches, beyond the declared padding, still do not count.
+    """
+    window, stride, padding, out_size = (
+        tuple(int(v) for v in t) for t in (window, stride, padding, out_size)
+    )
+    n, h, w, c = (int(d) for d in x.shape)
+    dtype = str(x.dtype)
+    reach = [(out_size[i] - 1) * stride[i] + window[i] - padding[i] for i in range(2)]
+    after = [max(reach[0] - h, 0), max(reach[1] - w, 0)]
+    fill = tvm.tirx.const(0.0, dtype) if average else tvm.te.min_value(dtype)
+    padded = x
+    if any(padding[:2]) or any(after):
+        before = [0, padding[0], padding[1], 0]
+        padded = topi.nn.pad(x, before, [0, after[0], after[1], 0], fill, name="padded")
+    r, s = (te.reduce_axis((0, window[i]), name="rs"[i]) for i in range(2))
+    acc = _wide(dtype) if average else dtype
+
+    def element(b, p, q, ch):  # type: ignore[no-untyped-def]
+        value = padded[b, p * stride[0] + r, q * stride[1] + s, ch]
+        if average:
+            return te.sum(value.astype(acc), axis=[r, s])
+        return te.max(value, axis=[r, s])
+
+    pooled = te.compute((n, *out_size, c), element, name="pooled")
+    if not average:
+        return pooled
+    bounds = [(h, padding[0], padding[2]), (w, padding[1], padding[3])]
+
+    def count(i, p):  # type: ignore[no-untyped-def]
+        size, front, back = bounds[i]
+        start = p * stride[i] - front
+        low, high = (-front, size + back) if count_padding else (0, size)
+        return te.min(start + window[i], high) - te.max(start, low)
+
+    def divided(b, p, q, ch):  # type: ignore[no-untyped-def]
+        area = (count(0, p) * count(1, q)).astype(acc)
+        return (pooled[b, p, q, ch] / area).astype(dtype)
+
+    return te.compute(pooled.shape, divided, name="average")
+
+
+def _adaptive_avg_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    dtype = dtype_of(call)
+    layout, size = str(call.attrs.layout), shape_of(call)
+    if dtype == _wide(dtype):
+        return _default("relax.nn.adaptive_avg_pool2d", bb, call)
+    out = [size[layout.index("H")], size[layout.index("W")]]
+
+    def pooled(x: te.Tensor) -> te.Tensor:
+        wide = topi.cast(x, "float32")
+        return topi.cast(topi.nn.adaptive_pool(wide, out, "avg", layout), dtype)
+
+    return bb.call_te(pooled, call.args[0], primfunc_name_hint="adaptive_avg_pool2d")
+
+
+def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    dtype, shape = dtype_of(call), shape_of(call.args[0])
+    if dtype not in ("float32", "float16", "bfloat16"):
+        return _default("relax.mean", bb, call)
+    rank = rank_of(call.args[0])
+    axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
+    axes = sorted(a % rank for a in axes)
+    count = 1
+    for axis in axes:
+        count *= shape[axis]
+
+    def mean(x: te.Tensor) -> te.Tensor:
+        total = topi.sum(topi.cast(x, _wide(dtype)), axis=axes, keepdims=bool(call.attrs.keepdims))
+        scale = tvm.tirx.const(1.0 / count, _wide(dtype))
+        return te.compute(
+            total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean"
+        )
+
+    return bb.call_te(
+        mean, call.args[0], primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4}
+    )
+
+
+def _conv2d_transpose(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    attrs = call.attrs
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
+    if layouts != ("NHWC", "IHWO", "NHWC"):
+        return _default("relax.nn.conv2d_transpose", bb, call)
+    return bb.call_te(
+        _conv2d_transpose_nhwc, *call.args, stride=ints(attrs.strides),
+        padding=padding4(attrs.padding), dilation=ints(attrs.dilation), groups=int(attrs.groups),
+        out_shape=shape_of(call), out_dtype=dtype_of(call),
+        primfunc_name_hint="conv2d_transpose", primfunc_attrs=_FUSABLE,
+    )  # fmt: skip
+
+
+def _conv2d_transpose_nhwc(x, w, stride, padding, dilation, groups, out_shape, out_dtype):  # type: ignore[no-untyped-def]
+    """Transposed convolution as a gather: x (n, h, w, c), filter (c, r, s, k / groups).
+
+    ``y[p] = sum over i, r with stride * i - padding + dilation * r = p``; each output pixel looks
+    at every filter tap and takes those whose input pixel exists.
+    """
+    stride, padding, dilation = (tuple(int(v) for v in t) for t in (stride, padding, dilation))
+    groups, out_shape = int(groups), tuple(int(d) for d in out_shape)
+    _, h, width, c = (int(d) for d in x.shape)
+    _, taps_r, taps_s, k_group = (int(d) for d in w.shape)
+    rc = te.reduce_axis((0, c // groups), name="rc")
+    r = te.reduce_axis((0, taps_r), name="r")
+    s = te.reduce_axis((0, taps_s), name="s")
+    zero = tvm.tirx.const(0.0, out_dtype)
+
+    def element(b, p, q, k):  # type: ignore[no-untyped-def]
+        top = p + padding[0] - dilation[0] * r
+        left = q + padding[1] - dilation[1] * s
+        i, j = te.indexdiv(top, stride[0]), te.indexdiv(left, stride[1])
+        channel = (k // k_group) * (c // groups) + rc
+        inside = te.all(
+            top >= 0, te.indexmod(top, stride[0]) == 0, i < h,
+            left >= 0, te.indexmod(left, stride[1]) == 0, j < width,
+        )  # fmt: skip
+        product = x[b, i, j, channel].astype(out_dtype) * w[channel, r, s, k % k_group].astype(
+            out_dtype
+        )
+        return te.sum(tvm.tirx.if_then_else(inside, product, zero), axis=[r, s, rc])
+
+    return te.compute(out_shape, element, name="conv2d_transpose")

@@ -1,0 +1,106 @@
+"""Normal form (regions rewritten or not) -> executable.
+
+Own pipeline instead of TVM's default: 16-bit arithmetic accumulates in float32, own schedules come
+before the stock ones (which crash on some convolutions), and for CUDA graphs the function is cut
+into copies in, one capturable middle, and copies out.
+
+Parameters that are not bound as constants, weights included, are treated as inputs: they are
+read outside of the captured graph, so swapping them is always seen. Bind what does not change.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from .accumulate import AccumulateInFloat32
+from .legalize import legalize_ops
+from .rewriter import main_function
+from .schedule import schedule_kernels
+from .staging import StageForCapture
+
+
+def lower(
+    mod: tvm.IRModule, target: str | tvm.target.Target, cuda_graph: bool = True
+) -> relax.VMExecutable:
+    """Compile a module for the Relax virtual machine.
+
+    ``cuda_graph`` (CUDA targets only): everything between reading the inputs and writing the
+    outputs is captured at the first call and replayed afterwards.
+    """
+    target = tvm.target.Target(target) if isinstance(target, str) else target
+    return tvm.compile(lower_module(mod, target, cuda_graph), target, relax_pipeline=None)
+
+
+def lower_module(
+    mod: tvm.IRModule, target: tvm.target.Target, cuda_graph: bool = True
+) -> tvm.IRModule:
+    """The module as it goes to code generation: scheduled kernels and virtual machine calls."""
+    on_gpu = target.kind.name == "cuda"
+    capture = cuda_graph and on_gpu
+    with target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": capture}):
+        mod = tvm.transform.Sequential(dispatch_passes())(mod)
+        mod = AccumulateInFloat32()(mod)
+        mod = tvm.transform.Sequential(fuse_passes())(mod)
+        if capture:
+            mod = StageForCapture()(mod)
+        if on_gpu:
+            mod = schedule_kernels(target)(mod)
+        return tvm.transform.Sequential([*call_passes(), *memory_passes()])(mod)
+
+
+def dispatch_passes() -> list[tvm.transform.Pass]:
+    return [relax.backend.DispatchSampling(), relax.backend.DispatchSortScan()]
+
+
+def fuse_passes() -> list[tvm.transform.Pass]:
+    """Operators to fused kernels without schedules."""
+    return [
+        legalize_ops(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
+        relax.transform.RewriteDataflowReshape(),
+    ]
+
+
+def call_passes() -> list[tvm.transform.Pass]:
+    """Dataflow to calls with explicit outputs. Stream and event calls go in behind these."""
+    return [
+        relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(),
+        relax.transform.CallTIRRewrite(),
+    ]
+
+
+def memory_passes() -> list[tvm.transform.Pass]:
+    """Storage plan, capture and the virtual machine's own lowering."""
+    return [
+        relax.transform.StaticPlanBlockMemory(),
+        relax.transform.RewriteCUDAGraph(),
+        relax.transform.LowerAllocTensor(),
+        relax.transform.KillAfterLastUse(),
+        relax.transform.LowerRuntimeBuiltin(),
+        relax.transform.ComputePrimValue(),
+        relax.transform.VMShapeLower(),
+        relax.transform.AttachGlobalSymbol(),
+    ]
+
+
+def kernel_calls(mod: tvm.IRModule) -> list[str]:
+    """Names of the kernels that one call of a fused (not yet lowered) module launches, in order;
+    external functions by their symbol. For counting what a network costs in launches."""
+    _, func = main_function(mod)
+    names = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+                continue
+            if call.op.name == "relax.call_tir":
+                names.append(call.args[0].name_hint)
+            elif call.op.name == "relax.call_dps_packed":
+                names.append(str(call.args[0].global_symbol))
+    return names
