@@ -12,6 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+_SOURCES = Path(__file__).resolve().parents[1] / "python"
+
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
@@ -52,6 +54,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_CACHE_DIR", str(folder))
+        patch.setenv("PYTHONPATH", str(_SOURCES), prepend=os.pathsep)  # for tests' own processes
         patch.setenv("CONVOY_DATA_DIR", str(tmp_path_factory.mktemp("convoy_data")))
         yield folder
 

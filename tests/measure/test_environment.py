@@ -88,7 +88,6 @@ def test_current_reads_gpu_and_libraries(monkeypatch: pytest.MonkeyPatch) -> Non
         assert found.cutlass == "4.2.0"
         assert found.kernels == env.kernel_source_hash()
         assert env.current(1).gpu == ""
-        assert env.device_of(gpu).arch == 90
     finally:
         env.current.cache_clear()
 
@@ -98,7 +97,7 @@ def test_kernel_hash_follows_contents(tmp_path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "cutlass").mkdir()
     source = tmp_path / "cutlass" / "fprop.cuh"
     hashes = []
-    for text in ("one", "two", "one"):
+    for text in ("one", "two", "one  // two\n"):
         source.write_text(text)
         env.kernel_source_hash.cache_clear()
         hashes.append(env.kernel_source_hash())

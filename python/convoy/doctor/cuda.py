@@ -7,6 +7,7 @@ import importlib.util
 import os
 
 from ..measure import gpu as gpus
+from ..runtime import library
 from .check import Check, ProbeDied, ask, in_wheel
 
 OLDEST_DRIVER = 580  # the first that runs CUDA 13
@@ -72,7 +73,7 @@ def _locate(variable: str, in_wheels: tuple[str, ...], soname: str) -> str:
 
 def cudart() -> Check:
     """TVM's CUDA runtime needs libcudart.so.13 and stays silent when it is absent."""
-    path = _locate("CONVOY_CUDART", ("cu13/lib/libcudart.so.13",), "libcudart.so.13")
+    path = library.locations()["cudart"] or "libcudart.so.13"
     try:
         version = int(ask(_CUDART, path))
     except ProbeDied as err:
@@ -119,7 +120,7 @@ def cudnn() -> Check:
         )
         fix = f"pip uninstall -y nvidia-cudnn-cu12 nvidia-cudnn-cu13 && {remedy}"
         return Check("cuDNN", "problem", detail, fix, need="gpu")
-    path = _locate("CONVOY_CUDNN", ("cudnn/lib/libcudnn.so.9",), "libcudnn.so.9")
+    path = library.locations()["cudnn"] or "libcudnn.so.9"
     try:
         number = int(ask(_LOAD, path, "cudnnGetVersion"))
         built_for = int(ask(_LOAD, path, "cudnnGetCudartVersion"))

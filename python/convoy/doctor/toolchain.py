@@ -10,7 +10,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from .check import Check, in_wheel
+from ..codegen.toolkit import find_toolkit
+from ..errors import LibraryMissing
+from .check import Check
 
 CUTLASS_VERSION = "4.2.0"
 _TRIVIAL_KERNEL = """
@@ -35,35 +37,19 @@ def cxx() -> Check:
     return Check("C++ compiler", "missing", "no g++ or clang++ in PATH", remedy)
 
 
-def find_nvcc() -> Path | None:
-    """nvcc of CUDA_HOME, PATH, /usr/local/cuda or the nvidia-cuda-nvcc wheel, in this order."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home and (path := Path(home) / "bin" / "nvcc").is_file():
-        return path
-    if in_path := shutil.which("nvcc"):
-        return Path(in_path)
-    if (path := Path("/usr/local/cuda/bin/nvcc")).is_file():
-        return path
-    return in_wheel("cu13/bin/nvcc")
-
-
 def nvcc() -> Check:
     """Compiles the CUTLASS kernels, so it is also asked to compile something."""
     remedy = 'pip install "tvm-convoy[nvcc]"'
-    path = find_nvcc()
-    if path is None:
-        detail = "not in CUDA_HOME, PATH, /usr/local/cuda or a wheel"
-        return Check("nvcc", "missing", detail, remedy, need="gpu")
-    version = re.search(r"V(\d+\.\d+\.\d+)", _run(str(path), "--version").stdout)
-    if version is None:
-        return Check("nvcc", "problem", f"{path} does not tell its version", remedy, need="gpu")
-    detail = f"{version.group(1)} at {path}"
-    if int(version.group(1).split(".")[0]) < 13:
-        return Check("nvcc", "problem", f"{detail}: CUDA 13 is needed", remedy, need="gpu")
+    try:
+        toolkit = find_toolkit()
+    except LibraryMissing as err:
+        return Check("nvcc", "missing", err.got, remedy, need="gpu")
+    detail = f"{toolkit.version} at {toolkit.nvcc}"
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "add.cu"
         source.write_text(_TRIVIAL_KERNEL)
-        made = _run(str(path), "-arch=sm_90a", "-cubin", "-o", f"{folder}/add.cubin", str(source))
+        command = [str(toolkit.nvcc), "-arch=sm_90a", "-cubin", "-o", f"{folder}/add.cubin"]
+        made = _run(*command, *(f"-I{include}" for include in toolkit.includes), str(source))
     if made.returncode:
         words = (made.stderr or made.stdout).strip().splitlines()
         reason = next((line for line in words if "error" in line), words[-1] if words else "?")

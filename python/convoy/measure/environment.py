@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import functools
 import hashlib
 import importlib.metadata
 import json
+import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from .. import paths
 from ..backends.base import Device
-from ..errors import InvalidOption
+from ..errors import ConvoyError, InvalidOption
+from ..runtime import library
 from . import gpu as gpus
 
 Match = Literal["strict", "loose"]
@@ -34,7 +39,7 @@ class Environment:
     cuda      version of libcudart, e.g. ``13.0``
     cudnn     e.g. ``9.19.1``
     cutlass   e.g. ``4.2.0``
-    kernels   hash over the kernel sources that convoy compiles
+    kernels   hash over the kernel sources that convoy compiles (kernel_source_hash)
     convoy    version that measured; kept for people, never compared
     """
 
@@ -120,8 +125,8 @@ def current(ordinal: int = 0) -> Environment:
     """
     found, _ = gpus.find_gpus()
     libraries = Environment(
-        cuda=_wheel_version("nvidia-cuda-runtime", parts=2),
-        cudnn=next(filter(None, (_wheel_version(name) for name in _CUDNN_WHEELS)), ""),
+        cuda=_cudart_version(),
+        cudnn=_cudnn_version(),
         cutlass=_wheel_version("nvidia-cutlass"),
         kernels=kernel_source_hash(),
         convoy=_convoy_version(),
@@ -142,34 +147,51 @@ def for_device(device: Device) -> Environment:
     return Environment(gpu=device.name, sm_count=device.sm_count, convoy=_convoy_version())
 
 
-def device_of(gpu: gpus.Gpu) -> Device:
-    """The Device that backends are asked about, of a GPU that is present."""
-    return Device(
-        name=gpu.name,
-        arch=gpu.arch,
-        sm_count=gpu.sm_count,
-        shared_memory_per_block=gpu.shared_memory_per_block,
-        l2_bytes=gpu.l2_bytes,
-        memory_bytes=gpu.memory_bytes,
-    )
-
-
 @functools.cache
 def kernel_source_hash() -> str:
-    """Hash over names and contents of all kernel sources; changes when any kernel may change."""
+    """Hash of the kernel sources and of what instantiates them; comments and spacing are left
+    out, since figures outlive them."""
     digest = hashlib.sha256()
     root = paths.codegen_dir()
     for folder in ("include", "cutlass", "hopper"):
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".h", ".cuh", ".hpp", ".inl", ".cu", ".j2"):
+            if path.suffix in (".h", ".cuh", ".hpp", ".cu"):
+                code = re.sub(r"//[^\n]*", "", path.read_text())
                 digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-                digest.update(path.read_bytes() + b"\0")
+                digest.update(" ".join(code.split()).encode() + b"\0")
+    emitter = Path(__file__).resolve().parents[1] / "codegen" / "emit.py"
+    digest.update(emitter.read_bytes() if emitter.is_file() else b"")
     return digest.hexdigest()[:12]
 
 
-def _wheel_version(distribution: str, parts: int = 3) -> str:
+def _cudart_version() -> str:
+    """Of the libcudart that TVM and the kernels use; asking it starts no CUDA context."""
+    version = ctypes.c_int()
     try:
-        return ".".join(importlib.metadata.version(distribution).split(".")[:parts])
+        cudart = ctypes.CDLL(library.locations()["cudart"] or "libcudart.so.13")
+        if cudart.cudaRuntimeGetVersion(ctypes.byref(version)) != 0:
+            return ""
+    except OSError:
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def _cudnn_version() -> str:
+    """Of the wheel where it is the wheel's cuDNN that is used, otherwise told by the runtime."""
+    if not os.environ.get("CONVOY_CUDNN"):
+        for name in _CUDNN_WHEELS:
+            if version := _wheel_version(name):
+                return version
+    try:
+        number = int(library.function("cudnn.version")())
+    except (ConvoyError, RuntimeError):
+        return ""
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
+
+
+def _wheel_version(distribution: str) -> str:
+    try:
+        return ".".join(importlib.metadata.version(distribution).split(".")[:3])
     except importlib.metadata.PackageNotFoundError:
         return ""
 

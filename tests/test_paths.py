@@ -1,0 +1,55 @@
+"""Files that travel with convoy, in a checkout and in an installed package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import convoy
+from convoy import paths
+from convoy.errors import LibraryMissing
+
+
+def test_in_a_checkout() -> None:
+    assert paths.source_root() == Path(__file__).resolve().parents[1]
+    assert (paths.include_dir() / "convoy" / "kernel_abi.h").is_file()
+    assert paths.records_dir().is_dir()
+
+
+def test_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "convoy"
+    monkeypatch.setattr(paths, "__file__", str(package / "paths.py"))
+    paths.source_root.cache_clear()
+    try:
+        assert paths.source_root() is None
+        assert paths.codegen_dir() == package / "share" / "codegen"
+        assert paths.records_dir() == package / "share" / "tuning" / "records"
+    finally:
+        paths.source_root.cache_clear()
+
+
+def test_runtime_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CONVOY_RUNTIME_LIBRARY", raising=False)
+    monkeypatch.setattr(convoy, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(paths, "source_root", lambda: None)
+    with pytest.raises(LibraryMissing, match="CONVOY_RUNTIME_LIBRARY"):
+        paths.runtime_library()
+    library = tmp_path / "lib" / paths.RUNTIME_LIBRARY
+    library.parent.mkdir()
+    library.touch()
+    assert paths.runtime_library() == library
+    monkeypatch.setenv("CONVOY_RUNTIME_LIBRARY", str(tmp_path / "other.so"))
+    with pytest.raises(LibraryMissing, match=r"other\.so"):
+        paths.runtime_library()
+
+
+@pytest.mark.parametrize(
+    ("variable", "function"),
+    [("CONVOY_CACHE_DIR", paths.cache_dir), ("CONVOY_DATA_DIR", paths.data_dir)],
+)
+def test_own_folders(variable: str, function, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "~/elsewhere")
+    assert function() == Path.home() / "elsewhere"
+    monkeypatch.delenv(variable)
+    assert function().name == "convoy"
