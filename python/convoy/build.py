@@ -169,6 +169,7 @@ def build(
     For ``llvm`` the normalised network is compiled for the CPU, by default in float32.
     """
     from . import graph
+    from .graph.lower import lower
     from .runtime import create_module
 
     kind = _kind(target)
@@ -178,14 +179,14 @@ def build(
         normal = graph.normalize(mod, params, dtype=precision)
         meta = Meta(inputs, outputs, kind, precision, versions=_versions())
         normal = graph.rewrite(normal, {}, create_module([], {}, meta.dumps()))
-        return CompiledModule(graph.lower(normal, target, cuda_graph=False), meta)
+        return CompiledModule(lower(normal, target, cuda_graph=False), meta)
     precision = precision or "float16"
     placed = place(mod, params, precision=precision, **options)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
     entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
     external = create_module(entries, blobs, meta.dumps())
-    rewritten = graph.rewrite(placed.module, symbols, external, regions=placed.regions)
-    return CompiledModule(graph.lower(rewritten, target, cuda_graph=cuda_graph), meta)
+    rewritten = graph.rewrite(placed.module, symbols, external)
+    return CompiledModule(lower(rewritten, target, cuda_graph=cuda_graph), meta)
 
 
 def _build_entries(
@@ -274,10 +275,10 @@ def _signature(
     inputs = [
         t
         for var in main.params
-        if var.name_hint not in bound
-        for t in info(var.name_hint, var.struct_info)
+        if var.name not in bound
+        for t in info(var.name, var.ty)
     ]
-    result = main.ret_struct_info
+    result = main.ret_ty
     if hasattr(result, "fields"):
         outputs = info("output", result)
     else:
