@@ -187,9 +187,7 @@ def _splits(config: KernelConfig, workload: Workload, device: Device) -> list[in
     tiles, depth = output_tiles(config, workload), reduction_tiles(config, workload)
     most = min(MOST_SLICES, depth // LEAST_TILES_OF_A_SLICE)
     possible = [
-        split
-        for split in range(2, most + 1)
-        if not _split_limits(Launch(config, split), workload)
+        split for split in range(2, most + 1) if not _split_limits(Launch(config, split), workload)
     ]
     waves = (1, 2) if config.scheduler == "splitk" else (1,)
     wanted = [wave * device.sm_count / tiles for wave in waves]

@@ -59,10 +59,12 @@ def _find(*_environment: str) -> Toolkit:
         if major is None or int(major.group(1)) != CUDA_MAJOR:
             seen.append(f"{nvcc} ({release or 'does not run'})")
             continue
-        root = nvcc.resolve().parent.parent
-        return Toolkit(
-            nvcc, release, _include_dirs(root), _find_cudart(root), cutlass, cutlass_version
-        )
+        root = _root(nvcc)
+        includes, problem = _include_dirs(root, release)
+        if problem:
+            seen.append(f"{nvcc} ({release}, but {problem})")
+            continue
+        return Toolkit(nvcc, release, includes, _find_cudart(root), cutlass, cutlass_version)
     raise LibraryMissing(
         f"no nvcc {CUDA_MAJOR} (found: {', '.join(seen) or 'none'})",
         f"the compiler of CUDA {CUDA_MAJOR}, for CUTLASS kernels",
@@ -102,18 +104,44 @@ def _release(nvcc: Path) -> str:
     return match.group(0).strip() if match else ""
 
 
-def _include_dirs(root: Path) -> tuple[Path, ...]:
-    """Header folders that nvcc does not add by itself: those of the wheels' layout, and CCCL."""
-    found = []
-    for folder in (root / "include", root / "targets/x86_64-linux/include"):
-        found += [p for p in (folder, folder / "cccl") if p.is_dir()]
-    for wheel in _nvidia_wheels():
-        found += [p for p in (wheel / "cu13/include", wheel / "cu13/include/cccl") if p.is_dir()]
-    if any((p / "cuda_runtime.h").is_file() for p in found):
-        # The first folder with the runtime's headers decides: versions must not be mixed.
-        first = next(p for p in found if (p / "cuda_runtime.h").is_file())
-        found = [p for p in found if p == first or p == first / "cccl"]
-    return tuple(dict.fromkeys(found))
+def _root(nvcc: Path) -> Path:
+    """Folder of the toolkit that nvcc itself says it belongs to (it may be behind a script)."""
+    command = [str(nvcc), "--dryrun", "-c", "-x", "cu", "/dev/null", "-o", "/dev/null"]
+    try:
+        out = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return nvcc.resolve().parent.parent
+    match = re.search(r"^#\$ TOP=(.+)$", out.stderr, re.MULTILINE)
+    return Path(match.group(1).strip()).resolve() if match else nvcc.resolve().parent.parent
+
+
+def _include_dirs(root: Path, release: str) -> tuple[tuple[Path, ...], str]:
+    """Header folders to name besides those that nvcc adds by itself, or what is wrong with them.
+
+    Headers of another minor version than nvcc do not compile, and the nvidia-cuda-runtime wheel
+    may well be of another: it is only used where nvcc's own folder has no headers.
+    """
+    own = [root / "include", root / "targets/x86_64-linux/include"]
+    wheels = [wheel / "cu13/include" for wheel in _nvidia_wheels()]
+    for folder in (*own, *wheels):
+        if not (folder / "cuda_runtime.h").is_file():
+            continue
+        version = _header_version(folder)
+        if f"release {version}," not in release:
+            return (), f"its headers in {folder} are of {version or 'an unknown version'}"
+        extra = [] if folder in own else [folder]
+        return (*extra, *(p for p in (folder / "cccl",) if p.is_dir())), ""
+    return (), "without the CUDA runtime's headers"
+
+
+def _header_version(folder: Path) -> str:
+    """Version such as ``13.0`` of the CUDA runtime headers in a folder; empty when not found."""
+    try:
+        text = (folder / "cuda_runtime_api.h").read_text(errors="replace")
+    except OSError:
+        return ""
+    match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+    return f"{int(match.group(1)) // 1000}.{int(match.group(1)) % 1000 // 10}" if match else ""
 
 
 def _find_cudart(root: Path) -> Path:
@@ -137,5 +165,7 @@ def _find_cutlass() -> tuple[Path, str]:
         if (source / "include/cutlass/cutlass.h").is_file():
             return source, importlib.metadata.version("nvidia-cutlass")
     raise LibraryMissing(
-        "no CUTLASS headers", "the nvidia-cutlass wheel", "Run `pip install nvidia-cutlass==4.2.0.0`"
+        "no CUTLASS headers",
+        "the nvidia-cutlass wheel",
+        "Run `pip install nvidia-cutlass==4.2.0.0`",
     )

@@ -1,0 +1,266 @@
+"""The candidate space: never an assert, always candidates that are valid or a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import hypothesis.strategies as st
+import pytest
+from convoy.backends import cutlass_rules as rules
+from convoy.backends import cutlass_space as space
+from convoy.backends.base import Candidate, Decline, Device
+from convoy.backends.cutlass import CutlassBackend, launch_of
+from convoy.codegen import build_all
+from convoy.codegen.kernel import shared_memory
+from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
+from convoy.workload import ACTIVATIONS, Epilogue, Workload
+from hypothesis import given
+
+H200 = Device()
+CHANNELS = st.one_of(st.integers(1, 40), st.sampled_from([64, 96, 128, 256, 512, 1000, 2048]))
+DTYPES = st.sampled_from(
+    [
+        ("float16", "float16", "default"),
+        ("bfloat16", "bfloat16", "default"),
+        ("float32", "float32", "tf32"),
+        ("float32", "float32", "default"),
+        ("float16", "float32", "default"),
+        ("bfloat16", "float16", "default"),
+    ]
+)
+
+
+@st.composite
+def workloads(draw):
+    epilogue = Epilogue(
+        residual=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        activation=draw(st.sampled_from(ACTIVATIONS)),
+        affine_relu=draw(st.booleans()),
+    )
+    dtype, out_dtype, math = draw(DTYPES)
+    pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
+    groups = draw(st.sampled_from([1, 1, 1, 2, 8]))
+    fields = dict(
+        op=draw(st.sampled_from(["fprop", "fprop", "fprop", "dgrad", "wgrad", "matmul"])),
+        n=draw(st.sampled_from([1, 2, 3, 8, 31, 256])),
+        h=draw(st.integers(1, 70)),
+        w=draw(st.integers(1, 70)),
+        c=draw(CHANNELS) * groups,
+        k=draw(CHANNELS) * groups,
+        r=draw(st.integers(1, 7)),
+        s=draw(st.integers(1, 7)),
+        stride=draw(pair),
+        padding=tuple(draw(st.lists(st.integers(0, 4), min_size=4, max_size=4))),
+        dilation=draw(pair),
+        groups=groups,
+        dtype=dtype,
+        out_dtype=out_dtype,
+        math=math,
+        epilogue=epilogue,
+    )
+    if fields["op"] == "matmul":
+        fields |= dict(h=1, w=1, r=1, s=1, stride=(1, 1), padding=(0,) * 4, groups=1)
+    try:
+        return Workload(**fields)
+    except InvalidWorkload:
+        return Workload(**fields | dict(h=70, w=70))
+
+
+@given(workloads(), st.sampled_from([75, 80, 86, 89, 90, 100]))
+def test_candidates_or_a_reason(workload, arch):
+    device = dataclasses.replace(
+        H200, arch=arch, shared_memory_per_block=shared_memory(arch), sm_count=108
+    )
+    backend = CutlassBackend()
+    proposed = backend.propose(workload, device)
+    if isinstance(proposed, Decline):
+        assert proposed.reason and proposed.backend == "cutlass"
+        return
+    assert backend.accepts(workload, device) is None
+    assert 1 <= len(proposed) <= 20
+    assert len({candidate.kernel for candidate in proposed}) == len(proposed)
+    assert [candidate.priority for candidate in proposed] == list(range(len(proposed)))
+    for candidate in proposed:
+        launch = launch_of(Candidate.from_json(candidate.to_json()))
+        assert rules.why_not(launch, workload, device) == ""
+        assert launch.config.arch == arch
+        assert candidate.workspace == rules.workspace_bytes(launch, workload)
+        if launch.config.scheduler == "splitk":
+            assert launch.split_k >= 2 and candidate.workspace > 0
+
+
+def conv(**changes) -> Workload:
+    fields = dict(op="fprop", n=8, h=28, w=28, c=128, k=128, r=3, s=3, padding=(1, 1, 1, 1))
+    return Workload(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("workload", "device", "words"),
+    [
+        (conv(op="dgrad"), H200, "op dgrad"),
+        (conv(op="wgrad"), H200, "op wgrad"),
+        (conv(groups=128), H200, "depthwise"),
+        (conv(groups=4), H200, "groups = 4"),
+        (conv(c=3), H200, "C = 3"),
+        (conv(k=1), H200, "K = 1"),
+        (conv(dtype="float32", out_dtype="float32"), H200, "strict float32"),
+        (conv(dtype="bfloat16"), H200, "bfloat16 in, float16 out"),
+        (conv(acc_dtype="float16"), H200, "acc_dtype float16"),
+        (conv(), dataclasses.replace(H200, arch=75), "sm_75"),
+    ],
+)
+def test_decline_names_the_attribute(workload, device, words):
+    decline = CutlassBackend().propose(workload, device)
+    assert isinstance(decline, Decline)
+    assert words in decline.reason
+
+
+def families(workload, device=H200):
+    proposed = CutlassBackend().propose(workload, device)
+    assert not isinstance(proposed, Decline)
+    return {launch_of(candidate).config.family for candidate in proposed}
+
+
+def test_pointwise_products_are_gemms_and_other_convolutions_are_not():
+    pointwise = dict(r=1, s=1, padding=(0,) * 4)
+    assert "sm90_gemm" in families(conv(**pointwise))
+    assert "sm90_gemm" in families(Workload("matmul", 8, 1, 1, 2048, 1000, 1, 1))
+    assert "sm90_gemm" not in families(conv(**pointwise, stride=(2, 2)))
+    assert families(conv(n=256)) == {"sm90_conv"}
+
+
+def test_channels_that_tma_cannot_address_go_to_sm80():
+    assert families(conv(c=36)) == {"sm80_conv"}
+    assert families(conv(k=36)) == {"sm80_conv"}
+
+
+def test_other_architectures_have_no_sm90_kernels():
+    for arch in (80, 86, 89, 100):
+        device = dataclasses.replace(H200, arch=arch, shared_memory_per_block=shared_memory(arch))
+        assert families(conv(), device) == {"sm80_conv"}
+
+
+@pytest.mark.parametrize(
+    ("c", "iterator"),
+    [(4, "fixed_channels"), (8, "fixed_channels"), (12, "few_channels"), (16, "few_channels")],
+)
+def test_first_layers_spread_the_reduction_over_the_filter(c, iterator):
+    stem = conv(h=224, w=224, c=c, k=64, r=7, s=7, stride=(2, 2), padding=(3,) * 4)
+    proposed = CutlassBackend().propose(stem, H200)
+    assert iterator in {launch_of(candidate).config.iterator for candidate in proposed}
+
+
+def test_deep_reductions_on_small_images_are_split():
+    deep = conv(n=1, h=7, w=7, c=512, k=512)
+    launches = [launch_of(candidate) for candidate in CutlassBackend().propose(deep, H200)]
+    assert any(launch.config.scheduler == "splitk" for launch in launches)
+    blocks = max(rules.output_tiles(launch.config, deep) * launch.split_k for launch in launches)
+    assert blocks >= H200.sm_count * 0.6
+
+
+def test_affine_relu_on_sm80_needs_split_k():
+    workload = conv(c=288, k=36, n=1, h=7, w=7)
+    workload = dataclasses.replace(workload, epilogue=Epilogue(affine_relu=True))
+    for candidate in CutlassBackend().propose(workload, H200):
+        assert launch_of(candidate).config.scheduler == "splitk"
+
+
+def test_limit_by_argument_and_environment(monkeypatch):
+    assert len(CutlassBackend(limit=3).propose(conv(), H200)) == 3
+    monkeypatch.setenv("CONVOY_CUTLASS_LIMIT", "2")
+    assert len(CutlassBackend().propose(conv(), H200)) == 2
+    monkeypatch.setenv("CONVOY_CUTLASS_LIMIT", "few")
+    with pytest.raises(InvalidOption, match="CONVOY_CUTLASS_LIMIT"):
+        CutlassBackend()
+
+
+def test_candidate_of_another_workload_is_not_built():
+    backend = CutlassBackend()
+    candidate = backend.propose(conv(), H200)[0]
+    with pytest.raises(InvalidOption, match="another epilogue"):
+        backend.build(conv(epilogue=Epilogue(activation="relu")), candidate, H200)
+    with pytest.raises(InvalidOption, match="without 'kernel'"):
+        backend.build(conv(), Candidate("cutlass", "x", "{}"), H200)
+
+
+def test_failed_kernels_fail_when_built_not_when_prepared(monkeypatch):
+    from convoy.backends import cutlass
+
+    backend = CutlassBackend(limit=1)
+    candidate = backend.propose(conv(), H200)[0]
+    error = CompileFailed("words of nvcc")
+    monkeypatch.setattr(
+        cutlass, "compile_many", lambda configs, progress: dict.fromkeys(configs, error)
+    )
+    backend.prepare([(conv(), candidate)], H200)
+    with pytest.raises(CompileFailed, match="words of nvcc"):
+        backend.build(conv(), candidate, H200)
+
+
+def test_build_returns_entry_and_library(monkeypatch, tmp_path):
+    from convoy.backends import cutlass
+    from convoy.codegen.cache import KernelCache
+
+    entry = KernelCache(tmp_path).put("key", b"library", {})
+    monkeypatch.setattr(cutlass, "compile_kernel", lambda config: entry)
+    backend = CutlassBackend()
+    candidate = backend.propose(conv(), H200)[0]
+    binary = backend.build(conv(), candidate, H200)
+    assert binary.blobs == {entry.sha256: b"library"}
+    assert binary.entry["library"] == entry.sha256
+    assert binary.entry["backend"] == "kernel"
+    assert Workload.from_json(binary.entry["workload"]) == conv()
+
+
+def resnet50(n: int) -> list[Workload]:
+    """The pre-activation ResNet-50's convolutions with the epilogues that fusion gives them."""
+    relu, pair = Epilogue(bias=True, activation="relu"), Epilogue(residual=True, affine_relu=True)
+    found = [
+        conv(n=n, h=224, w=224, c=4, k=64, r=7, s=7, stride=(2, 2), padding=(3,) * 4, epilogue=relu)
+    ]
+    for size, width, c in ((56, 64, 64), (28, 128, 256), (14, 256, 512), (7, 512, 1024)):
+        point = dict(n=n, r=1, s=1, padding=(0,) * 4)
+        for inputs in (c, 4 * width):
+            found.append(conv(**point, h=size, w=size, c=inputs, k=width, epilogue=relu))
+        for stride in (1, 2):
+            found.append(
+                conv(
+                    n=n,
+                    h=size * stride,
+                    w=size * stride,
+                    c=width,
+                    k=width,
+                    stride=(stride, stride),
+                    epilogue=relu,
+                )
+            )
+        found.append(conv(**point, h=size, w=size, c=width, k=4 * width, epilogue=pair))
+        found.append(conv(**point, h=2 * size, w=2 * size, c=c, k=4 * width, stride=(2, 2)))
+    return found
+
+
+def test_a_network_at_three_batch_sizes_needs_few_compilations():
+    everything = [workload for n in (1, 8, 256) for workload in resnet50(n)]
+    configs, declined = build_all.kernels_of(everything, H200)
+    assert not declined
+    assert len(configs) <= 80
+    for workload in everything:
+        assert len(CutlassBackend().propose(workload, H200)) >= 2, workload.key
+
+
+def test_build_all_lists_kernels(tmp_path, capsys):
+    import json
+
+    path = tmp_path / "workloads.jsonl"
+    lines = [json.dumps(conv().to_json()), json.dumps({"workload": conv(groups=4).to_json()})]
+    path.write_text("\n".join(lines) + "\n")
+    assert build_all.main([str(path), "--list"]) == 0
+    captured = capsys.readouterr()
+    assert "sm90_conv_128x64x64_pingpong_f16_f16" in captured.out.splitlines()
+    assert "groups = 4" in captured.err
+
+
+def test_vector_width():
+    assert [space.vector_width(c, "float16") for c in (64, 12, 6, 3)] == [8, 4, 2, 0]
+    assert [space.vector_width(c, "float32") for c in (64, 6, 3)] == [4, 2, 1]

@@ -1,0 +1,141 @@
+"""Compiling into the cache, with a script in place of nvcc."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+
+import pytest
+from convoy import paths
+from convoy.codegen import compile as compiling
+from convoy.codegen.compile import cache_key, compile_kernel, compile_many, default_jobs
+from convoy.codegen.kernel import KernelConfig
+from convoy.errors import CacheUnwritable, CompileFailed, InvalidOption
+
+CONFIG = KernelConfig("sm90_conv", (64, 64, 64), schedule="pingpong")
+OTHER = dataclasses.replace(CONFIG, activation="relu")
+BROKEN = dataclasses.replace(CONFIG, activation="silu")
+
+
+def test_second_time_comes_from_the_cache(nvcc, cache):
+    first = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    second = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    assert nvcc.runs == 1
+    assert first.sha256 == second.sha256
+    assert b"Sm90Conv" in second.read()
+    assert second.about["kernel"] == CONFIG.to_json()
+
+
+def test_truncated_library_is_built_again(nvcc, cache):
+    entry = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    entry.path.write_bytes(entry.read()[:10])
+    again = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    assert nvcc.runs == 2
+    assert again.sha256 == entry.sha256
+    assert len(again.read()) > 10
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"sha256": 3}'])
+def test_damaged_description_is_built_again(nvcc, cache, damage):
+    compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    (description,) = cache.folder.glob("*.json")
+    description.write_text(damage)
+    compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    assert nvcc.runs == 2
+
+
+def test_error_carries_command_and_the_compilers_words(nvcc, cache):
+    with pytest.raises(CompileFailed) as caught:
+        compile_kernel(BROKEN, cache=cache, toolkit=nvcc.toolkit)
+    words = str(caught.value)
+    assert "error: no such thing" in words
+    assert "In file included" not in words
+    assert "-DNDEBUG" in words and str(nvcc.toolkit.nvcc) in words
+    assert not list(cache.folder.glob("*.so"))
+
+
+def test_nvcc_that_cannot_be_started(nvcc, cache, tmp_path):
+    toolkit = dataclasses.replace(nvcc.toolkit, nvcc=tmp_path / "nowhere")
+    with pytest.raises(CompileFailed, match="nowhere"):
+        compile_kernel(CONFIG, cache=cache, toolkit=toolkit)
+
+
+def test_many_at_once_and_one_fails(nvcc, cache):
+    seen = []
+    results = compile_many(
+        [CONFIG, OTHER, BROKEN, CONFIG],
+        jobs=3,
+        cache=cache,
+        toolkit=nvcc.toolkit,
+        progress=lambda done, total, config, seconds: seen.append((done, total, config)),
+    )
+    assert results.keys() == {CONFIG, OTHER, BROKEN}
+    assert isinstance(results[BROKEN], CompileFailed)
+    assert b"kRelu" in results[OTHER].read()
+    assert [(done, total) for done, total, _ in seen] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_nothing_to_compile(nvcc, cache):
+    assert compile_many([], cache=cache, toolkit=nvcc.toolkit) == {}
+
+
+def test_folder_that_cannot_be_made(nvcc, tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = compiling.KernelCache(tmp_path / "file" / "kernels")
+    with pytest.raises(CacheUnwritable, match="CONVOY_CACHE_DIR"):
+        compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    assert nvcc.runs == 0, "found out before compiling"
+
+
+def test_full_disk(nvcc, cache, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(CacheUnwritable, match="No space left"):
+        compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
+    assert not list(cache.folder.glob(".new-*")), "no half-written file stays behind"
+
+
+def test_key_depends_on_everything_that_decides_the_code(nvcc, tmp_path, monkeypatch):
+    base = cache_key(CONFIG, nvcc.toolkit)
+    assert base == cache_key(CONFIG, nvcc.toolkit)
+    keys = {
+        base,
+        cache_key(OTHER, nvcc.toolkit),
+        cache_key(CONFIG, dataclasses.replace(nvcc.toolkit, version="release 13.1")),
+        cache_key(CONFIG, dataclasses.replace(nvcc.toolkit, cutlass_version="4.3")),
+    }
+    monkeypatch.setattr(compiling, "flags", lambda config: ["-O1"])
+    keys.add(cache_key(CONFIG, nvcc.toolkit))
+    monkeypatch.undo()
+    (tmp_path / "new.cuh").write_text("// a change in a header")
+    headers = compiling.header_files()
+    monkeypatch.setattr(compiling, "header_files", lambda: [*headers, tmp_path / "new.cuh"])
+    keys.add(cache_key(CONFIG, nvcc.toolkit))
+    assert len(keys) == 6
+
+
+def test_headers_of_all_families_are_hashed():
+    names = {path.name for path in compiling.header_files()}
+    assert {"sm80_conv.cuh", "sm90_conv.cuh", "sm90_gemm.cuh", "kernel_abi.h"} <= names
+    assert all(
+        (paths.codegen_dir() / "cutlass" / f"{f}.cuh").is_file()
+        for f in ("sm80_conv", "sm90_conv", "sm90_gemm")
+    )
+
+
+def test_jobs(monkeypatch):
+    monkeypatch.delenv("CONVOY_BUILD_JOBS", raising=False)
+    monkeypatch.setattr(compiling, "_free_memory", lambda: 11 << 30)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    assert default_jobs(sm90=True) == 2
+    assert default_jobs(sm90=False) == 11
+    monkeypatch.setattr(compiling, "_free_memory", lambda: 0)
+    assert default_jobs(sm90=True) == 1
+    monkeypatch.setenv("CONVOY_BUILD_JOBS", "7")
+    assert default_jobs(sm90=True) == 7
+    monkeypatch.setenv("CONVOY_BUILD_JOBS", "many")
+    with pytest.raises(InvalidOption, match="CONVOY_BUILD_JOBS"):
+        default_jobs(sm90=True)

@@ -1,0 +1,82 @@
+"""Kernel descriptions: contradictions are refused, names are unique, JSON round-trips."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from convoy.codegen.kernel import KernelConfig
+from convoy.errors import InvalidOption
+
+PINGPONG = KernelConfig("sm90_conv", (64, 64, 64), schedule="pingpong")
+SM80 = KernelConfig("sm80_conv", (128, 64, 32), warp=(64, 32), stages=4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (dict(family="sm75", tile=(64, 64, 64)), "family"),
+        (dict(family="sm90_conv", tile=(64, 64, 64)), "schedule ''"),
+        (dict(family="sm90_conv", tile=(64, 64, 64), schedule="cooperative"), "128"),
+        (dict(family="sm90_conv", tile=(64, 64, 32), schedule="pingpong"), "128 bytes"),
+        (dict(family="sm90_conv", tile=(64, 60, 64), schedule="pingpong"), "tile 64x60"),
+        (dict(family="sm90_gemm", tile=(64, 64, 64), schedule="pingpong", arch=80), "arch = 90"),
+        (
+            dict(family="sm90_gemm", tile=(64, 64, 64), schedule="pingpong", scheduler="streamk"),
+            "stream-K",
+        ),
+        (
+            dict(family="sm90_gemm", tile=(64, 64, 64), schedule="pingpong", iterator="analytic"),
+            "sm80_conv",
+        ),
+        (dict(family="sm80_conv", tile=(64, 64, 32)), "warp tile"),
+        (dict(family="sm80_conv", tile=(64, 64, 32), warp=(32, 32), stages=2), "3 stages"),
+        (
+            dict(family="sm80_conv", tile=(64, 64, 32), warp=(32, 32), stages=3, arch=75),
+            "at least 80",
+        ),
+        (
+            dict(family="sm80_conv", tile=(64, 64, 32), warp=(32, 32), stages=3, affine_relu=True),
+            "split-K",
+        ),
+        (
+            dict(
+                family="sm80_conv",
+                tile=(64, 64, 32),
+                warp=(32, 32),
+                stages=3,
+                scheduler="splitk",
+                iterator="few_channels",
+            ),
+            "split-K",
+        ),
+        (dict(family="sm80_conv", tile=(64, 64, 32), activation="tanh"), "activation 'tanh'"),
+    ],
+)
+def test_contradictions_are_refused(fields, words):
+    with pytest.raises(InvalidOption, match=words):
+        KernelConfig(**fields)
+
+
+@pytest.mark.parametrize("config", [PINGPONG, SM80])
+def test_json_round_trip(config):
+    data = json.loads(json.dumps(config.to_json()))
+    assert KernelConfig.from_json(data) == config
+
+
+def test_json_with_unknown_field():
+    with pytest.raises(InvalidOption, match="colour"):
+        KernelConfig.from_json({"family": "sm90_conv", "tile": [64, 64, 64], "colour": 1})
+
+
+def test_defaults_are_left_out_of_json():
+    assert PINGPONG.to_json() == {
+        "family": "sm90_conv",
+        "tile": [64, 64, 64],
+        "schedule": "pingpong",
+    }
+
+
+def test_threads():
+    assert PINGPONG.threads == 384
+    assert SM80.threads == 128
