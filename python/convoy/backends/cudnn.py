@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
 
-from ..errors import ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
+from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
 from ..runtime.device import current_device
-from ..runtime.library import call_json
+from ..runtime.library import call_json, function
 from ..workload import Workload
 from .base import Backend, Binary, Candidate, Decline, Device, make_config
 
@@ -95,8 +95,8 @@ class CudnnBackend(Backend):
         """The entry that the runtime rebuilds the plan from.
 
         The plan of an engine that is compiled at run time goes along as JSON, because building
-        it takes seconds. Raises LibraryVersionMismatch when the installed cuDNN refuses a
-        candidate that another version proposed.
+        it takes seconds. Raises CompileFailed when cuDNN refuses it, LibraryVersionMismatch when
+        another version had proposed it.
         """
         options = candidate.options()
         entry: dict[str, Any] = {
@@ -111,11 +111,7 @@ class CudnnBackend(Backend):
         if "runtime_compilation" in candidate.notes:
             built = call_json("cudnn.build_plan", entry, _target_options(device))
             if "refusal" in built:
-                raise LibraryVersionMismatch(
-                    f"cuDNN refusing {candidate.kernel} for {workload.key} ({built['refusal']})",
-                    f"cuDNN {_version(options['version'])}, which proposed it",
-                    "Measure and place again.",
-                )
+                raise _refused(workload, candidate, built["refusal"])
             entry["plan_json"] = built["plan_json"]
             entry["workspace"] = built["workspace"]
         return Binary(entry, {})
@@ -182,11 +178,18 @@ def device_properties(device: Device) -> dict[str, Any]:
     return properties
 
 
+def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
+    proposed, installed = _version(candidate.options()["version"]), cudnn_version()
+    got = f"cuDNN {installed} refusing {candidate.kernel} for {workload.key} ({why})"
+    if proposed != installed:
+        remedy = "Install that version, or measure and place again."
+        return LibraryVersionMismatch(got, f"cuDNN {proposed}, which proposed it", remedy)
+    return CompileFailed(got, "an engine that it had proposed", "Choose another candidate.")
+
+
 def cudnn_version() -> str:
     """Version of the installed cuDNN, empty where there is none that works."""
     try:
-        from ..runtime.library import function
-
         return _version(function("cudnn.version")())
     except ConvoyError:
         return ""

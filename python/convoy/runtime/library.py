@@ -123,6 +123,11 @@ def call_json(name: str, *arguments: Any) -> Any:
     return json.loads(function(name)(*packed))
 
 
+def _loaded_path() -> Path:
+    load_runtime()
+    return paths.runtime_library()
+
+
 def status() -> dict[str, str]:
     """What the runtime can open, for ``convoy doctor``: a path or version, or why not.
 
@@ -131,7 +136,7 @@ def status() -> dict[str, str]:
     """
     result = {}
     probes: dict[str, Callable[[], Any]] = {
-        "runtime": lambda: (load_runtime(), str(paths.runtime_library()))[1],
+        "runtime": _loaded_path,
         "cuda": lambda: function("cuda.path")(),
         "gpu": lambda: call_json("cuda.device_info", 0)["name"],
         "cudnn": lambda: f"{function('cudnn.version')()} at {function('cudnn.path')()}",

@@ -1,0 +1,239 @@
+"""The one timing routine: every figure of a candidate comes from here.
+
+Inputs are uniform random numbers, fresh for each workload: a random block of a prime number of
+elements, repeated over the tensor, so that no offset within a tensor looks like another and the
+reference knows every element without a copy of it. Outputs are NaN before the run that is checked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backends.base import Binary, Candidate, Device
+from ..errors import ConvoyError
+from ..runtime.library import function
+from ..runtime.module import create_module
+from ..workload import Workload
+from . import dtypes, reference
+from .measurement import Measurement
+
+# Launches in one captured graph, replays of it at most, and the part of the time budget for each
+# figure.
+LAUNCHES = 20
+SAMPLES = 30
+PRUNING_SAMPLES = 3
+PRUNE_ABOVE = 1.5
+
+# Elements of the random block: a prime, so that no power of two divides the period.
+_BLOCK = 1_048_573
+# Outputs up to this many elements are searched for NaN as a whole.
+_SCAN_LIMIT = 1 << 23
+_SYMBOL = "candidate"
+
+# Largest relative L2 error against float64 by the type that the result was rounded to. float16 and
+# bfloat16 round with 11 and 8 bits: 2.8e-4 and 2.3e-3 at worst on average.
+TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "tf32": 2e-3}
+
+
+def tolerance(workload: Workload) -> float:
+    """Largest relative L2 error that counts as right for this workload."""
+    if workload.math == "tf32":
+        return max(TOLERANCE["tf32"], TOLERANCE[workload.out_dtype])
+    return TOLERANCE[workload.out_dtype]
+
+
+def measure(
+    workload: Workload,
+    candidate: Candidate,
+    binary: Binary,
+    device: Device,
+    *,
+    best_us: float | None = None,
+    budget_ms: float = 20.0,
+    cold: bool = True,
+) -> Measurement:
+    """Figures of one built candidate on the current GPU.
+
+    A candidate whose kernel takes more than 1.5 times ``best_us`` is measured with few samples and
+    without the cold figure. ``budget_ms`` bounds the time spent on samples, not on building.
+    Whatever goes wrong becomes ``failure``; only when the GPU itself is lost, after which nothing
+    more can be measured in this process, a RuntimeError is raised.
+    """
+    try:
+        problem = _problem(workload)
+        module = create_module(
+            [{**binary.entry, "symbol": _SYMBOL}], binary.blobs, arch=device.arch
+        )
+        run = module[_SYMBOL]
+        error = _check(problem, run)
+        limit = tolerance(workload)
+        if not error <= limit:
+            return Measurement(
+                error=error if math.isfinite(error) else None,
+                failure=f"relative L2 error {error:.1e} above {limit:.0e}",
+            )
+        return _time(problem, run, device, error, best_us, budget_ms * 1e3, cold)
+    except (ConvoyError, RuntimeError, ValueError, TypeError) as err:
+        _raise_if_lost(candidate, err)
+        return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
+
+
+@dataclass
+class Problem:
+    """A workload with its tensors on the GPU and what its outputs should be."""
+
+    workload: Workload
+    tensors: list[Any]
+    outputs: dict[str, Any]
+    expected: list[reference.Sample]
+
+
+_seeds = itertools.count(1)
+_problems: OrderedDict[str, Problem] = OrderedDict()
+
+
+def _problem(workload: Workload) -> Problem:
+    """The problem of a workload; the last one is kept, since candidates come workload by workload
+    and tensors may fill much of the memory."""
+    if workload.key not in _problems:
+        _problems.clear()
+        _problems[workload.key] = make_problem(workload, np.random.default_rng(next(_seeds)))
+    return _problems[workload.key]
+
+
+def release() -> None:
+    """Free the tensors of the last workload."""
+    _problems.clear()
+
+
+def make_problem(workload: Workload, rng: Any) -> Problem:
+    """Tensors with random inputs on GPU 0, and the exact outputs at sampled places."""
+    empty, tile = function("cuda.empty"), function("cuda.tile")
+    shapes = workload.operand_shapes()
+    inputs = shapes[: len(shapes) - workload.num_outputs]
+    tensors: list[Any] = []
+    operands: dict[str, reference.Operand] = {}
+    for name, shape, dtype in shapes:
+        tensor = empty(shape, dtype, 0)
+        tensors.append(tensor)
+        if (name, shape, dtype) in inputs:
+            size = min(_BLOCK, math.prod(shape))
+            values = rng.uniform(-1, 1, size) * _scale(workload, name)
+            block = dtypes.encode(values, dtype)
+            tile(_tensor(block), tensor)
+            operands[name] = _repeated(dtypes.decode(block, dtype))
+    outputs = {
+        name: tensor
+        for (name, *_), tensor in zip(shapes[len(inputs) :], tensors[len(inputs) :], strict=True)
+    }
+    return Problem(workload, tensors, outputs, reference.sample(workload, operands, rng))
+
+
+def _scale(workload: Workload, name: str) -> float:
+    """Keeps outputs near 1 whatever the length of the sum, so that no type overflows and no
+    activation saturates: uniform numbers from -1 to 1 have variance 1/3."""
+    if workload.op == "wgrad":
+        length = workload.n * workload.p * workload.q
+        return 3 / math.sqrt(length) if name == "dy" else 1.0
+    channels = workload.k if workload.op == "dgrad" else workload.c
+    length = channels // workload.groups * workload.r * workload.s
+    return 3 / math.sqrt(length) if name == "w" else 1.0
+
+
+def _repeated(block: reference.Array) -> reference.Operand:
+    return lambda index: block[index % len(block)]
+
+
+def _tensor(array: reference.Array) -> Any:
+    import tvm_ffi
+
+    return tvm_ffi.from_dlpack(array)
+
+
+def _check(problem: Problem, run: Any) -> float:
+    """Relative L2 error of one run over all sampled outputs; infinite where a NaN is left."""
+    fill, gather, copy = (function(f"cuda.{name}") for name in ("fill", "gather", "copy"))
+    for output in problem.outputs.values():
+        fill(output, 0xFF)
+    function("measure.call")(run, problem.tensors, 0)
+    dtype = problem.workload.out_dtype
+    difference = norm = 0.0
+    for expected in problem.expected:
+        output = problem.outputs[expected.name]
+        stored = np.empty(expected.values.shape, dtypes.STORAGE[dtype])
+        gather(output, _tensor(expected.starts.astype(np.int64)), expected.run, _tensor(stored))
+        got = dtypes.decode(stored, dtype)
+        difference += float(np.sum((got - expected.values) ** 2))
+        norm += float(np.sum(expected.values**2))
+        size = math.prod(output.shape)
+        if size <= _SCAN_LIMIT:
+            whole = np.empty(size, dtypes.STORAGE[dtype])
+            copy(output, _tensor(whole))
+            if np.isnan(dtypes.decode(whole, dtype)).any():
+                return math.inf
+    if not math.isfinite(difference):
+        return math.inf
+    return math.sqrt(difference / norm) if norm else math.sqrt(difference)
+
+
+def _time(
+    problem: Problem,
+    run: Any,
+    device: Device,
+    error: float,
+    best_us: float | None,
+    budget_us: float,
+    cold: bool,
+) -> Measurement:
+    def figures(name: str, *arguments: Any) -> reference.Array:
+        timer = function(f"measure.{name}")
+        return np.array(list(timer(run, problem.tensors, 0, *arguments)))
+
+    kernel = figures("kernel_us", LAUNCHES, PRUNING_SAMPLES, budget_us)
+    pruned = best_us is not None and float(np.median(kernel)) > PRUNE_ABOVE * best_us
+    samples = PRUNING_SAMPLES if pruned else SAMPLES
+    if not pruned:
+        kernel = figures("kernel_us", LAUNCHES, samples, budget_us / 4)
+    cold_us = None
+    if cold and not pruned:
+        flush = function("cuda.empty")((2 * device.l2_bytes,), "uint8", 0)
+        cold_us = float(np.median(figures("cold_us", flush, LAUNCHES // 2, samples, budget_us / 4)))
+    enqueue = figures("enqueue_us", LAUNCHES, samples, budget_us / 4)
+    e2e = figures("e2e_us", samples, budget_us / 4)
+    return Measurement(
+        kernel_us=float(np.median(kernel)),
+        kernel_spread_us=_spread(kernel),
+        cold_us=cold_us,
+        enqueue_us=float(np.median(enqueue)),
+        enqueue_spread_us=_spread(enqueue),
+        e2e_us=float(np.median(e2e)),
+        e2e_spread_us=_spread(e2e),
+        samples=len(kernel),
+        error=error,
+    )
+
+
+def _spread(values: reference.Array) -> float:
+    """Half the distance between the 10th and the 90th percentile."""
+    low, high = np.percentile(values, [10, 90])
+    return float(high - low) / 2
+
+
+def _raise_if_lost(candidate: Candidate, cause: BaseException) -> None:
+    """An illegal access makes every later call of the process fail, so going on would record
+    failures of candidates that are good."""
+    try:
+        function("cuda.synchronize")(0)
+    except ConvoyError:
+        return  # no CUDA at all: that is the failure itself
+    except RuntimeError as err:
+        raise RuntimeError(
+            f"the GPU stopped working after {candidate.key}: {cause}. Nothing more can be measured "
+            "in this process; leave this candidate out and start again"
+        ) from err

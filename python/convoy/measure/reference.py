@@ -1,0 +1,259 @@
+"""What a workload's outputs should be, exactly, in float64: whole (small sizes) or at samples.
+
+Operands are given as functions from flat element indices to float64 values, so that a reference of
+two thousand outputs needs no copy of the operands, however large they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..workload import Workload
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Operand = Callable[[Array], Array]
+
+# Outputs that a sampled reference covers, and elements gathered at a time.
+SAMPLES = 2048
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Exact values of runs of neighbouring outputs: ``values[i, j]`` belongs to flat element
+    ``starts[i] + j`` of output ``name``."""
+
+    name: str
+    starts: Array
+    values: Array
+
+    @property
+    def run(self) -> int:
+        return int(self.values.shape[1])
+
+
+def sample(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
+    """One Sample for each output, of about :data:`SAMPLES` elements at random places, corners of
+    the first and the last image among them.
+
+    ``rng`` is a numpy Generator.
+    """
+    if workload.op == "dgrad":
+        return [_sample_dgrad(workload, operands, rng)]
+    if workload.op == "wgrad":
+        return [_sample_wgrad(workload, operands, rng)]
+    return _sample_fprop(workload, operands, rng)
+
+
+def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
+    """All outputs, of the workload's output shapes, from whole operands: for small workloads, since
+    it takes time and memory in proportion to the multiplications."""
+    functions = {name: _element_of(array) for name, array in operands.items()}
+    shapes = {name: shape for name, shape, _ in workload.operand_shapes()}
+    if workload.op == "dgrad":
+        (dx,) = _whole_pixels(
+            shapes["dx"], lambda n, h, w, c: _dgrad(workload, functions, n, h, w, c)
+        )
+        return [dx]
+    if workload.op == "wgrad":
+        return [_whole_filter(workload, functions)]
+    shape = shapes["y"] if len(shapes["y"]) == 4 else (shapes["y"][0], 1, 1, shapes["y"][1])
+    outputs = _whole_pixels(shape, lambda n, p, q, k: _fprop(workload, functions, n, p, q, k))
+    return [output.reshape(shapes["y"]) for output in outputs]
+
+
+def _element_of(array: Array) -> Operand:
+    flat = np.asarray(array, np.float64).reshape(-1)
+    return lambda index: flat[index]
+
+
+def _whole_pixels(shape: tuple[int, ...], compute: Callable[..., Any]) -> list[Array]:
+    """All elements of an NHWC output; one channel at a time, since groups need not agree."""
+    n, h, w, channels = shape
+    grid = np.stack(np.meshgrid(np.arange(n), np.arange(h), np.arange(w), indexing="ij"), -1)
+    pixels = grid.reshape(-1, 3)
+    columns = [compute(*pixels.T, np.array([c])) for c in range(channels)]
+    columns = [column if isinstance(column, list) else [column] for column in columns]
+    outputs = [np.concatenate(parts, axis=1) for parts in zip(*columns, strict=True)]
+    return [output.reshape(shape) for output in outputs]
+
+
+def _whole_filter(workload: Workload, operands: Mapping[str, Operand]) -> Array:
+    per_group = workload.c // workload.groups
+    shape = (workload.k, workload.r, workload.s, per_group)
+    result = np.empty(shape)
+    for k in range(workload.k):
+        for r in range(workload.r):
+            for s in range(workload.s):
+                channels = np.arange(per_group)
+                result[k, r, s] = _wgrad(workload, operands, np.array([k]), r, s, channels)[0]
+    return result
+
+
+def _activate(workload: Workload, y: Array) -> Array:
+    epilogue = workload.epilogue
+    if epilogue.activation == "relu":
+        return np.maximum(y, 0)
+    if epilogue.activation == "clip":
+        return np.clip(y, epilogue.clip_min, epilogue.clip_max)
+    if epilogue.activation == "sigmoid":
+        return 1 / (1 + np.exp(-y))
+    if epilogue.activation == "silu":
+        return y / (1 + np.exp(-y))
+    return y
+
+
+def _fprop(
+    workload: Workload, operands: Mapping[str, Operand], n: Array, p: Array, q: Array, k: Array
+) -> list[Array]:
+    """Outputs at pixels (n, p, q), each for all channels ``k``, which lie in one group."""
+    wl, cg = workload, workload.c // workload.groups
+    group = int(k[0]) // (wl.k // wl.groups)
+    r, s, c = (a.reshape(-1) for a in np.indices((wl.r, wl.s, cg)))
+    x_c = group * cg + c
+    weights = operands["w"]((((k[:, None] * wl.r + r) * wl.s + s) * cg) + c)
+    result = np.empty((len(n), len(k)))
+    for begin, end in _chunks(len(n), len(r)):
+        h = p[begin:end, None] * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
+        w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
+        inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
+        index = ((n[begin:end, None] * wl.h + h) * wl.w + w) * wl.c + x_c
+        patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
+        result[begin:end] = patch @ weights.T
+    flat = (((n * wl.p + p) * wl.q + q) * wl.k)[:, None] + k
+    if wl.epilogue.residual:
+        result = result + operands["residual"](flat)
+    if wl.epilogue.bias:
+        result = result + operands["bias"](k)
+    result = _activate(wl, result)
+    if not wl.epilogue.affine_relu:
+        return [result]
+    second = operands["scale"](k) * result + operands["shift"](k)
+    return [result, np.maximum(second, 0)]
+
+
+def _dgrad(
+    workload: Workload, operands: Mapping[str, Operand], n: Array, h: Array, w: Array, c: Array
+) -> Array:
+    """Input gradients at pixels (n, h, w), each for all channels ``c``, which lie in one group."""
+    wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
+    group = int(c[0]) // cg
+    r, s, k = (a.reshape(-1) for a in np.indices((wl.r, wl.s, kg)))
+    k = group * kg + k
+    filter_index = (((k[:, None] * wl.r + r[:, None]) * wl.s + s[:, None]) * cg) + c - group * cg
+    weights = operands["w"](filter_index)
+    result = np.empty((len(n), len(c)))
+    for begin, end in _chunks(len(n), len(r)):
+        from_top = h[begin:end, None] + wl.padding[0] - r * wl.dilation[0]
+        from_left = w[begin:end, None] + wl.padding[1] - s * wl.dilation[1]
+        p, q = from_top // wl.stride[0], from_left // wl.stride[1]
+        inside = (from_top % wl.stride[0] == 0) & (from_left % wl.stride[1] == 0)
+        inside &= (p >= 0) & (p < wl.p) & (q >= 0) & (q < wl.q)
+        index = ((n[begin:end, None] * wl.p + p) * wl.q + q) * wl.k + k
+        patch = np.where(inside, operands["dy"](np.where(inside, index, 0)), 0.0)
+        result[begin:end] = patch @ weights
+    return result
+
+
+def _wgrad(
+    workload: Workload, operands: Mapping[str, Operand], k: Array, r: int, s: int, c: Array
+) -> Array:
+    """Filter gradients of all ``k`` (of one group) at (r, s) for channels ``c`` of the group."""
+    wl, cg = workload, workload.c // workload.groups
+    group = int(k[0]) // (wl.k // wl.groups)
+    result = np.zeros((len(k), len(c)))
+    for begin, end in _chunks(wl.n * wl.p * wl.q, len(k) + len(c)):
+        pixel = np.arange(begin, end)
+        n, rest = pixel // (wl.p * wl.q), pixel % (wl.p * wl.q)
+        h = rest // wl.q * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
+        w = rest % wl.q * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
+        inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
+        pixel, n, h, w = pixel[inside], n[inside], h[inside], w[inside]
+        dy = operands["dy"](pixel[:, None] * wl.k + k)
+        x = operands["x"](((n * wl.h + h) * wl.w + w)[:, None] * wl.c + group * cg + c)
+        result += dy.T @ x
+    return result
+
+
+def _chunks(rows: int, columns: int) -> list[tuple[int, int]]:
+    step = max(1, _CHUNK // max(1, columns))
+    return [(begin, min(begin + step, rows)) for begin in range(0, rows, step)]
+
+
+def _runs(channels: int, groups: int, rng: Any) -> list[Array]:
+    """Runs of neighbouring channels, each within one group, 128 channels in all where there are as
+    many; the first and the last are always among them."""
+    per_group = channels // groups
+    length = min(16, per_group)
+    count = min(max(2, 128 // length), groups * (per_group - length + 1))
+    starts = {0, channels - length}
+    while len(starts) < count:
+        starts.add(
+            int(rng.integers(groups)) * per_group + int(rng.integers(per_group - length + 1))
+        )
+    return [np.arange(start, start + length) for start in sorted(starts)]
+
+
+def _pixels(count: int, n: int, h: int, w: int, rng: Any) -> tuple[Array, Array, Array]:
+    """Random pixels; the first image's first and the last image's last are always among them."""
+    rows, columns = rng.integers(0, h, count), rng.integers(0, w, count)
+    images = rng.integers(0, n, count)
+    for i, (image, row, column) in enumerate(
+        [(0, 0, 0), (n - 1, h - 1, w - 1), (0, h - 1, 0), (n - 1, 0, w - 1)][:count]
+    ):
+        images[i], rows[i], columns[i] = image, row, column
+    return images, rows, columns
+
+
+def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
+    wl = workload
+    starts: list[Array] = []
+    values: list[list[Array]] = []
+    runs = _runs(wl.k, wl.groups, rng)
+    per_run = math.ceil(SAMPLES / (len(runs) * len(runs[0])))
+    for k in runs:
+        n, p, q = _pixels(per_run, wl.n, wl.p, wl.q, rng)
+        starts.append(((n * wl.p + p) * wl.q + q) * wl.k + k[0])
+        values.append(_fprop(wl, operands, n, p, q, k))
+    names = ["y", "y2"][: wl.num_outputs]
+    columns = zip(*values, strict=True)
+    return [
+        Sample(name, np.concatenate(starts), np.concatenate(parts))
+        for name, parts in zip(names, columns, strict=True)
+    ]
+
+
+def _sample_dgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
+    wl = workload
+    starts, values = [], []
+    runs = _runs(wl.c, wl.groups, rng)
+    for c in runs:
+        n, h, w = _pixels(math.ceil(SAMPLES / (len(runs) * len(c))), wl.n, wl.h, wl.w, rng)
+        starts.append(((n * wl.h + h) * wl.w + w) * wl.c + c[0])
+        values.append(_dgrad(wl, operands, n, h, w, c))
+    return Sample("dx", np.concatenate(starts), np.concatenate(values))
+
+
+def _sample_wgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
+    """Blocks of filters x channels at a few taps, since each output sums over all pixels."""
+    wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
+    length, filters = min(32, cg), min(64, kg)
+    blocks = math.ceil(SAMPLES / (length * filters))
+    # No fewer samples than one block, no more than a second or two of gathering.
+    affordable = max(1, (1 << 26) // (wl.n * wl.p * wl.q * (length + filters)))
+    blocks = min(blocks, affordable, wl.groups * wl.r * wl.s * (cg - length + 1))
+    starts, values = [], []
+    for block in range(blocks):
+        group, c0 = int(rng.integers(wl.groups)), int(rng.integers(cg - length + 1))
+        r, s = int(rng.integers(wl.r)), int(rng.integers(wl.s))
+        if block == 0:  # the last filter's last tap
+            group, c0, r, s = wl.groups - 1, cg - length, wl.r - 1, wl.s - 1
+        k = group * kg + np.sort(rng.permutation(kg)[:filters])
+        starts.append(((k * wl.r + r) * wl.s + s) * cg + c0)
+        values.append(_wgrad(wl, operands, k, r, s, c0 + np.arange(length)))
+    return Sample("dw", np.concatenate(starts), np.concatenate(values))
