@@ -6,6 +6,8 @@ import dataclasses
 
 import hypothesis.strategies as st
 import pytest
+from hypothesis import given
+
 from convoy.backends import cutlass_rules as rules
 from convoy.backends import cutlass_space as space
 from convoy.backends.base import Candidate, Decline, Device
@@ -14,7 +16,6 @@ from convoy.codegen import build_all
 from convoy.codegen.kernel import shared_memory
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
 from convoy.workload import ACTIVATIONS, Epilogue, Workload
-from hypothesis import given
 
 H200 = Device()
 CHANNELS = st.one_of(st.integers(1, 40), st.sampled_from([64, 96, 128, 256, 512, 1000, 2048]))
@@ -41,30 +42,38 @@ def workloads(draw):
     dtype, out_dtype, math = draw(DTYPES)
     pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
     groups = draw(st.sampled_from([1, 1, 1, 2, 8]))
-    fields = dict(
-        op=draw(st.sampled_from(["fprop", "fprop", "fprop", "dgrad", "wgrad", "matmul"])),
-        n=draw(st.sampled_from([1, 2, 3, 8, 31, 256])),
-        h=draw(st.integers(1, 70)),
-        w=draw(st.integers(1, 70)),
-        c=draw(CHANNELS) * groups,
-        k=draw(CHANNELS) * groups,
-        r=draw(st.integers(1, 7)),
-        s=draw(st.integers(1, 7)),
-        stride=draw(pair),
-        padding=tuple(draw(st.lists(st.integers(0, 4), min_size=4, max_size=4))),
-        dilation=draw(pair),
-        groups=groups,
-        dtype=dtype,
-        out_dtype=out_dtype,
-        math=math,
-        epilogue=epilogue,
-    )
+    fields = {
+        "op": draw(st.sampled_from(["fprop", "fprop", "fprop", "dgrad", "wgrad", "matmul"])),
+        "n": draw(st.sampled_from([1, 2, 3, 8, 31, 256])),
+        "h": draw(st.integers(1, 70)),
+        "w": draw(st.integers(1, 70)),
+        "c": draw(CHANNELS) * groups,
+        "k": draw(CHANNELS) * groups,
+        "r": draw(st.integers(1, 7)),
+        "s": draw(st.integers(1, 7)),
+        "stride": draw(pair),
+        "padding": tuple(draw(st.lists(st.integers(0, 4), min_size=4, max_size=4))),
+        "dilation": draw(pair),
+        "groups": groups,
+        "dtype": dtype,
+        "out_dtype": out_dtype,
+        "math": math,
+        "epilogue": epilogue,
+    }
     if fields["op"] == "matmul":
-        fields |= dict(h=1, w=1, r=1, s=1, stride=(1, 1), padding=(0,) * 4, groups=1)
+        fields |= {
+            "h": 1,
+            "w": 1,
+            "r": 1,
+            "s": 1,
+            "stride": (1, 1),
+            "padding": (0,) * 4,
+            "groups": 1,
+        }
     try:
         return Workload(**fields)
     except InvalidWorkload:
-        return Workload(**fields | dict(h=70, w=70))
+        return Workload(**fields | {"h": 70, "w": 70})
 
 
 @given(workloads(), st.sampled_from([75, 80, 86, 89, 90, 100]))
@@ -91,7 +100,17 @@ def test_candidates_or_a_reason(workload, arch):
 
 
 def conv(**changes) -> Workload:
-    fields = dict(op="fprop", n=8, h=28, w=28, c=128, k=128, r=3, s=3, padding=(1, 1, 1, 1))
+    fields = {
+        "op": "fprop",
+        "n": 8,
+        "h": 28,
+        "w": 28,
+        "c": 128,
+        "k": 128,
+        "r": 3,
+        "s": 3,
+        "padding": (1, 1, 1, 1),
+    }
     return Workload(**fields | changes)
 
 
@@ -123,7 +142,7 @@ def families(workload, device=H200):
 
 
 def test_pointwise_products_are_gemms_and_other_convolutions_are_not():
-    pointwise = dict(r=1, s=1, padding=(0,) * 4)
+    pointwise = {"r": 1, "s": 1, "padding": (0,) * 4}
     assert "sm90_gemm" in families(conv(**pointwise))
     assert "sm90_gemm" in families(Workload("matmul", 8, 1, 1, 2048, 1000, 1, 1))
     assert "sm90_gemm" not in families(conv(**pointwise, stride=(2, 2)))
@@ -220,7 +239,7 @@ def resnet50(n: int) -> list[Workload]:
         conv(n=n, h=224, w=224, c=4, k=64, r=7, s=7, stride=(2, 2), padding=(3,) * 4, epilogue=relu)
     ]
     for size, width, c in ((56, 64, 64), (28, 128, 256), (14, 256, 512), (7, 512, 1024)):
-        point = dict(n=n, r=1, s=1, padding=(0,) * 4)
+        point = {"n": n, "r": 1, "s": 1, "padding": (0,) * 4}
         for inputs in (c, 4 * width):
             found.append(conv(**point, h=size, w=size, c=inputs, k=width, epilogue=relu))
         for stride in (1, 2):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from convoy.codegen.cache import KernelCache
 from convoy.codegen.toolkit import Toolkit
 

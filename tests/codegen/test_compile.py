@@ -7,6 +7,7 @@ import errno
 import os
 
 import pytest
+
 from convoy import paths
 from convoy.codegen import compile as compiling
 from convoy.codegen.compile import cache_key, compile_kernel, compile_many, default_jobs

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from convoy.codegen.emit import emit
 from convoy.codegen.kernel import KernelConfig
 

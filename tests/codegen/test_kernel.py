@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from convoy.codegen.kernel import KernelConfig
 from convoy.errors import InvalidOption
 
@@ -15,42 +16,67 @@ SM80 = KernelConfig("sm80_conv", (128, 64, 32), warp=(64, 32), stages=4)
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        (dict(family="sm75", tile=(64, 64, 64)), "family"),
-        (dict(family="sm90_conv", tile=(64, 64, 64)), "schedule ''"),
-        (dict(family="sm90_conv", tile=(64, 64, 64), schedule="cooperative"), "128"),
-        (dict(family="sm90_conv", tile=(64, 64, 32), schedule="pingpong"), "128 bytes"),
-        (dict(family="sm90_conv", tile=(64, 60, 64), schedule="pingpong"), "tile 64x60"),
-        (dict(family="sm90_gemm", tile=(64, 64, 64), schedule="pingpong", arch=80), "arch = 90"),
+        ({"family": "sm75", "tile": (64, 64, 64)}, "family"),
+        ({"family": "sm90_conv", "tile": (64, 64, 64)}, "schedule ''"),
+        ({"family": "sm90_conv", "tile": (64, 64, 64), "schedule": "cooperative"}, "128"),
+        ({"family": "sm90_conv", "tile": (64, 64, 32), "schedule": "pingpong"}, "128 bytes"),
+        ({"family": "sm90_conv", "tile": (64, 60, 64), "schedule": "pingpong"}, "tile 64x60"),
         (
-            dict(family="sm90_gemm", tile=(64, 64, 64), schedule="pingpong", scheduler="streamk"),
+            {"family": "sm90_gemm", "tile": (64, 64, 64), "schedule": "pingpong", "arch": 80},
+            "arch = 90",
+        ),
+        (
+            {
+                "family": "sm90_gemm",
+                "tile": (64, 64, 64),
+                "schedule": "pingpong",
+                "scheduler": "streamk",
+            },
             "stream-K",
         ),
         (
-            dict(family="sm90_gemm", tile=(64, 64, 64), schedule="pingpong", iterator="analytic"),
+            {
+                "family": "sm90_gemm",
+                "tile": (64, 64, 64),
+                "schedule": "pingpong",
+                "iterator": "analytic",
+            },
             "sm80_conv",
         ),
-        (dict(family="sm80_conv", tile=(64, 64, 32)), "warp tile"),
-        (dict(family="sm80_conv", tile=(64, 64, 32), warp=(32, 32), stages=2), "3 stages"),
+        ({"family": "sm80_conv", "tile": (64, 64, 32)}, "warp tile"),
+        ({"family": "sm80_conv", "tile": (64, 64, 32), "warp": (32, 32), "stages": 2}, "3 stages"),
         (
-            dict(family="sm80_conv", tile=(64, 64, 32), warp=(32, 32), stages=3, arch=75),
+            {
+                "family": "sm80_conv",
+                "tile": (64, 64, 32),
+                "warp": (32, 32),
+                "stages": 3,
+                "arch": 75,
+            },
             "at least 80",
         ),
         (
-            dict(family="sm80_conv", tile=(64, 64, 32), warp=(32, 32), stages=3, affine_relu=True),
+            {
+                "family": "sm80_conv",
+                "tile": (64, 64, 32),
+                "warp": (32, 32),
+                "stages": 3,
+                "affine_relu": True,
+            },
             "split-K",
         ),
         (
-            dict(
-                family="sm80_conv",
-                tile=(64, 64, 32),
-                warp=(32, 32),
-                stages=3,
-                scheduler="splitk",
-                iterator="few_channels",
-            ),
+            {
+                "family": "sm80_conv",
+                "tile": (64, 64, 32),
+                "warp": (32, 32),
+                "stages": 3,
+                "scheduler": "splitk",
+                "iterator": "few_channels",
+            },
             "split-K",
         ),
-        (dict(family="sm80_conv", tile=(64, 64, 32), activation="tanh"), "activation 'tanh'"),
+        ({"family": "sm80_conv", "tile": (64, 64, 32), "activation": "tanh"}, "activation 'tanh'"),
     ],
 )
 def test_contradictions_are_refused(fields, words):

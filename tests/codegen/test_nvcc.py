@@ -9,13 +9,36 @@ import ctypes
 import subprocess
 
 import pytest
+
 from convoy.codegen.compile import compile_kernel
 from convoy.codegen.kernel import KernelConfig
 from convoy.codegen.toolkit import Toolkit, find_toolkit
 from convoy.errors import LibraryMissing
 
-FIELDS = """op n h w c k r s p q stride_h stride_w pad_top pad_left pad_bottom pad_right
-dilation_h dilation_w groups split_k swizzle sm_count""".split()
+FIELDS = [
+    "op",
+    "n",
+    "h",
+    "w",
+    "c",
+    "k",
+    "r",
+    "s",
+    "p",
+    "q",
+    "stride_h",
+    "stride_w",
+    "pad_top",
+    "pad_left",
+    "pad_bottom",
+    "pad_right",
+    "dilation_h",
+    "dilation_w",
+    "groups",
+    "split_k",
+    "swizzle",
+    "sm_count",
+]
 
 
 class Shape(ctypes.Structure):
@@ -27,9 +50,29 @@ class Shape(ctypes.Structure):
 
 def shape(**changes):
     """fprop 2x14x14x64 -> 64, 3x3, padding 1."""
-    values = dict(op=0, n=2, h=14, w=14, c=64, k=64, r=3, s=3, p=14, q=14, groups=1, split_k=1)
-    values |= dict(stride_h=1, stride_w=1, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
-    return Shape(**values | dict(dilation_h=1, dilation_w=1, sm_count=132) | changes)
+    values = {
+        "op": 0,
+        "n": 2,
+        "h": 14,
+        "w": 14,
+        "c": 64,
+        "k": 64,
+        "r": 3,
+        "s": 3,
+        "p": 14,
+        "q": 14,
+        "groups": 1,
+        "split_k": 1,
+    }
+    values |= {
+        "stride_h": 1,
+        "stride_w": 1,
+        "pad_top": 1,
+        "pad_left": 1,
+        "pad_bottom": 1,
+        "pad_right": 1,
+    }
+    return Shape(**values | {"dilation_h": 1, "dilation_w": 1, "sm_count": 132} | changes)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +101,16 @@ def exported(path) -> set[str]:
 
 ABI = {
     f"convoy_kernel_{name}"
-    for name in "abi check workspace state_bytes prepare launch footprint error".split()
+    for name in [
+        "abi",
+        "check",
+        "workspace",
+        "state_bytes",
+        "prepare",
+        "launch",
+        "footprint",
+        "error",
+    ]
 }
 
 

@@ -96,7 +96,7 @@ def kernels(workload: Workload, arch: int) -> Iterator[KernelConfig]:
         yield from _sm80_kernels(workload, arch, SM80_TILES_BESIDE_SM90)
     else:
         yield from _sm80_kernels(workload, arch, SM80_TILES)
-    if 1 < workload.r * workload.s and workload.c <= MOST_FEW_CHANNELS:
+    if workload.r * workload.s > 1 and workload.c <= MOST_FEW_CHANNELS:
         yield from _few_channel_kernels(workload, arch)
 
 

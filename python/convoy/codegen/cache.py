@@ -38,7 +38,7 @@ def kernels_dir() -> Path:
 
 
 class KernelCache:
-    """Entries under one folder, by default :func:`kernels_dir`; nothing is created until a write."""
+    """Entries under one folder (:func:`kernels_dir`), which is created by the first write."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder if folder is not None else kernels_dir()
