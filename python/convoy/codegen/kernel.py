@@ -181,7 +181,9 @@ class KernelConfig:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> KernelConfig:
         """Inverse of :meth:`to_json`; raises InvalidOption on unknown or missing fields."""
-        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
         try:
             return cls(**fields)
         except TypeError as error:

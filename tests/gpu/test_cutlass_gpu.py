@@ -1,0 +1,340 @@
+"""Every CUTLASS kernel of the space against float64, on the GPU, through the C ABI alone.
+
+Each case is a workload of odd sizes; all kernels and split counts that are valid for it run,
+hopeful or not. Outputs and workspace are poisoned with NaN, a guard behind each output is checked,
+and every launch runs twice, the second time replayed from a CUDA graph.
+
+    CONVOY_GPU_CASES=stem,bf16          only cases whose name contains one of these
+    CONVOY_GPU_WORKLOADS=file.jsonl     instead: the proposed candidates of these workloads
+    CONVOY_TEST_CACHE_DIR=folder        keeps the compiled kernels
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convoy.backends import cutlass_rules as rules
+from convoy.backends import cutlass_space as space
+from convoy.backends.base import Decline, Device
+from convoy.backends.cutlass import CutlassBackend, launch_of
+from convoy.codegen.cache import Entry
+from convoy.codegen.compile import compile_many
+from convoy.codegen.toolkit import find_toolkit
+from convoy.workload import DTYPE_BYTES, Epilogue, Workload
+
+pytestmark = pytest.mark.gpu
+
+TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3}
+GUARD = 512  # bytes behind every output that no kernel may touch
+BIAS_RELU = Epilogue(bias=True, activation="relu")
+BLOCK_END = Epilogue(residual=True, affine_relu=True)
+ALL = Epilogue(residual=True, bias=True, activation="relu", affine_relu=True)
+BF16 = {"dtype": "bfloat16", "out_dtype": "bfloat16"}
+TF32 = {"dtype": "float32", "out_dtype": "float32", "math": "tf32"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """``most`` caps the kernels of a case; they are spread over the list."""
+
+    name: str
+    workload: Workload
+    most: int = 1000
+
+
+def conv(epilogue: Epilogue = BIAS_RELU, **changes: Any) -> Workload:
+    """3x3 over 3x33x47x24 -> 40 with uneven padding, unless changed."""
+    fields: dict[str, Any] = {"op": "fprop", "n": 3, "h": 33, "w": 47, "c": 24, "k": 40}
+    fields |= {"r": 3, "s": 3, "padding": (1, 2, 0, 1), "epilogue": epilogue}
+    return Workload(**fields | changes)
+
+
+def pointwise(epilogue: Epilogue = BLOCK_END, **changes: Any) -> Workload:
+    return conv(epilogue, **{"r": 1, "s": 1, "padding": (0, 0, 0, 0)} | changes)
+
+
+def activations() -> Iterator[Case]:
+    for name in ("clip", "sigmoid", "silu"):
+        epilogue = Epilogue(True, True, name, clip_min=-0.5, clip_max=1.5)
+        yield Case(f"conv_{name}", conv(epilogue, c=64), most=2)
+        yield Case(f"gemm_{name}", pointwise(epilogue, c=64), most=2)
+        yield Case(f"sm80_{name}", conv(epilogue, c=36), most=2)
+
+
+CASES = [
+    # One kernel serves all shapes: cases that share dtype and epilogue cost no compilation.
+    Case("conv_asymmetric", conv()),
+    Case("conv_n1", conv(n=1)),
+    Case("conv_stride2", conv(stride=(2, 2))),
+    Case("conv_stride_uneven", conv(stride=(3, 1), padding=(2, 0, 1, 3))),
+    Case("conv_dilation2", conv(dilation=(2, 2), padding=(2, 2, 2, 2))),
+    Case("conv_5x3", conv(r=5, s=3, dilation=(1, 3), stride=(1, 2))),
+    Case("conv_wide", conv(n=2, h=15, w=13, c=136, k=264)),
+    Case("conv_deep", conv(n=1, h=7, w=7, c=512, k=512, padding=(1, 1, 1, 1))),
+    Case("conv_many_tiles", conv(n=16, h=57, w=55, c=64, k=256)),
+    Case("conv_1x1_stride2", pointwise(BIAS_RELU, c=64, k=136, stride=(2, 2))),
+    Case("gemm", pointwise()),
+    Case("gemm_n1", pointwise(n=1, c=72, k=1000)),
+    Case("gemm_deep", pointwise(n=2, h=7, w=7, c=2048, k=512)),
+    Case("gemm_many_tiles", pointwise(n=32, c=128, k=264)),
+    Case("gemm_plain", pointwise(Epilogue(), c=256), most=3),
+    Case("matmul", Workload("matmul", 100, 1, 1, 2048, 1000, 1, 1, epilogue=BIAS_RELU), most=4),
+    Case("conv_residual_relu", conv(dataclasses.replace(BIAS_RELU, residual=True)), most=4),
+    Case("conv_all_epilogue", conv(ALL, c=128, n=1), most=5),
+    Case("bf16_conv", conv(**BF16), most=6),
+    Case("bf16_gemm", pointwise(c=256, **BF16), most=3),
+    Case("tf32_conv", conv(c=20, k=36, **TF32), most=8),
+    Case("tf32_gemm", pointwise(c=132, k=68, **TF32), most=8),
+    Case("f32_out", conv(Epilogue(bias=True), c=64, out_dtype="float32"), most=3),
+    Case("align4", conv(c=36, k=44)),
+    Case("align2", conv(c=38, k=42), most=4),
+    Case("align2_split", conv(ALL, n=1, h=9, w=9, c=390, k=42), most=2),
+    Case("tf32_align1", conv(c=5, k=7, **TF32), most=3),
+    Case("analytic", conv(h=40, w=40, r=33, s=1, c=16, padding=(0,) * 4), most=3),
+    *(
+        Case(f"stem_c{c}", conv(h=65, w=63, c=c, k=64, r=7, s=7, stride=(2, 2), padding=(3,) * 4))
+        for c in (4, 8, 12, 16)
+    ),
+    Case("stem_bf16", conv(h=65, w=63, c=4, k=64, r=7, s=7, stride=(2, 2), **BF16), most=2),
+    *activations(),
+]
+
+
+def chosen_cases() -> list[Case]:
+    if path := os.environ.get("CONVOY_GPU_WORKLOADS"):
+        lines = [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
+        found = [Workload.from_json(line.get("workload", line)) for line in lines]
+        return [Case(workload.key, workload, most=0) for workload in dict.fromkeys(found)]
+    if names := os.environ.get("CONVOY_GPU_CASES"):
+        return [c for c in CASES if any(part in c.name for part in names.split(","))]
+    return CASES
+
+
+def launches_of(case: Case, device: Device) -> list[rules.Launch]:
+    """All valid launches of a case, or those proposed for a workload given by file (most = 0)."""
+    if case.most == 0:
+        proposed = CutlassBackend().propose(case.workload, device)
+        return [] if isinstance(proposed, Decline) else [launch_of(c) for c in proposed]
+    configs = list(space.kernels(case.workload, device.arch))
+    step = max(1, -(-len(configs) // case.most))
+    found = [
+        launch
+        for config in configs[::step]
+        for launch in rules.launches(config, case.workload, device)
+    ]
+    return [x for x in found if not rules.why_not(x, case.workload, device)]
+
+
+class Shape(ctypes.Structure):
+    """ConvoyShape of kernel_abi.h."""
+
+    _fields_ = [
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                *("op", "n", "h", "w", "c", "k", "r", "s", "p", "q", "stride_h", "stride_w"),
+                *("pad_top", "pad_left", "pad_bottom", "pad_right", "dilation_h", "dilation_w"),
+                *("groups", "split_k", "swizzle", "sm_count"),
+            )
+        ),
+        ("clip_min", ctypes.c_float),
+        ("clip_max", ctypes.c_float),
+    ]
+
+
+class Operands(ctypes.Structure):
+    """ConvoyOperands of kernel_abi.h."""
+
+    _fields_ = [
+        (name, ctypes.c_void_p)
+        for name in ("a", "b", "residual", "bias", "scale", "shift", "d", "d2", "workspace")
+    ]
+
+
+class Footprint(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int32) for name in ("blocks", "threads", "shared", "registers")]
+
+
+def shape_of(launch: rules.Launch, w: Workload, device: Device) -> Shape:
+    (stride_h, stride_w), (dilation_h, dilation_w) = w.stride, w.dilation
+    return Shape(
+        *(0, w.n, w.h, w.w, w.c, w.k, w.r, w.s, w.p, w.q, stride_h, stride_w, *w.padding),
+        *(dilation_h, dilation_w, w.groups, launch.split_k, launch.swizzle, device.sm_count),
+        *(w.epilogue.clip_min, w.epilogue.clip_max),
+    )
+
+
+class Library:
+    """One loaded kernel library; every call raises on an error code."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.functions = ctypes.CDLL(str(entry.path))
+        self.functions.convoy_kernel_workspace.restype = ctypes.c_int64
+        self.functions.convoy_kernel_state_bytes.restype = ctypes.c_int64
+        self.functions.convoy_kernel_error.restype = ctypes.c_char_p
+
+    def call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self.functions, f"convoy_kernel_{name}")(*arguments)
+        if code != 0:
+            raise RuntimeError(f"{name}: {self.functions.convoy_kernel_error(code).decode()}")
+
+
+class Problem:
+    """Operands of a workload on the GPU, the float64 result, and poisoned outputs."""
+
+    def __init__(self, workload: Workload) -> None:
+        import torch
+
+        self.torch, self.workload = torch, workload
+        generator = torch.Generator("cuda").manual_seed(7)
+        self.tensors = {}
+        for name, shape, dtype in workload.operand_shapes():
+            kind = getattr(torch, dtype)
+            if name in ("y", "y2"):
+                count = torch.Size(shape).numel() * DTYPE_BYTES[dtype]
+                self.tensors[name] = torch.empty(count + GUARD, dtype=torch.uint8, device="cuda")
+            else:
+                values = torch.rand(shape, generator=generator, device="cuda") * 2 - 1
+                self.tensors[name] = values.to(kind)
+        self.expected = self._reference()
+
+    def _reference(self) -> list[Any]:
+        torch, w = self.torch, self.workload
+        t = {k: v.double() for k, v in self.tensors.items() if k not in ("y", "y2")}
+        if w.op == "matmul":
+            y = t["x"] @ t["w"].T
+        else:
+            top, left, bottom, right = w.padding
+            x = torch.nn.functional.pad(t["x"].permute(0, 3, 1, 2), (left, right, top, bottom))
+            filters = t["w"].permute(0, 3, 1, 2)
+            y = torch.nn.functional.conv2d(x, filters, None, w.stride, 0, w.dilation)
+            y = y.permute(0, 2, 3, 1)
+        y = y + t.get("residual", 0) + t.get("bias", 0)
+        e = w.epilogue
+        if e.activation == "relu":
+            y = y.clamp(min=0)
+        elif e.activation == "clip":
+            y = y.clamp(e.clip_min, e.clip_max)
+        elif e.activation == "sigmoid":
+            y = torch.sigmoid(y)
+        elif e.activation == "silu":
+            y = y * torch.sigmoid(y)
+        return [y, (t["scale"] * y + t["shift"]).clamp(min=0)] if e.affine_relu else [y]
+
+    def outputs(self) -> list[Any]:
+        return [self.tensors[name] for name in ("y", "y2") if name in self.tensors]
+
+    def poison(self) -> None:
+        for output in self.outputs():
+            output.fill_(0xFF)
+
+    def error(self) -> float:
+        """Largest relative L2 error of the outputs; infinite when a guard was overwritten."""
+        worst = 0.0
+        kind = getattr(self.torch, self.workload.out_dtype)
+        for output, expected in zip(self.outputs(), self.expected, strict=True):
+            body, guard = output[:-GUARD], output[-GUARD:]
+            if not bool((guard == 0xFF).all()):
+                return float("inf")
+            difference = body.view(kind).view(expected.shape).double() - expected
+            worst = max(worst, float(difference.norm() / expected.norm()))
+        return worst if worst == worst else float("inf")
+
+    def operands(self, workspace: Any) -> Operands:
+        def address(name: str) -> int | None:
+            return self.tensors[name].data_ptr() if name in self.tensors else None
+
+        names = ("x", "w", "residual", "bias", "scale", "shift", "y", "y2")
+        return Operands(*(address(name) for name in names), workspace.data_ptr())
+
+
+def run(launch: rules.Launch, problem: Problem, library: Library, device: Device) -> float:
+    """Larger error of a direct launch and of one replayed from a CUDA graph."""
+    torch, shape = problem.torch, shape_of(launch, problem.workload, device)
+    library.call("check", ctypes.byref(shape))
+    wanted = library.functions.convoy_kernel_workspace(ctypes.byref(shape))
+    assert wanted <= rules.workspace_bytes(launch, problem.workload), "workspace figure too small"
+    workspace = torch.empty(wanted + GUARD, dtype=torch.uint8, device="cuda")
+    state_bytes = library.functions.convoy_kernel_state_bytes()
+    buffer = (ctypes.c_char * (state_bytes + 64))()
+    state = ctypes.c_void_p((ctypes.addressof(buffer) + 63) // 64 * 64)
+    operands = problem.operands(workspace)
+    library.call("prepare", ctypes.byref(shape), ctypes.byref(operands), state)
+    footprint = Footprint()
+    library.call("footprint", state, ctypes.byref(footprint))
+    assert footprint.blocks > 0 and footprint.threads == launch.config.threads
+
+    errors = []
+    stream = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        for replayed in (False, True):
+            problem.poison()
+            workspace.fill_(0xFF)
+            stream.synchronize()
+            if replayed:
+                with torch.cuda.graph(graph, stream=stream):
+                    library.call("launch", state, ctypes.c_void_p(stream.cuda_stream))
+                graph.replay()
+            else:
+                library.call("launch", state, ctypes.c_void_p(stream.cuda_stream))
+            stream.synchronize()
+            untouched = bool((workspace[wanted:] == 0xFF).all())
+            errors.append(problem.error() if untouched else float("inf"))
+    return max(errors)
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    torch = pytest.importorskip("torch")
+    ctypes.CDLL(str(find_toolkit().cudart), mode=ctypes.RTLD_GLOBAL)
+    properties = torch.cuda.get_device_properties(0)
+    return Device(
+        name=properties.name,
+        arch=properties.major * 10 + properties.minor,
+        sm_count=properties.multi_processor_count,
+    )
+
+
+@pytest.fixture(scope="module")
+def libraries(device: Device) -> dict[Any, Any]:
+    """All kernels of the chosen cases, compiled in parallel; failures stay as errors."""
+    configs = {x.config for case in chosen_cases() for x in launches_of(case, device)}
+
+    def show(done: int, total: int, config: Any, seconds: float) -> None:
+        print(f"[{done}/{total}] {config.name} {seconds:.0f} s", flush=True)
+
+    return compile_many(configs, progress=show)
+
+
+@pytest.mark.parametrize("case", chosen_cases(), ids=lambda case: case.name)
+def test_kernels_agree_with_float64(case: Case, device: Device, libraries: dict[Any, Any]) -> None:
+    launches = launches_of(case, device)
+    assert launches, "no kernel is valid for this case"
+    problem = Problem(case.workload)
+    tolerance = TOLERANCE[case.workload.out_dtype]
+    wrong = []
+    print(f"\n{case.workload.key}")
+    for launch in launches:
+        entry = libraries[launch.config]
+        name = f"{launch.config.name} split {launch.split_k} swizzle {launch.swizzle}"
+        try:
+            if not isinstance(entry, Entry):
+                raise RuntimeError(str(entry)[:300])
+            error = run(launch, problem, Library(entry), device)
+            verdict = f"{error:.1e}"
+        except RuntimeError as failure:
+            error, verdict = float("inf"), str(failure)
+        print(f"  {name:90s} {verdict}")
+        if not error <= tolerance:
+            wrong.append(f"{name}: {verdict}")
+    assert not wrong, "\n".join(wrong)
