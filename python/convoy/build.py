@@ -67,7 +67,7 @@ class Placement:
     """A normalised module with its chosen regions and their plan."""
 
     module: Any
-    regions: Any
+    regions: Sequence[Any]
     plan: Plan
 
 
@@ -124,6 +124,8 @@ def place(
     the errors of graph.normalize.
     """
     from . import graph
+    from .placement import alternatives
+    from .placement.place import gather, rank
     from .placement.place import place as choose
 
     objectives.check(objective)
@@ -137,19 +139,26 @@ def place(
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
     normal = graph.normalize(mod, params, dtype=precision)
     offload = [backend for backend in used if backend.name != "tvm"]
-    chosen = graph.select(
+    groups = alternatives.plausible(
         graph.find_regions(normal),
-        lambda workload: any(b.accepts(workload, device) is None for b in offload),
+        [lambda w, b=b: b.accepts(w, device) is None for b in offload],  # type: ignore[misc]
     )
     costs, environment = _cost_model(offload, device, records, measure, progress)
-    plan = choose(
-        [(region.id, region.workload) for region in chosen],
-        offload,
-        device,
-        costs,
-        objective,
-        environment,
-    )
+    options = gather([r.workload for group in groups for r in group], offload, device, costs)
+
+    def cheapest(workload: Workload) -> float | None:
+        found = options[workload]
+        if ranked := rank(found.scored, objective):
+            return objectives.own_cost(ranked[0].measurement, objective)[0]
+        return None if found.unknown else float("inf")
+
+    chosen = alternatives.choose(groups, cheapest, device)
+    named = [
+        (r.id, r.workload)
+        for r in chosen
+        if options[r.workload].scored or options[r.workload].unknown
+    ]
+    plan = choose(named, offload, device, costs, objective, environment, options)
     return Placement(normal, chosen, plan)
 
 
@@ -184,7 +193,7 @@ def build(
     placed = place(mod, params, precision=precision, **options)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
     entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
-    external = create_module(entries, blobs, meta.dumps())
+    external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
     rewritten = graph.rewrite(placed.module, symbols, external)
     return CompiledModule(lower(rewritten, target, cuda_graph=cuda_graph), meta)
 
@@ -272,12 +281,7 @@ def _signature(
             return [t for i, f in enumerate(struct.fields) for t in info(f"{name}_{i}", f)]
         return [TensorInfo(name, tuple(int(d) for d in struct.shape.values), str(struct.dtype))]
 
-    inputs = [
-        t
-        for var in main.params
-        if var.name not in bound
-        for t in info(var.name, var.ty)
-    ]
+    inputs = [t for var in main.params if var.name not in bound for t in info(var.name, var.ty)]
     result = main.ret_ty
     if hasattr(result, "fields"):
         outputs = info("output", result)

@@ -16,7 +16,8 @@ from ..workload import Workload
 class Device:
     """The GPU that candidates are proposed for; plain data, so no GPU need be present.
 
-    ``arch`` is the compute capability times ten (90 for Hopper), sizes are in bytes.
+    ``arch`` is the compute capability times ten (90 for Hopper), sizes are in bytes,
+    ``memory_bandwidth`` in bytes per second as a large copy reaches it (read plus written).
     """
 
     name: str = "NVIDIA H200"
@@ -25,6 +26,7 @@ class Device:
     shared_memory_per_block: int = 232448
     l2_bytes: int = 62914560
     memory_bytes: int = 150109880320
+    memory_bandwidth: float = 4.3e12
 
 
 @dataclass(frozen=True, order=True)
