@@ -11,14 +11,16 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+comma := ,
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILED := pyproject.toml CMakeLists.txt $(wildcard codegen/runtime/* codegen/include/convoy/*)
 STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*.cu' \
 	'tests/*.h' 'tests/*.cc' 'tests/*.cu'
 
 # With a GPU the demo measures and runs on it, for which it needs cuDNN, NVRTC and nvcc.
-DEMO_EXTRAS := $(if $(shell nvidia-smi --list-gpus 2>/dev/null),[gpu])
-TEST_EXTRAS := [dev,onnx$(if $(LIGHT),,$(if $(DEMO_EXTRAS),$(shell echo ,gpu),$(shell echo ,cudnn,nvcc)))]
+GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)
+DEMO_EXTRAS := [demo$(if $(GPU),$(comma)gpu)]
+TEST_EXTRAS := [dev,demo,onnx$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16

@@ -1,0 +1,111 @@
+"""Render the README's figures from benchmarks/results, between its markers.
+
+    python scripts/readme_tables.py           rewrite README.md
+    python scripts/readme_tables.py --check   exit code 1 when README.md is not up to date
+
+A results file is what scripts/bench_models.py writes: ``{"environment": {...}, "rows": [...]}``
+with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row. Files
+that hold something else are named on standard error and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convoy.report import tables
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+NONE_YET = "There are no results yet.\n"
+
+
+@dataclass(frozen=True)
+class Results:
+    """One results file."""
+
+    path: Path
+    environment: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
+def read(folder: Path) -> Iterator[Results]:
+    """The files of a folder that hold timed rows, in order of their names."""
+    for path in sorted(folder.glob("*.json")):
+        data = json.loads(path.read_text())
+        rows = data.get("rows") if isinstance(data, dict) else None
+        if not rows or not all({"system", "model", "batch"} <= set(row) for row in rows):
+            print(f"{path}: no rows of system, model and batch, left out", file=sys.stderr)
+            continue
+        yield Results(path, data.get("environment", {}), rows)
+
+
+def cell(row: dict[str, Any] | None) -> str:
+    """Milliseconds, or in a word why there are none."""
+    if row is None:
+        return ""
+    if row.get("ms") is not None:
+        return f"{row['ms']:.3f}"
+    return "failed" if "failed" in row else "skipped"
+
+
+def table(results: Results) -> str:
+    """Milliseconds per inference: a row for each network and batch, a column for each system."""
+    systems = list(dict.fromkeys(row["system"] for row in results.rows))
+    cases = list(dict.fromkeys((row["model"], row["batch"]) for row in results.rows))
+    found = {(row["model"], row["batch"], row["system"]): row for row in results.rows}
+    rows = [
+        [model, batch, *(cell(found.get((model, batch, system))) for system in systems)]
+        for model, batch in cases
+    ]
+    return tables.markdown(["network", "N", *systems], rows)
+
+
+def caption(results: Results, root: Path) -> str:
+    labels = {"gpu": "", "driver": "driver ", "cuda": "CUDA ", "cudnn": "cuDNN "}
+    environment = results.environment
+    known = [f"{labels[name]}{environment[name]}" for name in labels if environment.get(name)]
+    where = results.path.relative_to(root).as_posix()
+    return f"[{results.path.stem}]({where}): {', '.join(known) or 'environment not recorded'}."
+
+
+def render(root: Path) -> str:
+    """The section between the markers."""
+    parts = []
+    for folder in sorted(p for p in (root / "benchmarks" / "results").glob("*") if p.is_dir()):
+        for results in read(folder):
+            parts.append(f"{caption(results, root)} Milliseconds per inference:\n")
+            parts.append(table(results) + "\n")
+    return "\n".join(parts) or NONE_YET
+
+
+def replace_section(text: str, section: str) -> str:
+    """The text with a new section between its markers. Raises ValueError without them."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"expected one {BEGIN} and one {END}")
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{section}{END}{rest.split(END)[1]}"
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing, only compare")
+    options = parser.parse_args(arguments)
+    readme = root / "README.md"
+    old = readme.read_text()
+    new = replace_section(old, render(root))
+    if options.check:
+        if old != new:
+            print("README.md is not up to date: python scripts/readme_tables.py")
+        return int(old != new)
+    readme.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
