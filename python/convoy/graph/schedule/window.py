@@ -1,0 +1,141 @@
+"""Pools, depthwise and other convolutions, products: each thread reduces for one output vector.
+
+The fallback for everything that no library takes: right for any stride, dilation, grouping and
+fused epilogue. Where the input is contiguous along the output's channels (pools, depthwise) it is
+loaded 16 bytes at a time and the kernel runs near memory speed; a dense convolution is merely
+correct.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
+from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.target import Target
+
+from .loads import Load, bind_grid, contiguous_in, loads_of, sch_scope, stage_reads
+from .loads import static_extents, vector_width, vectorize_copy
+
+_UNROLL = 64  # steps of a reduction that are unrolled fully
+
+
+class Window(ScheduleRule):
+    """Kernels with one reduction block, elementwise producers and elementwise consumers."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
+        sch = s_tir.Schedule(func)
+        infos = normalize_prim_func(sch) or []
+        reductions = [info for info in infos if info.is_reduction()]
+        if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
+            return None
+        reduction = reductions[0]
+        kinds = reduction.dom_kind()
+        if "S" not in kinds or static_extents(sch, reduction.block_rv) is None:
+            return None
+        try:
+            padding = _inline_producers(sch, infos, reduction)
+            final = inline_consumers(sch, infos, reduction)
+            _schedule(sch, reduction, final, padding)
+        except s_tir.ScheduleError:
+            return None
+        return sch
+
+
+def _schedule(
+    sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None, padding: SBlockRV | None
+) -> None:
+    reduce = info.block_rv
+    kinds = info.dom_kind()
+    loops = sch.get_loops(reduce)
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
+    steps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    written = sch.get(final if final is not None else reduce).writes[0].source
+    total = math.prod(int(sch.get(loop).extent) for loop in spatial)
+    width = vector_width(int(sch.get(spatial[-1]).extent), written.dtype)
+    outer, vector = sch.split(spatial[-1], factors=[None, width])
+    sch.reorder(*spatial[:-1], outer, *steps, vector)
+    if final is None:
+        final = sch.cache_write(reduce, 0, "local")
+    else:
+        sch.set_scope(reduce, 0, "local")
+    _, thread = bind_grid(sch, [*spatial[:-1], outer], total // width)
+    sch.reverse_compute_at(final, thread)
+    _unroll(sch, steps, vector)
+    if padding is not None:
+        sch.compute_at(padding, steps[-1])
+        sch.set_scope(padding, 0, "local")
+        vectorize_copy(sch, padding, width, sch.get(padding).writes[0].source.dtype)
+    else:
+        stage_reads(sch, reduce, steps[-1], width)
+    sch.decompose_reduction(reduce, steps[0])
+    finish_output(sch, final, thread, width)
+
+
+def finish_output(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, width: int) -> None:
+    """Vector store of ``width`` elements a thread, and vector loads of what the epilogue reads."""
+    if width == 1:
+        return
+    block = sch.get(final)
+    if isinstance(block.body.value, tvm.ir.TensorLoad):  # a plain copy out of registers
+        vectorize_copy(sch, final, width, block.writes[0].source.dtype)
+        return
+    store = sch.cache_write(final, 0, "local")
+    sch.reverse_compute_at(store, thread)
+    vectorize_copy(sch, store, width, block.writes[0].source.dtype)
+    sch.unroll(sch.get_loops(final)[-1])
+    stage_reads(sch, final, thread, width)
+
+
+def _unroll(sch: s_tir.Schedule, steps: list[LoopRV], vector: LoopRV) -> None:
+    sch.unroll(vector)
+    total = 1
+    for loop in reversed(steps):
+        total *= int(sch.get(loop).extent)
+        if total <= _UNROLL:
+            sch.unroll(loop)
+
+
+def _inline_producers(
+    sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo
+) -> SBlockRV | None:
+    """Inline what feeds the reduction. A block that pads an input which is contiguous along the
+    channels stays (and is returned): it becomes a guarded vector load."""
+    producers = infos[: infos.index(reduction)]
+    block = sch.get(reduction.block_rv)
+    axis = [v.var for v in block.iter_vars if v.iter_type == tirx.IterVar.DataPar][-1]
+    direct = {load.buffer.name: load for load in loads_of(block)}
+    keep: SBlockInfo | None = None
+    for info in producers:
+        load = direct.get(sch.get(info.block_rv).writes[0].source.name)
+        if load is not None and contiguous_in(load, axis) and _is_padding(sch, info):
+            keep = info
+    for info in producers:
+        if info is not keep:
+            sch.compute_inline(info.block_rv)
+    return keep.block_rv if keep is not None else None
+
+
+def _is_padding(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
+    """One guarded read of a global buffer, contiguous and of the dtype that is written."""
+    block = sch.get(info.block_rv)
+    reads: list[Load] = loads_of(block)
+    if len(reads) != 1 or not reads[0].guarded:
+        return False
+    source, target = reads[0].buffer, block.writes[0].source
+    same = str(source.dtype) == str(target.dtype) and sch_scope(source) == "global"
+    return same and contiguous_in(reads[0], block.iter_vars[-1].var)
+
+
+def inline_consumers(
+    sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo
+) -> SBlockRV | None:
+    """The block that writes the output, every elementwise step between inlined into it; None
+    when that is the reduction itself."""
+    consumers = infos[infos.index(reduction) + 1 :]
+    for info in consumers[:-1]:
+        sch.compute_inline(info.block_rv)
+    return consumers[-1].block_rv if consumers else None
