@@ -149,6 +149,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   namespace refl = tvm::ffi::reflection;
   refl::GlobalDef()
       .def("convoy.module.create", ConvoyModuleObj::Create)
+      .def("convoy.module.save", [](const ffi::Module& module) { return module->SaveToBytes(); })
       .def("ffi.Module.load_from_bytes.convoy", ConvoyModuleObj::Load);
 }
 
