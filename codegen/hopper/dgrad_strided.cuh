@@ -1,0 +1,315 @@
+// Strided dgrad on sm_90a: all phases of dx (see phases.cuh) in one persistent launch.
+//
+// dx (n,h,w,c) from dy (n,p,q,k) and the filter (k,r,s,c), 16-bit elements, fp32 accumulation.
+// Three warpgroups: a producer, of which one thread drives the copy engine, and two consumers.
+// Each step of the reduction is one filter tap of 64 channels k:
+//   a   kRows pixels of dy x 64 k   im2col load with the tap's offset, K-major
+//   b   64 k x kColumns c           box of the filter as it lies in memory, MN-major
+// No operand is repacked. A finished tile is rounded into shared memory and stored through an
+// im2col map of the phase's pixels of dx, so that each element of dx is written once. Phases
+// without taps are zero: the producer stores them from a zeroed tile, a few with every load, so
+// that the writes are spread over the time that arithmetic takes.
+//
+// Cooperative: the consumers share a tile, half of the rows each. Pingpong: they take turns, one
+// multiplies while the other one stores. A pingpong consumer may only start on its tile's stages
+// when the other one has seen all of its own filled: before that, the stage's barrier can still be
+// two phases behind, and waiting for a parity would return at once (see mbarrier.cuh).
+#pragma once
+
+#include "ptx.cuh"
+#include "tile_order.cuh"
+
+namespace convoy::hopper {
+
+constexpr int kMaxPhases = 9;     // stride_h * stride_w
+constexpr int kStepK = 64;        // channels of a reduction step: 128 bytes, the widest swizzle
+constexpr int kBlockBytes = 8192;  // 64 rows of 128 bytes: unit of stores and of wgmma's operands
+
+// Matrix of one phase.
+struct Phase {
+  int rows;           // n * extent_h * extent_w
+  int plane, width;   // extent_h * extent_w, extent_w
+  int tiles;          // along m
+  PhaseAxis h, w;
+};
+
+struct DgradParams {
+  CUtensorMap filter;           // (c, r * s, k)
+  CUtensorMap dy[kMaxPhases];   // im2col; by phase
+  CUtensorMap dx[kMaxPhases];   // pixels of the phase; first those with taps, then the zero ones
+  Phase phase[kMaxPhases];
+  TileOrder order;
+  int zero_phases;
+  int channel_steps;  // ceil(k / 64)
+  int channels;       // c
+  int filter_w, stride_h, stride_w;
+};
+
+template <class T, int kRows_, int kColumns_, int kStages_, bool kPingpong_, int kSlots_,
+          bool kZeros_>
+struct DgradConfig {
+  using Element = T;
+  static constexpr int kRows = kRows_, kColumns = kColumns_, kStages = kStages_, kSlots = kSlots_;
+  static constexpr bool kPingpong = kPingpong_;
+  static constexpr bool kZeros = kZeros_;  // room for the tile that zero phases are stored from
+  static constexpr int kThreads = 384;
+  static constexpr int kGroupRows = kPingpong ? kRows : kRows / 2;
+  static constexpr int kBlocks = kGroupRows / 64;     // of a consumer, along m
+  static constexpr int kColumnBlocks = kColumns / 64;
+  static constexpr int kStageBytes = (kRows + kColumns) * 128;
+  static constexpr int kSlotBytes = kBlocks * kBlockBytes;  // 64 columns of a consumer's tile
+  // Offsets from a 1024-byte aligned base.
+  static constexpr int kSlotsAt = kStages * kStageBytes;
+  static constexpr int kZeroAt = kSlotsAt + 2 * kSlots * kSlotBytes;
+  static constexpr int kBarriersAt = kZeroAt + (kZeros ? kBlockBytes : 0);
+  static constexpr int kSharedBytes = 1024 + kBarriersAt + (2 * kStages + 2) * 8;
+
+  static_assert(kGroupRows % 64 == 0 && kColumns % 64 == 0 && kColumns <= 256);
+  static_assert(kColumns != 192, "no wgmma wrapper of that width");
+  static_assert(kBlocks * kColumns <= 256, "accumulators must fit into registers");
+  static_assert(kSlots >= 1 && kSlots <= kColumnBlocks && kStages >= 2);
+  static_assert(kSharedBytes <= 232448, "shared memory of a block on sm_90");
+};
+
+// Shared memory addresses.
+template <class Config>
+struct DgradShared {
+  uint32_t base;
+  __device__ explicit DgradShared(const void* raw) : base((shared_address(raw) + 1023) & ~1023u) {}
+  __device__ uint32_t a(int stage) const { return base + stage * Config::kStageBytes; }
+  __device__ uint32_t b(int stage) const { return a(stage) + Config::kRows * 128; }
+  __device__ uint32_t slot(int group, int i) const {
+    return base + Config::kSlotsAt + (group * Config::kSlots + i) * Config::kSlotBytes;
+  }
+  __device__ uint32_t zero() const { return base + Config::kZeroAt; }
+  __device__ uint32_t full(int stage) const { return base + Config::kBarriersAt + 8 * stage; }
+  __device__ uint32_t empty(int stage) const { return full(Config::kStages + stage); }
+  __device__ uint32_t turn(int group) const { return full(2 * Config::kStages + group); }
+};
+
+// Pixel of a phase's row.
+struct Pixel {
+  int n, h, w;
+  __device__ Pixel(const Phase& phase, int row) {
+    n = row / phase.plane;
+    int rest = row - n * phase.plane;
+    h = rest / phase.width;
+    w = rest - h * phase.width;
+  }
+};
+
+__device__ __forceinline__ int reduction_steps(const DgradParams& params, const Phase& phase) {
+  return phase.h.taps * phase.w.taps * params.channel_steps;
+}
+
+// The zero phases' part of unit (m, n): blocks of 64 rows and 64 columns, stored one at a time.
+template <class Config>
+struct ZeroStores {
+  static constexpr int kPerPhase = Config::kRows / 64 * Config::kColumnBlocks;
+  const DgradParams& params;
+  int row0, column0, next, end;
+
+  __device__ ZeroStores(const DgradParams& p, const Tile& tile)
+      : params(p), row0(tile.m * Config::kRows), column0(tile.n * Config::kColumns), next(0),
+        end(tile.phase == 0 ? kPerPhase * p.zero_phases : 0) {}
+
+  __device__ void store(uint32_t zero, int count) {
+    for (int stop = min(end, next + count); next < stop; ++next) {
+      int index = params.order.phases + next / kPerPhase;
+      int block = next % kPerPhase;
+      int row = row0 + block / Config::kColumnBlocks * 64;
+      int column = column0 + block % Config::kColumnBlocks * 64;
+      const Phase& phase = params.phase[index];
+      if (row >= phase.rows || column >= params.channels) continue;
+      Pixel pixel(phase, row);
+      store_im2col(&params.dx[index], zero, column, pixel.w, pixel.h, pixel.n);
+      commit_stores();
+    }
+  }
+};
+
+// One thread: fills the ring of stages, tile after tile.
+template <class Config>
+__device__ void produce(const DgradParams& params, const DgradShared<Config>& shared) {
+  Ring<Config::kStages> ring(1);
+  Tile tile;
+  for (int step = 0; tile_at(params.order, step, blockIdx.x, gridDim.x, &tile); ++step) {
+    const Phase& phase = params.phase[tile.phase];
+    const CUtensorMap* dy = &params.dy[tile.phase];
+    int steps = tile.m < phase.tiles ? reduction_steps(params, phase) : 0;
+    ZeroStores<Config> zeros(params, tile);
+    int zeros_per_step = steps > 0 ? (zeros.end + steps - 1) / steps : zeros.end;
+    if (steps > 0) {
+      Pixel pixel(phase, tile.m * Config::kRows);
+      int column = tile.n * Config::kColumns;
+      // Channels outside, taps inside: a tap's pixels were loaded by the tap before, up to a shift.
+      for (int channel = 0; channel < params.channel_steps; ++channel) {
+        for (int th = 0; th < phase.h.taps; ++th) {
+          for (int tw = 0; tw < phase.w.taps; ++tw) {
+            int filter = filter_position(phase.h, params.stride_h, th) * params.filter_w +
+                         filter_position(phase.w, params.stride_w, tw);
+            uint32_t full = shared.full(ring.slot);
+            barrier_wait(shared.empty(ring.slot), ring.parity);
+            barrier_expect(full, Config::kStageBytes);
+            load_im2col(shared.a(ring.slot), dy, full, channel * kStepK, pixel.w + phase.w.lower,
+                        pixel.h + phase.h.lower, pixel.n, tap_offset(phase.w, tw),
+                        tap_offset(phase.h, th));
+#pragma unroll
+            for (int i = 0; i < Config::kColumnBlocks; ++i) {
+              load_3d(shared.b(ring.slot) + i * kBlockBytes, &params.filter, full, column + i * 64,
+                      filter, channel * kStepK);
+            }
+            ring.advance();
+            if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros_per_step);
+          }
+        }
+      }
+    }
+    if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros.end);
+  }
+  if constexpr (Config::kZeros) wait_stores_read<0>();
+}
+
+// Rounds a consumer's accumulators and stores them, 64 columns at a time through a ring of slots:
+// with as many slots as column blocks, a tile's stores drain while the next tile is computed.
+template <class Config>
+struct TileStores {
+  const DgradParams& params;
+  const DgradShared<Config>& shared;
+  int group, slot = 0;
+
+  __device__ void store(const Tile& tile, float (&d)[Config::kBlocks][Config::kColumns / 2]) {
+    using T = typename Config::Element;
+    const Phase& phase = params.phase[tile.phase];
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    int row0 = tile.m * Config::kRows + (Config::kPingpong ? 0 : group * Config::kGroupRows);
+    // Row of the warp's 16 whose address this lane gives, and which of two column blocks of 8.
+    int lane_row = warp * 16 + (lane & 15), lane_block = lane >> 4;
+#pragma unroll
+    for (int c = 0; c < Config::kColumnBlocks; ++c) {
+      int column = tile.n * Config::kColumns + c * 64;
+      if (column >= params.channels) break;
+      uint32_t out = shared.slot(group, slot);
+      if (thread == 0) wait_stores_read<Config::kSlots - 1>();
+      sync_threads(1 + group, 128);
+#pragma unroll
+      for (int b = 0; b < Config::kBlocks; ++b) {
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+          const float* v = &d[b][(c * 8 + j) * 4];
+          store_matrices(out + b * kBlockBytes + swizzled(lane_row, j + lane_block),
+                         pack<T>(v[0], v[1]), pack<T>(v[2], v[3]), pack<T>(v[4], v[5]),
+                         pack<T>(v[6], v[7]));
+        }
+      }
+      fence_shared_for_async();
+      sync_threads(1 + group, 128);
+      if (thread == 0) {
+#pragma unroll
+        for (int b = 0; b < Config::kBlocks; ++b) {
+          int row = row0 + b * 64;
+          if (row >= phase.rows) break;
+          Pixel pixel(phase, row);
+          store_im2col(&params.dx[tile.phase], out + b * kBlockBytes, column, pixel.w, pixel.h,
+                       pixel.n);
+        }
+        commit_stores();
+      }
+      if (++slot == Config::kSlots) slot = 0;
+    }
+  }
+};
+
+// A warpgroup: multiplies and stores every tile, or every second one.
+template <class Config>
+__device__ void consume(const DgradParams& params, const DgradShared<Config>& shared, int group) {
+  using Mma = MmaShared<typename Config::Element, Config::kColumns>;
+  const bool first_lane = threadIdx.x % 32 == 0;
+  Ring<Config::kStages> ring(0);
+  TileStores<Config> stores{params, shared, group};
+  uint32_t turn = group == 0;  // parity to wait for; group 0 need not wait for its first turn
+  int count = 0;
+  float d[Config::kBlocks][Config::kColumns / 2];
+  Tile tile;
+  for (int step = 0; tile_at(params.order, step, blockIdx.x, gridDim.x, &tile); ++step) {
+    const Phase& phase = params.phase[tile.phase];
+    if (tile.m >= phase.tiles) continue;
+    int steps = reduction_steps(params, phase);
+    if constexpr (Config::kPingpong) {
+      if ((count++ & 1) != group) {
+        ring.skip(steps);
+        continue;
+      }
+      barrier_wait(shared.turn(group), turn);
+      turn ^= 1;
+    }
+    int last = 0;
+    for (int k = 0; k < steps; ++k) {
+      barrier_wait(shared.full(ring.slot), ring.parity);
+      int a_row = Config::kPingpong ? 0 : group * Config::kGroupRows;
+      uint64_t a = operand(shared.a(ring.slot) + a_row * 128, 16, 1024);
+      uint64_t b = operand(shared.b(ring.slot), kBlockBytes, 1024);
+      mma_fence();
+#pragma unroll
+      for (int kk = 0; kk < kStepK / 16; ++kk) {  // 16 k: 32 bytes of a's rows, 16 rows of b
+#pragma unroll
+        for (int i = 0; i < Config::kBlocks; ++i) {
+          Mma::mma(d[i], a + kk * 2 + i * (kBlockBytes / 16), b + kk * 128, k > 0 || kk > 0);
+        }
+      }
+      mma_commit();
+      if (k > 0) {
+        mma_wait<1>();
+        if (first_lane) barrier_arrive(shared.empty(last));
+      }
+      last = ring.slot;
+      ring.advance();
+    }
+    if constexpr (Config::kPingpong) {
+      if (first_lane) barrier_arrive(shared.turn(1 - group));
+    }
+    mma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < Config::kBlocks; ++i) pin(d[i]);
+    if (first_lane) barrier_arrive(shared.empty(last));
+    stores.store(tile, d);
+  }
+  if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+}
+
+template <class Config>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    dgrad_strided(const __grid_constant__ DgradParams params) {
+  extern __shared__ uint8_t raw[];
+  const DgradShared<Config> shared(raw);
+  const int thread = threadIdx.x, group = thread / 128;
+  if (thread == 0) {
+    for (int i = 0; i < Config::kStages; ++i) {
+      barrier_init(shared.full(i), 1);
+      barrier_init(shared.empty(i), Config::kPingpong ? 4 : 8);  // one for each consuming warp
+    }
+    for (int i = 0; i < 2; ++i) barrier_init(shared.turn(i), 4);
+    fence_barrier_init();
+  }
+  if (thread == 32) prefetch_map(&params.filter);
+  if (thread >= 64 && thread < 64 + params.order.phases && params.phase[thread - 64].tiles > 0) {
+    prefetch_map(&params.dy[thread - 64]);
+    prefetch_map(&params.dx[thread - 64]);
+  }
+  if constexpr (Config::kZeros) {
+    for (int i = thread; i < kBlockBytes / 16; i += Config::kThreads) {
+      store_shared(shared.zero() + i * 16, make_uint4(0, 0, 0, 0));
+    }
+    fence_shared_for_async();
+  }
+  __syncthreads();
+  if (group == 0) {
+    shrink_registers<40>();
+    if (thread == 0) produce<Config>(params, shared);
+  } else {
+    grow_registers<232>();
+    consume<Config>(params, shared, group - 1);
+  }
+}
+
+}  // namespace convoy::hopper
