@@ -1,0 +1,46 @@
+"""TVM's own kernels: the workload's operators stay in the graph and are compiled with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..workload import Workload
+from .base import Backend, Binary, Candidate, Decline, Device
+
+NATIVE = "native"
+
+
+class TvmBackend(Backend):
+    """Declines nothing that the graph can express, and is rarely fast: no tensor cores.
+
+    Its one candidate has nothing to build. A region placed here is not rewritten; graph/lower.py
+    compiles its operators with float32 accumulation and convoy's own schedules.
+    """
+
+    name = "tvm"
+
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        if workload.op in ("dgrad", "wgrad"):
+            return Decline(
+                self.name,
+                f"{workload.op} has no operator in the normal form of the graph",
+                "Use a backend with backward kernels (cudnn or cutlass)",
+            )
+        if workload.acc_dtype != "float32":
+            return Decline(
+                self.name,
+                f"accumulation in {workload.acc_dtype}",
+                "Ask for float32 accumulation",
+            )
+        return None
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        declined = self.accepts(workload, device)
+        if declined is not None:
+            return declined
+        notes = ("no tensor cores",) if not workload.is_depthwise else ()
+        return [Candidate(self.name, NATIVE, priority=100, notes=notes)]
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        """Nothing: the kernel is compiled with the graph."""
+        return Binary(entry={}, blobs={})
