@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support import Fakes  # noqa: E402
+from support import Fakes
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,9 @@ class Fakes:
             "FAKE_KERNEL": str(self.kernel),
             **environment,
         }
-        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, text=True
+        )
         assert done.returncode == 0, f"rc {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -87,8 +89,9 @@ def kernel_blobs() -> dict[str, bytes]:
     return {hashlib.sha256(content).hexdigest(): content}
 
 
-def kernel_entry(workload: Workload, blobs: dict[str, bytes], symbol: str = "f", arch: int = 90,
-                 **more: Any) -> dict[str, Any]:
+def kernel_entry(
+    workload: Workload, blobs: dict[str, bytes], symbol: str = "f", arch: int = 90, **more: Any
+) -> dict[str, Any]:
     """Entry of the module specification for the fake kernel library."""
     return {
         "symbol": symbol,
@@ -115,10 +118,8 @@ def cudnn_entry(workload: Workload, engine: int, symbol: str = "f", **more: Any)
 
 def small(op: str = "fprop", **changes: Any) -> Workload:
     """A small float32 workload."""
-    fields: dict[str, Any] = dict(
-        op=op, n=2, h=5, w=6, c=4, k=8, r=3, s=3, padding=(1, 1, 1, 1), dtype="float32",
-        out_dtype="float32",
-    )
+    fields: dict[str, Any] = {"op": op, "n": 2, "h": 5, "w": 6, "c": 4, "k": 8, "r": 3, "s": 3}
+    fields |= {"padding": (1, 1, 1, 1), "dtype": "float32", "out_dtype": "float32"}
     return Workload(**{**fields, **changes})
 
 

@@ -7,14 +7,15 @@ import hashlib
 import numpy as np
 import pytest
 import tvm_ffi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Fakes, host_arrays, kernel_entry, small
+
 from convoy import errors
 from convoy.measure import reference
 from convoy.runtime import create_module
 from convoy.runtime.library import function
 from convoy.workload import Epilogue, Workload
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support import Fakes, host_arrays, kernel_entry, small
 
 WORKLOADS = [
     small(),
@@ -125,7 +126,10 @@ def test_pointers_beyond_the_cache_bound(fakes: Fakes) -> None:
     ("change", "message"),
     [
         (lambda a: a[:-1], "takes 3 tensors; got 2"),
-        (lambda a: [a[0].astype(np.float16), *a[1:]], r"float16\(2,5,6,4\).*expected compact float32"),
+        (
+            lambda a: [a[0].astype(np.float16), *a[1:]],
+            r"float16\(2,5,6,4\).*expected compact float32",
+        ),
         (lambda a: [a[0][:, :, :, :2], *a[1:]], r"\(2,5,6,2\) with strides"),
         (lambda a: [np.swapaxes(a[0], 1, 2).copy(), *a[1:]], r"\(2,6,5,4\)"),
         (lambda a: [np.asfortranarray(a[0]), *a[1:]], "with strides"),

@@ -6,12 +6,13 @@ import json
 
 import pytest
 import tvm_ffi
-from convoy import errors
-from convoy.runtime import create_module
-from convoy.runtime.library import function
 from hypothesis import given
 from hypothesis import strategies as st
 from support import cudnn_entry, kernel_entry, small
+
+from convoy import errors
+from convoy.runtime import create_module
+from convoy.runtime.library import function
 
 
 def load(data: bytes):

@@ -87,7 +87,7 @@ bool Forbidden(const char* what) {
 }
 
 int Enqueue(void* handle, const std::string& what, std::function<void()> work) {
-  std::lock_guard<std::recursive_mutex> lock(mutex);
+  std::unique_lock<std::recursive_mutex> lock(mutex);
   Stream* stream = Get(handle);
   if (stream->capture) {
     if (!stream->capture->valid) return kInvalidated;
@@ -98,6 +98,7 @@ int Enqueue(void* handle, const std::string& what, std::function<void()> work) {
   }
   if (stream == &null_stream && Forbidden("work on the legacy stream")) return kUnsupported;
   Record(what + " stream=" + std::to_string(stream->number));
+  lock.unlock();  // work of two threads overlaps, so that shared workspace shows in the results
   work();
   return kSuccess;
 }
