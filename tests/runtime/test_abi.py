@@ -1,0 +1,245 @@
+"""The declarations in cuda_abi.h and cudnn_abi.h against the headers of the real libraries."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+RUNTIME = ROOT / "codegen/runtime"
+
+
+def wheel_folder(relative: str) -> Path | None:
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (path := Path(folder) / relative).is_dir():
+            return path
+    return None
+
+
+def cuda_include() -> Path:
+    for folder in (wheel_folder("cu13/include"), Path("/usr/local/cuda/include")):
+        # The runtime's wheel has no crt folder; that of the compiler does.
+        if folder and all((folder / n).exists() for n in ("cuda_runtime_api.h", "crt")):
+            return folder
+    pytest.skip("no complete CUDA headers (nvidia-cuda-runtime and nvidia-cuda-crt)")
+
+
+def compiles(source: str, folder: Path, *includes: Path) -> None:
+    file = folder / "check.cc"
+    file.write_text(source)
+    flags = [f"-I{path}" for path in (RUNTIME, *includes)]
+    done = subprocess.run(
+        ["g++", "-std=c++17", "-fsyntax-only", "-w", *flags, file], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def equal(ours: str, theirs: str) -> str:
+    return f'static_assert((long)({ours}) == (long)({theirs}), "{ours} is {theirs}");\n'
+
+
+def test_cuda_constants_and_layouts(tmp_path: Path) -> None:
+    pairs = {
+        "kSuccess": "cudaSuccess",
+        "kOutOfMemory": "cudaErrorMemoryAllocation",
+        "kStubLibrary": "cudaErrorStubLibrary",
+        "kInsufficientDriver": "cudaErrorInsufficientDriver",
+        "kNoDevice": "cudaErrorNoDevice",
+        "kInvalidDevice": "cudaErrorInvalidDevice",
+        "kCaptureUnsupported": "cudaErrorStreamCaptureUnsupported",
+        "kCaptureImplicit": "cudaErrorStreamCaptureImplicit",
+        "kMultiProcessorCount": "cudaDevAttrMultiProcessorCount",
+        "kL2CacheSize": "cudaDevAttrL2CacheSize",
+        "kComputeCapabilityMajor": "cudaDevAttrComputeCapabilityMajor",
+        "kComputeCapabilityMinor": "cudaDevAttrComputeCapabilityMinor",
+        "kMaxSharedMemoryPerBlockOptin": "cudaDevAttrMaxSharedMemoryPerBlockOptin",
+        "kNotCapturing": "cudaStreamCaptureStatusNone",
+        "kCapturing": "cudaStreamCaptureStatusActive",
+        "kCaptureInvalidated": "cudaStreamCaptureStatusInvalidated",
+        "kCaptureGlobal": "cudaStreamCaptureModeGlobal",
+        "kCaptureThreadLocal": "cudaStreamCaptureModeThreadLocal",
+        "kCaptureRelaxed": "cudaStreamCaptureModeRelaxed",
+        "kHostToDevice": "cudaMemcpyHostToDevice",
+        "kDeviceToHost": "cudaMemcpyDeviceToHost",
+        "kDeviceToDevice": "cudaMemcpyDeviceToDevice",
+        "kStreamNonBlocking": "cudaStreamNonBlocking",
+        "kEventDisableTiming": "cudaEventDisableTiming",
+        "kUserObjectNoDestructorSync": "cudaUserObjectNoDestructorSync",
+        "kGraphUserObjectMove": "cudaGraphUserObjectMove",
+    }
+    declared = set(re.findall(r"\b(k[A-Z]\w+)\s*=", (RUNTIME / "cuda_abi.h").read_text()))
+    assert declared == set(pairs), "each constant has its counterpart here"
+    source = '#include "cuda_abi.h"\n#include <cuda_runtime_api.h>\nusing namespace convoy::cuda;\n'
+    source += "".join(equal(ours, theirs) for ours, theirs in pairs.items())
+    source += equal("offsetof(cudaDeviceProp, name)", "offsetof(DeviceProperties, name)")
+    source += equal(
+        "offsetof(cudaDeviceProp, totalGlobalMem)", "offsetof(DeviceProperties, total_memory)"
+    )
+    source += 'static_assert(sizeof(cudaDeviceProp) <= sizeof(DeviceProperties), "fits");\n'
+    compiles(source, tmp_path, cuda_include())
+
+
+def test_cuda_functions_take_arguments_of_the_same_sizes(tmp_path: Path) -> None:
+    """Handles are void pointers and enumerations their own in cuda_abi.h, so sizes are compared."""
+    source = """
+#include "cuda_abi.h"
+#include <cuda_runtime_api.h>
+#include <type_traits>
+#include <utility>
+template <typename R, typename... A>
+std::integer_sequence<size_t, sizeof(R), sizeof(A)...> Sizes(R (*)(A...));
+#define DECLARE(name, arguments) using Ours_##name = int(*) arguments;
+CONVOY_CUDART_FUNCTIONS(DECLARE)
+"""
+    names = re.findall(r"X\((cuda\w+),", (RUNTIME / "cuda_abi.h").read_text())
+    assert len(names) > 30
+    for name in names:
+        source += (
+            f"static_assert(std::is_same<decltype(Sizes((Ours_{name})nullptr)), "
+            f'decltype(Sizes(&{name}))>::value, "{name}");\n'
+        )
+    compiles(source, tmp_path, cuda_include())
+
+
+CUDNN = {
+    # enumerators of cudnn_abi.h by the prefix of cuDNN's names
+    "kSuccess": "CUDNN_STATUS_SUCCESS",
+    "kFloat": "CUDNN_DATA_FLOAT",
+    "kHalf": "CUDNN_DATA_HALF",
+    "kBfloat16": "CUDNN_DATA_BFLOAT16",
+    "kCrossCorrelation": "CUDNN_CROSS_CORRELATION",
+    "kAdd": "CUDNN_POINTWISE_ADD",
+    "kReluForward": "CUDNN_POINTWISE_RELU_FWD",
+    "kSigmoidForward": "CUDNN_POINTWISE_SIGMOID_FWD",
+    "kSwishForward": "CUDNN_POINTWISE_SWISH_FWD",
+    "kHeuristicA": "CUDNN_HEUR_MODE_A",
+    "kHeuristicB": "CUDNN_HEUR_MODE_B",
+    "kHeuristicFallback": "CUDNN_HEUR_MODE_FALLBACK",
+    "kTensorCore": "CUDNN_NUMERICAL_NOTE_TENSOR_CORE",
+    "kDownConvertInputs": "CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS",
+    "kReducedPrecisionReduction": "CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION",
+    "kFft": "CUDNN_NUMERICAL_NOTE_FFT",
+    "kNondeterministic": "CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC",
+    "kWinograd": "CUDNN_NUMERICAL_NOTE_WINOGRAD",
+    "kWinograd4x4": "CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4",
+    "kWinograd6x6": "CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6",
+    "kWinograd13x13": "CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13",
+    "kStrictNanPropagation": "CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP",
+    "kRuntimeCompilation": "CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION",
+    "kNeedsFilterReorder": "CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER",
+    "kNeedsBiasReorder": "CUDNN_BEHAVIOR_NOTE_REQUIRES_BIAS_INT8x32_REORDER",
+    "kNativeCudaGraph": "CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API",
+    "kNeedsCublasLt": "CUDNN_BEHAVIOR_NOTE_CUBLASLT_DEPENDENCY",
+    "kPointwise": "CUDNN_BACKEND_POINTWISE_DESCRIPTOR",
+    "kConvolution": "CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR",
+    "kEngine": "CUDNN_BACKEND_ENGINE_DESCRIPTOR",
+    "kEngineConfig": "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR",
+    "kEngineHeuristics": "CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR",
+    "kExecutionPlan": "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR",
+    "kKnobChoice": "CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR",
+    "kOperationForward": "CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR",
+    "kOperationBackwardFilter": "CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR",
+    "kOperationBackwardData": "CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR",
+    "kOperationPointwise": "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR",
+    "kOperationGraph": "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR",
+    "kVariantPack": "CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR",
+    "kTensor": "CUDNN_BACKEND_TENSOR_DESCRIPTOR",
+    "kDeviceProperties": "CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR",
+    "kTypeHandle": "CUDNN_TYPE_HANDLE",
+    "kTypeDataType": "CUDNN_TYPE_DATA_TYPE",
+    "kTypeBoolean": "CUDNN_TYPE_BOOLEAN",
+    "kTypeInt64": "CUDNN_TYPE_INT64",
+    "kTypeFloat": "CUDNN_TYPE_FLOAT",
+    "kTypeVoidPtr": "CUDNN_TYPE_VOID_PTR",
+    "kTypeConvolutionMode": "CUDNN_TYPE_CONVOLUTION_MODE",
+    "kTypeHeuristicMode": "CUDNN_TYPE_HEUR_MODE",
+    "kTypeKnobType": "CUDNN_TYPE_KNOB_TYPE",
+    "kTypeNumericalNote": "CUDNN_TYPE_NUMERICAL_NOTE",
+    "kTypePointwiseMode": "CUDNN_TYPE_POINTWISE_MODE",
+    "kTypeDescriptor": "CUDNN_TYPE_BACKEND_DESCRIPTOR",
+    "kTypeBehaviorNote": "CUDNN_TYPE_BEHAVIOR_NOTE",
+    "kTypeInt32": "CUDNN_TYPE_INT32",
+    "kTypeChar": "CUDNN_TYPE_CHAR",
+    "kPointwiseMode": "CUDNN_ATTR_POINTWISE_MODE",
+    "kPointwiseMathType": "CUDNN_ATTR_POINTWISE_MATH_PREC",
+    "kPointwiseLowerClip": "CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP",
+    "kPointwiseUpperClip": "CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP",
+    "kConvolutionComputeType": "CUDNN_ATTR_CONVOLUTION_COMP_TYPE",
+    "kConvolutionMode": "CUDNN_ATTR_CONVOLUTION_CONV_MODE",
+    "kConvolutionDilations": "CUDNN_ATTR_CONVOLUTION_DILATIONS",
+    "kConvolutionStrides": "CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES",
+    "kConvolutionPostPaddings": "CUDNN_ATTR_CONVOLUTION_POST_PADDINGS",
+    "kConvolutionPrePaddings": "CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS",
+    "kConvolutionSpatialDims": "CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS",
+    "kHeuristicsMode": "CUDNN_ATTR_ENGINEHEUR_MODE",
+    "kHeuristicsGraph": "CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH",
+    "kHeuristicsResults": "CUDNN_ATTR_ENGINEHEUR_RESULTS",
+    "kHeuristicsSmCountTarget": "CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET",
+    "kHeuristicsDeviceProperties": "CUDNN_ATTR_ENGINEHEUR_DEVICEPROP",
+    "kConfigEngine": "CUDNN_ATTR_ENGINECFG_ENGINE",
+    "kConfigKnobChoices": "CUDNN_ATTR_ENGINECFG_KNOB_CHOICES",
+    "kConfigWorkspaceSize": "CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE",
+    "kPlanHandle": "CUDNN_ATTR_EXECUTION_PLAN_HANDLE",
+    "kPlanConfig": "CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG",
+    "kPlanWorkspaceSize": "CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE",
+    "kPlanJson": "CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION",
+    "kPlanDeviceProperties": "CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP",
+    "kKnobChoiceType": "CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE",
+    "kKnobChoiceValue": "CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE",
+    "kForwardAlpha": "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA",
+    "kForwardBeta": "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA",
+    "kForwardConvolution": "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC",
+    "kForwardW": "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W",
+    "kForwardX": "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X",
+    "kForwardY": "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y",
+    "kBackwardDataAlpha": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA",
+    "kBackwardDataBeta": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA",
+    "kBackwardDataConvolution": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC",
+    "kBackwardDataW": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W",
+    "kBackwardDataDx": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX",
+    "kBackwardDataDy": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY",
+    "kBackwardFilterAlpha": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA",
+    "kBackwardFilterBeta": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA",
+    "kBackwardFilterConvolution": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC",
+    "kBackwardFilterDw": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW",
+    "kBackwardFilterX": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X",
+    "kBackwardFilterDy": "CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY",
+    "kOperationPointwiseDescriptor": "CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR",
+    "kOperationPointwiseX": "CUDNN_ATTR_OPERATION_POINTWISE_XDESC",
+    "kOperationPointwiseB": "CUDNN_ATTR_OPERATION_POINTWISE_BDESC",
+    "kOperationPointwiseY": "CUDNN_ATTR_OPERATION_POINTWISE_YDESC",
+    "kGraphHandle": "CUDNN_ATTR_OPERATIONGRAPH_HANDLE",
+    "kGraphOperations": "CUDNN_ATTR_OPERATIONGRAPH_OPS",
+    "kTensorByteAlignment": "CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT",
+    "kTensorDataType": "CUDNN_ATTR_TENSOR_DATA_TYPE",
+    "kTensorDimensions": "CUDNN_ATTR_TENSOR_DIMENSIONS",
+    "kTensorStrides": "CUDNN_ATTR_TENSOR_STRIDES",
+    "kTensorUniqueId": "CUDNN_ATTR_TENSOR_UNIQUE_ID",
+    "kTensorIsVirtual": "CUDNN_ATTR_TENSOR_IS_VIRTUAL",
+    "kPackUniqueIds": "CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS",
+    "kPackDataPointers": "CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS",
+    "kPackWorkspace": "CUDNN_ATTR_VARIANT_PACK_WORKSPACE",
+    "kEngineGraph": "CUDNN_ATTR_ENGINE_OPERATION_GRAPH",
+    "kEngineGlobalIndex": "CUDNN_ATTR_ENGINE_GLOBAL_INDEX",
+    "kEngineNumericalNote": "CUDNN_ATTR_ENGINE_NUMERICAL_NOTE",
+    "kEngineBehaviorNote": "CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE",
+    "kEngineDeviceProperties": "CUDNN_ATTR_ENGINE_DEVICEPROP",
+    "kDevicePropertiesHandle": "CUDNN_ATTR_DEVICEPROP_HANDLE",
+    "kDevicePropertiesJson": "CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION",
+}
+
+
+def test_cudnn_constants(tmp_path: Path) -> None:
+    headers = wheel_folder("cudnn/include")
+    if headers is None:
+        pytest.skip("no cuDNN wheel installed")
+    declared = set(re.findall(r"\b(k[A-Z]\w+)\s*=", (RUNTIME / "cudnn_abi.h").read_text()))
+    assert declared == set(CUDNN), "each constant has its counterpart here"
+    source = '#include "cudnn_abi.h"\n#include <cudnn.h>\n'
+    source += "".join(equal(f"convoy::cudnn::{ours}", theirs) for ours, theirs in CUDNN.items())
+    compiles(source, tmp_path, headers, cuda_include())
