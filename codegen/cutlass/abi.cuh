@@ -123,29 +123,29 @@ State const& state_at(void const* buffer) {
 
 #define CONVOY_API extern "C" __attribute__((visibility("default")))
 
-#define CONVOY_EXPORT_KERNEL(Kernel)                                                              \
-  CONVOY_API int32_t convoy_kernel_abi(void) { return CONVOY_KERNEL_ABI_VERSION; }                \
-  CONVOY_API int32_t convoy_kernel_check(const ConvoyShape* shape) {                              \
-    return Kernel::check(*shape);                                                                 \
-  }                                                                                               \
-  CONVOY_API int64_t convoy_kernel_workspace(const ConvoyShape* shape) {                          \
-    return Kernel::workspace(*shape);                                                             \
-  }                                                                                               \
-  CONVOY_API int64_t convoy_kernel_state_bytes(void) {                                            \
-    return convoy::state_bytes<Kernel::State>();                                                  \
-  }                                                                                               \
-  CONVOY_API int32_t convoy_kernel_prepare(const ConvoyShape* shape,                              \
-                                           const ConvoyOperands* operands, void* buffer) {        \
-    if (int32_t code = Kernel::check(*shape)) return code;                                        \
-    if (Kernel::workspace(*shape) > 0 && !operands->workspace) return convoy::kMissingWorkspace;  \
-    void* address = convoy::state_address<Kernel::State>(buffer);                                 \
-    return Kernel::prepare(*shape, *operands, new (address) Kernel::State());                     \
-  }                                                                                               \
-  CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                     \
-    return Kernel::launch(convoy::state_at<Kernel::State>(buffer),                                \
-                          static_cast<cudaStream_t>(stream));                                     \
-  }                                                                                               \
-  CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {    \
-    return Kernel::footprint(convoy::state_at<Kernel::State>(buffer), footprint);                 \
-  }                                                                                               \
+#define CONVOY_EXPORT_KERNEL(Kernel)                                                             \
+  CONVOY_API int32_t convoy_kernel_abi(void) { return CONVOY_KERNEL_ABI_VERSION; }               \
+  CONVOY_API int32_t convoy_kernel_check(const ConvoyShape* shape) {                             \
+    return Kernel::check(*shape);                                                                \
+  }                                                                                              \
+  CONVOY_API int64_t convoy_kernel_workspace(const ConvoyShape* shape) {                         \
+    return Kernel::workspace(*shape);                                                            \
+  }                                                                                              \
+  CONVOY_API int64_t convoy_kernel_state_bytes(void) {                                           \
+    return convoy::state_bytes<Kernel::State>();                                                 \
+  }                                                                                              \
+  CONVOY_API int32_t convoy_kernel_prepare(const ConvoyShape* shape,                             \
+                                           const ConvoyOperands* operands, void* buffer) {       \
+    if (int32_t code = Kernel::check(*shape)) return code;                                       \
+    if (Kernel::workspace(*shape) > 0 && !operands->workspace) return convoy::kMissingWorkspace; \
+    void* address = convoy::state_address<Kernel::State>(buffer);                                \
+    return Kernel::prepare(*shape, *operands, new (address) Kernel::State());                    \
+  }                                                                                              \
+  CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                    \
+    return Kernel::launch(convoy::state_at<Kernel::State>(buffer),                               \
+                          static_cast<cudaStream_t>(stream));                                    \
+  }                                                                                              \
+  CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {   \
+    return Kernel::footprint(convoy::state_at<Kernel::State>(buffer), footprint);                \
+  }                                                                                              \
   CONVOY_API const char* convoy_kernel_error(int32_t code) { return convoy::describe(code); }

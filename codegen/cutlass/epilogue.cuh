@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
+
 namespace convoy {
 
 enum class Activation { kNone, kRelu, kClip, kSigmoid, kSilu };
@@ -28,6 +30,16 @@ __host__ __device__ inline float max_keep_nan(float a, float b) {
 
 __host__ __device__ inline float min_keep_nan(float a, float b) { return -max_keep_nan(-a, -b); }
 
+// numerator / (1 + exp(-x)) with the fast device functions (about 2 ulp): the exact division would
+// cost the epilogue its registers. A large -x gives 0, NaN stays NaN.
+__host__ __device__ inline float logistic(float numerator, float x) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(numerator, 1.f + __expf(-x));
+#else
+  return numerator / (1.f + std::exp(-x));
+#endif
+}
+
 template <Activation kActivation>
 __host__ __device__ inline float activate(float value, ClipBounds const& bounds) {
   if constexpr (kActivation == Activation::kRelu) {
@@ -35,9 +47,9 @@ __host__ __device__ inline float activate(float value, ClipBounds const& bounds)
   } else if constexpr (kActivation == Activation::kClip) {
     return min_keep_nan(max_keep_nan(value, bounds.lower), bounds.upper);
   } else if constexpr (kActivation == Activation::kSigmoid) {
-    return 1.f / (1.f + expf(-value));
+    return logistic(1.f, value);
   } else if constexpr (kActivation == Activation::kSilu) {
-    return value / (1.f + expf(-value));
+    return logistic(value, value);
   } else {
     return value;
   }

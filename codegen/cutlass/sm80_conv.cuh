@@ -52,8 +52,7 @@ class Sm80OutputOp {
   CUTLASS_HOST_DEVICE void operator()(FragmentZ& z, FragmentT&, FragmentAccumulator const& sum,
                                       FragmentC const& residual,
                                       FragmentCompute const& bias) const {
-    FragmentCompute wide =
-        cutlass::NumericArrayConverter<float, ElementC, kVector>()(residual);
+    FragmentCompute wide = cutlass::NumericArrayConverter<float, ElementC, kVector>()(residual);
     CUTLASS_PRAGMA_UNROLL
     for (int i = 0; i < kVector; ++i) {
       wide[i] = activate<Spec::kActivation>(sum[i] + wide[i] + bias[i], bounds_);
@@ -100,7 +99,6 @@ struct Sm80Config {
   using Swizzle = cutlass::gemm::threadblock::GemmIdentityThreadblockSwizzle<4>;
   // What the main kernel writes: the result, or fp32 partial sums.
   using Output = cutlass::platform::conditional_t<kSplitK, float, typename Spec::Element>;
-
 
   template <class Op>
   using Plain = typename cutlass::conv::kernel::DefaultConv2dFprop<
@@ -198,16 +196,14 @@ struct Sm80Conv {
   }
 
  private:
-  static void const* function() {
-    return reinterpret_cast<void const*>(cutlass::Kernel<Kernel>);
-  }
+  static void const* function() { return reinterpret_cast<void const*>(cutlass::Kernel<Kernel>); }
 
   // Bottom and right padding follow from p and q: reads beyond the image are masked to zero.
   static Arguments arguments(ConvoyShape const& s, ConvoyOperands const& o) {
-    cutlass::conv::Conv2dProblemSize problem(
-        s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.pad_top, s.pad_left, s.stride_h,
-        s.stride_w, s.dilation_h, s.dilation_w, cutlass::conv::Mode::kCrossCorrelation,
-        Config::kSplitK ? s.split_k : 1);
+    cutlass::conv::Conv2dProblemSize problem(s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.pad_top,
+                                             s.pad_left, s.stride_h, s.stride_w, s.dilation_h,
+                                             s.dilation_w, cutlass::conv::Mode::kCrossCorrelation,
+                                             Config::kSplitK ? s.split_k : 1);
     Layout x = Layout::packed({s.n, s.h, s.w, s.c});
     Layout filter = Layout::packed({s.k, s.r, s.s, s.c});
     Layout y = Layout::packed({s.n, s.p, s.q, s.k});
@@ -215,14 +211,27 @@ struct Sm80Conv {
     auto* b = static_cast<Element*>(const_cast<void*>(o.b));
     if constexpr (Config::kSplitK) {
       auto* partials = static_cast<Output*>(o.workspace);
-      return {problem, {a, x}, {b, filter}, {partials, y}, {partials, y}, {1.f},
+      return {problem,
+              {a, x},
+              {b, filter},
+              {partials, y},
+              {partials, y},
+              {1.f},
               cutlass::conv::SplitKMode::kParallel};
     } else {
       auto* d = static_cast<Output*>(o.d);
       auto* residual = static_cast<Output*>(const_cast<void*>(o.residual));
-      return {problem, {a, x}, {b, filter}, {residual ? residual : d, y}, {d, y},
-              {{s.clip_min, s.clip_max}}, cutlass::conv::SplitKMode::kSerial,
-              const_cast<void*>(o.bias), nullptr, 0, s.k};
+      return {problem,
+              {a, x},
+              {b, filter},
+              {residual ? residual : d, y},
+              {d, y},
+              {{s.clip_min, s.clip_max}},
+              cutlass::conv::SplitKMode::kSerial,
+              const_cast<void*>(o.bias),
+              nullptr,
+              0,
+              s.k};
     }
   }
 };

@@ -31,8 +31,8 @@ struct Sm90ConvCollective {
   using TileK = cute::Shape<cute::Int<Config::kTileK>>;
   static constexpr auto kMajor = cute::GMMA::Major::K;
 
-  using Warpgroups = cute::Layout<cute::Shape<cute::Int<Config::kCooperative ? 2 : 1>, cute::_1,
-                                              cute::_1>>;
+  using Warpgroups =
+      cute::Layout<cute::Shape<cute::Int<Config::kCooperative ? 2 : 1>, cute::_1, cute::_1>>;
   using TiledMma = decltype(cute::make_tiled_mma(
       cute::GMMA::ss_op_selector<MmaElement, MmaElement, float, TileShape, kMajor, kMajor>(),
       Warpgroups{}));
@@ -150,8 +150,8 @@ struct Sm90ConvMainloop : Base {
   // kernels to read extents from; never dereferenced.
   template <class Tensor>
   CUTLASS_DEVICE static auto extents(Tensor const& t, int tiles, int slices) {
-    auto shape = cute::make_shape(cute::shape<0>(t), cute::shape<1>(t), cute::shape<2>(t), tiles,
-                                  slices);
+    auto shape =
+        cute::make_shape(cute::shape<0>(t), cute::shape<1>(t), cute::shape<2>(t), tiles, slices);
     auto layout = cute::make_layout(shape, cute::repeat_like(shape, cute::_0{}));
     return cute::make_tensor(cute::make_gmem_ptr(static_cast<int*>(nullptr)), layout);
   }
@@ -163,8 +163,8 @@ struct Sm90ConvProblem {
   using Element = typename Config::Element;
   using TileShape = cute::Shape<cute::Int<Config::kTileM>, cute::Int<Config::kTileN>,
                                 cute::Shape<cute::Int<Config::kTileK>>>;
-  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape,
-                                typename Config::ClusterShape, typename Config::EpilogueSchedule>;
+  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape, typename Config::ClusterShape,
+                                typename Config::EpilogueSchedule>;
 
   // Stages that fit beside the epilogue; 2 KiB are left for barriers and alignment.
   static constexpr int kStageBytes =
@@ -177,15 +177,16 @@ struct Sm90ConvProblem {
   using Mainloop = Sm90ConvMainloop<typename Sm90ConvCollective<Config, TileShape, kStages>::Type,
                                     Config::kSplitK>;
   using GemmShape = cute::Shape<int, int, cute::Shape<int, int, int>, int>;
-  using Kernel = cutlass::gemm::kernel::GemmUniversal<GemmShape, Mainloop,
-                                                      typename Epilogue::Collective,
-                                                      typename Config::SchedulerTag>;
+  using Kernel =
+      cutlass::gemm::kernel::GemmUniversal<GemmShape, Mainloop, typename Epilogue::Collective,
+                                           typename Config::SchedulerTag>;
 
   static int reduction_tiles(ConvoyShape const& s) {
     return (s.c + Config::kTileK - 1) / Config::kTileK * s.r * s.s;
   }
 
   static int32_t check(ConvoyShape const& s) {
+    if (s.stride_h > 8 || s.stride_w > 8) return kUnsupported;  // a limit of tensor maps
     if (Config::kSplitK && reduction_tiles(s) % s.split_k) return kBadSplit;
     return kOk;
   }

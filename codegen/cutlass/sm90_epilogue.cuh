@@ -15,6 +15,7 @@
 
 namespace convoy {
 
+// As a class template in a class, because the visitor wants a template over the fragment alone.
 template <Activation kActivation>
 struct SumThenActivate {
   template <class Fragment>
@@ -31,8 +32,8 @@ struct SumThenActivate {
       return out;
     }
 
-    CUTLASS_HOST_DEVICE Fragment operator()(Fragment const& a, Fragment const& b,
-                                            Fragment const& c, ClipBounds const& bounds) const {
+    CUTLASS_HOST_DEVICE Fragment operator()(Fragment const& a, Fragment const& b, Fragment const& c,
+                                            ClipBounds const& bounds) const {
       Fragment out;
       CUTLASS_PRAGMA_UNROLL
       for (int i = 0; i < Fragment::kElements; ++i) {
@@ -43,7 +44,7 @@ struct SumThenActivate {
   };
 };
 
-// The visitor needs Fn<float>::Arguments, so the scalar form must exist as a type.
+// The second output from the first, before the first is rounded to its type.
 template <class Fragment>
 struct AffineRelu {
   CUTLASS_HOST_DEVICE Fragment operator()(Fragment const& y, Fragment const& scale,
@@ -68,8 +69,9 @@ struct Sm90Epilogue {
   template <class Node, class... Children>
   using Tree = cutlass::epilogue::fusion::Sm90EVT<Node, Children...>;
   using Row = cutlass::epilogue::fusion::Sm90RowBroadcast<0, TileShape, Element, float>;
-  using SumNode = cutlass::epilogue::fusion::Sm90Compute<
-      SumThenActivate<Spec::kActivation>::template Fn, float, float, kRound>;
+  using SumNode =
+      cutlass::epilogue::fusion::Sm90Compute<SumThenActivate<Spec::kActivation>::template Fn, float,
+                                             float, kRound>;
   using Accumulator = cutlass::epilogue::fusion::Sm90AccFetch;
   using Residual = cutlass::epilogue::fusion::Sm90SrcFetch<Element>;
   using Sum = cute::conditional_t<Spec::kResidual, Tree<SumNode, Accumulator, Residual, Row>,
@@ -82,8 +84,7 @@ struct Sm90Epilogue {
   using Store = cutlass::epilogue::fusion::Sm90AuxStore<
       Side::Stages, typename Descriptor::EpilogueTile, Element, kRound, typename Side::Stride,
       typename Side::SmemLayoutAtom, typename Side::CopyOpR2S>;
-  using AffineNode =
-      cutlass::epilogue::fusion::Sm90Compute<AffineRelu, float, float, kRound>;
+  using AffineNode = cutlass::epilogue::fusion::Sm90Compute<AffineRelu, float, float, kRound>;
   using Affine = Tree<AffineNode, Tree<Store, Sum>, Row, Row>;
 
   using Fusion = cute::conditional_t<Spec::kAffineRelu, Affine, Sum>;

@@ -12,30 +12,33 @@ template <class Config_>
 struct Sm90GemmProblem {
   using Config = Config_;
   using Element = typename Config::Element;
-  using TileShape = cute::Shape<cute::Int<Config::kTileM>, cute::Int<Config::kTileN>,
-                                cute::Int<Config::kTileK>>;
-  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape,
-                                typename Config::ClusterShape, typename Config::EpilogueSchedule>;
+  using TileShape =
+      cute::Shape<cute::Int<Config::kTileM>, cute::Int<Config::kTileN>, cute::Int<Config::kTileK>>;
+  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape, typename Config::ClusterShape,
+                                typename Config::EpilogueSchedule>;
   using KernelSchedule =
       cute::conditional_t<Config::kCooperative, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
                           cutlass::gemm::KernelTmaWarpSpecializedPingpong>;
-  using Stages = cute::conditional_t<
-      Config::kStages == 0,
-      cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(
-          sizeof(typename Epilogue::Collective::SharedStorage))>,
-      cutlass::gemm::collective::StageCount<Config::kStages>>;
+  using Stages =
+      cute::conditional_t<Config::kStages == 0,
+                          cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(
+                              sizeof(typename Epilogue::Collective::SharedStorage))>,
+                          cutlass::gemm::collective::StageCount<Config::kStages>>;
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, cutlass::layout::RowMajor,
       Config::kAlignment, Element, cutlass::layout::ColumnMajor, Config::kAlignment, float,
       TileShape, typename Config::ClusterShape, Stages, KernelSchedule>::CollectiveOp;
-  using Kernel =
-      cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop,
-                                           typename Epilogue::Collective,
-                                           typename Config::SchedulerTag>;
+  using Kernel = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop,
+                                                      typename Epilogue::Collective,
+                                                      typename Config::SchedulerTag>;
+
+  static int reduction_tiles(ConvoyShape const& s) {
+    return (s.c + Config::kTileK - 1) / Config::kTileK;
+  }
 
   static int32_t check(ConvoyShape const& s) {
-    bool pointwise = s.r == 1 && s.s == 1 && s.stride_h == 1 && s.stride_w == 1 &&
-                     s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
+    bool pointwise = s.r == 1 && s.s == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_top == 0 &&
+                     s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
     if (!pointwise) return kUnsupported;
     if (Config::kSplitK && s.c % (s.split_k * Config::kAlignment)) return kBadSplit;
     return kOk;

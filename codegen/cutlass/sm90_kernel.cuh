@@ -4,13 +4,12 @@
 
 #include "abi.cuh"
 #include "cute/tensor.hpp"
-#include "cutlass/cluster_launch.hpp"
 #include "cutlass/device_kernel.h"
 #include "cutlass/gemm/dispatch_policy.hpp"
 #include "cutlass/gemm/kernel/gemm_universal.hpp"
 #include "cutlass/gemm/kernel/tile_scheduler.hpp"
-#include "split_k.cuh"
 #include "sm90_epilogue.cuh"
+#include "split_k.cuh"
 
 namespace convoy {
 
@@ -54,6 +53,7 @@ struct Sm90Config {
 
 // Problem gives Config, Epilogue (a Sm90Epilogue), Kernel (a GemmUniversal), and
 //   static int32_t check(ConvoyShape const&);
+//   static int reduction_tiles(ConvoyShape const&);      main loop steps of one output tile
 //   static typename Kernel::Arguments arguments(ConvoyShape const&, ConvoyOperands const&);
 template <class Problem>
 struct Sm90Kernel {
@@ -77,9 +77,10 @@ struct Sm90Kernel {
     if (int32_t code = check_sizes(s)) return code;
     if (s.op != CONVOY_FPROP) return kWrongOp;
     if (s.groups != 1) return kUnsupported;
-    if (s.c % Config::kAlignment || s.k % Config::MainSpec::kOutputVector) return kMisaligned;
+    if (s.c % Config::kAlignment || s.k % Spec::kOutputVector) return kMisaligned;
     if (Config::kScheduler == Scheduler::kPersistent && s.split_k != 1) return kBadSplit;
     if (Config::kSplitK && s.split_k < 2) return kBadSplit;
+    if (kStreamK && s.split_k > Problem::reduction_tiles(s)) return kBadSplit;
     if (output_rows(s) > INT32_MAX || output_rows(s) * s.k * int64_t(s.split_k) >= (1ll << 40)) {
       return kTooLarge;
     }
@@ -105,8 +106,7 @@ struct Sm90Kernel {
     state->workspace = main.workspace;
     state->params = Kernel::to_underlying_arguments(state->arguments, main.workspace);
     state->grid = Kernel::get_grid_shape(state->params);
-    if (int32_t code = allow_shared(function(), Kernel::SharedStorageSize)) return code;
-    return from_cutlass(cutlass::ClusterLauncher::init(function()));
+    return allow_shared(function(), Kernel::SharedStorageSize);
   }
 
   static int32_t launch(State const& state, cudaStream_t stream) {
@@ -116,11 +116,19 @@ struct Sm90Kernel {
         if (status != cutlass::Status::kSuccess) return from_cutlass(status);
       }
     }
-    auto config = cutlass::ClusterLauncher::make_cluster_launch_config(
-        state.grid, cluster(), Kernel::get_block_shape(), Kernel::SharedStorageSize, stream);
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {cute::size<0>(typename Config::ClusterShape{}),
+                              cute::size<1>(typename Config::ClusterShape{}), 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = state.grid;
+    config.blockDim = Kernel::get_block_shape();
+    config.dynamicSmemBytes = Kernel::SharedStorageSize;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
     void* arguments[] = {const_cast<typename Kernel::Params*>(&state.params)};
-    int32_t code =
-        from_cuda(cudaLaunchKernelExC(&config.launch_config, function(), arguments));
+    int32_t code = from_cuda(cudaLaunchKernelExC(&config, function(), arguments));
     if constexpr (Config::kSplitK) {
       if (code == kOk) code = launch_reduce<Spec, kReduceVector, true>(state.reduce, stream);
     }
@@ -135,11 +143,6 @@ struct Sm90Kernel {
  private:
   static void const* function() {
     return reinterpret_cast<void const*>(cutlass::device_kernel<Kernel>);
-  }
-
-  static dim3 cluster() {
-    typename Config::ClusterShape shape;
-    return dim3(cute::size<0>(shape), cute::size<1>(shape), 1);
   }
 
   // Aligned stand-ins for questions that are asked before there is memory.

@@ -1,78 +1,36 @@
 """Real compilations: an sm80 kernel always where there is an nvcc, an sm90 one when slow tests run.
 
-The libraries are loaded and asked what needs no GPU: ABI version, checks, workspace.
+The libraries are loaded and asked what needs no GPU: checks (which must agree with the
+backend's rules) and workspace.
 """
 
 from __future__ import annotations
 
-import ctypes
+import dataclasses
 import subprocess
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 
+from convoy.backends import cutlass_rules as rules
+from convoy.backends.base import Device
 from convoy.codegen.compile import compile_kernel
 from convoy.codegen.kernel import KernelConfig
+from convoy.codegen.library import KernelLibrary, Shape
 from convoy.codegen.toolkit import Toolkit, find_toolkit
-from convoy.errors import LibraryMissing
+from convoy.errors import InvalidWorkload, LibraryMissing
+from convoy.workload import Epilogue, Workload
 
-FIELDS = [
-    "op",
-    "n",
-    "h",
-    "w",
-    "c",
-    "k",
-    "r",
-    "s",
-    "p",
-    "q",
-    "stride_h",
-    "stride_w",
-    "pad_top",
-    "pad_left",
-    "pad_bottom",
-    "pad_right",
-    "dilation_h",
-    "dilation_w",
-    "groups",
-    "split_k",
-    "swizzle",
-    "sm_count",
-]
+BASE = Workload("fprop", 2, 14, 14, 64, 64, 3, 3, padding=(1, 1, 1, 1))
 
 
-class Shape(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int32) for name in FIELDS] + [
-        ("clip_min", ctypes.c_float),
-        ("clip_max", ctypes.c_float),
-    ]
-
-
-def shape(**changes):
-    """fprop 2x14x14x64 -> 64, 3x3, padding 1."""
-    values = {
-        "op": 0,
-        "n": 2,
-        "h": 14,
-        "w": 14,
-        "c": 64,
-        "k": 64,
-        "r": 3,
-        "s": 3,
-        "p": 14,
-        "q": 14,
-        "groups": 1,
-        "split_k": 1,
-    }
-    values |= {
-        "stride_h": 1,
-        "stride_w": 1,
-        "pad_top": 1,
-        "pad_left": 1,
-        "pad_bottom": 1,
-        "pad_right": 1,
-    }
-    return Shape(**values | {"dilation_h": 1, "dilation_w": 1, "sm_count": 132} | changes)
+def shape(split_k: int = 1, **changes: int) -> Shape:
+    """BASE with fields changed that a workload would not allow."""
+    result = Shape.of(BASE, sm_count=132, split_k=split_k)
+    for name, value in changes.items():
+        setattr(result, name, value)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +39,6 @@ def toolkit() -> Toolkit:
         return find_toolkit()
     except LibraryMissing as missing:
         pytest.skip(f"no CUDA compiler: {missing.got}")
-
-
-def load(entry, toolkit) -> ctypes.CDLL:
-    ctypes.CDLL(str(toolkit.cudart), mode=ctypes.RTLD_GLOBAL)
-    library = ctypes.CDLL(str(entry.path))
-    library.convoy_kernel_workspace.restype = ctypes.c_int64
-    library.convoy_kernel_state_bytes.restype = ctypes.c_int64
-    library.convoy_kernel_error.restype = ctypes.c_char_p
-    return library
 
 
 def exported(path) -> set[str]:
@@ -120,35 +69,69 @@ def test_sm80_kernel(toolkit):
     )
     entry = compile_kernel(config, toolkit=toolkit)
     assert exported(entry.path) == ABI
-    library = load(entry, toolkit)
-    assert library.convoy_kernel_abi() == 1
-    assert library.convoy_kernel_state_bytes() > 0
-
-    def check(**changes):
-        return library.convoy_kernel_error(
-            library.convoy_kernel_check(ctypes.byref(shape(**changes)))
-        ).decode()
-
-    assert check(split_k=2) == "success"
-    assert "number of equal slices" in check(split_k=1)
-    assert "number of equal slices" in check(split_k=3)
-    assert "multiples" in check(split_k=2, c=68)
-    assert "output sizes" in check(split_k=2, p=15)
-    assert "another direction" in check(split_k=2, op=2)
-    assert "groups" in check(split_k=2, groups=2)
-    workspace = library.convoy_kernel_workspace(ctypes.byref(shape(split_k=2)))
-    assert workspace == 2 * (2 * 14 * 14) * 64 * 4
+    library = KernelLibrary(entry.path)
+    assert library.check(shape(split_k=2)) == ""
+    assert "number of equal slices" in library.check(shape(split_k=1))
+    assert "number of equal slices" in library.check(shape(split_k=3))
+    assert "multiples" in library.check(shape(split_k=2, c=68))
+    assert "output sizes" in library.check(shape(split_k=2, p=15))
+    assert "another direction" in library.check(shape(split_k=2, op=2))
+    assert "groups" in library.check(shape(split_k=2, groups=2))
+    assert library.workspace(shape(split_k=2)) == 2 * (2 * 14 * 14) * 64 * 4
+    compare_with_rules(config, library)
 
 
 @pytest.mark.slow
-def test_sm90_kernel(toolkit):
-    config = KernelConfig("sm90_conv", (128, 64, 64), schedule="cooperative", scheduler="streamk")
+@pytest.mark.parametrize(
+    "config",
+    [
+        KernelConfig("sm90_conv", (128, 64, 64), schedule="cooperative", scheduler="streamk"),
+        KernelConfig("sm90_conv", (64, 64, 64), schedule="pingpong", scheduler="splitk"),
+        KernelConfig("sm90_gemm", (64, 64, 64), schedule="pingpong"),
+    ],
+    ids=lambda config: config.name,
+)
+def test_sm90_kernel(toolkit, config):
     entry = compile_kernel(config, toolkit=toolkit)
     assert exported(entry.path) == ABI
-    library = load(entry, toolkit)
-    assert library.convoy_kernel_check(ctypes.byref(shape(split_k=4))) == 0
-    assert library.convoy_kernel_check(ctypes.byref(shape(c=60))) != 0
-    tiles = 4  # 392 rows in tiles of 128, one column of tiles
-    least = tiles * 128 * 64 * 4
-    workspace = library.convoy_kernel_workspace(ctypes.byref(shape(split_k=4)))
-    assert least <= workspace <= least + tiles * 64 + 4096
+    compare_with_rules(config, KernelLibrary(entry.path))
+
+
+def compare_with_rules(config: KernelConfig, library: KernelLibrary) -> None:
+    """Python's rules and the library's check must say the same of any problem."""
+    verdicts = set()
+    epilogue = Epilogue(config.residual, False, config.activation, affine_relu=config.affine_relu)
+
+    @hypothesis.settings(max_examples=500)
+    @hypothesis.given(problems(), st.integers(1, 8))
+    def agree(workload: Workload, split_k: int) -> None:
+        launch = rules.Launch(config, split_k)
+        theirs = library.check(shape := Shape.of(workload, 132, split_k))
+        ours = rules.why_not(launch, dataclasses.replace(workload, epilogue=epilogue), Device())
+        assert (ours == "") == (theirs == ""), f"{workload.key}: {ours!r}, library: {theirs!r}"
+        if not ours:
+            assert library.workspace(shape) <= rules.workspace_bytes(launch, workload)
+        verdicts.add(ours == "")
+
+    agree()
+    assert verdicts == {True, False}, "the problems cover both answers"
+
+
+@st.composite
+def problems(draw) -> Workload:
+    few = st.integers(0, 3)
+    many = st.sampled_from([0, 1, 64, 126, 127, 128, 129, 140])
+    fields = {"op": "fprop", "n": draw(st.sampled_from([1, 3, 64]))}
+    fields |= {name: draw(st.integers(1, 230)) for name in ("h", "w")}
+    fields["c"] = draw(st.sampled_from([4, 6, 8, 24, 36, 64, 128, 256, 512, 1000]))
+    fields["k"] = draw(st.sampled_from([4, 6, 8, 40, 64, 100]))
+    if draw(st.booleans()):
+        return Workload(**fields, r=1, s=1)
+    fields |= {name: draw(st.sampled_from([1, 2, 3, 7, 33, 128, 130])) for name in ("r", "s")}
+    padding = tuple(draw(st.lists(few | many, min_size=4, max_size=4)))
+    pair = st.tuples(st.integers(1, 9), st.integers(1, 9))
+    fields |= {"padding": padding, "stride": draw(pair), "dilation": draw(pair)}
+    try:
+        return Workload(**fields)
+    except InvalidWorkload:
+        return Workload(**fields | {"dilation": (1, 1), "h": 230, "w": 230})

@@ -11,7 +11,6 @@ and every launch runs twice, the second time replayed from a CUDA graph.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import json
 import os
@@ -28,7 +27,8 @@ from convoy.backends.base import Decline, Device
 from convoy.backends.cutlass import CutlassBackend, launch_of
 from convoy.codegen.cache import Entry
 from convoy.codegen.compile import compile_many
-from convoy.codegen.toolkit import find_toolkit
+from convoy.codegen.library import KernelLibrary, Operands, Shape
+from convoy.errors import ConvoyError
 from convoy.workload import DTYPE_BYTES, Epilogue, Workload
 
 pytestmark = pytest.mark.gpu
@@ -134,60 +134,6 @@ def launches_of(case: Case, device: Device) -> list[rules.Launch]:
     return [x for x in found if not rules.why_not(x, case.workload, device)]
 
 
-class Shape(ctypes.Structure):
-    """ConvoyShape of kernel_abi.h."""
-
-    _fields_ = [
-        *(
-            (name, ctypes.c_int32)
-            for name in (
-                *("op", "n", "h", "w", "c", "k", "r", "s", "p", "q", "stride_h", "stride_w"),
-                *("pad_top", "pad_left", "pad_bottom", "pad_right", "dilation_h", "dilation_w"),
-                *("groups", "split_k", "swizzle", "sm_count"),
-            )
-        ),
-        ("clip_min", ctypes.c_float),
-        ("clip_max", ctypes.c_float),
-    ]
-
-
-class Operands(ctypes.Structure):
-    """ConvoyOperands of kernel_abi.h."""
-
-    _fields_ = [
-        (name, ctypes.c_void_p)
-        for name in ("a", "b", "residual", "bias", "scale", "shift", "d", "d2", "workspace")
-    ]
-
-
-class Footprint(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int32) for name in ("blocks", "threads", "shared", "registers")]
-
-
-def shape_of(launch: rules.Launch, w: Workload, device: Device) -> Shape:
-    (stride_h, stride_w), (dilation_h, dilation_w) = w.stride, w.dilation
-    return Shape(
-        *(0, w.n, w.h, w.w, w.c, w.k, w.r, w.s, w.p, w.q, stride_h, stride_w, *w.padding),
-        *(dilation_h, dilation_w, w.groups, launch.split_k, launch.swizzle, device.sm_count),
-        *(w.epilogue.clip_min, w.epilogue.clip_max),
-    )
-
-
-class Library:
-    """One loaded kernel library; every call raises on an error code."""
-
-    def __init__(self, entry: Entry) -> None:
-        self.functions = ctypes.CDLL(str(entry.path))
-        self.functions.convoy_kernel_workspace.restype = ctypes.c_int64
-        self.functions.convoy_kernel_state_bytes.restype = ctypes.c_int64
-        self.functions.convoy_kernel_error.restype = ctypes.c_char_p
-
-    def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.functions, f"convoy_kernel_{name}")(*arguments)
-        if code != 0:
-            raise RuntimeError(f"{name}: {self.functions.convoy_kernel_error(code).decode()}")
-
-
 class Problem:
     """Operands of a workload on the GPU, the float64 result, and poisoned outputs."""
 
@@ -257,21 +203,19 @@ class Problem:
         return Operands(*(address(name) for name in names), workspace.data_ptr())
 
 
-def run(launch: rules.Launch, problem: Problem, library: Library, device: Device) -> float:
+def run(launch: rules.Launch, problem: Problem, library: KernelLibrary, device: Device) -> float:
     """Larger error of a direct launch and of one replayed from a CUDA graph."""
-    torch, shape = problem.torch, shape_of(launch, problem.workload, device)
-    library.call("check", ctypes.byref(shape))
-    wanted = library.functions.convoy_kernel_workspace(ctypes.byref(shape))
-    assert wanted <= rules.workspace_bytes(launch, problem.workload), "workspace figure too small"
+    torch, workload = problem.torch, problem.workload
+    shape = Shape.of(workload, device.sm_count, launch.split_k, launch.swizzle)
+    if reason := library.check(shape):
+        raise RuntimeError(f"check: {reason}")
+    wanted = library.workspace(shape)
+    assert wanted <= rules.workspace_bytes(launch, workload), "workspace figure too small"
     workspace = torch.empty(wanted + GUARD, dtype=torch.uint8, device="cuda")
-    state_bytes = library.functions.convoy_kernel_state_bytes()
-    buffer = (ctypes.c_char * (state_bytes + 64))()
-    state = ctypes.c_void_p((ctypes.addressof(buffer) + 63) // 64 * 64)
-    operands = problem.operands(workspace)
-    library.call("prepare", ctypes.byref(shape), ctypes.byref(operands), state)
-    footprint = Footprint()
-    library.call("footprint", state, ctypes.byref(footprint))
-    assert footprint.blocks > 0 and footprint.threads == launch.config.threads
+    kernel = library.prepare(shape, problem.operands(workspace))
+    footprint = kernel.footprint()
+    assert footprint.blocks > 0
+    assert footprint.threads_per_block == launch.config.threads
 
     errors = []
     stream = torch.cuda.Stream()
@@ -283,10 +227,10 @@ def run(launch: rules.Launch, problem: Problem, library: Library, device: Device
             stream.synchronize()
             if replayed:
                 with torch.cuda.graph(graph, stream=stream):
-                    library.call("launch", state, ctypes.c_void_p(stream.cuda_stream))
+                    kernel.launch(stream.cuda_stream)
                 graph.replay()
             else:
-                library.call("launch", state, ctypes.c_void_p(stream.cuda_stream))
+                kernel.launch(stream.cuda_stream)
             stream.synchronize()
             untouched = bool((workspace[wanted:] == 0xFF).all())
             errors.append(problem.error() if untouched else float("inf"))
@@ -296,7 +240,6 @@ def run(launch: rules.Launch, problem: Problem, library: Library, device: Device
 @pytest.fixture(scope="module")
 def device() -> Device:
     torch = pytest.importorskip("torch")
-    ctypes.CDLL(str(find_toolkit().cudart), mode=ctypes.RTLD_GLOBAL)
     properties = torch.cuda.get_device_properties(0)
     return Device(
         name=properties.name,
@@ -330,9 +273,9 @@ def test_kernels_agree_with_float64(case: Case, device: Device, libraries: dict[
         try:
             if not isinstance(entry, Entry):
                 raise RuntimeError(str(entry)[:300])
-            error = run(launch, problem, Library(entry), device)
+            error = run(launch, problem, KernelLibrary(entry.path), device)
             verdict = f"{error:.1e}"
-        except RuntimeError as failure:
+        except (RuntimeError, ConvoyError) as failure:
             error, verdict = float("inf"), str(failure)
         print(f"  {name:90s} {verdict}")
         if not error <= tolerance:

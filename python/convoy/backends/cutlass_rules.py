@@ -105,17 +105,18 @@ def _size_limits(config: KernelConfig, workload: Workload) -> str:
 
 def _im2col_limits(workload: Workload) -> str:
     """What an im2col tensor map can hold (CUDA driver API, cuTensorMapEncodeIm2col)."""
-    if max(workload.padding) > 128:
-        return "padding above 128"
     if max(workload.stride) > 8:
         return "stride above 8"
-    for size, dilation, after in (
-        (workload.r, workload.dilation[0], workload.padding[2]),
-        (workload.s, workload.dilation[1], workload.padding[3]),
+    top, left, bottom, right = workload.padding
+    for size, dilation, before, after in (
+        (workload.r, workload.dilation[0], top, bottom),
+        (workload.s, workload.dilation[1], left, right),
     ):
         extent = (size - 1) * dilation
-        if extent >= 255 or extent - after > 128:
-            return "a filter that reaches 128 pixels or more"
+        if extent >= 255:
+            return "a filter that spans more than 255 pixels"
+        if before > 128 or not -128 <= after - extent <= 127:
+            return "padding or filter that reaches more than 128 pixels over the image's edge"
     return ""
 
 
