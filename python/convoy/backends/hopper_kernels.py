@@ -1,0 +1,160 @@
+"""The kernels of ``codegen/hopper`` as plain data: what one compiled library is, and its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..errors import InvalidOption
+
+#: Bytes of shared memory that one block may use on sm_90.
+SHARED_MEMORY = 232448
+#: Largest stride_h * stride_w, filter and output channels; constants of the headers.
+MOST_PHASES = 9
+LARGEST_STEM_FILTER = 7
+LARGEST_STEM_K = 128
+
+_ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
+_SHORT = {"float16": "f16", "bfloat16": "bf16"}
+_BLOCK = 8192  # 64 rows of 128 bytes
+
+
+@dataclass(frozen=True, order=True)
+class DgradKernel:
+    """One instance of ``dgrad_strided.cuh``.
+
+    rows, columns  tile of a phase's matrix: pixels of dx, input channels
+    pingpong       consumers take turns with whole tiles; otherwise they share one, half the rows
+                   each
+    slots          column blocks (64 channels) that each consumer can have on the way to memory
+    stages         depth of the load pipeline; 0 takes as many as fit
+    zeros          can write phases that no filter tap reaches (filter shorter than the stride)
+
+    Raises InvalidOption for fields that the kernel cannot be compiled with.
+    """
+
+    rows: int
+    columns: int
+    pingpong: bool
+    slots: int
+    stages: int = 0
+    zeros: bool = False
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "dgrad_strided"
+    most_stages: ClassVar[int] = 10
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _ELEMENT:
+            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
+        blocks, rest = divmod(self.group_rows, 64)
+        if rest or blocks < 1 or self.columns not in (64, 128, 256) or blocks * self.columns > 256:
+            raise InvalidOption(
+                f"tile {self.rows}x{self.columns}",
+                "64, 128 or 256 columns, and for a consumer 64 rows times at most 256 / columns",
+            )
+        if not 1 <= self.slots <= self.columns // 64:
+            raise InvalidOption(f"{self.slots} slots", f"1 to {self.columns // 64}")
+        if self.stages == 0:
+            object.__setattr__(self, "stages", min(self._stages_that_fit(), self.most_stages))
+        if not 2 <= self.stages <= self._stages_that_fit():
+            raise InvalidOption(
+                f"{self.stages} stages", f"2 to {self._stages_that_fit()} (shared memory)"
+            )
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of one consumer warpgroup."""
+        return self.rows if self.pingpong else self.rows // 2
+
+    @property
+    def stage_bytes(self) -> int:
+        return (self.rows + self.columns) * 128
+
+    @property
+    def name(self) -> str:
+        schedule = "pingpong" if self.pingpong else "cooperative"
+        zeros = "_zeros" if self.zeros else ""
+        return (
+            f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}_{schedule}"
+            f"{zeros}_{_SHORT[self.dtype]}"
+        )
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        arguments = [
+            _ELEMENT[self.dtype],
+            *map(str, (self.rows, self.columns, self.stages)),
+            _bool(self.pingpong),
+            str(self.slots),
+            _bool(self.zeros),
+        ]
+        return _source(self, "DgradConfig", arguments, "DgradStrided")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"family": self.family, **dataclasses.asdict(self)}
+
+    def _stages_that_fit(self) -> int:
+        """The layout of ``DgradConfig``: alignment, stages, slots, zero tile, barriers."""
+        fixed = 1024 + 2 * self.slots * (self.group_rows // 64) * _BLOCK + _BLOCK * self.zeros + 16
+        return (SHARED_MEMORY - fixed) // (self.stage_bytes + 16)
+
+
+@dataclass(frozen=True, order=True)
+class StemKernel:
+    """One instance of ``stem_dgrad.cuh``, compiled for a number of input channels (1 to 4)."""
+
+    channels: int
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "stem_dgrad"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _ELEMENT:
+            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
+        if not 1 <= self.channels <= 4:
+            raise InvalidOption(f"{self.channels} channels", "1 to 4")
+
+    @property
+    def name(self) -> str:
+        return f"stem_dgrad_c{self.channels}_{_SHORT[self.dtype]}"
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        return _source(self, "StemConfig", [_ELEMENT[self.dtype], str(self.channels)], "StemDgrad")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"family": self.family, **dataclasses.asdict(self)}
+
+
+HopperKernel = DgradKernel | StemKernel
+
+
+def kernel_from_json(data: dict[str, Any]) -> HopperKernel:
+    """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
+    fields = dict(data)
+    family = fields.pop("family", None)
+    for kind in (DgradKernel, StemKernel):
+        if kind.family == family:
+            try:
+                return kind(**fields)
+            except TypeError as error:
+                raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
+    raise InvalidOption(f"kernel family {family!r}", "dgrad_strided or stem_dgrad")
+
+
+def _source(kernel: HopperKernel, config: str, arguments: list[str], library: str) -> str:
+    return (
+        f"// {kernel.name}\n"
+        f'#include "{kernel.family}_library.cuh"\n\n'
+        f"using Config = convoy::hopper::{config}<{', '.join(arguments)}>;\n"
+        f"using Kernel = convoy::hopper::{library}<Config>;\n\n"
+        f"CONVOY_EXPORT_HOPPER_KERNEL(Kernel)\n"
+    )
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,120 @@
+"""Which kernels of ``codegen/hopper`` a workload is offered, and which of them look promising."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..workload import Workload
+from .base import Device
+from .hopper_kernels import DgradKernel, HopperKernel, StemKernel
+
+#: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
+UNITS, SORTED = 1, 2
+
+# rows, columns, pingpong, slots. Full slots let a tile's stores drain under the next tile's
+# arithmetic; the variant with one slot has room for a fourth stage instead.
+_TILES = (
+    (128, 256, False, 4),
+    (128, 256, False, 1),
+    (256, 128, False, 2),
+    (128, 128, True, 2),
+    (128, 128, False, 2),
+    (64, 256, True, 4),
+    (64, 128, True, 2),
+    (128, 64, True, 1),
+    (256, 64, False, 1),
+    (64, 64, True, 1),
+)
+
+
+@dataclass(frozen=True, order=True)
+class Launch:
+    """A kernel with its run-time choice: order of tiles, or rows of a chunk for the stem (0: the
+    kernel's default)."""
+
+    kernel: HopperKernel
+    swizzle: int = 0
+
+
+@dataclass(frozen=True)
+class PhaseAxis:
+    """One axis of one phase: the same as ``PhaseAxis`` of phases.cuh, which derives it."""
+
+    extent: int
+    taps: int
+    first: int
+    lower: int
+
+    @classmethod
+    def of(cls, size: int, filter_size: int, stride: int, pad: int, phase: int) -> PhaseAxis:
+        extent = max(0, -(-(size - phase) // stride))
+        first = (phase + pad) % stride
+        taps = max(0, -(-(filter_size - first) // stride))
+        return cls(extent, taps, first, (phase + pad) // stride - (taps - 1))
+
+
+def phases(w: Workload) -> list[tuple[PhaseAxis, PhaseAxis]]:
+    """The phases of dx that have elements, most taps first."""
+    top, left = w.padding[:2]
+    found = [
+        (
+            PhaseAxis.of(w.h, w.r, w.stride[0], top, a),
+            PhaseAxis.of(w.w, w.s, w.stride[1], left, b),
+        )
+        for a in range(w.stride[0])
+        for b in range(w.stride[1])
+    ]
+    present = [(h, x) for h, x in found if h.extent and x.extent]
+    return sorted(present, key=lambda axes: -axes[0].taps * axes[1].taps)
+
+
+def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
+    """Strided dgrad kernels of a workload with both orders, best guess first."""
+    zeros = any(h.taps * x.taps == 0 for h, x in phases(w))
+    widest = -(-w.c // 64) * 64
+    launches = []
+    for rows, columns, pingpong, slots in _TILES:
+        if columns > max(64, widest):
+            continue
+        kernel = DgradKernel(rows, columns, pingpong, slots, zeros=zeros, dtype=w.dtype)
+        launches += [Launch(kernel, order) for order in (UNITS, SORTED)]
+    return sorted(launches, key=lambda launch: _guess(launch, w, device))
+
+
+def stem_launches(w: Workload, device: Device) -> list[Launch]:
+    """The stem's kernel with its own choice of chunks, and with fixed ones around it."""
+    kernel = StemKernel(w.c, w.dtype)
+    rows = (w.h + 1) // 2
+    strips = (w.w + 239) // 240  # 120 output columns, two of dx each
+    # As many chunks as give every multiprocessor one or two.
+    chunks = set()
+    for blocks in (1, 2):
+        per_image = max(1, blocks * device.sm_count // (w.n * strips))
+        chunks.add(-(-rows // min(rows, per_image)))
+    return [Launch(kernel), *(Launch(kernel, size) for size in sorted(chunks))]
+
+
+def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int]:
+    """A rough time to order candidates by, in reduction steps of a 128x128 tile."""
+    kernel = launch.kernel
+    assert isinstance(kernel, DgradKernel)
+    columns = -(-w.c // kernel.columns)
+    # Small tiles move more bytes from L2 for each multiplication than the machine can deliver.
+    area = kernel.rows * kernel.columns / (128 * 128)
+    step = max(area, (kernel.rows + kernel.columns) / 256 * 1.2)
+    store = area * (0.3 if kernel.pingpong else 1.0)
+    times = [
+        (-(-w.n * h.extent * x.extent // kernel.rows), h.taps * x.taps * -(-w.k // 64) * step)
+        for h, x in phases(w)
+        if h.taps * x.taps
+    ]
+    if not times:
+        return 0.0, kernel.name, launch.swizzle
+    if launch.swizzle == UNITS:
+        units = max(tiles for tiles, _ in times) * columns
+        time = -(-units // device.sm_count) * sum(steps + store for _, steps in times)
+    else:
+        total = sum(tiles * columns * (steps + store) for tiles, steps in times)
+        longest = times[0][1] + store
+        time = max(longest, total / device.sm_count + longest / 4)
+    return time, kernel.name, launch.swizzle

@@ -1,0 +1,71 @@
+// The index arithmetic of codegen/hopper compiled for the host, for the tests to call.
+#include "phases.cuh"
+#include "stem_layout.cuh"
+#include "tile_order.cuh"
+
+using namespace convoy::hopper;
+
+extern "C" {
+
+void phase_axis_of(int size, int filter, int stride, int pad, int phase, int* out) {
+  PhaseAxis axis = phase_axis(size, filter, stride, pad, phase);
+  out[0] = axis.extent;
+  out[1] = axis.taps;
+  out[2] = axis.first;
+  out[3] = axis.lower;
+}
+
+int filter_position_of(int first, int stride, int t) {
+  return filter_position({0, 0, first, 0}, stride, t);
+}
+
+int tap_offset_of(int taps, int t) { return tap_offset({0, taps, 0, 0}, t); }
+
+long long tile_blocks_of(int kind, int phases, int rows, int columns) {
+  return tile_blocks({kind, phases, rows, columns});
+}
+
+int tile_of(int kind, int phases, int rows, int columns, int step, int block, int blocks,
+            int* out) {
+  Tile tile{};
+  bool found = tile_at({kind, phases, rows, columns}, step, block, blocks, &tile);
+  out[0] = tile.phase;
+  out[1] = tile.m;
+  out[2] = tile.n;
+  return found;
+}
+
+int lowest_shift_of(int pad) { return lowest_shift(pad); }
+
+int shifted_position_of(int pad, int phase, int shift) {
+  return shifted_filter_position(pad, phase, shift);
+}
+
+void stem_column_of(int column, int channels, int* out) {
+  StemColumn meaning = stem_column(column, channels);
+  out[0] = meaning.slot;
+  out[1] = meaning.phase_h;
+  out[2] = meaning.phase_w;
+  out[3] = meaning.c;
+}
+
+int stem_accumulator_of(int slot, int c, int channels, int lower_row) {
+  return stem_accumulator(slot, c, channels, lower_row);
+}
+
+int stem_run_column_of(int group, int warp) { return stem_run_column(group, warp); }
+
+int stem_items_of(int images, int strips, int chunks, int chunk_rows, int rows) {
+  return stem_items({images, strips, chunks, chunk_rows, rows});
+}
+
+void stem_item_of(int images, int strips, int chunks, int chunk_rows, int rows, int index,
+                  int* out) {
+  StemItem item = stem_item({images, strips, chunks, chunk_rows, rows}, index);
+  out[0] = item.n;
+  out[1] = item.strip;
+  out[2] = item.row0;
+  out[3] = item.row1;
+}
+
+}  // extern "C"

@@ -1,0 +1,91 @@
+"""The kernels' own index arithmetic, compiled from their headers with the C++ compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from convoy import paths
+
+_SOURCE = Path(__file__).with_name("formulas.cc")
+
+
+class Formulas:
+    """Functions of phases.cuh, tile_order.cuh and stem_layout.cuh; structs become tuples."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        library.tile_blocks_of.restype = ctypes.c_longlong
+
+    def _fill(self, function: str, count: int, *arguments: int) -> tuple[int, ...]:
+        out = (ctypes.c_int * count)()
+        getattr(self._library, function)(*arguments, out)
+        return tuple(out)
+
+    def phase_axis(self, size: int, filter_size: int, stride: int, pad: int, phase: int):
+        """(extent, taps, first, lower)."""
+        return self._fill("phase_axis_of", 4, size, filter_size, stride, pad, phase)
+
+    def filter_position(self, first: int, stride: int, t: int) -> int:
+        return self._library.filter_position_of(first, stride, t)
+
+    def tap_offset(self, taps: int, t: int) -> int:
+        return self._library.tap_offset_of(taps, t)
+
+    def tiles(self, kind: int, phases: int, rows: int, columns: int, most_blocks: int):
+        """Tiles (phase, m, n) in the order of each block: a list for each block."""
+        order = (kind, phases, rows, columns)
+        blocks = min(most_blocks, self._library.tile_blocks_of(*order))
+        found = []
+        for block in range(blocks):
+            tiles, out, step = [], (ctypes.c_int * 3)(), 0
+            while self._library.tile_of(*order, step, block, blocks, out):
+                tiles.append(tuple(out))
+                step += 1
+            found.append(tiles)
+        return found
+
+    def lowest_shift(self, pad: int) -> int:
+        return self._library.lowest_shift_of(pad)
+
+    def shifted_position(self, pad: int, phase: int, shift: int) -> int:
+        return self._library.shifted_position_of(pad, phase, shift)
+
+    def stem_column(self, column: int, channels: int):
+        """(slot, phase_h, phase_w, c)."""
+        return self._fill("stem_column_of", 4, column, channels)
+
+    def stem_accumulator(self, slot: int, c: int, channels: int, lower_row: int) -> int:
+        return self._library.stem_accumulator_of(slot, c, channels, lower_row)
+
+    def stem_run_column(self, group: int, warp: int) -> int:
+        return self._library.stem_run_column_of(group, warp)
+
+    def stem_items(self, images: int, strips: int, chunks: int, chunk_rows: int, rows: int):
+        """(n, strip, row0, row1) of all items."""
+        grid = (images, strips, chunks, chunk_rows, rows)
+        count = self._library.stem_items_of(*grid)
+        return [self._fill("stem_item_of", 4, *grid, index) for index in range(count)]
+
+
+@functools.cache
+def load() -> Formulas:
+    """Compiles and loads the headers; skips the test where there is no C++ compiler."""
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    folder = Path(tempfile.mkdtemp(prefix="convoy-formulas-"))
+    library = folder / "formulas.so"
+    command = [compiler, "-std=c++17", "-O1", "-Wall", "-Werror", "-fPIC", "-shared"]
+    command += [f"-I{paths.codegen_dir() / 'hopper'}", "-o", str(library), str(_SOURCE)]
+    subprocess.run(command, check=True, timeout=120)
+    loaded = Formulas(ctypes.CDLL(str(library)))
+    shutil.rmtree(folder)
+    return loaded

@@ -1,0 +1,236 @@
+"""What the kernels of codegen/hopper compute, step by step in numpy, and dgrad by definition.
+
+Tile and phase arithmetic is the kernels' own (formulas.py); the copy engine, wgmma, ldmatrix and
+stmatrix are modelled here from the PTX manual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convoy.workload import Workload
+
+from .formulas import Formulas
+
+
+def brute_force(w: Workload, dy: np.ndarray, filt: np.ndarray) -> np.ndarray:
+    """dx by definition: every product of the forward convolution, transposed."""
+    dx = np.zeros((w.n, w.h, w.w, w.c))
+    for p in range(w.p):
+        for q in range(w.q):
+            for r in range(w.r):
+                for s in range(w.s):
+                    h = p * w.stride[0] + r - w.padding[0]
+                    x = q * w.stride[1] + s - w.padding[1]
+                    if 0 <= h < w.h and 0 <= x < w.w:
+                        dx[:, h, x] += dy[:, p, q] @ filt[:, r, s]
+    return dx
+
+
+@dataclass
+class Im2col:
+    """The copy engine's im2col mode over an (n, h, w, c) array or view: a box of base pixels
+    (lower corner and extent along h and w), walked in row-major order."""
+
+    tensor: np.ndarray
+    lower: tuple[int, int]
+    extent: tuple[int, int]
+
+    def pixels(self, n: int, h: int, w: int, count: int):
+        """``count`` base pixels from (n, h, w) on."""
+        for _ in range(count):
+            yield n, h, w
+            w += 1
+            if w == self.lower[1] + self.extent[1]:
+                w = self.lower[1]
+                h += 1
+            if h == self.lower[0] + self.extent[0]:
+                h = self.lower[0]
+                n += 1
+
+    def load(self, start: tuple[int, int, int], offset: tuple[int, int], count: int) -> np.ndarray:
+        out = np.zeros((count, self.tensor.shape[3]))
+        for i, (n, h, w) in enumerate(self.pixels(*start, count)):
+            at = (n, h + offset[0], w + offset[1])
+            if all(0 <= x < size for x, size in zip(at, self.tensor.shape[:3], strict=True)):
+                out[i] = self.tensor[at]
+        return out
+
+    def add(self, start: tuple[int, int, int], rows: np.ndarray, columns: slice) -> None:
+        """A store that adds, so that a second write to an element is seen."""
+        for i, at in enumerate(self.pixels(*start, len(rows))):
+            if all(0 <= x < size for x, size in zip(at, self.tensor.shape[:3], strict=True)):
+                self.tensor[at][columns] += rows[i][: self.tensor[at][columns].shape[0]]
+
+
+def strided_dgrad(
+    f: Formulas,
+    w: Workload,
+    dy: np.ndarray,
+    filt: np.ndarray,
+    *,
+    kind: int,
+    tile: tuple[int, int],
+    blocks: int,
+    store_rows: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(dx, how often each element was written) as dgrad_strided.cuh and its library go about it.
+
+    ``tile`` stands for the kernel's rows and columns, ``store_rows`` for its 64-row stores.
+    """
+    rows, columns = tile
+    dx, writes = np.zeros((w.n, w.h, w.w, w.c)), np.zeros((w.n, w.h, w.w, w.c), int)
+    phases = []
+    for a in range(w.stride[0]):
+        for b in range(w.stride[1]):
+            h = f.phase_axis(w.h, w.r, w.stride[0], w.padding[0], a)
+            x = f.phase_axis(w.w, w.s, w.stride[1], w.padding[1], b)
+            if h[0] and x[0]:
+                phases.append((h[1] * x[1], a, b, h, x))
+    phases.sort(key=lambda phase: -phase[0])
+    with_taps = [phase for phase in phases if phase[0]]
+    zero = [phase for phase in phases if not phase[0]]
+
+    def matrix_rows(phase) -> int:
+        return w.n * phase[3][0] * phase[4][0]
+
+    def pixel(phase, row: int, lower: tuple[int, int]) -> tuple[int, int, int]:
+        plane, width = phase[3][0] * phase[4][0], phase[4][0]
+        return row // plane, row % plane // width + lower[0], row % width + lower[1]
+
+    def store(phase, row: int, column: int, values: np.ndarray) -> None:
+        a, b, extent = phase[1], phase[2], (phase[3][0], phase[4][0])
+        for tensor, what in ((dx, values), (writes, np.ones_like(values, int))):
+            view = tensor[:, a :: w.stride[0], b :: w.stride[1]]
+            Im2col(view, (0, 0), extent).add(
+                pixel(phase, row, (0, 0)), what, slice(column, column + columns)
+            )
+
+    order_phases = max(1, len(with_taps))  # a phase of empty tiles where all of dx is zero
+    grid_rows = max(-(-matrix_rows(phase) // rows) for phase in phases)
+    grid_columns = -(-w.c // columns)
+    for tiles in f.tiles(kind, order_phases, grid_rows, grid_columns, blocks):
+        for index, m, n in tiles:
+            row0, column0 = m * rows, n * columns
+            if index == 0:
+                for phase in zero:
+                    for row in range(row0, row0 + rows, store_rows):
+                        if row < matrix_rows(phase):
+                            store(phase, row, column0, np.zeros((store_rows, columns)))
+            if index >= len(with_taps) or row0 >= matrix_rows(with_taps[index]):
+                continue
+            phase = with_taps[index]
+            _, _, _, h, x = phase
+            lower = (h[3], x[3])
+            load = Im2col(dy, lower, (h[0], x[0]))
+            result = np.zeros((rows, columns))
+            for th in range(h[1]):
+                for tw in range(x[1]):
+                    r = f.filter_position(h[2], w.stride[0], th)
+                    s = f.filter_position(x[2], w.stride[1], tw)
+                    offset = (f.tap_offset(h[1], th), f.tap_offset(x[1], tw))
+                    part = filt[:, r, s, column0 : column0 + columns]
+                    block = load.load(pixel(phase, row0, lower), offset, rows) @ part
+                    result[:, : block.shape[1]] += block
+            for sub in range(0, rows, store_rows):
+                if row0 + sub < matrix_rows(phase):
+                    store(phase, row0 + sub, column0, result[sub : sub + store_rows])
+    return dx, writes
+
+
+RUN, RUNS, SHIFTS = 15, 8, 4
+
+
+def stem_dgrad(
+    f: Formulas, w: Workload, dy: np.ndarray, filt: np.ndarray, *, chunk_rows: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(dx, how often each element was written) as stem_dgrad.cuh goes about it, lane by lane."""
+    channels, columns = w.c, 16 * w.c
+    lower_h, lower_w = f.lowest_shift(w.padding[0]), f.lowest_shift(w.padding[1])
+    packed = np.zeros((SHIFTS, columns, w.k))
+    for shift in range(SHIFTS):
+        for column in range(columns):
+            slot, a, b, c = f.stem_column(column, channels)
+            r = f.shifted_position(w.padding[0], a, lower_h + SHIFTS - 1 - slot)
+            s = f.shifted_position(w.padding[1], b, lower_w + shift)
+            if 0 <= r < w.r and 0 <= s < w.s:
+                packed[shift, column] = filt[:, r, s, c]
+
+    def row_of_dy(n: int, strip: int, p: int) -> np.ndarray:
+        out = np.zeros((RUN * RUNS + SHIFTS, w.k))
+        for i in range(len(out)):
+            q = strip * RUN * RUNS + lower_w + i
+            if 0 <= p < w.p and 0 <= q < w.q:
+                out[i] = dy[n, p, q]
+        return out
+
+    dx, writes = np.zeros((w.n, w.h, w.w, w.c)), np.zeros((w.n, w.h, w.w, w.c), int)
+    rows, strips = -(-w.h // 2), -(-((w.w + 1) // 2) // (RUN * RUNS))
+    chunks = -(-rows // chunk_rows)
+    accumulators = np.zeros((2, 4, 32, 8 * channels))  # group, warp, lane
+    for n, strip, row0, row1 in f.stem_items(w.n, strips, chunks, chunk_rows, rows):
+        accumulators[:] = 0
+        for p in range(row0 + lower_h, row1 + lower_h + SHIFTS - 1):
+            pixels = row_of_dy(n, strip, p)
+            complete = p - lower_h - (SHIFTS - 1)
+            out = np.full((2, 2 * RUN * RUNS * channels), np.nan)
+            for group in range(2):
+                for warp in range(4):
+                    d = accumulators[group, warp]
+                    x = f.stem_run_column(group, warp)
+                    _multiply(d, pixels, packed, x)
+                    if complete >= row0:
+                        _write_lane_outputs(f, d, out, x, channels)
+                    moved = np.zeros_like(d)
+                    for slot in range(SHIFTS - 1):
+                        for c in range(channels):
+                            for lower in range(2):
+                                moved[:, f.stem_accumulator(slot, c, channels, lower)] = d[
+                                    :, f.stem_accumulator(slot + 1, c, channels, lower)
+                                ]
+                    accumulators[group, warp] = moved
+            if complete >= row0:
+                column = strip * 2 * RUN * RUNS
+                count = min(2 * RUN * RUNS, w.w - column)
+                for a in range(2):
+                    if 2 * complete + a < w.h:
+                        at = (n, 2 * complete + a, slice(column, column + count))
+                        dx[at] += out[a, : count * channels].reshape(count, channels)
+                        writes[at] += 1
+    return dx, writes
+
+
+def _multiply(d: np.ndarray, pixels: np.ndarray, packed: np.ndarray, x: int) -> None:
+    """A warp's part of the wgmma of one row of dy: rows run (upper half), run (lower half)."""
+    blocks = packed.shape[1] // 8
+    for shift in range(SHIFTS):
+        for lower in range(2):
+            matrix = np.stack(
+                [
+                    # The 16th column of the last run is not part of a strip.
+                    pixels[min(RUN * run + x + lower + shift, len(pixels) - 1)]
+                    for run in range(RUNS)
+                ]
+            )
+            product = matrix @ packed[shift].T
+            for lane in range(32):
+                for j in range(blocks):
+                    for bit in range(2):
+                        column = 8 * j + 2 * (lane % 4) + bit
+                        d[lane, 4 * j + 2 * lower + bit] += product[lane // 4, column]
+
+
+def _write_lane_outputs(
+    f: Formulas, d: np.ndarray, out: np.ndarray, x: int, channels: int
+) -> None:
+    for lane in range(32):
+        run, phase_h, phase_w = lane >> 2, lane >> 1 & 1, lane & 1
+        for lower in range(2):
+            if x + lower >= RUN:
+                continue
+            for c in range(channels):
+                at = (2 * (RUN * run + x + lower) + phase_w) * channels + c
+                assert np.isnan(out[phase_h, at])
+                out[phase_h, at] = d[lane, f.stem_accumulator(0, c, channels, lower)]

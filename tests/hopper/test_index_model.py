@@ -1,0 +1,136 @@
+"""Index arithmetic of the Hopper kernels: every element of dx once, every tap in its place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from convoy.backends import hopper_space as space
+from convoy.errors import InvalidWorkload
+from convoy.workload import Workload
+
+from . import formulas, model
+
+
+@pytest.fixture(scope="module")
+def f() -> formulas.Formulas:
+    return formulas.load()
+
+
+@st.composite
+def dgrads(draw, largest=13, channels=st.sampled_from([1, 3]), strides=st.integers(1, 3)):
+    """Small strided dgrads; channel counts stand for any, as the formulas do not contain them."""
+    size = st.integers(1, largest)
+    taps, pad = st.integers(1, 7), st.integers(0, 4)
+    try:
+        return Workload(
+            "dgrad",
+            n=draw(st.integers(1, 3)),
+            h=draw(size),
+            w=draw(size),
+            c=draw(channels),
+            k=2,
+            r=draw(taps),
+            s=draw(taps),
+            stride=(draw(strides), draw(strides)),
+            padding=(draw(pad), draw(pad), draw(pad), draw(pad)),
+        )
+    except InvalidWorkload:
+        assume(False)
+
+
+def operands(w: Workload) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    return random.standard_normal((w.n, w.p, w.q, w.k)), random.standard_normal((w.k, w.r, w.s, w.c))
+
+
+def conv(n, h, w, c, r, s, stride, padding) -> Workload:
+    return Workload("dgrad", n, h, w, c, 2, r, s, stride, padding)
+
+
+@given(
+    w=dgrads(),
+    kind=st.sampled_from([space.UNITS, space.SORTED]),
+    tile=st.sampled_from([(4, 1), (8, 2), (16, 4)]),
+    blocks=st.integers(1, 7),
+)
+@example(conv(2, 14, 14, 3, 3, 3, (2, 2), (1, 1, 1, 1)), space.UNITS, (16, 4), 5)
+@example(conv(1, 12, 12, 3, 1, 1, (2, 2), (0, 0, 0, 0)), space.UNITS, (8, 2), 3)
+@example(conv(1, 1, 5, 1, 1, 1, (2, 2), (1, 0, 1, 0)), space.SORTED, (4, 1), 2)  # all zero
+@example(conv(2, 9, 9, 1, 7, 2, (3, 2), (0, 3, 4, 1)), space.SORTED, (8, 2), 7)
+@settings(max_examples=60)
+def test_strided_dgrad_is_dgrad(f, w, kind, tile, blocks):
+    dy, filt = operands(w)
+    dx, writes = model.strided_dgrad(
+        f, w, dy, filt, kind=kind, tile=tile, blocks=blocks, store_rows=4
+    )
+    assert writes.min() == 1 and writes.max() == 1
+    np.testing.assert_allclose(dx, model.brute_force(w, dy, filt), atol=1e-12)
+
+
+@given(
+    w=dgrads(channels=st.integers(1, 4), strides=st.just(2)),
+    chunk_rows=st.integers(1, 7),
+)
+@example(conv(1, 9, 243, 3, 7, 7, (2, 2), (3, 3, 3, 3)), 2)  # two strips
+@example(conv(1, 5, 4, 4, 7, 7, (2, 2), (6, 6, 6, 6)), 3)
+@settings(max_examples=25)
+def test_stem_dgrad_is_dgrad(f, w, chunk_rows):
+    dy, filt = operands(w)
+    dx, writes = model.stem_dgrad(f, w, dy, filt, chunk_rows=chunk_rows)
+    assert writes.min() == 1 and writes.max() == 1
+    np.testing.assert_allclose(dx, model.brute_force(w, dy, filt), atol=1e-12)
+
+
+@given(
+    st.integers(1, 300), st.integers(1, 11), st.integers(1, 4), st.integers(0, 9), st.integers(0, 3)
+)
+def test_python_and_header_agree_on_phases(f, size, taps, stride, pad, phase):
+    assume(phase < stride)
+    axis = space.PhaseAxis.of(size, taps, stride, pad, phase)
+    assert (axis.extent, axis.taps, axis.first, axis.lower) == f.phase_axis(
+        size, taps, stride, pad, phase
+    )
+
+
+@given(
+    st.sampled_from([space.UNITS, space.SORTED]),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.integers(1, 132),
+)
+def test_every_tile_is_visited_once(f, kind, phases, rows, columns, blocks):
+    work = f.tiles(kind, phases, rows, columns, blocks)
+    tiles = [tile for block in work for tile in block]
+    assert len(tiles) == len(set(tiles)) == phases * rows * columns
+    assert all(0 <= a < phases and 0 <= m < rows and 0 <= n < columns for a, m, n in tiles)
+    lengths = [len(block) for block in work]
+    most_apart = phases if kind == space.UNITS else 1
+    assert min(lengths) >= 1 and max(lengths) - min(lengths) <= most_apart
+
+
+def test_ldmatrix_rows_of_a_run_lie_in_different_banks():
+    """With the 128-byte swizzle a matrix's eight 16-byte rows must differ modulo 128 bytes."""
+    for x in range(model.RUN + 4):
+        for chunk in range(8):
+            rows = [model.RUN * run + x for run in range(model.RUNS)]
+            assert len({chunk ^ (row & 7) for row in rows}) == 8
+
+
+def test_stmatrix_lanes_put_accumulators_where_the_store_reads_them():
+    """The epilogue's addressing, against the layouts of wgmma and stmatrix in the PTX manual."""
+    for warp in range(4):
+        for j in range(0, 8, 2):
+            for register in range(4):  # pack(v[2i], v[2i+1]) of column blocks j, j, j+1, j+1
+                block, lower = j + register // 2, register % 2
+                for lane in range(32):
+                    row = warp * 16 + lane // 4 + 8 * lower  # of d[4 * block + 2 * lower]
+                    column = 8 * block + 2 * (lane % 4)
+                    # stmatrix: register i of this lane is row lane / 4 of matrix i, whose address
+                    # lane 8 * i + row gives.
+                    giver = 8 * register + lane // 4
+                    lane_row, lane_block = warp * 16 + (giver & 15), giver >> 4
+                    assert (lane_row, 8 * (j + lane_block) + 2 * (lane % 4)) == (row, column)
