@@ -13,6 +13,7 @@ from .backends.base import Backend, Candidate, Device
 from .errors import CorruptArtefact, InvalidOption, NoGpu
 from .placement import objective as objectives
 from .placement.plan import Plan
+from .quiet import without_scope_warnings
 from .session import Session
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class CompiledModule:
         """
         if not hasattr(self.module, "export_library"):
             raise InvalidOption("export of a module that was loaded from a file", "a built module")
-        write_sealed(path, lambda file: self.module.export_library(file, **options))
+        with without_scope_warnings():
+            write_sealed(path, lambda file: self.module.export_library(file, **options))
 
     def session(self, device: Any = None) -> Session:
         """An instance to run on a TVM device (default: the first of the module's kind)."""
@@ -59,7 +61,8 @@ class CompiledModule:
             from .runtime import check_device
 
             check_device(self.meta.plan.get("device", {}).get("arch"))
-        return Session(self.module, self.meta, device)
+        with without_scope_warnings():
+            return Session(self.module, self.meta, device)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ def load(path: str | os.PathLike[str]) -> CompiledModule:
     import tvm
 
     try:
-        module = tvm.runtime.load_module(str(Path(path).resolve()))
+        with without_scope_warnings():
+            module = tvm.runtime.load_module(str(Path(path).resolve()))
         description = _find_meta(module)
     except (RuntimeError, AttributeError, OSError) as err:
         raise CorruptArtefact(f"{path}, which does not load ({err})", "a compiled module") from None

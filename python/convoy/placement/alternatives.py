@@ -34,21 +34,26 @@ class RegionLike(Protocol):
 def plausible(
     regions: Sequence[RegionLike], accepts: Sequence[Callable[[Workload], bool]]
 ) -> list[list[RegionLike]]:
-    """For each root, in program order, the longest region that each backend accepts, longest
-    first. ``regions`` holds those of a root longest first; roots that nobody accepts are left
-    out."""
+    """For each root, in program order, what is worth considering, longest first: the longest
+    region that each backend accepts and, where another root could take one of its operations
+    first (a sum of two convolutions), the longest that is free of such. Roots that nobody accepts
+    are left out. ``regions`` holds those of a root longest first.
+    """
     by_root: dict[str, list[RegionLike]] = {}
+    roots_of: dict[str, set[str]] = {}
     for region in regions:
         by_root.setdefault(region.root, []).append(region)
+        for op in region.covered:
+            roots_of.setdefault(op, set()).add(region.root)
     result = []
     for group in by_root.values():
-        wanted = {
-            next((i for i, region in enumerate(group) if accept(region.workload)), None)
-            for accept in accepts
-        }
-        found = [group[i] for i in sorted(i for i in wanted if i is not None)]
-        if found:
-            result.append(found)
+        wanted: set[int] = set()
+        for accept in accepts:
+            accepted = [i for i, region in enumerate(group) if accept(region.workload)]
+            alone = [i for i in accepted if all(len(roots_of[op]) == 1 for op in group[i].covered)]
+            wanted.update(accepted[:1] + alone[:1])
+        if wanted:
+            result.append([group[i] for i in sorted(wanted)])
     return result
 
 
