@@ -40,7 +40,7 @@ class PadStemChannels(Rewriter):
         if self.space_to_depth and can_fold_stride(call):
             plan = FoldedStride.of(call)
             data, weights = plan.data(self, data), plan.weights(weights)
-            changed = {"strides": [1, 1], "padding": list(plan.padding)}
+            changed = {"strides": [1, 1], "padding": [0, 0, 0, 0]}
         extra = -weights.shape[3] % (16 if changed and weights.shape[3] > 8 else self.multiple)
         if extra:
             data = self.emit(relax.op.nn.pad(data, [0, 0, 0, 0, 0, 0, 0, extra]))
@@ -63,7 +63,8 @@ class FoldedStride:
     ``y[p] = sum_i x[s p + i - t] w[i]``. With ``lead = -t mod s`` zeros in front of the filter it
     starts at a multiple of ``s``: ``s (p - T)`` with ``T = ceil(t / s)``, so that in blocks of
     ``s`` pixels it is a filter of ``ceil((r + lead) / s)`` blocks with padding ``T``. The input is
-    zero-padded or cropped to the blocks that the output reads.
+    zero-padded or cropped to the blocks that the output reads, padding included: without padding
+    a filter row reads neighbouring elements, which kernels can take as one long tap.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class FoldedStride:
         return cls((h, w), (r, s), (stride[0], stride[1]), padding4(call.attrs.padding))
 
     def data(self, p: Rewriter, x: relax.Expr) -> relax.Expr:
-        """(n, h, w, c) -> (n, blocks_h, blocks_w, stride_h * stride_w * c)."""
+        """(n, h, w, c) -> (n, blocks_h, blocks_w, stride_h * stride_w * c), padding included."""
         n, _, _, c = shape_of(x)
         (sh, sw), (bh, bw) = self.stride, self.blocks
         extent = (bh * sh, bw * sw)
@@ -108,7 +109,11 @@ class FoldedStride:
             x = p.emit(relax.op.nn.pad(x, [0, 0, 0, grow[0], 0, grow[1], 0, 0]))
         x = p.emit(relax.op.reshape(x, (n, bh, sh, bw, sw, c)))
         x = p.emit(relax.op.permute_dims(x, [0, 1, 3, 2, 4, 5]))
-        return p.emit(relax.op.reshape(x, (n, bh, bw, sh * sw * c)))
+        x = p.emit(relax.op.reshape(x, (n, bh, bw, sh * sw * c)))
+        top, left, bottom, right = self.padding
+        if not any(self.padding):
+            return x
+        return p.emit(relax.op.nn.pad(x, [0, 0, top, bottom, left, right, 0, 0]))
 
     def weights(self, w: np.ndarray) -> np.ndarray:
         """(k, r, s, c) -> (k, filter_blocks_h, filter_blocks_w, stride_h * stride_w * c)."""

@@ -155,7 +155,9 @@ def _pad(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     width = ints(call.attrs.pad_width)
     pairs = [width[2 * i : 2 * i + 2] for i in range(4)]
     moved = [amount for axis in TO_NHWC for amount in pairs[axis]]
-    return p.unview(p.emit(call_like(call, [p.view(call.args[0]), *call.args[1:]], pad_width=moved)))
+    return p.unview(
+        p.emit(call_like(call, [p.view(call.args[0]), *call.args[1:]], pad_width=moved))
+    )
 
 
 @rule("reshape")
@@ -182,4 +184,3 @@ def _strided_slice(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     moved = relax.Tuple([relax.prim_value(_AXIS[int(v) % 4]) for v in values])
     args = [p.view(call.args[0]), moved, *call.args[2:]]
     return p.unview(p.emit(relax.Call(call.op, args, call.attrs, call.ty_args)))
-

@@ -157,9 +157,7 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     def mean(x: te.Tensor) -> te.Tensor:
         total = topi.sum(topi.cast(x, _wide(dtype)), axis=axes, keepdims=bool(call.attrs.keepdims))
         scale = tvm.tirx.const(1.0 / count, _wide(dtype))
-        return te.compute(
-            total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean"
-        )
+        return te.compute(total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean")
 
     return bb.call_te(
         mean, call.args[0], primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4}

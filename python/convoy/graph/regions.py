@@ -193,9 +193,7 @@ def _alternatives(graph: _Graph, var: relax.Var, root: _Root) -> list[Region]:
     chains = [_Chain([var], var)]
     while (longer := _extended(graph, chains[-1])) is not None:
         chains.append(longer)
-    chains += [
-        dual for chain in chains if (dual := _with_affine_relu(graph, chain)) is not None
-    ]
+    chains += [dual for chain in chains if (dual := _with_affine_relu(graph, chain)) is not None]
     # Longest first; of two as long, the one with fewer outputs.
     chains.sort(key=lambda c: (-len(c.covered), c.affine is not None))
     return [_region(graph, root, chain, i) for i, chain in enumerate(chains)]
@@ -238,9 +236,7 @@ def _extended(graph: _Graph, chain: _Chain) -> _Chain | None:
     bias = None if chain.bias is not None else _per_channel(other, chain.end)
     if bias is not None:
         epilogue = dataclasses.replace(chain.epilogue, bias=True)
-        return dataclasses.replace(
-            chain, covered=covered, end=reader, epilogue=epilogue, bias=bias
-        )
+        return dataclasses.replace(chain, covered=covered, end=reader, epilogue=epilogue, bias=bias)
     if chain.residual is None and shape_of(other) == shape_of(chain.end):
         epilogue = dataclasses.replace(chain.epilogue, residual=True)
         return dataclasses.replace(

@@ -33,9 +33,7 @@ def rewrite(
     for region_id, symbol in chosen.items():
         region = regions.by_id.get(region_id)
         if region is None:
-            raise InvalidOption(
-                f"region {region_id!r}", "the id of a region of this module"
-            )
+            raise InvalidOption(f"region {region_id!r}", "the id of a region of this module")
         for name in region.covered:
             if name in taken:
                 raise InvalidOption(

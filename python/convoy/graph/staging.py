@@ -60,9 +60,7 @@ class StageForCapture(Rewriter):
         return super().rename(expr)
 
     def finish_output(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
-        reads = sum(
-            self.uses[old] for old, new in self.renamed.items() if new.same_as(expr)
-        )
+        reads = sum(self.uses[old] for old, new in self.renamed.items() if new.same_as(expr))
         if reads == 1 and _is_kernel(self.value_of.get(expr)):
             return expr
         return self._copy(expr)

@@ -97,7 +97,10 @@ def vector_width(extent: int, dtype: object) -> int:
 
 def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, width: int, dtype: object) -> None:
     """Make the last loop of a copying block one or more 16-byte accesses."""
-    loop = sch.get_loops(block)[-1]
+    *around, loop = sch.get_loops(block)
+    for other in around:
+        if sch.get(other).kind == tirx.ForKind.SERIAL and int(sch.get(other).extent) <= 16:
+            sch.unroll(other)
     per_access = min(width, VECTOR_BYTES // itemsize(dtype))
     if width > per_access:
         outer, loop = sch.split(loop, factors=[None, per_access])
@@ -106,31 +109,51 @@ def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, width: int, dtype: obje
         sch.vectorize(loop)
 
 
-def stage_reads(sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, width: int) -> None:
-    """Read the operands that are contiguous along the block's last axis through registers, with
-    vector loads, at loop ``at``, below which the block runs over ``width`` elements.
+def stage_reads(
+    sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, width: int, reduced: int = 1
+) -> None:
+    """Read operands through registers with vector loads at loop ``at``, below which the block runs
+    over ``width`` elements of its last output axis and ``reduced`` of its last reduction axis.
 
-    Operands read under a condition are left: outside of it they may lie out of bounds.
+    Staged are operands in device memory that are contiguous along one of the two. Operands read
+    under a condition are left: outside of it they may lie out of bounds.
     """
-    if width == 1:
-        return
     stmt = sch.get(block)
-    spatial = [a.var for a in stmt.iter_vars if a.iter_type == tirx.IterVar.DataPar]
-    last = spatial[-1]
-    names = {}
+    widths = {}
     for load in loads_of(stmt):
-        if contiguous_in(load, last) and load.uniform and not load.guarded:
-            names[load.buffer.name] = load
-    for index, region in enumerate(sch.get(block).reads):
-        load = names.get(region.source.name)
-        if load is None or sch_scope(region.source) != "global":
+        if load.uniform and not load.guarded and scope_of(load.buffer) == "global":
+            fitting = staging_width(stmt, load, width, reduced)
+            if fitting > 1:
+                widths[load.buffer.name] = fitting
+    for index, region in enumerate(stmt.reads):
+        if region.source.name not in widths:
             continue
         copy = sch.cache_read(block, index, "local")
         sch.compute_at(copy, at)
-        vectorize_copy(sch, copy, width, region.source.dtype)
+        vectorize_copy(sch, copy, widths[region.source.name], region.source.dtype)
 
 
-def sch_scope(buffer: tirx.Buffer) -> str:
+def staging_width(stmt: s_tir.SBlock, load: Load, width: int, reduced: int) -> int:
+    """Elements that ``load`` has in a row below the loop of :func:`stage_reads`: ``width`` when it
+    is contiguous along the last output axis alone, ``reduced`` when along the last reduction axis
+    alone, otherwise 1."""
+    output = last_axis(stmt, tirx.IterVar.DataPar)
+    summed = last_axis(stmt, tirx.IterVar.CommReduce)
+    for axis, other, size in ((output, summed, width), (summed, output, reduced)):
+        if axis is None or not contiguous_in(load, axis):
+            continue
+        if other is None or not depends_on(load.indices[-1], other):
+            return size
+    return 1
+
+
+def last_axis(stmt: s_tir.SBlock, kind: int) -> tirx.Var | None:
+    """The last axis of a kind (``IterVar.DataPar`` or ``CommReduce``) of a block."""
+    axes = [axis.var for axis in stmt.iter_vars if axis.iter_type == kind]
+    return axes[-1] if axes else None
+
+
+def scope_of(buffer: tirx.Buffer) -> str:
     """Memory scope of a buffer; "global" where none is given."""
     scope = buffer.scope() if callable(getattr(buffer, "scope", None)) else ""
     return scope or "global"
@@ -149,10 +172,17 @@ def bind_grid(
 ) -> tuple[LoopRV, LoopRV]:
     """Fuse ``loops`` (``total`` iterations) and spread them over blocks of up to ``threads``
     threads; fewer where that would leave multiprocessors idle. Returns (block, thread) loops."""
-    while threads > 64 and total < threads * 264:
-        threads //= 2
     fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
-    block, thread = sch.split(fused, factors=[None, threads])
+    block, thread = sch.split(fused, factors=[None, block_size(total, threads)])
     sch.bind(block, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
     return block, thread
+
+
+def block_size(total: int, limit: int = 256) -> int:
+    """Threads a block: whole warps that divide ``total`` where there are such (the kernel then
+    needs no bounds check), small enough for two blocks on each of 132 multiprocessors."""
+    while limit > 64 and total < limit * 264:
+        limit //= 2
+    exact = [t for t in range(limit, 31, -32) if total % t == 0]
+    return exact[0] if exact else limit

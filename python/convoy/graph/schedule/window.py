@@ -17,10 +17,10 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
-from .loads import Load, bind_grid, contiguous_in, loads_of, sch_scope, stage_reads
-from .loads import static_extents, vector_width, vectorize_copy
+from .loads import Load, bind_grid, contiguous_in, loads_of, scope_of, stage_reads
+from .loads import staging_width, static_extents, vector_width, vectorize_copy
 
-_UNROLL = 64  # steps of a reduction that are unrolled fully
+_UNROLL = 512  # multiply-adds that are written out
 
 
 class Window(ScheduleRule):
@@ -57,22 +57,47 @@ def _schedule(
     total = math.prod(int(sch.get(loop).extent) for loop in spatial)
     width = vector_width(int(sch.get(spatial[-1]).extent), written.dtype)
     outer, vector = sch.split(spatial[-1], factors=[None, width])
-    sch.reorder(*spatial[:-1], outer, *steps, vector)
+    reduced = _reduced_width(sch, reduce, int(sch.get(steps[-1]).extent))
+    inner = [vector]
+    if reduced > 1:
+        steps[-1], unit = sch.split(steps[-1], factors=[None, reduced])
+        inner = [unit, vector]
+    sch.reorder(*spatial[:-1], outer, *steps, *inner)
+    padded = 1 if padding is None else _padded_width(sch, reduce, padding, width, reduced)
     if final is None:
         final = sch.cache_write(reduce, 0, "local")
     else:
         sch.set_scope(reduce, 0, "local")
     _, thread = bind_grid(sch, [*spatial[:-1], outer], total // width)
     sch.reverse_compute_at(final, thread)
-    _unroll(sch, steps, vector)
+    _unroll(sch, steps, inner)
     if padding is not None:
         sch.compute_at(padding, steps[-1])
         sch.set_scope(padding, 0, "local")
-        vectorize_copy(sch, padding, width, sch.get(padding).writes[0].source.dtype)
-    else:
-        stage_reads(sch, reduce, steps[-1], width)
+        vectorize_copy(sch, padding, padded, sch.get(padding).writes[0].source.dtype)
+    stage_reads(sch, reduce, steps[-1], width, reduced)
     sch.decompose_reduction(reduce, steps[0])
     finish_output(sch, final, thread, width)
+
+
+def _reduced_width(sch: s_tir.Schedule, reduce: SBlockRV, extent: int) -> int:
+    """Elements of the last reduction axis that a thread loads at once: convolutions and products
+    whose operands are contiguous along the input channels."""
+    stmt = sch.get(reduce)
+    widths = [
+        staging_width(stmt, load, 1, vector_width(extent, load.buffer.dtype))
+        for load in loads_of(stmt)
+        if load.uniform and not load.guarded
+    ]
+    return max(widths, default=1)
+
+
+def _padded_width(
+    sch: s_tir.Schedule, reduce: SBlockRV, padding: SBlockRV, width: int, reduced: int
+) -> int:
+    stmt, name = sch.get(reduce), sch.get(padding).writes[0].source.name
+    load = next(load for load in loads_of(stmt) if load.buffer.name == name)
+    return staging_width(stmt, load, width, reduced)
 
 
 def finish_output(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, width: int) -> None:
@@ -90,28 +115,33 @@ def finish_output(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, width: i
     stage_reads(sch, final, thread, width)
 
 
-def _unroll(sch: s_tir.Schedule, steps: list[LoopRV], vector: LoopRV) -> None:
-    sch.unroll(vector)
-    total = 1
+def _unroll(sch: s_tir.Schedule, steps: list[LoopRV], inner: list[LoopRV]) -> None:
+    """The innermost loops fully, the reduction's as far as the code stays short."""
+    size = 1
+    for loop in inner:
+        size *= int(sch.get(loop).extent)
+        sch.unroll(loop)
     for loop in reversed(steps):
-        total *= int(sch.get(loop).extent)
-        if total <= _UNROLL:
-            sch.unroll(loop)
+        size *= int(sch.get(loop).extent)
+        if size > _UNROLL:
+            return
+        sch.unroll(loop)
 
 
 def _inline_producers(
     sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo
 ) -> SBlockRV | None:
-    """Inline what feeds the reduction. A block that pads an input which is contiguous along the
-    channels stays (and is returned): it becomes a guarded vector load."""
+    """Inline what feeds the reduction. A block that pads an input which the reduction reads
+    contiguously stays (and is returned): it becomes a guarded vector load."""
     producers = infos[: infos.index(reduction)]
-    block = sch.get(reduction.block_rv)
-    axis = [v.var for v in block.iter_vars if v.iter_type == tirx.IterVar.DataPar][-1]
-    direct = {load.buffer.name: load for load in loads_of(block)}
+    stmt = sch.get(reduction.block_rv)
+    direct = {load.buffer.name: load for load in loads_of(stmt)}
     keep: SBlockInfo | None = None
     for info in producers:
         load = direct.get(sch.get(info.block_rv).writes[0].source.name)
-        if load is not None and contiguous_in(load, axis) and _is_padding(sch, info):
+        if load is None or not load.uniform or not _is_padding(sch, info):
+            continue
+        if staging_width(stmt, load, 2, 2) > 1:
             keep = info
     for info in producers:
         if info is not keep:
@@ -126,7 +156,7 @@ def _is_padding(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     if len(reads) != 1 or not reads[0].guarded:
         return False
     source, target = reads[0].buffer, block.writes[0].source
-    same = str(source.dtype) == str(target.dtype) and sch_scope(source) == "global"
+    same = str(source.dtype) == str(target.dtype) and scope_of(source) == "global"
     return same and contiguous_in(reads[0], block.iter_vars[-1].var)
 
 
