@@ -1,0 +1,292 @@
+"""The cover problem in whole numbers: moves along an order of ops, costs, and a lower bound.
+
+Costs are integers of a picosecond, so that sums do not depend on the order in which they are
+taken, equal costs are equal, and the same graph gives the same cover on every machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import NoCandidate
+from ..measure.measurement import Measurement
+from .match_graph import Form, Match, MatchGraph, bits
+from .order import narrow_order
+from .transition import Transitions
+
+UNIT = 1_000_000  # picoseconds in a microsecond
+IMPOSSIBLE = 1 << 58
+# Written priority among equal costs, as one integer: candidates that are not deterministic, then
+# launches, then the places of the backends in their order. Fields are wide enough for 2^20 ops.
+NONDETERMINISTIC, LAUNCH = 1 << 42, 1 << 21
+
+Cost = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+Usable = Sequence[Sequence[int]]  # for each match the options that may be taken
+
+
+def cost_of(figure: Measurement, objective: str) -> Cost:
+    """Cost of one launch in picoseconds: (kernel,) or (e2e,), for stream (kernel, enqueue)."""
+    kernel = round((figure.kernel_us or 0.0) * UNIT)
+    if objective == "graph":
+        return (kernel,)
+    if objective == "sync":
+        return (kernel if figure.e2e_us is None else round(figure.e2e_us * UNIT),)
+    return kernel, round((figure.enqueue_us or 0.0) * UNIT)
+
+
+def spread_of(figure: Measurement, objective: str) -> Cost:
+    """Spread of :func:`cost_of`."""
+    kernel = round((figure.kernel_spread_us or 0.0) * UNIT)
+    if objective == "graph" or (objective == "sync" and figure.e2e_us is None):
+        return (kernel,)
+    if objective == "sync":
+        return (round((figure.e2e_spread_us or 0.0) * UNIT),)
+    return kernel, round((figure.enqueue_spread_us or 0.0) * UNIT)
+
+
+def value_of(cost: Sequence[int]) -> int:
+    """What an objective makes of summed costs: the larger side counts."""
+    return max(cost)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A candidate of a match: where it stands, its cost and its priority among equals."""
+
+    match: int
+    index: int
+    cost: Cost
+    priority: int
+
+
+@dataclass
+class Move:
+    """All matches that cover the same ops in the same forms, along the order.
+
+    ``mask`` are the positions covered, ``reads`` and ``writes`` (value, form) of values that come
+    in more than one form, ``above`` and ``below`` the ops outside that it depends on, and that
+    depend on it.
+    """
+
+    mask: int
+    reads: tuple[tuple[int, int], ...]
+    writes: tuple[tuple[int, int], ...]
+    read_mask: int
+    above: int
+    below: int
+    options: list[Option]
+
+
+@dataclass
+class Value:
+    """A value that occurs in several forms.
+
+    ``pay[f][g]`` is the cost of a transition from form f to g; ``demanded[c]`` the forms (bit
+    mask) in which consumer c may read it; ``result`` the form that the caller wants, or -1.
+    """
+
+    forms: tuple[Form, ...]
+    pay: list[list[Cost]]
+    demanded: dict[int, int] = field(default_factory=dict)
+    result: int = -1
+
+
+class Problem:
+    """A MatchGraph under an objective, ready to be searched.
+
+    Positions count along a narrow topological order; values of ops have their op's position,
+    graph inputs come behind. ``usable`` names for each match the options that may be taken.
+
+    Raises NoCandidate where no match covers an op.
+    """
+
+    def __init__(
+        self,
+        graph: MatchGraph,
+        objective: str,
+        transitions: Transitions,
+        backend_order: Sequence[str],
+        usable: Usable,
+    ) -> None:
+        self.graph, self.objective, self.transitions = graph, objective, transitions
+        self.sides = 2 if objective == "stream" else 1
+        self._rank = {name: i for i, name in enumerate(backend_order)}
+        known = graph.dependencies
+        found = [(i, self._options(i, indices)) for i, indices in enumerate(usable) if indices]
+        self._check_covered(found)
+        forms = self._forms([graph.matches[i] for i, _ in found])
+        weights = [float(len(forms.get(op.name, ())) > 1) for op in graph.ops]
+        order = narrow_order(known, weights)
+        self.size = len(order)
+        place = {op: position for position, op in enumerate(order)}
+        names = [graph.ops[op].name for op in order] + [name for name, _ in graph.inputs]
+        self.where = {name: position for position, name in enumerate(names)}
+
+        def moved(mask: int) -> int:
+            found = 0
+            for op in bits(mask):
+                found |= 1 << place[op]
+            return found
+
+        self.consumers = [moved(known.consumers[op]) for op in order]
+        for name, _ in graph.inputs:
+            readers = (1 << place[i] for i, op in enumerate(graph.ops) if name in op.inputs)
+            self.consumers.append(sum(readers))
+        self.ancestors = [moved(known.ancestors[op]) for op in order]
+        self.descendants = [moved(known.descendants[op]) for op in order]
+        self.values = self._values(forms)
+        self.moves_at: list[list[Move]] = [[] for _ in order]
+        self._add_moves(found)
+        self.prices = [prices(self.size, self.moves_at, side) for side in range(self.sides)]
+
+    def _options(self, number: int, indices: Sequence[int]) -> list[Option]:
+        match, found = self.graph.matches[number], []
+        for index in indices:
+            scored = match.options[index]
+            unsure = not scored.candidate.deterministic
+            rank = self._rank.get(scored.candidate.backend, len(self._rank))
+            priority = unsure * NONDETERMINISTIC + match.launches * LAUNCH + rank
+            cost = cost_of(scored.measurement, self.objective)
+            found.append(Option(number, index, cost, priority))
+        return found
+
+    def _check_covered(self, usable: Sequence[tuple[int, list[Option]]]) -> None:
+        matches = self.graph.matches
+        covered = {name for i, _ in usable for name in matches[i].ops}
+        missing = [op.name for op in self.graph.ops if op.name not in covered]
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise NoCandidate(
+                f"{', '.join(missing[:3])}{more}, which no match with figures covers",
+                "a match with at least one measured candidate for every op",
+            )
+
+    def _forms(self, matches: Sequence[Match]) -> dict[str, list[Form]]:
+        """All forms in which each value is written, read, brought or taken."""
+        found: dict[str, set[Form]] = {name: {form} for name, form in self.graph.inputs}
+        for match in matches:
+            for name in self.graph.reads(match):
+                found.setdefault(name, set()).add(match.reads_as(name))
+            for name in match.outputs:
+                found.setdefault(name, set()).add(match.writes_as(name))
+        for name, form in self.graph.results:
+            if form is not None:
+                found.setdefault(name, set()).add(form)
+        return {name: sorted(forms) for name, forms in found.items()}
+
+    def _values(self, forms: dict[str, list[Form]]) -> dict[int, Value]:
+        elements = {op.name: op.elements for op in self.graph.ops}
+        wanted = dict(self.graph.results)
+        values = {}
+        for name, several in forms.items():
+            if len(several) < 2:
+                continue
+            pay = [[self._pay(elements.get(name, 1), a, b) for b in several] for a in several]
+            values[self.where[name]] = value = Value(tuple(several), pay)
+            if (form := wanted.get(name)) is not None:
+                value.result = several.index(form)
+        return values
+
+    def _pay(self, elements: int, source: Form, target: Form) -> Cost:
+        figure = self.transitions.between(elements, source, target)
+        if figure is None:
+            return (IMPOSSIBLE,) * self.sides
+        return cost_of(figure, self.objective)
+
+    def _add_moves(self, usable: Sequence[tuple[int, list[Option]]]) -> None:
+        options_of: dict[tuple[int, Pairs, Pairs], list[Option]] = {}
+        for number, options in usable:
+            match = self.graph.matches[number]
+            mask = sum(1 << self.where[name] for name in match.ops)
+            reads = self._several((name, match.reads_as(name)) for name in self.graph.reads(match))
+            writes = self._several((name, match.writes_as(name)) for name in match.outputs)
+            options_of.setdefault((mask, reads, writes), []).extend(options)
+        for (mask, reads, writes), options in options_of.items():
+            above = below = read_mask = 0
+            for op in bits(mask):
+                above |= self.ancestors[op]
+                below |= self.descendants[op]
+            for op in bits(above & ~mask):
+                read_mask |= (1 << op) if self.consumers[op] & mask else 0
+            for value, form in reads:
+                demanded = self.values[value].demanded
+                for reader in bits(self.consumers[value] & mask):
+                    demanded[reader] = demanded.get(reader, 0) | 1 << form
+            outside = (above & ~mask, below & ~mask)
+            move = Move(mask, reads, writes, read_mask, *outside, useful(options))
+            self.moves_at[next(bits(mask))].append(move)
+
+    def _several(self, pairs: Iterable[tuple[str, Form]]) -> Pairs:
+        """(value, form) by position and index, of the values that have several forms."""
+        known = ((self.where[name], form) for name, form in pairs)
+        return tuple(
+            sorted((v, self.values[v].forms.index(form)) for v, form in known if v in self.values)
+        )
+
+    def weighted(self, weights: Sequence[int]) -> Problem:
+        """The same problem with one side only: the weighted sum of its sides."""
+
+        def mixed(cost: Cost) -> Cost:
+            if max(cost) >= IMPOSSIBLE:
+                return (IMPOSSIBLE,)
+            return (sum(w * c for w, c in zip(weights, cost, strict=True)),)
+
+        other = copy.copy(self)
+        other.sides = 1
+        other.values = {
+            number: dataclasses.replace(
+                value, pay=[[mixed(cost) for cost in row] for row in value.pay]
+            )
+            for number, value in self.values.items()
+        }
+        other.moves_at = [
+            [
+                dataclasses.replace(
+                    move,
+                    options=useful(
+                        [dataclasses.replace(o, cost=mixed(o.cost)) for o in move.options]
+                    ),
+                )
+                for move in there
+            ]
+            for there in self.moves_at
+        ]
+        other.prices = [prices(self.size, other.moves_at, 0)]
+        return other
+
+
+def useful(options: Sequence[Option]) -> list[Option]:
+    """Options that no other beats on every side, cheapest first; of equals the preferred one."""
+    kept: list[Option] = []
+    for option in sorted(options, key=lambda o: (o.cost, o.priority, o.match, o.index)):
+        if not any(all(a <= b for a, b in zip(k.cost, option.cost, strict=True)) for k in kept):
+            kept.append(option)
+    return kept
+
+
+def prices(size: int, moves_at: Sequence[Sequence[Move]], side: int) -> list[int]:
+    """A price for each op such that no move costs less than the prices of its ops together.
+
+    The sum of the prices of any set of ops is then a lower bound on the cost of covering it (weak
+    duality of set partitioning; the greedy rise of the prices is dual ascent). Transitions are
+    left out, which only lowers the bound.
+    """
+    moves = [move for there in moves_at for move in there]
+    slack = [min(option.cost[side] for option in move.options) for move in moves]
+    over: list[list[int]] = [[] for _ in range(size)]
+    for i, move in enumerate(moves):
+        for op in bits(move.mask):
+            over[op].append(i)
+    price = [min(slack[i] // moves[i].mask.bit_count() for i in over[op]) for op in range(size)]
+    for i, move in enumerate(moves):
+        slack[i] -= sum(price[op] for op in bits(move.mask))
+    for op in range(size):
+        rise = min(slack[i] for i in over[op])
+        price[op] += rise
+        for i in over[op]:
+            slack[i] -= rise
+    return price
