@@ -61,6 +61,7 @@ int next_stream = 1;
 Stream null_stream{0};
 thread_local int thread_mode = 0;
 thread_local int current_device = 0;
+bool lost = false;
 size_t memory_limit = static_cast<size_t>(-1);
 
 size_t ThisThread() {
@@ -115,6 +116,7 @@ API const char* fake_cuda_log() {
   records.str("");
   return text.c_str();
 }
+API void fake_cuda_lose() { lost = true; }
 API void fake_cuda_limit_memory(size_t bytes) { memory_limit = bytes; }
 // Runs fn(copy of data) when the work is due.
 API int fake_cuda_launch(void* stream, const char* name, void (*fn)(void*), const void* data,
@@ -192,6 +194,7 @@ API int cudaMemsetAsync(void* to, int value, size_t bytes, void* stream) {
 API int cudaDeviceSynchronize() {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   if (Forbidden("cudaDeviceSynchronize")) return kUnsupported;
+  if (lost) return 700;
   Record("device_synchronize");
   return kSuccess;
 }

@@ -1,0 +1,196 @@
+"""The cuDNN backend without a GPU: rules, and with the wheel installed real engines and plans."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convoy.backends.base import Candidate, Decline, Device
+from convoy.backends.cudnn import CudnnBackend, cudnn_version, device_properties
+from convoy.errors import ConvoyError, InvalidOption
+from convoy.runtime import create_module
+from convoy.runtime.library import call_json
+from convoy.workload import Epilogue, Workload
+
+H200 = Device()
+A100 = Device("NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040, 85899345920)
+RESIDUAL_RELU = Epilogue(residual=True, bias=True, activation="relu")
+
+
+@functools.cache
+def why_no_cudnn() -> str:
+    version = cudnn_version()
+    if not version:
+        return "cuDNN is not installed"
+    try:
+        properties = json.dumps(device_properties(H200))
+        call_json("cudnn.enumerate", conv().to_json(), {"deviceprop": properties, "modes": ["A"]})
+    except ConvoyError as err:
+        return f"cuDNN {version} does not plan without a GPU: {err}"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def cudnn() -> None:
+    if reason := why_no_cudnn():
+        pytest.skip(reason)
+
+
+needs_cudnn = pytest.mark.usefixtures("cudnn")
+
+
+def conv(op: str = "fprop", **changes: object) -> Workload:
+    fields: dict = {"op": op, "n": 8, "h": 14, "w": 14, "c": 64, "k": 128, "r": 3, "s": 3}
+    fields |= {"padding": (1, 1, 1, 1), **changes}
+    return Workload(**fields)
+
+
+def propose(workload: Workload, device: Device = H200, **options: int) -> list[Candidate]:
+    answer = CudnnBackend(**options).propose(workload, device)
+    assert not isinstance(answer, Decline), answer
+    return list(answer)
+
+
+@pytest.mark.parametrize(
+    ("workload", "word"),
+    [
+        (conv(groups=64, k=64, epilogue=Epilogue(bias=True)), "depthwise"),
+        (conv(epilogue=Epilogue(bias=True, affine_relu=True)), "affine_relu"),
+        (conv("dgrad", epilogue=Epilogue(activation="relu")), "dgrad"),
+        (conv("wgrad", epilogue=Epilogue(bias=True)), "wgrad"),
+        (conv(acc_dtype="float16"), "acc_dtype"),
+    ],
+)
+def test_declines_name_what_stands_in_the_way(workload: Workload, word: str) -> None:
+    for answer in (
+        CudnnBackend().accepts(workload, H200),
+        CudnnBackend().propose(workload, H200),
+    ):
+        assert isinstance(answer, Decline)
+        assert word in answer.reason and answer.remedy
+
+
+def test_old_gpu_is_declined() -> None:
+    decline = CudnnBackend().accepts(conv(), Device("GTX 1080", 61, 20))
+    assert decline is not None and "6.1" in decline.reason
+
+
+def test_negative_workspace_is_refused() -> None:
+    with pytest.raises(InvalidOption):
+        CudnnBackend(max_workspace=-1)
+
+
+def test_device_description_follows_the_device() -> None:
+    properties = device_properties(A100)
+    assert properties["deviceVer"] == 800 and properties["multiProcessorCount"] == 108
+    assert properties["deviceName"] == A100.name
+
+
+@needs_cudnn
+@pytest.mark.parametrize(
+    ("workload", "fewest"),
+    [
+        (conv(), 20),
+        (conv(epilogue=RESIDUAL_RELU), 20),
+        (conv(epilogue=Epilogue(bias=True)), 20),
+        (conv(stride=(2, 2), padding=(0, 0, 1, 1)), 20),
+        (conv(dilation=(2, 2), padding=(2, 2, 2, 2)), 20),
+        (conv(c=3, k=64, r=7, s=7, stride=(2, 2)), 5),
+        (conv(groups=32), 5),
+        (conv(groups=64, k=64), 3),
+        (conv("dgrad"), 20),
+        (conv("dgrad", stride=(2, 2)), 20),
+        (conv("wgrad"), 10),
+        (conv(dtype="bfloat16", out_dtype="bfloat16"), 20),
+        (conv(dtype="float32", out_dtype="float32", math="tf32"), 20),
+        (conv(dtype="float32", out_dtype="float32"), 3),
+        (conv("matmul", h=1, w=1, r=1, s=1, padding=(0,) * 4, epilogue=Epilogue(bias=True)), 10),
+    ],
+    ids=lambda value: value.key if isinstance(value, Workload) else str(value),
+)
+@pytest.mark.parametrize("device", [H200, A100], ids=["h200", "a100"])
+def test_engines_and_their_plans(workload: Workload, fewest: int, device: Device) -> None:
+    """Every proposed engine is rebuilt from its number and knobs, with the workspace announced."""
+    candidates = propose(workload, device)
+    assert len(candidates) >= (fewest if device is H200 else 1)
+    assert len({candidate.kernel for candidate in candidates}) == len(candidates)
+    target = {"deviceprop": json.dumps(device_properties(device))}
+    for candidate in candidates:
+        if "runtime_compilation" in candidate.notes:
+            continue
+        binary = CudnnBackend().build(workload, candidate, device)
+        plan = call_json("cudnn.build_plan", binary.entry, target)
+        assert "refusal" not in plan, (candidate.kernel, plan)
+        assert plan["workspace"] == candidate.workspace
+        restored = call_json("cudnn.build_plan", {**binary.entry, **plan}, target)
+        assert restored.get("workspace") == plan["workspace"], restored
+
+
+@needs_cudnn
+def test_strict_float32_avoids_tensor_cores() -> None:
+    strict = propose(conv(dtype="float32", out_dtype="float32"))
+    loose = propose(conv(dtype="float32", out_dtype="float32", math="tf32"))
+    assert all("tensor_core" not in candidate.notes for candidate in strict)
+    assert any("tensor_core" in candidate.notes for candidate in loose)
+
+
+@needs_cudnn
+def test_workspace_limit() -> None:
+    workload = conv(dtype="float32", out_dtype="float32")
+    assert max(candidate.workspace for candidate in propose(workload)) > 0
+    assert all(candidate.workspace == 0 for candidate in propose(workload, max_workspace=0))
+
+
+@needs_cudnn
+def test_gradients_sum_in_float32() -> None:
+    for candidate in propose(conv("wgrad")):
+        assert "reduced_precision_reduction" not in candidate.notes
+
+
+@needs_cudnn
+def test_entry_makes_a_module() -> None:
+    candidate = propose(conv())[0]
+    binary = CudnnBackend().build(conv(), candidate, H200)
+    module = create_module([{**binary.entry, "symbol": "f"}], binary.blobs)
+    assert module.implements_function("f")
+    assert json.loads(module["convoy_spec"]())["device"]["arch"] == 90
+
+
+@needs_cudnn
+def test_candidates_survive_json() -> None:
+    for candidate in propose(conv()):
+        assert Candidate.from_json(json.loads(json.dumps(candidate.to_json()))) == candidate
+
+
+@needs_cudnn
+@settings(max_examples=20)
+@given(data=st.data())
+def test_any_workload_is_proposed_or_declined(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["float16", "bfloat16", "float32"]))
+    groups = data.draw(st.sampled_from([1, 1, 2, 8]))
+    r, s = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 7))
+    workload = conv(
+        data.draw(st.sampled_from(["fprop", "dgrad", "wgrad"])),
+        n=data.draw(st.integers(1, 3)),
+        h=data.draw(st.integers(r, 40)),
+        w=data.draw(st.integers(s, 40)),
+        c=groups * data.draw(st.integers(1, 40)),
+        k=groups * data.draw(st.integers(1, 40)),
+        r=r,
+        s=s,
+        groups=groups,
+        stride=(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))),
+        padding=tuple(data.draw(st.integers(0, 3)) for _ in range(4)),
+        dtype=dtype,
+        out_dtype=dtype,
+    )
+    answer = CudnnBackend().propose(workload, H200)
+    if isinstance(answer, Decline):
+        assert answer.reason
+    else:
+        assert answer
+        CudnnBackend().build(workload, answer[0], H200)

@@ -1,0 +1,120 @@
+"""The timing routine on a stand-in for CUDA: what it measures, what it refuses, what it leaves."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
+
+from support import Fakes
+
+SETUP = """
+from convoy.backends.base import Binary, Candidate, Device
+from convoy.measure import protocol
+device = Device(name="Fake H200", l2_bytes=1 << 20)
+blobs = kernel_blobs()
+candidate = Candidate("kernel", "loops")
+def measure(w, swizzle=0, **options):
+    entry = kernel_entry(w, blobs, swizzle=swizzle)
+    return protocol.measure(w, candidate, Binary(entry, blobs), device, **options).to_json()
+w = small(epilogue=Epilogue(bias=True, residual=True))
+"""
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    return Fakes(tmp_path_factory.mktemp("fakes"))
+
+
+def run(fakes: Fakes, code: str) -> Any:
+    return fakes.run(SETUP + textwrap.dedent(code))
+
+
+def test_all_figures(fakes: Fakes) -> None:
+    figure, forbidden = run(
+        fakes,
+        """
+        figure = measure(w)
+        result([figure, [x for x in log() if "forbidden" in x]])
+        """,
+    )
+    assert not forbidden
+    assert figure["error"] < 1e-6
+    assert figure["samples"] >= 3
+    for name in ("kernel_us", "enqueue_us", "e2e_us"):
+        assert figure[name] > 0
+        assert figure[name.replace("_us", "_spread_us")] >= 0
+    assert "cold_us" in figure and "failure" not in figure
+
+
+@pytest.mark.parametrize("op", ["fprop", "dgrad", "wgrad", "matmul"])
+def test_every_op_is_checked(op: str, fakes: Fakes) -> None:
+    right = run(
+        fakes,
+        f"""
+        op = {op!r}
+        more = dict(h=1, w=1, r=1, s=1, padding=(0,) * 4) if op == "matmul" else {{}}
+        result(measure(small(op, groups=1, **more), cold=False))
+        """,
+    )
+    assert right["error"] < 1e-6
+
+
+def test_what_is_wrong_is_a_failure(fakes: Fakes) -> None:
+    cannot, wrong, unwritten, refuses = run(
+        fakes, "result([measure(w, swizzle) for swizzle in (95, 96, 97, 99)])"
+    )
+    assert "launch refused" in cannot["failure"]
+    assert "relative L2 error 1.0e-02 above 1e-05" in wrong["failure"]
+    assert wrong["error"] == pytest.approx(0.01, rel=0.01)
+    assert "inf" in unwritten["failure"] and "error" not in unwritten
+    assert "swizzle 99" in refuses["failure"]
+    assert not any("kernel_us" in figure for figure in (cannot, wrong, unwritten, refuses))
+
+
+def test_slow_candidates_get_few_samples(fakes: Fakes) -> None:
+    fast, slow = run(
+        fakes,
+        """
+        fast = measure(w, budget_ms=100.0)
+        result([fast, measure(w, swizzle=98, best_us=fast["kernel_us"])])
+        """,
+    )
+    assert slow["samples"] == 3 < fast["samples"]
+    assert "cold_us" not in slow
+    assert slow["kernel_us"] > 2000
+
+
+def test_fresh_inputs_for_each_workload_and_memory_is_given_back(fakes: Fakes) -> None:
+    same, different, freed = run(
+        fakes,
+        """
+        def x(w):
+            problem = protocol._problem(w)
+            return to_host(problem.tensors[0])
+        first, again = x(w), x(w)
+        other = x(small(k=16))
+        log(); protocol.release(); freed = [l for l in log() if "free" in l]
+        result([bool((first == again).all()), bool((first != other).any()), len(freed)])
+        """,
+    )
+    assert same and different
+    assert freed == 3
+
+
+def test_lost_gpu_ends_measuring(fakes: Fakes) -> None:
+    text = run(
+        fakes,
+        """
+        measure(w)
+        cuda.fake_cuda_lose()
+        try: measure(small(k=16))
+        except RuntimeError as err: result(str(err))
+        """,
+    )
+    assert "the GPU stopped working after kernel:loops" in text

@@ -1,0 +1,152 @@
+"""The float64 references against an independent convolution, and samples against the whole."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convoy.measure import dtypes, reference
+from convoy.workload import Epilogue, Workload
+
+
+def conv(op: str = "fprop", **changes: object) -> Workload:
+    fields: dict = {"op": op, "n": 2, "h": 6, "w": 5, "c": 4, "k": 6, "r": 3, "s": 2}
+    return Workload(**{**fields, "padding": (1, 0, 1, 1), **changes})
+
+
+def operands(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = workload.operand_shapes()
+    return {n: rng.uniform(-1, 1, shape) for n, shape, _ in shapes[: -workload.num_outputs]}
+
+
+def by_loops(workload: Workload, given: dict[str, np.ndarray]) -> np.ndarray:
+    """The linear part, product by product from the definition of the forward convolution."""
+    wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
+    x = np.zeros((wl.n, wl.h, wl.w, wl.c))
+    y = np.zeros((wl.n, wl.p, wl.q, wl.k))
+    f = np.zeros((wl.k, wl.r, wl.s, cg))
+    for p, q, r, s in itertools.product(*map(range, (wl.p, wl.q, wl.r, wl.s))):
+        h = p * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
+        w = q * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
+        if not (0 <= h < wl.h and 0 <= w < wl.w):
+            continue
+        for g in range(wl.groups):
+            cs, ks = slice(g * cg, (g + 1) * cg), slice(g * kg, (g + 1) * kg)
+            if wl.op == "fprop":
+                y[:, p, q, ks] += given["x"][:, h, w, cs] @ given["w"][ks, r, s].T
+            elif wl.op == "dgrad":
+                x[:, h, w, cs] += given["dy"][:, p, q, ks] @ given["w"][ks, r, s]
+            else:
+                f[ks, r, s] += given["dy"][:, p, q, ks].T @ given["x"][:, h, w, cs]
+    return {"fprop": y, "dgrad": x, "wgrad": f}[wl.op]
+
+
+CASES = [
+    {},
+    {"stride": (2, 3)},
+    {"dilation": (2, 1)},
+    {"groups": 2},
+    {"c": 4, "k": 4, "groups": 4},
+]
+
+
+@pytest.mark.parametrize("op", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("changes", CASES, ids=str)
+def test_whole_reference(op: str, changes: dict) -> None:
+    workload = conv(op, **changes)
+    given = operands(workload)
+    (got,) = reference.full(workload, given)
+    np.testing.assert_allclose(got, by_loops(workload, given), atol=1e-12)
+
+
+def test_epilogue_in_its_order() -> None:
+    plain = conv()
+    given = operands(plain)
+    base = by_loops(plain, given)
+    epilogue = Epilogue(residual=True, bias=True, activation="clip", clip_max=0.7, affine_relu=True)
+    workload = conv(epilogue=epilogue)
+    full = {**operands(workload, 1), **given}
+    y = np.clip(base + full["residual"] + full["bias"], 0, 0.7)
+    got = reference.full(workload, full)
+    np.testing.assert_allclose(got[0], y, atol=1e-12)
+    np.testing.assert_allclose(got[1], np.maximum(full["scale"] * y + full["shift"], 0))
+
+
+@pytest.mark.parametrize(
+    ("activation", "formula"),
+    [
+        ("relu", lambda v: np.where(v > 0, v, 0)),
+        ("sigmoid", lambda v: 1 / (1 + np.exp(-v))),
+        ("silu", lambda v: v / (1 + np.exp(-v))),
+    ],
+)
+def test_activations(activation: str, formula) -> None:
+    given = operands(conv())
+    workload = conv(epilogue=Epilogue(activation=activation))
+    (got,) = reference.full(workload, given)
+    np.testing.assert_allclose(got, formula(by_loops(conv(), given)), atol=1e-12)
+
+
+def flat(array: np.ndarray) -> reference.Operand:
+    return lambda index: array.reshape(-1)[index]
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_samples_are_elements_of_the_whole(data: st.DataObject) -> None:
+    groups = data.draw(st.integers(1, 3))
+    r, s = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    workload = conv(
+        data.draw(st.sampled_from(["fprop", "dgrad", "wgrad"])),
+        n=data.draw(st.integers(1, 2)),
+        h=data.draw(st.integers(r, 7)),
+        w=data.draw(st.integers(s, 7)),
+        c=groups * data.draw(st.sampled_from([1, 2, 17])),
+        k=groups * data.draw(st.sampled_from([1, 3, 18])),
+        r=r,
+        s=s,
+        groups=groups,
+        stride=(data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))),
+        padding=tuple(data.draw(st.integers(0, 2)) for _ in range(4)),
+    )
+    given_operands = operands(workload, 3)
+    whole = reference.full(workload, given_operands)[0].reshape(-1)
+    functions = {name: flat(array) for name, array in given_operands.items()}
+    (sample,) = reference.sample(workload, functions, np.random.default_rng(5))
+    index = sample.starts[:, None] + np.arange(sample.run)
+    assert index.min() >= 0 and index.max() < whole.size
+    np.testing.assert_allclose(sample.values, whole[index], atol=1e-12)
+
+
+def test_samples_are_many_and_spread() -> None:
+    workload = Workload("fprop", 32, 56, 56, 64, 256, 1, 1)
+    rng = np.random.default_rng(0)
+    block = rng.uniform(-1, 1, 1009)
+    functions = {name: (lambda index: block[index % 1009]) for name in ("x", "w")}
+    (sample,) = reference.sample(workload, functions, rng)
+    assert sample.values.size >= reference.SAMPLES
+    last = 32 * 56 * 56 * 256 - 1
+    assert 0 in sample.starts and last in sample.starts + sample.run - 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_dtypes_round_to_nearest_even(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(0, 10.0**e, 1000) for e in range(-3, 4)])
+    values = values.astype(np.float32).astype(np.float64)
+    exact = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    expected = values.astype(np.float32).astype(exact).astype(np.float64)
+    got = dtypes.decode(dtypes.encode(values, dtype), dtype)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_poisoned_memory_is_nan(dtype: str) -> None:
+    stored = np.full(64, 0xFF, np.uint8).view(dtypes.STORAGE[dtype])
+    assert np.isnan(dtypes.decode(stored, dtype)).all()
