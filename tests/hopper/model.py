@@ -222,9 +222,7 @@ def _multiply(d: np.ndarray, pixels: np.ndarray, packed: np.ndarray, x: int) -> 
                         d[lane, 4 * j + 2 * lower + bit] += product[lane // 4, column]
 
 
-def _write_lane_outputs(
-    f: Formulas, d: np.ndarray, out: np.ndarray, x: int, channels: int
-) -> None:
+def _write_lane_outputs(f: Formulas, d: np.ndarray, out: np.ndarray, x: int, channels: int) -> None:
     for lane in range(32):
         run, phase_h, phase_w = lane >> 2, lane >> 1 & 1, lane & 1
         for lower in range(2):

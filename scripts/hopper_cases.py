@@ -1,0 +1,109 @@
+"""What the Hopper kernels are checked on and timed with: see bench_hopper.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convoy.backends import hopper_space as space
+from convoy.backends.base import Device
+from convoy.backends.hopper import HopperBackend, is_stem
+from convoy.backends.hopper_kernels import HopperKernel, StemKernel
+from convoy.workload import Workload
+from hopper_lab import Job
+
+HALF, BRAIN = "float16", "bfloat16"
+
+
+def dgrad(**changes: Any) -> Workload:
+    """3x3 stride 2 over 3x33x47x24 with K = 40 and padding 1, unless changed."""
+    fields: dict[str, Any] = {"op": "dgrad", "n": 3, "h": 33, "w": 47, "c": 24, "k": 40}
+    fields |= {"r": 3, "s": 3, "stride": (2, 2), "padding": (1, 1, 1, 1)}
+    return Workload(**fields | changes)
+
+
+#: Odd sizes and borders for the general kernel.
+SHAPES = [
+    dgrad(),
+    dgrad(n=1),
+    dgrad(n=8, padding=(0, 1, 2, 3)),
+    dgrad(padding=(3, 0, 1, 2)),
+    dgrad(stride=(3, 3), padding=(2, 1, 0, 3)),
+    dgrad(stride=(1, 2)),
+    dgrad(stride=(2, 1), padding=(0, 0, 0, 0)),
+    dgrad(stride=(3, 2), r=5, s=4, padding=(2, 3, 1, 0)),
+    dgrad(r=7, s=7, padding=(3, 3, 3, 3)),
+    dgrad(r=2, s=6, padding=(0, 3, 1, 2)),
+    dgrad(r=5, s=5, padding=(2, 2, 2, 2), c=136, k=72),
+    dgrad(r=1, s=1, padding=(0, 0, 0, 0)),
+    dgrad(r=1, s=1, padding=(0, 0, 0, 0), c=264, k=200, n=1),
+    dgrad(r=1, s=3, padding=(0, 1, 0, 1)),
+    dgrad(r=2, s=1, stride=(3, 3), padding=(1, 0, 2, 0)),
+    dgrad(r=1, s=1, stride=(3, 3), padding=(1, 2, 1, 0)),
+    dgrad(h=1, w=9, n=1, r=1, s=1, padding=(1, 0, 1, 0)),  # no tap reaches the only row
+    dgrad(h=7, w=7, c=512, k=512, n=1),
+    dgrad(h=14, w=14, c=256, k=256, n=8),
+    dgrad(h=28, w=30, c=128, k=128, n=8, padding=(0, 0, 1, 1)),
+    dgrad(h=56, w=56, c=64, k=64, n=8, r=1, s=1, padding=(0, 0, 0, 0)),
+]
+
+#: For the stem's kernel; c is replaced by what the kernel is compiled for.
+STEM_SHAPES = [
+    dgrad(c=3, k=64, r=7, s=7, padding=(3, 3, 3, 3), n=2, h=224, w=224),
+    dgrad(c=3, k=64, r=7, s=7, padding=(3, 3, 3, 3)),
+    dgrad(c=3, k=40, r=7, s=7, padding=(0, 1, 2, 3), n=1),
+    dgrad(c=3, k=32, r=3, s=3, padding=(0, 0, 0, 0), n=8, h=299, w=299),
+    dgrad(c=3, k=24, r=3, s=3, padding=(1, 1, 1, 1), h=40, w=48),
+    dgrad(c=3, k=128, r=5, s=6, padding=(2, 0, 1, 3)),
+    dgrad(c=3, k=72, r=2, s=1, padding=(1, 0, 0, 0), n=1, h=18, w=500),
+    dgrad(c=3, k=8, r=1, s=7, padding=(0, 6, 0, 5), n=1),
+    dgrad(c=3, k=96, r=4, s=4, padding=(1, 1, 1, 1), h=512, w=512, n=1),
+]
+
+
+def kernels() -> list[HopperKernel]:
+    """Every kernel that the backend proposes for some shape, in both dtypes."""
+    found: dict[HopperKernel, None] = {}
+    for dtype in (HALF, BRAIN):
+        for zeros in (False, True):
+            filter_size = 1 if zeros else 3
+            w = dgrad(c=512, k=64, r=filter_size, s=filter_size, dtype=dtype, out_dtype=dtype)
+            for launch in space.dgrad_launches(w, Device()):
+                found[launch.kernel] = None
+        found |= {StemKernel(c, dtype): None for c in (1, 2, 3, 4)}
+    return list(found)
+
+
+def check_jobs(libraries: Mapping[HopperKernel, str]) -> list[Job]:
+    """Every kernel over the shapes that it can do, grouped by shape so that operands are kept."""
+    jobs = []
+    for shape in [*SHAPES, *STEM_SHAPES]:
+        for kernel, library in libraries.items():
+            w = dataclasses.replace(shape, dtype=kernel.dtype, out_dtype=kernel.dtype)
+            if isinstance(kernel, StemKernel) != is_stem(shape):
+                continue
+            if isinstance(kernel, StemKernel):
+                w = dataclasses.replace(w, c=kernel.channels)
+                runs = [(0, 0), (5, 0), (0, 2)]
+            else:
+                if not kernel.zeros and any(h.taps * x.taps == 0 for h, x in space.phases(w)):
+                    continue
+                runs = [(space.UNITS, 0), (space.SORTED, 0), (space.UNITS, 2), (space.SORTED, 2)]
+            jobs += [Job(kernel.name, w, library, swizzle, sms) for swizzle, sms in runs]
+    return sorted(jobs, key=lambda job: job.workload.key)
+
+
+def layers(batches: Sequence[int], contains: str = "") -> list[tuple[str, Workload]]:
+    """ResNet-50's strided convolutions: (name, workload) for every batch size."""
+    found = []
+    for n in batches:
+        for size, c in ((56, 128), (28, 256), (14, 512)):
+            found.append(dgrad(n=n, h=size, w=size, c=c, k=c))
+        for size, c in ((56, 256), (28, 512), (14, 1024)):
+            found.append(dgrad(n=n, h=size, w=size, c=c, k=2 * c, r=1, s=1, padding=(0,) * 4))
+        found.append(dgrad(n=n, h=224, w=224, c=3, k=64, r=7, s=7, padding=(3,) * 4))
+    backend = HopperBackend()
+    assert all(backend.accepts(w, Device()) is None for w in found)
+    named = [(f"{w.r}x{w.s}s2_{w.h}_C{w.c}_K{w.k}_N{w.n}", w) for w in found]
+    return [(name, w) for name, w in named if contains in name]

@@ -1,0 +1,312 @@
+"""Runs kernels of the Hopper backend on the GPU in a process of their own, with a watchdog.
+
+A kernel under development may hang or break its CUDA context. So jobs go to a worker process,
+one JSON line each; a job that does not answer in time, or takes the worker down, is reported as
+such, and a fresh worker goes on with the next one. Used by bench_hopper.py and by the GPU tests.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import queue
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from convoy.workload import Workload
+
+#: Seconds until a worker has imported torch and set up CUDA, and for one job.
+START_TIMEOUT_S, JOB_TIMEOUT_S = 180.0, 40.0
+#: Jobs of one name (kernel) after whose hangs or crashes the others are not tried any more.
+MOST_BREAKDOWNS = 2
+#: Bytes before and behind dx that no kernel may touch.
+GUARD = 4096
+LAUNCHES = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """``library`` empty: PyTorch's own dgrad (cuDNN with benchmark mode), the peer.
+
+    ``sm_count`` 0 takes the device's; a small one makes each block work on many tiles.
+    ``check`` compares with float64, ``time`` measures a replayed graph of 20 launches.
+    """
+
+    name: str
+    workload: Workload
+    library: str = ""
+    swizzle: int = 0
+    sm_count: int = 0
+    check: bool = True
+    time: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "workload": self.workload.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Job:
+        return cls(**{**data, "workload": Workload.from_json(data["workload"])})
+
+
+@dataclass
+class Result:
+    """``error`` is empty for a job that ran and, if checked, is right.
+
+    ``relative`` is the relative L2 error against float64, ``us`` the median time of a launch and
+    ``spread_us`` half the distance between the fastest and the slowest replay.
+    """
+
+    error: str = ""
+    relative: float = float("nan")
+    us: float = float("nan")
+    spread_us: float = float("nan")
+    blocks: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def run(jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+    """Results in the order of the jobs, as they come."""
+    start = 0
+    breakdowns: collections.Counter[str] = collections.Counter()
+    while start < len(jobs):
+        worker = _Worker()
+        try:
+            if error := worker.wait_until_ready():
+                for job in jobs[start:]:
+                    yield job, Result(error=error)
+                return
+            while start < len(jobs):
+                job = jobs[start]
+                start += 1
+                if breakdowns[job.name] >= MOST_BREAKDOWNS:
+                    yield job, Result(error="not tried: this kernel hung or crashed before")
+                    continue
+                result = worker.do(job)
+                yield job, result
+                if result.error.startswith(("HANG", "CRASH", "CUDA")):
+                    breakdowns[job.name] += 1
+                    break
+        finally:
+            worker.end()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self._lines.put(line)
+        self._lines.put("")  # the worker has ended
+
+    def _next(self, timeout: float) -> dict[str, Any]:
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            return {"error": f"HANG: no answer in {timeout:.0f} s"}
+        return json.loads(line) if line else {"error": f"CRASH: exit {self._process.wait(10)}"}
+
+    def wait_until_ready(self) -> str:
+        return self._next(START_TIMEOUT_S).get("error", "")
+
+    def do(self, job: Job) -> Result:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(job.to_json()) + "\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            return Result(error=f"CRASH: worker gone ({error})")
+        return Result(**self._next(JOB_TIMEOUT_S))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def reference(torch: Any, w: Workload, dy: Any, filt: Any) -> Any:
+    """dx in float64 by definition, one product for each filter position."""
+    top, left, bottom, right = w.padding
+    (sh, sw), f64 = w.stride, torch.float64
+    height, width = w.h + top + bottom, w.w + left + right
+    padded = torch.zeros((w.n, height, width, w.c), dtype=f64, device=dy.device)
+    dy64, filt64 = dy.to(f64), filt.to(f64)
+    for r in range(w.r):
+        for s in range(w.s):
+            h_end, w_end = r + sh * (w.p - 1) + 1, s + sw * (w.q - 1) + 1
+            padded[:, r:h_end:sh, s:w_end:sw] += dy64 @ filt64[:, r, s]
+    return padded[:, top : top + w.h, left : left + w.w]
+
+
+class _Bench:
+    """One workload's operands on the GPU, kept for the jobs that share it."""
+
+    def __init__(self, torch: Any, w: Workload) -> None:
+        self.torch, self.w = torch, w
+        generator = torch.Generator("cuda").manual_seed(11)
+        dtype = getattr(torch, w.dtype)
+
+        def random(*shape: int) -> Any:
+            return torch.randn(shape, generator=generator, device="cuda").to(dtype)
+
+        self.dy = random(w.n, w.p, w.q, w.k)
+        self.filter = random(w.k, w.r, w.s, w.c)
+        self.bytes = w.n * w.h * w.w * w.c * 2
+        self.raw = torch.empty(self.bytes + 2 * GUARD, dtype=torch.uint8, device="cuda")
+        self.dx = self.raw[GUARD : GUARD + self.bytes].view(dtype).view(w.n, w.h, w.w, w.c)
+        self._expected: Any = None
+
+    def poison(self) -> None:
+        self.raw.fill_(0xFF)  # NaN in both types
+
+    def verdict(self, dx: Any) -> tuple[str, float]:
+        """(what is wrong, relative L2 error) of a result."""
+        torch = self.torch
+        if self._expected is None:
+            self._expected = reference(torch, self.w, self.dy, self.filter)
+        got = dx.to(torch.float64)
+        left = int(torch.isnan(got).sum())
+        if left:
+            first = torch.nonzero(torch.isnan(got))[0].tolist()
+            return f"{left} of {got.numel()} elements NaN or not written, first {first}", 1.0
+        difference = got - self._expected
+        norm = float(self._expected.norm())
+        if norm == 0.0:
+            wrong = int((got != 0).sum())
+            return (f"{wrong} elements are not zero" if wrong else ""), float(wrong)
+        relative = float(difference.norm()) / norm
+        limit = {"float16": 1e-3, "bfloat16": 8e-3}[self.w.dtype]
+        if relative <= limit:
+            return "", relative
+        bad = difference.abs() > 0.05 * norm / got.numel() ** 0.5
+        places = torch.nonzero(bad)
+        first, last = places[0].tolist(), places[-1].tolist()
+        return (
+            f"relative error {relative:.3g}; {len(places)} of {got.numel()} elements wrong,"
+            f" from (n,h,w,c) = {first} to {last}",
+            relative,
+        )
+
+    def guards(self) -> str:
+        before, behind = self.raw[:GUARD], self.raw[GUARD + self.bytes :]
+        touched = int((before != 0xFF).sum()), int((behind != 0xFF).sum())
+        return f"bytes outside dx overwritten (before, behind): {touched}" if any(touched) else ""
+
+
+def _work(torch: Any, job: Job, bench: _Bench) -> Result:
+    stream = torch.cuda.Stream()
+    result = Result()
+    w = bench.w
+    if job.library:
+        from convoy.codegen.library import KernelLibrary, Operands, Shape
+
+        sm_count = job.sm_count or torch.cuda.get_device_properties(0).multi_processor_count
+        library = KernelLibrary(job.library)
+        shape = Shape.of(w, sm_count, swizzle=job.swizzle)
+        if why := library.check(shape):
+            return Result(error=f"declined: {why}")
+        operands = Operands(a=bench.dy.data_ptr(), b=bench.filter.data_ptr(), d=bench.dx.data_ptr())
+        kernel = library.prepare(shape, operands)
+        result.blocks = kernel.footprint().blocks
+
+        def launch() -> None:
+            kernel.launch(torch.cuda.current_stream().cuda_stream)
+    else:
+        torch.backends.cudnn.benchmark = True
+        nchw = (0, 3, 1, 2)
+        top, left, bottom, right = w.padding
+        if (top, left) != (bottom, right):
+            return Result(error="declined: PyTorch has symmetric padding only")
+        dy, filt = bench.dy.permute(nchw), bench.filter.permute(nchw)
+        x = torch.empty_like(bench.dx).permute(nchw)
+        options = (w.stride, (top, left), (1, 1), False, (0, 0), 1, [True, False, False])
+
+        def launch() -> None:
+            dx = torch.ops.aten.convolution_backward(dy, x, filt, None, *options)[0]
+            bench.peer = dx.permute(0, 2, 3, 1)
+
+    bench.poison()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for _ in range(1 if job.library else 3):
+            launch()
+    torch.cuda.synchronize()
+    if job.check:
+        dx = bench.dx if job.library else bench.peer
+        error, result.relative = bench.verdict(dx)
+        result.error = error or (bench.guards() if job.library else "")
+        if result.error:
+            return result
+    if job.check or job.time:
+        graph = torch.cuda.CUDAGraph()
+        count = LAUNCHES if job.time else 2
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(count):
+                launch()
+        bench.poison()
+        graph.replay()
+        torch.cuda.synchronize()
+        if job.check and job.library and (error := bench.verdict(bench.dx)[0]):
+            result.error = f"replayed from a graph: {error}"
+            return result
+    if job.time:
+        times = []
+        for _ in range(9):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) * 1e3 / LAUNCHES)
+        result.us = statistics.median(times)
+        result.spread_us = (max(times) - min(times)) / 2
+    return result
+
+
+def worker() -> None:
+    """Reads jobs from stdin, answers each with one JSON line."""
+
+    def say(data: dict[str, Any]) -> None:
+        print(json.dumps(data), flush=True)
+
+    try:
+        import torch
+
+        torch.zeros(1, device="cuda")
+    except Exception as error:
+        say({"error": f"CUDA: {error}"})
+        return
+    say({})
+    bench: _Bench | None = None
+    for line in sys.stdin:
+        job = Job.from_json(json.loads(line))
+        try:
+            if bench is None or bench.w != job.workload:
+                bench = None  # frees the memory of the last one first
+                torch.cuda.empty_cache()
+                bench = _Bench(torch, job.workload)
+            result = _work(torch, job, bench)
+            torch.cuda.synchronize()
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}".splitlines()[0]
+            broken = "CUDA error" in str(error)
+            result = Result(error=("CUDA: " if broken else "") + words)
+        say(dataclasses.asdict(result))
+
+
+if __name__ == "__main__" and "--worker" in sys.argv:
+    worker()

@@ -1,0 +1,56 @@
+"""Every kernel of the Hopper backend on the GPU, in processes with a watchdog (hopper_lab.py).
+
+The cases are those of ``scripts/hopper_cases.py``: odd sizes, uneven padding, strides 2 and 3,
+poisoned outputs with guards, many tiles for each block, replay from a graph.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from convoy.backends.hopper_compile import compile_many
+from convoy.codegen.cache import Entry
+from convoy.errors import LibraryMissing
+
+pytestmark = pytest.mark.gpu
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, list[tuple[object, object]]]:
+    """(job, result) of all check jobs by kernel name, run once for the module."""
+    pytest.importorskip("torch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPTS))
+        cases, lab = map(importlib.import_module, ("hopper_cases", "hopper_lab"))
+        try:
+            compiled = compile_many(cases.kernels())
+        except LibraryMissing as missing:
+            pytest.skip(f"no CUDA compiler: {missing.got}")
+        libraries = {k: str(e.path) for k, e in compiled.items() if isinstance(e, Entry)}
+        assert libraries.keys() == compiled.keys(), "kernels that do not compile"
+        found: dict[str, list[tuple[object, object]]] = {}
+        for job, result in lab.run(cases.check_jobs(libraries)):
+            found.setdefault(job.name, []).append((job, result))
+        return found
+
+
+def kernel_names() -> list[str]:
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        return [kernel.name for kernel in importlib.import_module("hopper_cases").kernels()]
+    finally:
+        sys.path.remove(str(SCRIPTS))
+
+
+@pytest.mark.parametrize("name", kernel_names())
+def test_kernel_against_float64(results, name):
+    runs = results[name]
+    assert len(runs) >= 12
+    wrong = [f"{job.workload.key} swizzle {job.swizzle}: {r.error}" for job, r in runs if r.error]
+    assert not wrong, f"{len(wrong)} of {len(runs)} wrong:\n" + "\n".join(wrong[:10])
