@@ -181,8 +181,44 @@ struct Sm90ConvProblem {
       cutlass::gemm::kernel::GemmUniversal<GemmShape, Mainloop, typename Epilogue::Collective,
                                            typename Config::SchedulerTag>;
 
+  // Without padding to the left and right, the S taps of a filter row read S*C neighbouring
+  // elements. With few channels the row is then read as one tap of S*C channels, through an
+  // activation view whose pixels overlap (W stride of stride_w * C elements for S*C channels): a
+  // reduction tile of kTileK elements would otherwise be mostly zero fill.
+  static bool folds_width(ConvoyShape const& s) {
+    return s.s > 1 && s.c < Config::kTileK && s.dilation_w == 1 && !s.pad_left && !s.pad_right &&
+           int64_t(s.stride_w) * s.c * int(sizeof(Element)) % 16 == 0;
+  }
+
+  // (C, S, R) as the main loop runs over them.
+  static cute::Shape<int, int, int> reduction(ConvoyShape const& s) {
+    if (folds_width(s)) return cute::make_shape(s.c * s.s, 1, s.r);
+    return cute::make_shape(s.c, s.s, s.r);
+  }
+
   static int reduction_tiles(ConvoyShape const& s) {
-    return (s.c + Config::kTileK - 1) / Config::kTileK * s.r * s.s;
+    auto [c, width, height] = reduction(s);
+    return (c + Config::kTileK - 1) / Config::kTileK * width * height;
+  }
+
+  static typename Mainloop::ConvShape conv_shape(ConvoyShape const& s) {
+    auto mode = cutlass::conv::Mode::kCrossCorrelation;
+    if (!folds_width(s)) {
+      return {mode, {s.n, s.h, s.w, s.c}, {s.k, s.r, s.s, s.c}, {s.pad_top, s.pad_left},
+              {s.pad_bottom, s.pad_right}, {s.stride_h, s.stride_w},
+              {s.dilation_h, s.dilation_w}, 1};
+    }
+    int64_t row = int64_t(s.w) * s.c, taps = int64_t(s.s) * s.c;
+    return {mode,
+            {s.n, s.h, s.q, s.s * s.c},
+            {s.h * row, row, int64_t(s.stride_w) * s.c, 1},
+            {s.k, s.r, 1, s.s * s.c},
+            {s.r * taps, taps, taps, 1},
+            {s.pad_top, 0},
+            {s.pad_bottom, 0},
+            {s.stride_h, 1},
+            {s.dilation_h, 1},
+            1};
   }
 
   static int32_t check(ConvoyShape const& s) {
@@ -193,20 +229,16 @@ struct Sm90ConvProblem {
 
   static typename Kernel::Arguments arguments(ConvoyShape const& s, ConvoyOperands const& o) {
     typename Kernel::Arguments a{};
-    auto reduction = cute::make_shape(s.c, s.s, s.r);
     int rows = int(output_rows(s));
     a.mainloop.ptr_A = static_cast<Element const*>(o.a);
     a.mainloop.ptr_B = static_cast<Element const*>(o.b);
-    a.mainloop.reduction = reduction;
-    a.mainloop.shape = typename Mainloop::ConvShape(
-        cutlass::conv::Mode::kCrossCorrelation, {s.n, s.h, s.w, s.c}, {s.k, s.r, s.s, s.c},
-        {s.pad_top, s.pad_left}, {s.pad_bottom, s.pad_right}, {s.stride_h, s.stride_w},
-        {s.dilation_h, s.dilation_w}, 1);
+    a.mainloop.reduction = reduction(s);
+    a.mainloop.shape = conv_shape(s);
     if constexpr (Config::kSplitK) {
       int depth = reduction_tiles(s) / s.split_k * Config::kTileK;
       a.problem_shape = cute::make_shape(rows, s.k, cute::make_shape(depth, 1, 1), s.split_k);
     } else {
-      a.problem_shape = cute::make_shape(rows, s.k, reduction, 1);
+      a.problem_shape = cute::make_shape(rows, s.k, reduction(s), 1);
     }
     return a;
   }

@@ -67,11 +67,16 @@ class CompiledModule:
 
 @dataclass(frozen=True)
 class Placement:
-    """A normalised module with its chosen regions and their plan."""
+    """A normalised module with its chosen regions and their plan.
+
+    ``native`` are the convolutions and products, by variable, that no backend's candidate can run
+    and TVM compiles itself.
+    """
 
     module: Any
     regions: Sequence[Any]
     plan: Plan
+    native: tuple[str, ...] = ()
 
 
 def load(path: str | os.PathLike[str]) -> CompiledModule:
@@ -128,9 +133,6 @@ def place(
     the errors of graph.normalize.
     """
     from . import graph
-    from .placement import alternatives
-    from .placement.place import gather, rank
-    from .placement.place import place as choose
 
     objectives.check(objective)
     if precision not in PRECISIONS:
@@ -141,14 +143,53 @@ def place(
     measure = (present == device) if measure is None else measure
     if measure and present is None:
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
-    normal = graph.normalize(mod, params, dtype=precision)
     offload = [backend for backend in used if backend.name != "tvm"]
-    groups = alternatives.plausible(
-        graph.find_regions(normal),
-        [lambda w, b=b: b.accepts(w, device) is None for b in offload],  # type: ignore[misc]
-    )
     costs, environment = _cost_model(offload, device, records, measure, progress)
-    options = gather([r.workload for group in groups for r in group], offload, device, costs)
+    forms = [graph.normalize(mod, params, dtype=precision)]
+    if precision in ("float16", "bfloat16"):
+        forms.append(graph.normalize(mod, params, dtype=precision, space_to_depth=True))
+    placements = [
+        _place_form(form, offload, device, costs, objective, environment)
+        for form in _distinct(forms)
+    ]
+    # Time that TVM's own kernels take is not in a plan's total; of equal ones the first.
+    return min(placements, key=lambda p: (len(p.native), p.plan.total_us()))
+
+
+def _distinct(forms: Sequence[Any]) -> list[Any]:
+    """Normal forms without those that offer the same workloads as an earlier one."""
+    from . import graph
+
+    seen: list[list[Workload]] = []
+    kept = []
+    for form in forms:
+        workloads = [region.workload for region in graph.find_regions(form)]
+        if workloads not in seen:
+            seen.append(workloads)
+            kept.append(form)
+    return kept
+
+
+def _place_form(
+    normal: Any,
+    backends: Sequence[Backend],
+    device: Device,
+    costs: CostModel,
+    objective: str,
+    environment: str,
+) -> Placement:
+    """Choose how much each region of a normal form covers and what runs it."""
+    from . import graph
+    from .placement import alternatives
+    from .placement.place import gather, rank
+    from .placement.place import place as choose
+
+    regions = graph.find_regions(normal)
+    groups = alternatives.plausible(
+        regions,
+        [lambda w, b=b: b.accepts(w, device) is None for b in backends],  # type: ignore[misc]
+    )
+    options = gather([r.workload for group in groups for r in group], backends, device, costs)
 
     def cheapest(workload: Workload) -> float | None:
         found = options[workload]
@@ -157,13 +198,12 @@ def place(
         return None if found.unknown else float("inf")
 
     chosen = alternatives.choose(groups, cheapest, device)
-    named = [
-        (r.id, r.workload)
-        for r in chosen
-        if options[r.workload].scored or options[r.workload].unknown
-    ]
-    plan = choose(named, offload, device, costs, objective, environment, options)
-    return Placement(normal, chosen, plan)
+    runnable = [r for r in chosen if cheapest(r.workload) != float("inf")]
+    named = [(r.id, r.workload) for r in runnable]
+    plan = choose(named, backends, device, costs, objective, environment, options)
+    placed = {r.root for r in runnable}
+    native = tuple(root for root in dict.fromkeys(r.root for r in regions) if root not in placed)
+    return Placement(normal, runnable, plan, native)
 
 
 def build(

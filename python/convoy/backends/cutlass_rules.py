@@ -37,7 +37,17 @@ def reduction_tiles(config: KernelConfig, workload: Workload) -> int:
     k = config.tile[2]
     if config.iterator in ("fixed_channels", "few_channels"):
         return -(-workload.r * workload.s * workload.c // k)
+    if config.family == "sm90_conv" and folds_width(config, workload):
+        return -(-workload.c * workload.s // k) * workload.r
     return -(-workload.c // k) * workload.r * workload.s
+
+
+def folds_width(config: KernelConfig, workload: Workload) -> bool:
+    """Whether an sm90 convolution reads a filter row as one tap of S*C channels (sm90_conv.cuh)."""
+    w = workload
+    pixel_bytes = w.stride[1] * w.c * DTYPE_BYTES[w.dtype]
+    unpadded = w.padding[1] == w.padding[3] == 0 and w.dilation[1] == 1
+    return w.s > 1 and w.c < config.tile[2] and unpadded and pixel_bytes % 16 == 0
 
 
 def output_tiles(config: KernelConfig, workload: Workload) -> int:
@@ -149,7 +159,8 @@ def is_hopeful(config: KernelConfig, workload: Workload, device: Device) -> bool
     if config.cluster[0] > 1 and rows <= m:
         return False
     depth = reduction_tiles(config, workload)
-    if k * DTYPE_BYTES[config.dtype] > 128 and workload.c % k and config.is_sm90:
+    channels = workload.c * (workload.s if folds_width(config, workload) else 1)
+    if k * DTYPE_BYTES[config.dtype] > 128 and channels % k and config.is_sm90:
         return False  # half of the deeper tile would be padding
     if config.scheduler in ("splitk", "streamk") and depth < 2 * LEAST_TILES_OF_A_SLICE:
         return False
