@@ -152,8 +152,14 @@ def place(
         _place_form(form, offload, device, costs, objective, environment)
         for form in _distinct(forms)
     ]
-    # Time that TVM's own kernels take is not in a plan's total; of equal ones the first.
-    return min(placements, key=lambda p: (len(p.native), p.plan.total_us()))
+    return min(placements, key=_order)  # of equal ones the first
+
+
+def _order(placement: Placement) -> tuple[int, int, float]:
+    """Cheapest first; what a plan's total does not hold (TVM's own kernels, choices without
+    figures) goes before it."""
+    unknown = sum(not choice.chosen.measurement.ok for choice in placement.plan.choices)
+    return len(placement.native), unknown, placement.plan.total_us()
 
 
 def _distinct(forms: Sequence[Any]) -> list[Any]:

@@ -20,6 +20,8 @@ class CostModel(abc.ABC):
     """Gives the figures of a workload's candidates; the placer asks nothing else of it."""
 
     source = "measured"
+    #: Whether it finds figures for any candidate, or only for those in :meth:`candidates`.
+    measures = True
 
     @abc.abstractmethod
     def figures(
@@ -39,6 +41,7 @@ class RecordedCost(CostModel):
     """Figures from a record store, strict on the environment first, then loose."""
 
     source = "recorded"
+    measures = False
 
     def __init__(self, store: Any, environment: Any) -> None:
         self._store, self._environment = store, environment
@@ -85,6 +88,9 @@ class MeasuredCost(CostModel):
         ):
             if figure is not None:
                 self._done.setdefault((workload.key, *_id(candidate)), figure)
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        return self._recorded.candidates(workload) if self._recorded else []
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
         by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}

@@ -31,25 +31,10 @@ def gather(
     workloads: Sequence[Workload], backends: Sequence[Backend], device: Device, costs: CostModel
 ) -> dict[Workload, Options]:
     """Ask every backend for candidates of every distinct workload and score them."""
-    options: dict[Workload, Options] = {}
-    proposals: dict[Workload, list[Candidate]] = {}
-    allowed = {backend.name for backend in backends}
-    for workload in dict.fromkeys(workloads):
-        found = Options(workload)
-        candidates: list[Candidate] = []
-        known = [c for c in costs.candidates(workload) if c.backend in allowed]
-        for backend in backends:
-            try:
-                answer = backend.propose(workload, device)
-            except LibraryMissing as err:
-                answer = Decline(backend.name, str(err))
-            if isinstance(answer, Decline):
-                found.declines.append(answer)
-            else:
-                candidates.extend(answer)
-        names = {(c.backend, c.kernel) for c in candidates}
-        candidates.extend(c for c in known if (c.backend, c.kernel) not in names)
-        options[workload], proposals[workload] = found, candidates
+    options = {workload: Options(workload) for workload in workloads}
+    proposals = {
+        workload: _candidates(found, backends, device, costs) for workload, found in options.items()
+    }
     costs.prefetch(list(proposals.items()))
     for workload, candidates in proposals.items():
         found = options[workload]
@@ -61,6 +46,40 @@ def gather(
             else:
                 found.failed.append(Scored(candidate, figure))
     return options
+
+
+def _candidates(
+    found: Options, backends: Sequence[Backend], device: Device, costs: CostModel
+) -> list[Candidate]:
+    """Candidates of one workload from its backends and from what the cost model knows.
+
+    Where the cost model can add no figures, a backend with known candidates is not asked for
+    others: that takes cuDNN seconds.
+    """
+    workload = found.workload
+    known: dict[str, list[Candidate]] = {}
+    for candidate in costs.candidates(workload):
+        known.setdefault(candidate.backend, []).append(candidate)
+    candidates: list[Candidate] = []
+    for backend in backends:
+        theirs = known.get(backend.name, [])
+        answer: Sequence[Candidate] | Decline
+        declined = backend.accepts(workload, device)
+        if declined is not None:
+            answer = declined
+        elif theirs and not costs.measures:
+            answer = []
+        else:
+            try:
+                answer = backend.propose(workload, device)
+            except LibraryMissing as err:
+                answer = Decline(backend.name, str(err))
+        if isinstance(answer, Decline):
+            found.declines.append(answer)
+            answer = []
+        names = {candidate.key for candidate in answer}
+        candidates += [*answer, *(c for c in theirs if c.key not in names)]
+    return candidates
 
 
 def rank(scored: Sequence[Scored], objective: str) -> list[Scored]:
