@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -82,7 +82,7 @@ def doctor(
 
 
 FILES = Annotated[
-    Optional[list[Path]],  # noqa: UP045 (typer evaluates it on Python 3.10)
+    list[Path] | None,
     typer.Argument(help="Record files or folders; none: the shipped ones and your own."),
 ]
 
@@ -153,7 +153,7 @@ def records_prune(
 def records_export(
     files: FILES = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--out", "-o", help="File to write; none: standard output."),
     ] = None,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def ask(code: str, *arguments: str, timeout_s: float | None = None) -> Any:
         raise ProbeDied(f"the process was killed by {signal.Signals(-done.returncode).name}")
     errors = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode:
-        raise ProbeDied(errors[-1] if errors else f"exit code {done.returncode}")
+        words = re.sub(r"^OSError: ", "", errors[-1]) if errors else ""
+        raise ProbeDied(words or f"exit code {done.returncode}")
     try:
         return json.loads(done.stdout.decode(errors="replace").strip().splitlines()[-1])
     except (IndexError, ValueError):
