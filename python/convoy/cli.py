@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import __version__
+from . import __version__, commands
 from .errors import ConvoyError
 
 if TYPE_CHECKING:
@@ -80,6 +80,9 @@ def doctor(
         print(f"with a GPU: {'ready' if gpu_ready else 'not ready'}")
     raise typer.Exit(0 if (gpu_ready if gpu else cpu_ready) else 1)
 
+
+for _command in (commands.place, commands.build, commands.run):
+    app.command()(_command)
 
 FILES = Annotated[
     list[Path] | None,

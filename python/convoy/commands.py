@@ -1,0 +1,182 @@
+"""The commands that take a network: ``convoy place``, ``convoy build``, ``convoy run``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from .build import Placement
+
+Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
+Params = Annotated[
+    Optional[Path],  # noqa: UP045 (typer evaluates it on Python 3.10)
+    typer.Option(help="Parameters (save_param_dict or .npz); none: random ones."),
+]
+Batch = Annotated[Optional[int], typer.Option(help="Replace the batch size.")]  # noqa: UP045
+Precision = Annotated[str, typer.Option(help="float32, tf32, float16 or bfloat16.")]
+Objective = Annotated[str, typer.Option(help="graph, stream or sync: how it will be run.")]
+Backends = Annotated[str, typer.Option(help="Backends to choose from, separated by commas.")]
+Records = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="Your record file, read and added to."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def progress(label: str, done: int, total: int) -> None:
+    """One line that is rewritten on a terminal; every fiftieth line otherwise."""
+    if sys.stderr.isatty():
+        print(f"\r\033[Kmeasuring {done}/{total}  {label[:90]}", end="", file=sys.stderr)
+        if done >= total:
+            print(file=sys.stderr)
+    elif done % 50 == 0 or done == total:
+        print(f"measuring {done}/{total}  {label}", file=sys.stderr)
+
+
+def place(
+    model: Model,
+    params: Params = None,
+    batch: Batch = None,
+    precision: Precision = "float16",
+    objective: Objective = "graph",
+    backends: Backends = "cudnn,cutlass,tvm",
+    records: Records = None,
+    out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
+    as_json: Json = False,
+) -> None:
+    """Choose backend and kernel of every convolution and print why.
+
+    With a GPU candidates that no record knows are measured; without one, records of an H200
+    decide.
+    """
+    from . import build as builder
+    from . import models
+
+    mod, given = models.read(model, params, batch)
+    placement = builder.place(
+        mod,
+        given,
+        precision=precision,
+        objective=objective,
+        backends=backends.split(","),
+        records=records,
+        progress=progress,
+    )
+    if out is not None:
+        out.write_text(placement.plan.dumps(), encoding="utf-8")
+    if as_json:
+        print(placement.plan.dumps())
+    else:
+        show(placement)
+
+
+def show(placement: Placement) -> None:
+    """Print a placement as a table with a summary."""
+    from .placement import explain
+    from .report import tables
+
+    tables.show(explain.COLUMNS, explain.rows(placement.plan))
+    print(explain.summary(placement.plan))
+    if placement.native:
+        print(f"left to TVM's own kernels: {', '.join(placement.native)}")
+
+
+def build(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    target: Annotated[str, typer.Option(help="cuda or llvm.")] = "cuda",
+    params: Params = None,
+    batch: Batch = None,
+    precision: Annotated[str, typer.Option(help="Default: float16 on cuda, float32 on llvm.")] = "",
+    objective: Objective = "graph",
+    backends: Backends = "cudnn,cutlass,tvm",
+    records: Records = None,
+) -> None:
+    """Compile a network into one shared object."""
+    from . import build as builder
+    from . import models
+
+    mod, given = models.read(model, params, batch)
+    options: dict[str, Any] = {}
+    if target != "llvm":
+        options = {
+            "objective": objective,
+            "backends": backends.split(","),
+            "records": records,
+            "progress": progress,
+        }
+    compiled = builder.build(mod, target, given, precision=precision or None, **options)
+    compiled.export_library(output)
+    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
+
+
+def run(
+    module: Annotated[Path, typer.Argument(help="A module that convoy build wrote.")],
+    inputs: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help=".npz with the inputs by name; none: random ones."),
+    ] = None,
+    outputs: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help=".npz to write the outputs to, as output_0, output_1, ..."),
+    ] = None,
+    timed: Annotated[bool, typer.Option("--time", help="Also measure the time.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a compiled module once, and time it."""
+    import statistics
+
+    import numpy as np
+
+    from . import build as builder
+    from . import models
+    from .errors import InvalidOption
+
+    compiled = builder.load(module)
+    session = compiled.session()
+    known = {name: (shape, dtype) for name, shape, dtype in session.input_info}
+    values = models.random_inputs(known)
+    if inputs is not None:
+        with np.load(inputs) as arrays:
+            unknown = set(arrays) - known.keys()
+            if unknown:
+                raise InvalidOption(f"input {min(unknown)!r}", f"one of {', '.join(known)}")
+            values.update(arrays)
+    session.run(values)
+    results = {f"output_{i}": session.output(i).numpy() for i in range(session.num_outputs)}
+    if outputs is not None:
+        np.savez(outputs, **results)
+    report: dict[str, Any] = {name: list(value.shape) for name, value in results.items()}
+    if timed:
+        rough = statistics.median(session.time(repeat=3, number=3))
+        number = max(1, min(100, int(20 / rough)))
+        repeat = max(5, min(100, int(1000 / (rough * number))))
+        back_to_back = session.time(repeat, number)
+        alone = session.time(repeat, 1)
+        report |= {
+            "ms": statistics.median(back_to_back),
+            "spread_ms": _half_spread(back_to_back),
+            "latency_ms": statistics.median(alone),
+            "latency_spread_ms": _half_spread(alone),
+            "samples": repeat,
+        }
+    if as_json:
+        print(json.dumps(report))
+        return
+    for name, value in results.items():
+        print(f"{name}: shape {value.shape}, mean {value.mean():.6g}, max {value.max():.6g}")
+    if timed:
+        print(
+            f"{report['ms']:.3f} ms (+-{report['spread_ms']:.3f}) back to back, "
+            f"{report['latency_ms']:.3f} ms (+-{report['latency_spread_ms']:.3f}) synchronised"
+        )
+
+
+def _half_spread(values: list[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[round(0.9 * (len(ordered) - 1))] - ordered[int(0.1 * (len(ordered) - 1))]) / 2
