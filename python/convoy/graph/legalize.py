@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax, te, topi
 
-from .expr import dtype_of, ints, padding4, rank_of, shape_of
+from .expr import dtype_of, ints, op_name, padding4, rank_of, shape_of
 
 #: Elementwise operators behind such a kernel are fused into it (relay's kOutEWiseFusable).
 _FUSABLE = {"op_pattern": 4}
@@ -25,6 +25,8 @@ def legalize_ops() -> tvm.transform.Pass:
             "relax.nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
             "relax.nn.conv2d_transpose": _conv2d_transpose,
             "relax.mean": _mean,
+            "relax.nn.softmax": _softmax,
+            "relax.nn.log_softmax": _softmax,
         }
     )
 
@@ -161,6 +163,14 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
     return bb.call_te(
         mean, call.args[0], primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4}
+    )
+
+
+def _softmax(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's own, marked as a reduction: a cast in front of it is computed with it."""
+    function = topi.nn.softmax if op_name(call) == "relax.nn.softmax" else topi.nn.log_softmax
+    return bb.call_te(
+        function, call.args[0], axis=int(call.attrs.axis), primfunc_attrs={"op_pattern": 3}
     )
 
 

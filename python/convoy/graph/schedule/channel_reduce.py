@@ -33,7 +33,7 @@ class ChannelReduce(ScheduleRule):
         if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
             return None
         reduction = reductions[0]
-        if "S" not in reduction.dom_kind() or not static_extents(sch, reduction.block_rv):
+        if not {"S", "R"} <= set(reduction.dom_kind()) or not static_extents(sch, reduction.block_rv):
             return None
         try:
             for info in infos[: infos.index(reduction)]:
@@ -89,7 +89,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     shared = sch.cache_write(partial, 0, "local")
     sch.set_scope(shared, 0, "shared")
     sch.reverse_compute_at(shared, lane)
-    vectorize_copy(sch, shared, width, sch.get(shared).writes[0].source.dtype)
+    vectorize_copy(sch, shared, sch.get(shared).writes[0].source.dtype)
     _keep_loads_in_flight(sch, step)
     stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
     sch.decompose_reduction(partial, sch.get_loops(partial)[3])

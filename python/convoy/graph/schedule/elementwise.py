@@ -43,7 +43,7 @@ class Elementwise(ScheduleRule):
             order.append(order.pop(along))
             sch.reorder(*order, vector)
         _, thread = bind_grid(sch, order, math.prod(extents) // width)
-        vectorize_copy(sch, store, width, sch.get(store).writes[0].source.dtype)
+        vectorize_copy(sch, store, sch.get(store).writes[0].source.dtype)
         sch.compute_at(block, thread)
         if width > 1:
             sch.unroll(sch.get_loops(block)[-1])

@@ -95,18 +95,23 @@ def vector_width(extent: int, dtype: object) -> int:
     return width
 
 
-def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, width: int, dtype: object) -> None:
-    """Make the last loop of a copying block one or more 16-byte accesses."""
+def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, dtype: object) -> None:
+    """Make the last loop of a copying block 16-byte accesses (or what divides it), and write out
+    the short serial loops around it."""
     *around, loop = sch.get_loops(block)
     for other in around:
         if sch.get(other).kind == tirx.ForKind.SERIAL and int(sch.get(other).extent) <= 16:
             sch.unroll(other)
-    per_access = min(width, VECTOR_BYTES // itemsize(dtype))
-    if width > per_access:
-        outer, loop = sch.split(loop, factors=[None, per_access])
+    extent = int(sch.get(loop).extent)
+    if sch.get(loop).kind != tirx.ForKind.SERIAL:
+        return  # one element: the loop around it belongs to someone else
+    width = vector_width(extent, dtype)
+    if width == 1:
+        return
+    if width < extent:
+        outer, loop = sch.split(loop, factors=[None, width])
         sch.unroll(outer)
-    if per_access > 1:
-        sch.vectorize(loop)
+    sch.vectorize(loop)
 
 
 def stage_reads(
@@ -130,7 +135,7 @@ def stage_reads(
             continue
         copy = sch.cache_read(block, index, "local")
         sch.compute_at(copy, at)
-        vectorize_copy(sch, copy, widths[region.source.name], region.source.dtype)
+        vectorize_copy(sch, copy, region.source.dtype)
 
 
 def staging_width(stmt: s_tir.SBlock, load: Load, width: int, reduced: int) -> int:

@@ -34,7 +34,7 @@ class Window(ScheduleRule):
             return None
         reduction = reductions[0]
         kinds = reduction.dom_kind()
-        if "S" not in kinds or static_extents(sch, reduction.block_rv) is None:
+        if not {"S", "R"} <= set(kinds) or static_extents(sch, reduction.block_rv) is None:
             return None
         try:
             padding = _inline_producers(sch, infos, reduction)
@@ -63,7 +63,6 @@ def _schedule(
         steps[-1], unit = sch.split(steps[-1], factors=[None, reduced])
         inner = [unit, vector]
     sch.reorder(*spatial[:-1], outer, *steps, *inner)
-    padded = 1 if padding is None else _padded_width(sch, reduce, padding, width, reduced)
     if final is None:
         final = sch.cache_write(reduce, 0, "local")
     else:
@@ -74,7 +73,7 @@ def _schedule(
     if padding is not None:
         sch.compute_at(padding, steps[-1])
         sch.set_scope(padding, 0, "local")
-        vectorize_copy(sch, padding, padded, sch.get(padding).writes[0].source.dtype)
+        vectorize_copy(sch, padding, sch.get(padding).writes[0].source.dtype)
     stage_reads(sch, reduce, steps[-1], width, reduced)
     sch.decompose_reduction(reduce, steps[0])
     finish_output(sch, final, thread, width)
@@ -92,25 +91,17 @@ def _reduced_width(sch: s_tir.Schedule, reduce: SBlockRV, extent: int) -> int:
     return max(widths, default=1)
 
 
-def _padded_width(
-    sch: s_tir.Schedule, reduce: SBlockRV, padding: SBlockRV, width: int, reduced: int
-) -> int:
-    stmt, name = sch.get(reduce), sch.get(padding).writes[0].source.name
-    load = next(load for load in loads_of(stmt) if load.buffer.name == name)
-    return staging_width(stmt, load, width, reduced)
-
-
 def finish_output(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, width: int) -> None:
     """Vector store of ``width`` elements a thread, and vector loads of what the epilogue reads."""
     if width == 1:
         return
     block = sch.get(final)
     if isinstance(block.body.value, tvm.ir.TensorLoad):  # a plain copy out of registers
-        vectorize_copy(sch, final, width, block.writes[0].source.dtype)
+        vectorize_copy(sch, final, block.writes[0].source.dtype)
         return
     store = sch.cache_write(final, 0, "local")
     sch.reverse_compute_at(store, thread)
-    vectorize_copy(sch, store, width, block.writes[0].source.dtype)
+    vectorize_copy(sch, store, block.writes[0].source.dtype)
     sch.unroll(sch.get_loops(final)[-1])
     stage_reads(sch, final, thread, width)
 
