@@ -6,7 +6,8 @@
 namespace convoy {
 namespace {
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie in memory");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "numbers are written as they lie in memory");
 
 constexpr char kMagic[9] = "CONVOYRT";
 constexpr uint32_t kFormat = 1;
@@ -84,9 +85,9 @@ class Reader {
  private:
   const char* Take(uint64_t size) {
     if (size > left_) {
-      TVM_FFI_THROW(CorruptArtefact) << "a compiled module that ends where " << size
-                                     << " more bytes should follow; " << left_ << " are left"
-                                     << kAdvice;
+      TVM_FFI_THROW(CorruptArtefact)
+          << "a compiled module that ends where " << size << " more bytes should follow; " << left_
+          << " are left" << kAdvice;
     }
     const char* begin = data_;
     data_ += size;
@@ -120,8 +121,8 @@ tvm::ffi::Bytes WriteArtefact(const Artefact& artefact) {
 Artefact ReadArtefact(const tvm::ffi::Bytes& bytes) {
   Reader header(bytes.data(), bytes.size());
   if (bytes.size() < kHeader || std::memcmp(bytes.data(), kMagic, 8) != 0) {
-    TVM_FFI_THROW(CorruptArtefact) << bytes.size()
-                                   << " bytes that do not begin as a convoy module does" << kAdvice;
+    TVM_FFI_THROW(CorruptArtefact)
+        << bytes.size() << " bytes that do not begin as a convoy module does" << kAdvice;
   }
   header.Number<uint64_t>();
   uint32_t format = header.Number<uint32_t>();
@@ -138,8 +139,8 @@ Artefact ReadArtefact(const tvm::ffi::Bytes& bytes) {
   }
   const char* payload = bytes.data() + kHeader;
   if (Crc32(payload, size) != crc) {
-    TVM_FFI_THROW(CorruptArtefact) << "a compiled module whose content does not match its checksum"
-                                   << kAdvice;
+    TVM_FFI_THROW(CorruptArtefact)
+        << "a compiled module whose content does not match its checksum" << kAdvice;
   }
   Reader reader(payload, size);
   Artefact artefact;

@@ -10,8 +10,8 @@ StreamState QueryStream(cuda::Stream stream) {
   state.stream = stream;
   cuda::CaptureStatus status = cuda::kNotCapturing;
   unsigned long long id = 0;
-  cuda::Error error = api.cudaStreamGetCaptureInfo(stream, &status, &id, &state.graph, nullptr,
-                                                   nullptr, nullptr);
+  cuda::Error error =
+      api.cudaStreamGetCaptureInfo(stream, &status, &id, &state.graph, nullptr, nullptr, nullptr);
   if (error == cuda::kCaptureImplicit) {
     // The legacy stream while another stream is captured: it takes no part in that capture, and a
     // launch on it will fail with the driver's own words.
@@ -29,9 +29,9 @@ StreamState QueryStream(cuda::Stream stream) {
 
 void ReleaseWithGraph(cuda::Graph graph, void* object, cuda::HostFn release) {
   cuda::UserObject handle = nullptr;
-  CONVOY_CUDA(cudaUserObjectCreate, &handle, object, release, 1,
-              cuda::kUserObjectNoDestructorSync);
-  cuda::Error error = Cuda().cudaGraphRetainUserObject(graph, handle, 1, cuda::kGraphUserObjectMove);
+  CONVOY_CUDA(cudaUserObjectCreate, &handle, object, release, 1, cuda::kUserObjectNoDestructorSync);
+  cuda::Error error =
+      Cuda().cudaGraphRetainUserObject(graph, handle, 1, cuda::kGraphUserObjectMove);
   if (error != cuda::kSuccess) {
     Cuda().cudaUserObjectRelease(handle, 1);  // calls release
     CheckCuda(error, "cudaGraphRetainUserObject");

@@ -112,7 +112,8 @@ Executable& ThreadContext::GetExecutable(const FunctionSpec& function, const Blo
     if (stream.capturing()) {
       TVM_FFI_THROW(CaptureNotReady)
           << "function '" << function.symbol
-          << "' is captured into a CUDA graph before it was made ready in this thread. Call it once "
+          << "' is captured into a CUDA graph before it was made ready in this thread. Call it "
+             "once "
              "outside of the capture, or call the module's function convoy_prepare";
     }
     std::unique_ptr<Executable> built =

@@ -51,46 +51,46 @@ struct DeviceProperties {
 };
 
 // X(name, argument types): all return Error.
-#define CONVOY_CUDART_FUNCTIONS(X)                                                            \
-  X(cudaGetLastError, ())                                                                     \
-  X(cudaGetDeviceCount, (int*))                                                               \
-  X(cudaGetDevice, (int*))                                                                    \
-  X(cudaSetDevice, (int))                                                                     \
-  X(cudaDeviceGetAttribute, (int*, ::convoy::cuda::DeviceAttribute, int))                     \
-  X(cudaGetDeviceProperties, (::convoy::cuda::DeviceProperties*, int))                        \
-  X(cudaDriverGetVersion, (int*))                                                             \
-  X(cudaRuntimeGetVersion, (int*))                                                            \
-  X(cudaMalloc, (void**, size_t))                                                             \
-  X(cudaFree, (void*))                                                                        \
-  X(cudaMemcpy, (void*, const void*, size_t, ::convoy::cuda::MemcpyKind))                     \
-  X(cudaMemcpyAsync,                                                                          \
-    (void*, const void*, size_t, ::convoy::cuda::MemcpyKind, ::convoy::cuda::Stream))         \
-  X(cudaMemset, (void*, int, size_t))                                                         \
-  X(cudaMemsetAsync, (void*, int, size_t, ::convoy::cuda::Stream))                            \
-  X(cudaDeviceSynchronize, ())                                                                \
-  X(cudaStreamCreateWithFlags, (::convoy::cuda::Stream*, unsigned))                           \
-  X(cudaStreamDestroy, (::convoy::cuda::Stream))                                              \
-  X(cudaStreamSynchronize, (::convoy::cuda::Stream))                                          \
-  X(cudaStreamBeginCapture, (::convoy::cuda::Stream, ::convoy::cuda::CaptureMode))            \
-  X(cudaStreamEndCapture, (::convoy::cuda::Stream, ::convoy::cuda::Graph*))                   \
-  X(cudaStreamGetCaptureInfo,                                                                 \
-    (::convoy::cuda::Stream, ::convoy::cuda::CaptureStatus*, unsigned long long*,             \
-     ::convoy::cuda::Graph*, const void**, const void**, size_t*))                            \
-  X(cudaThreadExchangeStreamCaptureMode, (::convoy::cuda::CaptureMode*))                      \
-  X(cudaEventCreateWithFlags, (::convoy::cuda::Event*, unsigned))                             \
-  X(cudaEventDestroy, (::convoy::cuda::Event))                                                \
-  X(cudaEventRecord, (::convoy::cuda::Event, ::convoy::cuda::Stream))                         \
-  X(cudaEventSynchronize, (::convoy::cuda::Event))                                            \
-  X(cudaEventElapsedTime, (float*, ::convoy::cuda::Event, ::convoy::cuda::Event))             \
-  X(cudaStreamWaitEvent, (::convoy::cuda::Stream, ::convoy::cuda::Event, unsigned))           \
+#define CONVOY_CUDART_FUNCTIONS(X)                                                                 \
+  X(cudaGetLastError, ())                                                                          \
+  X(cudaGetDeviceCount, (int*))                                                                    \
+  X(cudaGetDevice, (int*))                                                                         \
+  X(cudaSetDevice, (int))                                                                          \
+  X(cudaDeviceGetAttribute, (int*, ::convoy::cuda::DeviceAttribute, int))                          \
+  X(cudaGetDeviceProperties, (::convoy::cuda::DeviceProperties*, int))                             \
+  X(cudaDriverGetVersion, (int*))                                                                  \
+  X(cudaRuntimeGetVersion, (int*))                                                                 \
+  X(cudaMalloc, (void**, size_t))                                                                  \
+  X(cudaFree, (void*))                                                                             \
+  X(cudaMemcpy, (void*, const void*, size_t, ::convoy::cuda::MemcpyKind))                          \
+  X(cudaMemcpyAsync,                                                                               \
+    (void*, const void*, size_t, ::convoy::cuda::MemcpyKind, ::convoy::cuda::Stream))              \
+  X(cudaMemset, (void*, int, size_t))                                                              \
+  X(cudaMemsetAsync, (void*, int, size_t, ::convoy::cuda::Stream))                                 \
+  X(cudaDeviceSynchronize, ())                                                                     \
+  X(cudaStreamCreateWithFlags, (::convoy::cuda::Stream*, unsigned))                                \
+  X(cudaStreamDestroy, (::convoy::cuda::Stream))                                                   \
+  X(cudaStreamSynchronize, (::convoy::cuda::Stream))                                               \
+  X(cudaStreamBeginCapture, (::convoy::cuda::Stream, ::convoy::cuda::CaptureMode))                 \
+  X(cudaStreamEndCapture, (::convoy::cuda::Stream, ::convoy::cuda::Graph*))                        \
+  X(cudaStreamGetCaptureInfo,                                                                      \
+    (::convoy::cuda::Stream, ::convoy::cuda::CaptureStatus*, unsigned long long*,                  \
+     ::convoy::cuda::Graph*, const void**, const void**, size_t*))                                 \
+  X(cudaThreadExchangeStreamCaptureMode, (::convoy::cuda::CaptureMode*))                           \
+  X(cudaEventCreateWithFlags, (::convoy::cuda::Event*, unsigned))                                  \
+  X(cudaEventDestroy, (::convoy::cuda::Event))                                                     \
+  X(cudaEventRecord, (::convoy::cuda::Event, ::convoy::cuda::Stream))                              \
+  X(cudaEventSynchronize, (::convoy::cuda::Event))                                                 \
+  X(cudaEventElapsedTime, (float*, ::convoy::cuda::Event, ::convoy::cuda::Event))                  \
+  X(cudaStreamWaitEvent, (::convoy::cuda::Stream, ::convoy::cuda::Event, unsigned))                \
   X(cudaGraphInstantiate, (::convoy::cuda::GraphExec*, ::convoy::cuda::Graph, unsigned long long)) \
-  X(cudaGraphLaunch, (::convoy::cuda::GraphExec, ::convoy::cuda::Stream))                     \
-  X(cudaGraphDestroy, (::convoy::cuda::Graph))                                                \
-  X(cudaGraphExecDestroy, (::convoy::cuda::GraphExec))                                        \
-  X(cudaUserObjectCreate,                                                                     \
-    (::convoy::cuda::UserObject*, void*, ::convoy::cuda::HostFn, unsigned, unsigned))         \
-  X(cudaUserObjectRelease, (::convoy::cuda::UserObject, unsigned))                            \
-  X(cudaGraphRetainUserObject,                                                                \
+  X(cudaGraphLaunch, (::convoy::cuda::GraphExec, ::convoy::cuda::Stream))                          \
+  X(cudaGraphDestroy, (::convoy::cuda::Graph))                                                     \
+  X(cudaGraphExecDestroy, (::convoy::cuda::GraphExec))                                             \
+  X(cudaUserObjectCreate,                                                                          \
+    (::convoy::cuda::UserObject*, void*, ::convoy::cuda::HostFn, unsigned, unsigned))              \
+  X(cudaUserObjectRelease, (::convoy::cuda::UserObject, unsigned))                                 \
+  X(cudaGraphRetainUserObject,                                                                     \
     (::convoy::cuda::Graph, ::convoy::cuda::UserObject, unsigned, unsigned))
 
 }  // namespace convoy::cuda

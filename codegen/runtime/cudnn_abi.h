@@ -153,24 +153,24 @@ enum Attribute : int {
 };
 
 // X(result, name, argument types)
-#define CONVOY_CUDNN_FUNCTIONS(X)                                                                  \
-  X(size_t, cudnnGetVersion, ())                                                                   \
-  X(size_t, cudnnGetCudartVersion, ())                                                             \
-  X(const char*, cudnnGetErrorString, (::convoy::cudnn::Status))                                   \
-  X(void, cudnnGetLastErrorString, (char*, size_t))                                                \
-  X(::convoy::cudnn::Status, cudnnCreate, (::convoy::cudnn::Handle*))                              \
-  X(::convoy::cudnn::Status, cudnnSetStream, (::convoy::cudnn::Handle, void*))                     \
-  X(::convoy::cudnn::Status, cudnnBackendCreateDescriptor,                                         \
-    (::convoy::cudnn::DescriptorType, ::convoy::cudnn::Descriptor*))                               \
-  X(::convoy::cudnn::Status, cudnnBackendDestroyDescriptor, (::convoy::cudnn::Descriptor))         \
-  X(::convoy::cudnn::Status, cudnnBackendFinalize, (::convoy::cudnn::Descriptor))                  \
-  X(::convoy::cudnn::Status, cudnnBackendSetAttribute,                                             \
-    (::convoy::cudnn::Descriptor, ::convoy::cudnn::Attribute, ::convoy::cudnn::AttributeType,      \
-     int64_t, const void*))                                                                        \
-  X(::convoy::cudnn::Status, cudnnBackendGetAttribute,                                             \
-    (::convoy::cudnn::Descriptor, ::convoy::cudnn::Attribute, ::convoy::cudnn::AttributeType,      \
-     int64_t, int64_t*, void*))                                                                    \
-  X(::convoy::cudnn::Status, cudnnBackendExecute,                                                  \
+#define CONVOY_CUDNN_FUNCTIONS(X)                                                             \
+  X(size_t, cudnnGetVersion, ())                                                              \
+  X(size_t, cudnnGetCudartVersion, ())                                                        \
+  X(const char*, cudnnGetErrorString, (::convoy::cudnn::Status))                              \
+  X(void, cudnnGetLastErrorString, (char*, size_t))                                           \
+  X(::convoy::cudnn::Status, cudnnCreate, (::convoy::cudnn::Handle*))                         \
+  X(::convoy::cudnn::Status, cudnnSetStream, (::convoy::cudnn::Handle, void*))                \
+  X(::convoy::cudnn::Status, cudnnBackendCreateDescriptor,                                    \
+    (::convoy::cudnn::DescriptorType, ::convoy::cudnn::Descriptor*))                          \
+  X(::convoy::cudnn::Status, cudnnBackendDestroyDescriptor, (::convoy::cudnn::Descriptor))    \
+  X(::convoy::cudnn::Status, cudnnBackendFinalize, (::convoy::cudnn::Descriptor))             \
+  X(::convoy::cudnn::Status, cudnnBackendSetAttribute,                                        \
+    (::convoy::cudnn::Descriptor, ::convoy::cudnn::Attribute, ::convoy::cudnn::AttributeType, \
+     int64_t, const void*))                                                                   \
+  X(::convoy::cudnn::Status, cudnnBackendGetAttribute,                                        \
+    (::convoy::cudnn::Descriptor, ::convoy::cudnn::Attribute, ::convoy::cudnn::AttributeType, \
+     int64_t, int64_t*, void*))                                                               \
+  X(::convoy::cudnn::Status, cudnnBackendExecute,                                             \
     (::convoy::cudnn::Handle, ::convoy::cudnn::Descriptor, ::convoy::cudnn::Descriptor))
 
 }  // namespace convoy::cudnn

@@ -69,7 +69,8 @@ std::string WhyDropped(const EngineConfig& config, int64_t max_workspace, bool c
 
 // Returns {"cudnn_version", "configs": [{engine, knobs, workspace, notes, mode, rank}], "dropped":
 // [the same with "reason"], "refusals": [text]} as JSON. Options: deviceprop (JSON text),
-// max_workspace (bytes, absent: no limit), sm_count_target, modes (list of "A", "B", "fallback").
+// max_workspace (bytes, absent: no limit), sm_count_target, modes (list of "A", "B", "fallback"),
+// zero_bias (add one to the graph).
 ffi::String Enumerate(const ffi::String& workload_json, const ffi::String& options_json) {
   Workload load = Workload::FromJson(ParseObject(workload_json, "workload"));
   json::Object options = ParseObject(options_json, "options");
@@ -87,7 +88,7 @@ ffi::String Enumerate(const ffi::String& workload_json, const ffi::String& optio
   std::vector<std::string> refused;
   try {
     Target target(options);
-    CudnnGraph graph(load, target.target);
+    CudnnGraph graph(load, target.target, Get<bool>(options, "zero_bias", false));
     bool can_compile = HasCudaDriver();
     int64_t rank = 0;
     for (const EngineConfig& config : EnumerateEngines(graph, wanted, &refused)) {
@@ -120,7 +121,7 @@ ffi::String BuildPlanJson(const ffi::String& entry_json, const ffi::String& opti
     Target target(ParseObject(options_json, "options"));
     auto start = std::chrono::steady_clock::now();
     std::vector<CudnnDescriptor> parts;
-    CudnnGraph graph(load, target.target);
+    CudnnGraph graph(load, target.target, entry.zero_bias);
     CudnnDescriptor plan = entry.plan_json.empty() ? BuildPlan(graph, entry.config, &parts)
                                                    : RestorePlan(target.target, entry.plan_json);
     std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;

@@ -10,6 +10,7 @@ namespace convoy {
 
 struct CudnnEntry {
   EngineConfig config;
+  bool zero_bias = false;
   std::string plan_json;  // kept where building takes seconds; empty otherwise
   int cudnn_version = 0;  // that the engine was chosen with
 

@@ -1,6 +1,7 @@
 // Backend "cudnn": execution plans rebuilt from engine id and knobs, run through variant packs that
 // are made once per set of pointers.
-#include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "context.h"
 #include "cudnn_entry.h"
@@ -16,12 +17,13 @@ CudnnEntry CudnnEntry::FromJson(const json::Object& entry) {
     for (const auto& knob : Require<json::Array>(entry, "knobs")) {
       auto pair = knob.as<json::Array>();
       if (!pair || pair->size() != 2) {
-        TVM_FFI_THROW(InvalidOption) << "a knob " << json::Stringify(knob)
-                                     << "; expected [type, value]";
+        TVM_FFI_THROW(InvalidOption)
+            << "a knob " << json::Stringify(knob) << "; expected [type, value]";
       }
       result.config.knobs.emplace_back((*pair)[0].cast<int64_t>(), (*pair)[1].cast<int64_t>());
     }
   }
+  result.zero_bias = Get<bool>(entry, "zero_bias", false);
   result.plan_json = GetString(entry, "plan_json");
   result.cudnn_version = static_cast<int>(Get<int64_t>(entry, "cudnn_version", 0));
   return result;
@@ -33,6 +35,20 @@ std::string VersionText(int version) {
 }
 
 namespace {
+
+// Zeros on a device, shared by all plans that add a bias of their own; read only, never freed.
+void* ZeroBias(DLDevice device, size_t bytes) {
+  static auto* mutex = new std::mutex;
+  static auto* zeros = new std::map<int, WorkspaceBlock>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  WorkspaceBlock& block = (*zeros)[device.device_id];
+  if (block.bytes < bytes) {
+    block = AcquireWorkspace(device, bytes);
+    CONVOY_CUDA(cudaMemset, block.data, 0, block.bytes);
+    CONVOY_CUDA(cudaDeviceSynchronize);  // streams need not wait for the legacy stream
+  }
+  return block.data;
+}
 
 class CudnnCall : public Prepared {
  public:
@@ -55,9 +71,17 @@ class CudnnCall : public Prepared {
 
 class CudnnExecutable : public Executable {
  public:
-  CudnnExecutable(const FunctionSpec& function, CudnnHandle* handle)
-      : handle_(handle), operands_(static_cast<int64_t>(function.workload.operands.size())) {
+  CudnnExecutable(const FunctionSpec& function, CudnnHandle* handle, DLDevice device)
+      : handle_(handle) {
     CudnnEntry entry = CudnnEntry::FromJson(function.entry);
+    for (size_t i = 0; i < function.workload.operands.size(); ++i) {
+      ids_.push_back(static_cast<int64_t>(i) + 1);
+    }
+    if (entry.zero_bias) {
+      size_t bytes = static_cast<size_t>(function.workload.k) * sizeof(float);
+      zero_bias_ = ZeroBias(device, bytes);
+      ids_.push_back(kZeroBiasId);
+    }
     CudnnTarget target{handle->get(), nullptr};
     CudnnDescriptor plan;
     if (!entry.plan_json.empty()) {
@@ -75,12 +99,13 @@ class CudnnExecutable : public Executable {
   int64_t workspace_bytes() const override { return workspace_bytes_; }
 
   std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void* workspace) override {
-    int64_t ids[kMaxOperands];
-    for (int64_t i = 0; i < operands_; ++i) ids[i] = i + 1;
+    auto count = static_cast<int64_t>(ids_.size());
+    Pointers all = pointers;
+    if (zero_bias_) all[ids_.size() - 1] = zero_bias_;
     try {
       CudnnDescriptor pack(cudnn::kVariantPack);
-      pack.Set(cudnn::kPackUniqueIds, cudnn::kTypeInt64, operands_, ids)
-          .Set(cudnn::kPackDataPointers, cudnn::kTypeVoidPtr, operands_, pointers.data())
+      pack.Set(cudnn::kPackUniqueIds, ids_)
+          .Set(cudnn::kPackDataPointers, cudnn::kTypeVoidPtr, count, all.data())
           .Set(cudnn::kPackWorkspace, cudnn::kTypeVoidPtr, workspace);
       pack.Finalize();
       return std::make_unique<CudnnCall>(handle_, plan_, std::move(pack));
@@ -94,7 +119,7 @@ class CudnnExecutable : public Executable {
   CudnnDescriptor Rebuild(const FunctionSpec& function, const CudnnEntry& entry,
                           const CudnnTarget& target) {
     try {
-      graph_ = std::make_unique<CudnnGraph>(function.workload, target);
+      graph_ = std::make_unique<CudnnGraph>(function.workload, target, entry.zero_bias);
       return BuildPlan(*graph_, entry.config, &parts_);
     } catch (const CudnnRefusal& refusal) {
       const CudnnApi& api = ::convoy::Cudnn();
@@ -114,18 +139,21 @@ class CudnnExecutable : public Executable {
   }
 
   CudnnHandle* handle_;
-  const int64_t operands_;
+  std::vector<int64_t> ids_;
+  void* zero_bias_ = nullptr;
   std::unique_ptr<CudnnGraph> graph_;
   std::vector<CudnnDescriptor> parts_;
   cudnn::Descriptor plan_ = nullptr;
   int64_t workspace_bytes_ = 0;
 };
 
-void Validate(const FunctionSpec& function, const BlobMap&) { CudnnEntry::FromJson(function.entry); }
+void Validate(const FunctionSpec& function, const BlobMap&) {
+  CudnnEntry::FromJson(function.entry);
+}
 
 std::unique_ptr<Executable> Build(const BuildRequest& request) {
-  return std::make_unique<CudnnExecutable>(request.function,
-                                           &request.thread.Cudnn(request.device.device_id));
+  return std::make_unique<CudnnExecutable>(
+      request.function, &request.thread.Cudnn(request.device.device_id), request.device);
 }
 
 const bool registered = (RegisterBackend({"cudnn", false, Validate, Build}), true);

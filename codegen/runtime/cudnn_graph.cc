@@ -5,12 +5,9 @@ namespace {
 
 cudnn::DataType ToCudnn(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kFloat16:
-      return cudnn::kHalf;
-    case Dtype::kBfloat16:
-      return cudnn::kBfloat16;
-    default:
-      return cudnn::kFloat;
+    case Dtype::kFloat16: return cudnn::kHalf;
+    case Dtype::kBfloat16: return cudnn::kBfloat16;
+    default: return cudnn::kFloat;
   }
 }
 
@@ -21,8 +18,7 @@ std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape) {
       return {1, shape[0], 1, 1};
     case 2:  // a matrix product is a 1x1 convolution of 1x1 images
       return {shape[0], shape[1], 1, 1};
-    default:
-      return {shape[0], shape[3], shape[1], shape[2]};
+    default: return {shape[0], shape[3], shape[1], shape[2]};
   }
 }
 
@@ -78,8 +74,7 @@ void CudnnGraph::AddConvolution(const Workload& load, const CudnnDescriptor& y) 
                         cudnn::kBackwardFilterDw,          cudnn::kBackwardFilterDy,
                         cudnn::kBackwardFilterConvolution, cudnn::kBackwardFilterAlpha,
                         cudnn::kBackwardFilterBeta};
-  const Names& names =
-      load.op == Op::kDgrad ? data : load.op == Op::kWgrad ? filter : forward;
+  const Names& names = load.op == Op::kDgrad ? data : load.op == Op::kWgrad ? filter : forward;
   CudnnDescriptor& x = OperandTensor(load, Role::kX);
   CudnnDescriptor& w = OperandTensor(load, Role::kW);
   CudnnDescriptor& operation = owned_.emplace_back(names.type);
@@ -105,7 +100,8 @@ const CudnnDescriptor& CudnnGraph::AddPointwise(cudnn::PointwiseMode mode, const
   }
   pointwise.Finalize();
   CudnnDescriptor& operation = owned_.emplace_back(cudnn::kOperationPointwise);
-  operation.Set(cudnn::kOperationPointwiseDescriptor, pointwise).Set(cudnn::kOperationPointwiseX, x);
+  operation.Set(cudnn::kOperationPointwiseDescriptor, pointwise)
+      .Set(cudnn::kOperationPointwiseX, x);
   if (b) operation.Set(cudnn::kOperationPointwiseB, *b);
   operation.Set(cudnn::kOperationPointwiseY, y);
   operation.Finalize();
@@ -115,7 +111,8 @@ const CudnnDescriptor& CudnnGraph::AddPointwise(cudnn::PointwiseMode mode, const
 
 // The residual is added before the bias: in the other order cuDNN 9.19 offers six engines instead of
 // forty.
-void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator) {
+void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator,
+                             bool zero_bias) {
   const Epilogue& epilogue = load.epilogue;
   struct Step {
     cudnn::PointwiseMode mode;
@@ -123,20 +120,17 @@ void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumu
   };
   std::vector<Step> steps;
   if (epilogue.residual) steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kResidual)});
-  if (epilogue.bias) steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kBias)});
+  if (epilogue.bias) {
+    steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kBias)});
+  } else if (zero_bias) {
+    steps.push_back({cudnn::kAdd, &Tensor(kZeroBiasId, {load.k}, ToCudnn(load.out_dtype), false)});
+  }
   switch (epilogue.activation) {
-    case Activation::kNone:
-      break;
+    case Activation::kNone: break;
     case Activation::kRelu:
-    case Activation::kClip:
-      steps.push_back({cudnn::kReluForward, nullptr});
-      break;
-    case Activation::kSigmoid:
-      steps.push_back({cudnn::kSigmoidForward, nullptr});
-      break;
-    case Activation::kSilu:
-      steps.push_back({cudnn::kSwishForward, nullptr});
-      break;
+    case Activation::kClip: steps.push_back({cudnn::kReluForward, nullptr}); break;
+    case Activation::kSigmoid: steps.push_back({cudnn::kSigmoidForward, nullptr}); break;
+    case Activation::kSilu: steps.push_back({cudnn::kSwishForward, nullptr}); break;
   }
   const CudnnDescriptor* value = &accumulator;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -148,7 +142,8 @@ void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumu
   }
 }
 
-CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target) : target_(target) {
+CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target, bool zero_bias)
+    : target_(target) {
   if (load.epilogue.affine_relu) {
     throw CudnnRefusal("a second output relu(scale * y + shift) is not built as a cuDNN graph");
   }
@@ -156,7 +151,7 @@ CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target) : target
     CudnnDescriptor& accumulator =
         Tensor(next_virtual_id_++, load.operands.back().shape, cudnn::kFloat, true);
     AddConvolution(load, accumulator);
-    AddEpilogue(load, accumulator);
+    AddEpilogue(load, accumulator, zero_bias);
   } else {
     AddConvolution(load, OperandTensor(load, Role::kY));
   }

@@ -16,11 +16,16 @@ struct CudnnTarget {
   const CudnnDescriptor* device_properties = nullptr;
 };
 
+// Unique id of the bias that a graph adds of its own.
+constexpr int64_t kZeroBiasId = 50;
+
 // Tensor i of the workload's operands has the unique id i + 1.
 class CudnnGraph {
  public:
+  // With `zero_bias` a bias is added that the workload does not have: the ready-made engines for
+  // residual and relu all want one, and without it only those compiled at run time are left.
   // Throws CudnnRefusal when cuDNN does not take the graph.
-  CudnnGraph(const Workload& load, const CudnnTarget& target);
+  CudnnGraph(const Workload& load, const CudnnTarget& target, bool zero_bias = false);
 
   const CudnnDescriptor& descriptor() const { return graph_; }
   const CudnnTarget& target() const { return target_; }
@@ -33,7 +38,7 @@ class CudnnGraph {
   const CudnnDescriptor& AddPointwise(cudnn::PointwiseMode mode, const CudnnDescriptor& x,
                                       const CudnnDescriptor* b, const CudnnDescriptor& y,
                                       const Epilogue& epilogue);
-  void AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator);
+  void AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator, bool zero_bias);
 
   CudnnTarget target_;
   std::deque<CudnnDescriptor> owned_;  // a graph refers to its parts

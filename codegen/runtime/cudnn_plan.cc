@@ -13,45 +13,28 @@ constexpr int kMaxNotes = 64;
 
 const char* NumericalNoteName(int note) {
   switch (note) {
-    case cudnn::kTensorCore:
-      return "tensor_core";
-    case cudnn::kDownConvertInputs:
-      return "down_convert_inputs";
-    case cudnn::kReducedPrecisionReduction:
-      return "reduced_precision_reduction";
-    case cudnn::kFft:
-      return "fft";
-    case cudnn::kNondeterministic:
-      return "nondeterministic";
-    case cudnn::kWinograd:
-      return "winograd";
-    case cudnn::kWinograd4x4:
-      return "winograd_4x4";
-    case cudnn::kWinograd6x6:
-      return "winograd_6x6";
-    case cudnn::kWinograd13x13:
-      return "winograd_13x13";
-    case cudnn::kStrictNanPropagation:
-      return "strict_nan_propagation";
-    default:
-      return "unknown_numerical_note";
+    case cudnn::kTensorCore: return "tensor_core";
+    case cudnn::kDownConvertInputs: return "down_convert_inputs";
+    case cudnn::kReducedPrecisionReduction: return "reduced_precision_reduction";
+    case cudnn::kFft: return "fft";
+    case cudnn::kNondeterministic: return "nondeterministic";
+    case cudnn::kWinograd: return "winograd";
+    case cudnn::kWinograd4x4: return "winograd_4x4";
+    case cudnn::kWinograd6x6: return "winograd_6x6";
+    case cudnn::kWinograd13x13: return "winograd_13x13";
+    case cudnn::kStrictNanPropagation: return "strict_nan_propagation";
+    default: return "unknown_numerical_note";
   }
 }
 
 const char* BehaviorNoteName(int note) {
   switch (note) {
-    case cudnn::kRuntimeCompilation:
-      return "runtime_compilation";
-    case cudnn::kNeedsFilterReorder:
-      return "needs_filter_reorder";
-    case cudnn::kNeedsBiasReorder:
-      return "needs_bias_reorder";
-    case cudnn::kNativeCudaGraph:
-      return "native_cuda_graph";
-    case cudnn::kNeedsCublasLt:
-      return "needs_cublaslt";
-    default:
-      return "unknown_behavior_note";
+    case cudnn::kRuntimeCompilation: return "runtime_compilation";
+    case cudnn::kNeedsFilterReorder: return "needs_filter_reorder";
+    case cudnn::kNeedsBiasReorder: return "needs_bias_reorder";
+    case cudnn::kNativeCudaGraph: return "native_cuda_graph";
+    case cudnn::kNeedsCublasLt: return "needs_cublaslt";
+    default: return "unknown_behavior_note";
   }
 }
 
@@ -65,7 +48,8 @@ EngineConfig Describe(const CudnnDescriptor& config, const char* mode) {
   config.Get(cudnn::kConfigWorkspaceSize, cudnn::kTypeInt64, 1, &result.workspace);
 
   int notes[kMaxNotes];
-  int64_t count = engine.Get(cudnn::kEngineNumericalNote, cudnn::kTypeNumericalNote, kMaxNotes, notes);
+  int64_t count =
+      engine.Get(cudnn::kEngineNumericalNote, cudnn::kTypeNumericalNote, kMaxNotes, notes);
   for (int64_t i = 0; i < std::min<int64_t>(count, kMaxNotes); ++i) {
     result.notes.push_back(NumericalNoteName(notes[i]));
   }
@@ -184,8 +168,8 @@ CudnnDescriptor BuildPlan(const CudnnGraph& graph, const EngineConfig& config,
     parts->push_back(std::move(choice));
   }
   if (!raws.empty()) {
-    chosen.Set(cudnn::kConfigKnobChoices, cudnn::kTypeDescriptor,
-               static_cast<int64_t>(raws.size()), raws.data());
+    chosen.Set(cudnn::kConfigKnobChoices, cudnn::kTypeDescriptor, static_cast<int64_t>(raws.size()),
+               raws.data());
   }
   chosen.Finalize();
   CudnnDescriptor plan(cudnn::kExecutionPlan);

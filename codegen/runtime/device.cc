@@ -81,7 +81,7 @@ void Copy(ffi::TensorView from, ffi::TensorView to) {
   if (Bytes(from) != Bytes(to)) {
     TVM_FFI_THROW(ValueError) << "a copy of " << Bytes(from) << " bytes into " << Bytes(to);
   }
-  auto kind = !OnDevice(from)  ? cuda::kHostToDevice
+  auto kind = !OnDevice(from) ? cuda::kHostToDevice
               : !OnDevice(to) ? cuda::kDeviceToHost
                               : cuda::kDeviceToDevice;
   DeviceGuard guard((OnDevice(to) ? to : from).device().device_id);

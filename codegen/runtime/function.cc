@@ -72,9 +72,8 @@ void CheckDevice(const ModuleData& module, DLDevice device) {
   CONVOY_CUDA(cudaDeviceGetAttribute, &minor, cuda::kComputeCapabilityMinor, device.device_id);
   if (major * 10 + minor != module.arch) {
     TVM_FFI_THROW(WrongDevice) << "GPU " << device.device_id << " of compute capability " << major
-                               << "." << minor << "; this module was built for "
-                               << module.arch / 10 << "." << module.arch % 10
-                               << ". Build it again for this GPU";
+                               << "." << minor << "; this module was built for " << module.arch / 10
+                               << "." << module.arch % 10 << ". Build it again for this GPU";
   }
 }
 
@@ -94,12 +93,13 @@ DLDevice ConvoyFunction::ReadArguments(tvm::ffi::PackedArgs args, Pointers* poin
     const DLTensor& t = **tensor;
     if (!Matches(t, operands[i])) {
       const Operand& operand = operands[i];
-      TVM_FFI_THROW(ValueError)
-          << spec_.symbol << ": argument " << i << " (" << operand.name << ") is "
-          << tvm::ffi::DLDataTypeToString(t.dtype) << ShapeText(t.shape, t.ndim)
-          << (t.strides ? " with strides " + ShapeText(t.strides, t.ndim) : "")
-          << "; expected compact " << Name(operand.dtype)
-          << ShapeText(operand.shape.data(), operand.shape.size());
+      TVM_FFI_THROW(ValueError) << spec_.symbol << ": argument " << i << " (" << operand.name
+                                << ") is " << tvm::ffi::DLDataTypeToString(t.dtype)
+                                << ShapeText(t.shape, t.ndim)
+                                << (t.strides ? " with strides " + ShapeText(t.strides, t.ndim)
+                                              : "")
+                                << "; expected compact " << Name(operand.dtype)
+                                << ShapeText(operand.shape.data(), operand.shape.size());
     }
     auto* data = static_cast<char*>(t.data) + t.byte_offset;
     if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
@@ -126,8 +126,8 @@ void ConvoyFunction::Call(tvm::ffi::PackedArgs args) {
   StreamState stream = CurrentStream(device);
   key.stream = stream.stream;
   key.capture_id = stream.capture_id;
-  key.device = (static_cast<uint64_t>(device.device_type) << 32) |
-               static_cast<uint32_t>(device.device_id);
+  key.device =
+      (static_cast<uint64_t>(device.device_type) << 32) | static_cast<uint32_t>(device.device_id);
   ThreadContext& thread = ThreadContext::Current();
   uint64_t hash = key.Hash();
   Prepared* call = thread.Calls(slot_).Find(hash, key);

@@ -15,7 +15,7 @@ namespace convoy {
 struct ModuleData {
   std::string spec, meta;
   BlobMap blobs;
-  int arch = 0;  // compute capability times ten; 0: host memory
+  int arch = 0;           // compute capability times ten; 0: host memory
   int64_t workspace = 0;  // largest of its functions
   std::vector<FunctionSpec> functions;
 };

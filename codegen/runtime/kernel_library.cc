@@ -93,7 +93,9 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
 ConvoyShape MakeShape(const FunctionSpec& function, int sm_count) {
   const Workload& load = function.workload;
   ConvoyShape shape{};
-  shape.op = load.op == Op::kDgrad ? CONVOY_DGRAD : load.op == Op::kWgrad ? CONVOY_WGRAD : CONVOY_FPROP;
+  shape.op = load.op == Op::kDgrad   ? CONVOY_DGRAD
+             : load.op == Op::kWgrad ? CONVOY_WGRAD
+                                     : CONVOY_FPROP;
   auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
   shape.n = narrow(load.n);
   shape.h = narrow(load.h);
@@ -135,23 +137,12 @@ ConvoyOperands MakeOperands(const Workload& load, const Pointers& pointers, void
       operands.d = pointer;
     } else {
       switch (load.operands[i].role) {
-        case Role::kResidual:
-          operands.residual = pointer;
-          break;
-        case Role::kBias:
-          operands.bias = pointer;
-          break;
-        case Role::kScale:
-          operands.scale = pointer;
-          break;
-        case Role::kShift:
-          operands.shift = pointer;
-          break;
-        case Role::kY2:
-          operands.d2 = pointer;
-          break;
-        default:
-          operands.d = pointer;
+        case Role::kResidual: operands.residual = pointer; break;
+        case Role::kBias: operands.bias = pointer; break;
+        case Role::kScale: operands.scale = pointer; break;
+        case Role::kShift: operands.shift = pointer; break;
+        case Role::kY2: operands.d2 = pointer; break;
+        default: operands.d = pointer;
       }
     }
   }
@@ -187,8 +178,9 @@ class KernelExecutable : public Executable {
         shape_(MakeShape(function, sm_count)),
         symbol_(function.symbol) {
     if (int32_t code = library_.check(&shape_)) {
-      TVM_FFI_THROW(CorruptArtefact) << "function '" << symbol_ << "' names a kernel that cannot run "
-                                     << "its problem: " << library_.error(code);
+      TVM_FFI_THROW(CorruptArtefact)
+          << "function '" << symbol_ << "' names a kernel that cannot run "
+          << "its problem: " << library_.error(code);
     }
     workspace_bytes_ = library_.workspace(&shape_);
     state_bytes_ = library_.state_bytes();

@@ -63,10 +63,9 @@ void* Symbol(void* library, const char* name, const std::string& path) {
 CudaApi* OpenCuda() {
   auto api = std::make_unique<CudaApi>();
   std::string tried;
-  void* library =
-      OpenFirst({ConfiguredPaths().cudart, Environment("CONVOY_CUDART"), "libcudart.so.13",
-                 "/usr/local/cuda/lib64/libcudart.so.13"},
-                RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
+  void* library = OpenFirst({ConfiguredPaths().cudart, Environment("CONVOY_CUDART"),
+                             "libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.13"},
+                            RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
   if (library == nullptr) {
     TVM_FFI_THROW(LibraryMissing)
         << "the CUDA 13 runtime (libcudart.so.13) was not found. Install it with "
@@ -96,19 +95,18 @@ void OpenCublasLt(const CudnnApi& cudnn) {
   }
   std::string path, tried;
   if (OpenFirst(candidates, RTLD_NOW | RTLD_LOCAL, &path, &tried) == nullptr) {
-    TVM_FFI_THROW(LibraryMissing)
-        << "cuDNN at " << cudnn.path << " needs " << name
-        << ", which was not found. Install it with `pip install "
-        << (name.back() == '2' ? "nvidia-cublas-cu12" : "nvidia-cublas") << "`. Tried:" << tried;
+    TVM_FFI_THROW(LibraryMissing) << "cuDNN at " << cudnn.path << " needs " << name
+                                  << ", which was not found. Install it with `pip install "
+                                  << (name.back() == '2' ? "nvidia-cublas-cu12" : "nvidia-cublas")
+                                  << "`. Tried:" << tried;
   }
 }
 
 CudnnApi* OpenCudnn() {
   auto api = std::make_unique<CudnnApi>();
   std::string tried;
-  void* library = OpenFirst(
-      {ConfiguredPaths().cudnn, Environment("CONVOY_CUDNN"), "libcudnn.so.9"},
-      RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
+  void* library = OpenFirst({ConfiguredPaths().cudnn, Environment("CONVOY_CUDNN"), "libcudnn.so.9"},
+                            RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
   if (library == nullptr) {
     TVM_FFI_THROW(LibraryMissing)
         << "cuDNN 9 (libcudnn.so.9) was not found. Install it with "
@@ -178,8 +176,7 @@ void CheckCuda(cuda::Error error, const char* what) {
       TVM_FFI_THROW(NoGpu) << what << ": " << text
                            << ". A CUDA 13 driver (580 or later) and an NVIDIA GPU are needed";
     default:
-      TVM_FFI_THROW(RuntimeError) << what << " failed: " << text << " (CUDA error " << error
-                                  << ")";
+      TVM_FFI_THROW(RuntimeError) << what << " failed: " << text << " (CUDA error " << error << ")";
   }
 }
 

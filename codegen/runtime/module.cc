@@ -36,8 +36,12 @@ std::string ContentId(const std::string& text) {
 }
 
 FunctionSpec ParseFunction(const json::Object& entry) {
-  FunctionSpec function{GetString(entry, "symbol"), GetString(entry, "backend"),
-                        Workload::FromJson(Require<json::Object>(entry, "workload")), entry, 0, ""};
+  FunctionSpec function{GetString(entry, "symbol"),
+                        GetString(entry, "backend"),
+                        Workload::FromJson(Require<json::Object>(entry, "workload")),
+                        entry,
+                        0,
+                        ""};
   if (function.symbol.empty()) TVM_FFI_THROW(InvalidOption) << "a function without a symbol";
   function.workspace = Get<int64_t>(entry, "workspace", 0);
   json::Object content;
@@ -55,9 +59,9 @@ std::shared_ptr<const ModuleData> ParseModule(const std::string& spec, const Blo
   json::Object object = ParseObject(spec, "module specification");
   int64_t format = Get<int64_t>(object, "format", kSpecFormat);
   if (format > kSpecFormat) {
-    TVM_FFI_THROW(LibraryVersionMismatch) << "a module specification of format " << format
-                                          << "; this convoy reads up to " << kSpecFormat
-                                          << ". Install a newer tvm-convoy";
+    TVM_FFI_THROW(LibraryVersionMismatch)
+        << "a module specification of format " << format << "; this convoy reads up to "
+        << kSpecFormat << ". Install a newer tvm-convoy";
   }
   data->meta = GetString(object, "meta");
   data->arch = static_cast<int>(Require<int64_t>(Require<json::Object>(object, "device"), "arch"));

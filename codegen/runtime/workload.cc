@@ -24,13 +24,10 @@ T Choose(const json::Object& object, const char* field, const Choice<T> (&choice
   return T();
 }
 
-constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
-                               {"dgrad", Op::kDgrad},
-                               {"wgrad", Op::kWgrad},
-                               {"matmul", Op::kMatmul}};
-constexpr Choice<Dtype> kDtypes[] = {{"float32", Dtype::kFloat32},
-                                     {"float16", Dtype::kFloat16},
-                                     {"bfloat16", Dtype::kBfloat16}};
+constexpr Choice<Op> kOps[] = {
+    {"fprop", Op::kFprop}, {"dgrad", Op::kDgrad}, {"wgrad", Op::kWgrad}, {"matmul", Op::kMatmul}};
+constexpr Choice<Dtype> kDtypes[] = {
+    {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
 constexpr Choice<Activation> kActivations[] = {{"none", Activation::kNone},
                                                {"relu", Activation::kRelu},
                                                {"clip", Activation::kClip},
@@ -44,8 +41,8 @@ std::array<int64_t, N> GetArray(const json::Object& object, const char* name, in
   if (Find(object, name) == nullptr) return result;
   auto values = Require<json::Array>(object, name);
   if (values.size() != N) {
-    TVM_FFI_THROW(InvalidWorkload) << name << " has " << values.size() << " numbers; expected "
-                                   << N;
+    TVM_FFI_THROW(InvalidWorkload)
+        << name << " has " << values.size() << " numbers; expected " << N;
   }
   for (size_t i = 0; i < N; ++i) result[i] = values[i].cast<int64_t>();
   return result;
@@ -66,8 +63,8 @@ void ListOperands(Workload* load) {
   bool matmul = load->op == Op::kMatmul;
   using Shape = std::vector<int64_t>;
   Shape x = matmul ? Shape{load->n, load->c} : Shape{load->n, load->h, load->w, load->c};
-  Shape w = matmul ? Shape{load->k, load->c}
-                   : Shape{load->k, load->r, load->s, load->c / load->groups};
+  Shape w =
+      matmul ? Shape{load->k, load->c} : Shape{load->k, load->r, load->s, load->c / load->groups};
   Shape y = matmul ? Shape{load->n, load->k} : Shape{load->n, load->p, load->q, load->k};
   Shape per_channel = {load->k};
   Dtype in = load->dtype, out = load->out_dtype;
@@ -107,9 +104,13 @@ int64_t OutputSize(int64_t in, int64_t before, int64_t after, int64_t dilation, 
 Workload Workload::FromJson(const json::Object& object) {
   Workload load;
   load.op = Choose(object, "op", kOps, "");
-  for (auto [name, field] :
-       {std::pair<const char*, int64_t*>{"n", &load.n}, {"h", &load.h}, {"w", &load.w},
-        {"c", &load.c}, {"k", &load.k}, {"r", &load.r}, {"s", &load.s}}) {
+  for (auto [name, field] : {std::pair<const char*, int64_t*>{"n", &load.n},
+                             {"h", &load.h},
+                             {"w", &load.w},
+                             {"c", &load.c},
+                             {"k", &load.k},
+                             {"r", &load.r},
+                             {"s", &load.s}}) {
     *field = Require<int64_t>(object, name);
     if (*field < 1 || *field > INT32_MAX) {
       TVM_FFI_THROW(InvalidWorkload) << name << " = " << *field << "; expected 1 to " << INT32_MAX;
@@ -148,12 +149,9 @@ Workload Workload::FromJson(const json::Object& object) {
 
 DLDataType ToDlpack(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kFloat32:
-      return {kDLFloat, 32, 1};
-    case Dtype::kFloat16:
-      return {kDLFloat, 16, 1};
-    default:
-      return {kDLBfloat, 16, 1};
+    case Dtype::kFloat32: return {kDLFloat, 32, 1};
+    case Dtype::kFloat16: return {kDLFloat, 16, 1};
+    default: return {kDLBfloat, 16, 1};
   }
 }
 

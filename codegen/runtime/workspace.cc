@@ -58,7 +58,8 @@ WorkspaceBlock AcquireWorkspace(DLDevice device, size_t bytes) {
     if (error == cuda::kOutOfMemory) {
       Cuda().cudaGetLastError();
       TVM_FFI_THROW(RuntimeError) << "GPU " << device.device_id << " has no memory left for "
-                                  << bytes << " bytes of workspace. Build with a smaller workspace "
+                                  << bytes
+                                  << " bytes of workspace. Build with a smaller workspace "
                                      "limit or free memory on the device";
     }
     CheckCuda(error, "cudaMalloc");

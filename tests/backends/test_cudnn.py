@@ -97,6 +97,8 @@ def test_device_description_follows_the_device() -> None:
         (conv(), 20),
         (conv(epilogue=RESIDUAL_RELU), 20),
         (conv(epilogue=Epilogue(bias=True)), 20),
+        (conv(epilogue=Epilogue(activation="relu")), 20),
+        (conv(epilogue=Epilogue(residual=True, activation="relu")), 20),
         (conv(stride=(2, 2), padding=(0, 0, 1, 1)), 20),
         (conv(dilation=(2, 2), padding=(2, 2, 2, 2)), 20),
         (conv(c=3, k=64, r=7, s=7, stride=(2, 2)), 5),

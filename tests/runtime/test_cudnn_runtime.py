@@ -131,6 +131,20 @@ def test_engine_without_workspace(fakes: Fakes) -> None:
     assert not any("VIOLATION" in line or "malloc 2097152" in line for line in lines)
 
 
+def test_bias_of_zeros(fakes: Fakes) -> None:
+    lines, value, hot = run(
+        fakes,
+        """
+        f = module(zero_bias=True)["f"]; f(*t); first = calls(); log()
+        f(*t); calls()
+        result([first, written(), log()[:1]])
+        """,
+    )
+    assert "added operand of zeros" in lines
+    assert value == 62.0
+    assert hot == ["1 kernel cudnn stream=0"]
+
+
 def test_threads_have_plans_handles_and_workspaces_of_their_own(fakes: Fakes) -> None:
     lines = run(
         fakes,

@@ -67,29 +67,23 @@ class CudnnBackend(Backend):
         """
         if decline := self.accepts(workload, device):
             return decline
-        answer = call_json(
-            "cudnn.enumerate",
-            workload.to_json(),
-            {"max_workspace": self.max_workspace, **_target_options(device)},
+        found = _Found(workload)
+        if _wants_zero_bias(workload):
+            found.add(self._enumerate(workload, device, zero_bias=True), zero_bias=True)
+        answer = self._enumerate(workload, device)
+        found.add(answer)
+        if found.candidates:
+            return found.candidates
+        version = _version(answer["cudnn_version"])
+        why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
+        return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
+
+    def _enumerate(self, workload: Workload, device: Device, **options: bool) -> dict[str, Any]:
+        limits = {"max_workspace": self.max_workspace, **_target_options(device)}
+        answer: dict[str, Any] = call_json(
+            "cudnn.enumerate", workload.to_json(), {**limits, **options}
         )
-        version = answer["cudnn_version"]
-        candidates: list[Candidate] = []
-        reasons = [config["reason"] for config in answer["dropped"]]
-        compiled = 0
-        for config in answer["configs"]:
-            if reason := _unwanted(config["notes"], workload):
-                reasons.append(reason)
-                continue
-            if "runtime_compilation" in config["notes"]:
-                compiled += 1
-                if compiled > _MAX_COMPILED:
-                    reasons.append(f"beyond the first {_MAX_COMPILED} that are compiled")
-                    continue
-            candidates.append(_candidate(config, version))
-        if candidates:
-            return candidates
-        why = "; ".join(_distinct([*answer["refusals"], *reasons])) or "no engine for this graph"
-        return self._decline(f"cuDNN {_version(version)}: {why}", "fuse less, or another dtype")
+        return answer
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """The entry that the runtime rebuilds the plan from.
@@ -107,6 +101,7 @@ class CudnnBackend(Backend):
             "knobs": options["knobs"],
             "workspace": candidate.workspace,
             "cudnn_version": options["version"],
+            "zero_bias": options.get("zero_bias", False),
         }
         if "runtime_compilation" in candidate.notes:
             built = call_json("cudnn.build_plan", entry, _target_options(device))
@@ -135,18 +130,57 @@ def _unwanted(notes: Iterable[str], workload: Workload) -> str:
     return ""
 
 
-def _candidate(config: dict[str, Any], version: int) -> Candidate:
-    knobs = [tuple(knob) for knob in config["knobs"]]
-    kernel = "_".join([f"eng{config['engine']}", *(f"k{kind}={value}" for kind, value in knobs)])
-    return Candidate(
-        backend="cudnn",
-        kernel=kernel,
-        config=make_config(engine=config["engine"], knobs=knobs, version=version),
-        workspace=config["workspace"],
-        priority=config["rank"],
-        deterministic="nondeterministic" not in config["notes"],
-        notes=tuple(config["notes"]),
-    )
+class _Found:
+    """Candidates out of what the runtime enumerated, and why the others are none."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.candidates: list[Candidate] = []
+        self.reasons: list[str] = []
+        self._workload = workload
+        self._compiled = 0
+
+    def add(self, answer: dict[str, Any], zero_bias: bool = False) -> None:
+        self.reasons += answer["refusals"]
+        self.reasons += [config["reason"] for config in answer["dropped"]]
+        for config in answer["configs"]:
+            if reason := self._unwanted(config["notes"]):
+                self.reasons.append(reason)
+            else:
+                self._append(config, answer["cudnn_version"], zero_bias)
+
+    def _unwanted(self, notes: Sequence[str]) -> str:
+        if reason := _unwanted(notes, self._workload):
+            return reason
+        if "runtime_compilation" in notes:
+            self._compiled += 1
+            if self._compiled > _MAX_COMPILED:
+                return f"beyond the first {_MAX_COMPILED} that are compiled at run time"
+        return ""
+
+    def _append(self, config: dict[str, Any], version: int, zero_bias: bool) -> None:
+        knobs = [tuple(knob) for knob in config["knobs"]]
+        options = {"engine": config["engine"], "knobs": knobs, "version": version}
+        parts = [f"eng{config['engine']}", *(f"k{kind}={value}" for kind, value in knobs)]
+        if zero_bias:
+            options["zero_bias"] = True
+            parts.append("zerobias")
+        self.candidates.append(
+            Candidate(
+                backend="cudnn",
+                kernel="_".join(parts),
+                config=make_config(**options),
+                workspace=config["workspace"],
+                priority=len(self.candidates),
+                deterministic="nondeterministic" not in config["notes"],
+                notes=tuple(config["notes"]),
+            )
+        )
+
+
+def _wants_zero_bias(workload: Workload) -> bool:
+    """Whether a bias of zeros opens up cuDNN's ready-made engines, which all add a bias."""
+    epilogue = workload.epilogue
+    return bool(epilogue.name) and not epilogue.bias and epilogue.activation in ("none", "relu")
 
 
 def _target_options(device: Device) -> dict[str, Any]:

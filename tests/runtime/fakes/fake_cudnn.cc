@@ -77,8 +77,7 @@ size_t SizeOf(int type) {
     case 6:   // pointer
     case 15:  // descriptor
       return 8;
-    default:
-      return 4;
+    default: return 4;
   }
 }
 
@@ -97,7 +96,9 @@ API const char* fake_cudnn_log() {
 API size_t cudnnGetVersion() { return Environment("FAKE_CUDNN_VERSION", 91900); }
 API size_t cudnnGetCudartVersion() { return 13000; }
 API const char* cudnnGetErrorString(int status) { return status ? "FAKE_STATUS" : "SUCCESS"; }
-API void cudnnGetLastErrorString(char* text, size_t size) { std::snprintf(text, size, "fake words"); }
+API void cudnnGetLastErrorString(char* text, size_t size) {
+  std::snprintf(text, size, "fake words");
+}
 API int cudnnCreate(Handle** handle) {
   Record("create");
   return *handle = new Handle, 0;
@@ -165,8 +166,21 @@ API int cudnnBackendExecute(Handle* handle, void* raw_plan, void* raw_pack) {
   if (plan->users++ != 0) Record("VIOLATION: two threads in one plan");
   if (handle->users++ != 0) Record("VIOLATION: two threads in one handle");
   const std::vector<char>& pointers = pack->attributes[1001];
+  const std::vector<char>& ids = pack->attributes[1000];
   Execution execution{plan->engine, nullptr, Read<void*>(pack, 1003)};
-  std::memcpy(&execution.output, pointers.data() + pointers.size() - 8, 8);
+  int64_t last = 0;  // the output is the last operand, what the graph added itself counts from 50
+  for (size_t at = 0; at < ids.size(); at += 8) {
+    int64_t id;
+    std::memcpy(&id, ids.data() + at, 8);
+    if (id >= 50) {
+      char* added;
+      std::memcpy(&added, pointers.data() + at, 8);
+      Record(std::string("added operand ") + (added[0] == 0 ? "of zeros" : "of something"));
+    } else if (id > last) {
+      std::memcpy(&execution.output, pointers.data() + at, 8);
+      last = id;
+    }
+  }
   char text[96];
   std::snprintf(text, sizeof(text), "execute engine=%ld workspace=%p", plan->engine,
                 execution.workspace);
