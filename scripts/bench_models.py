@@ -89,6 +89,8 @@ def in_fresh_process(module: Path, inputs: Path, outputs: Path) -> dict[str, Any
 def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]]) -> None:
     import convoy
     from convoy import relay
+    from convoy.relay.batch import with_batch
+    from convoy.relay.convert import to_relax
     from convoy.placement import explain
     from convoy.report import tables
 
@@ -96,7 +98,7 @@ def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]
     name = path.stem
     entry = json.loads(Path(args.manifest).read_text())[name]
     params = xavier_params(entry)
-    module = relay.with_batch(relay.parse(path.read_text(), str(path)), batch)
+    module = with_batch(relay.parse(path.read_text(), str(path)), batch)
     shape = (batch, *entry["params"][0][1][1:])
     x = np.random.default_rng(7).uniform(-1, 1, shape).astype("float32")
     expected = reference(name, params, x)
@@ -108,7 +110,7 @@ def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]
             started = time.perf_counter()
             try:
                 built = convoy.build(
-                    relay.to_relax(module, params),
+                    to_relax(module, params),
                     "cuda",
                     precision=args.precision,
                     objective=args.objective,

@@ -64,7 +64,7 @@ def step(text: str) -> None:
 
 def main() -> int:
     import convoy
-    from convoy import relay
+    from convoy.relay.convert import to_relax
     from convoy.errors import NoGpu
     from convoy.placement import explain
     from convoy.report import tables
@@ -73,7 +73,7 @@ def main() -> int:
     started = time.perf_counter()
     step(f"a ResNet-{LAYERS} in Relay")
     module, params = network()
-    mod = relay.to_relax(module, params)
+    mod = to_relax(module, params)
     try:
         device = current_device()
         step(f"placing on {device.name}: candidates are measured")

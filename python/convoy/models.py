@@ -39,13 +39,15 @@ def read(
     if path.suffix == ".onnx":
         return _onnx(path, batch), {}
     from . import relay
+    from .relay.batch import with_batch
+    from .relay.convert import to_relax
 
     text = path.read_text(encoding="utf-8", errors="replace")
     module = relay.load_json(text) if path.suffix == ".json" else relay.parse(text, str(path))
     if batch is not None:
-        module = relay.with_batch(module, batch)
+        module = with_batch(module, batch)
     given = load_params(params) if params else random_params(module)
-    return relay.to_relax(module, given), given
+    return to_relax(module, given), given
 
 
 def load_params(path: Path) -> dict[str, np.ndarray]:

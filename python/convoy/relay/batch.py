@@ -1,0 +1,39 @@
+"""The same network for another batch size."""
+
+from __future__ import annotations
+
+from convoy.errors import DynamicShape, RelayTypeError
+from convoy.relay.ast import Expr, Function, Var
+from convoy.relay.infer import infer_module
+from convoy.relay.module import IRModule
+from convoy.relay.types import TensorType
+from convoy.relay.visit import rewrite
+
+
+def with_batch(mod: IRModule, batch: int) -> IRModule:
+    """`mod` with the first dimension of its first parameter replaced by `batch`.
+
+    Parameters of `main` whose first dimension equals that of the first one only by chance
+    (weights) stay as they are: just the first is the network's input. Types are inferred again.
+
+    Raises:
+        RelayTypeError: a network whose shapes depend on the batch in other places, such as a
+            reshape to fixed sizes.
+        DynamicShape: a first parameter without a static shape.
+    """
+    main = mod["main"]
+    if not main.params or not isinstance(main.params[0].checked_type, TensorType):
+        raise RelayTypeError("a main function without a tensor as its first parameter")
+    old = main.params[0]
+    shape = old.checked_type.shape
+    if not shape or not isinstance(shape[0], int):
+        raise DynamicShape(f"%{old.name_hint} of shape {shape}", "a static shape with a batch")
+    new = Var(old.name_hint, TensorType((batch, *shape[1:]), old.checked_type.dtype))
+
+    def replace(node: Expr) -> Expr | None:
+        return new if node is old else None
+
+    body = rewrite(main.body, replace)
+    changed = Function((new, *main.params[1:]), body, attrs=main.attrs)
+    functions = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
+    return infer_module(IRModule({**functions, "main": changed}, attrs=mod.attrs))
