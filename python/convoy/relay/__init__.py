@@ -1,0 +1,85 @@
+"""The Relay front door: what TVM removed in 0.20, as far as compiling needs it.
+
+Reads and prints the text format, reads and writes `save_json` and parameter files, builds
+expressions with TVM 0.18's names, and compiles with `relay.build`.
+"""
+
+from convoy.relay import analysis, op, testing, transform
+from convoy.relay.api import fromtext, parse, parse_expr, to_relax
+from convoy.relay.ast import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Tuple,
+    TupleGetItem,
+    TupleWrapper,
+    Var,
+)
+from convoy.relay.build import build, load_module
+from convoy.relay.builder import ScopeBuilder, const, var
+from convoy.relay.json_format import load_json, save_json
+from convoy.relay.module import IRModule
+from convoy.relay.op import *  # noqa: F403
+from convoy.relay.params import load_param_dict, save_param_dict
+from convoy.relay.printer import astext
+from convoy.relay.source import Span
+from convoy.relay.types import (
+    Any,
+    FuncType,
+    IncompleteType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    scalar_type,
+)
+from convoy.relay.visit import bind, structural_equal
+
+__all__ = [
+    "analysis",
+    "Any",
+    "astext",
+    "bind",
+    "build",
+    "Call",
+    "const",
+    "Constant",
+    "Expr",
+    "fromtext",
+    "Function",
+    "FuncType",
+    "GlobalVar",
+    "If",
+    "IncompleteType",
+    "IRModule",
+    "Let",
+    "load_json",
+    "load_module",
+    "load_param_dict",
+    "op",
+    "parse",
+    "parse_expr",
+    "save_json",
+    "save_param_dict",
+    "scalar_type",
+    "ScopeBuilder",
+    "Span",
+    "structural_equal",
+    "TensorType",
+    "testing",
+    "to_relax",
+    "transform",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "TupleWrapper",
+    "Type",
+    "TypeVar",
+    "Var",
+    "var",
+    *op.__all__,
+]

@@ -1,0 +1,263 @@
+"""The graph executor's interface of TVM 0.18 over a compiled module.
+
+lib = relay.build(mod, target="cuda", params=params)
+module = graph_executor.GraphModule(lib["default"](dev))
+module.set_input("data", x)
+module.run()
+y = module.get_output(0).numpy()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from convoy.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from convoy.session import Session
+
+
+class InputNotFound(InvalidOption, RuntimeError):
+    """An input name that the graph does not have; a RuntimeError as in TVM."""
+
+
+class Executor:
+    """One instance of a compiled graph on one device, as `lib["default"](dev)` returns it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        module = GraphModule(self)
+        if name.startswith("_") or not callable(getattr(module, name, None)):
+            raise InvalidOption(f"function '{name}'", "a method of GraphModule")
+        return getattr(module, name)
+
+
+class GraphModule:
+    """Runs a compiled graph.
+
+    Inputs have fixed buffers on the device that `set_input` copies into, so that weights swapped
+    between runs are seen by the next one, under CUDA graph replay too.
+
+    Arguments:
+        module: what `lib["default"](dev)` returns.
+    """
+
+    def __init__(self, module: Executor) -> None:
+        if not isinstance(module, Executor):
+            raise InvalidOption(f"a {type(module).__name__}", 'what lib["default"](dev) returns')
+        self.module = module
+        self._session = module.session
+        # Outputs that set_output_zero_copy asked for, by index.
+        self._targets: dict[int, Any] = {}
+        # Inputs of set_input_zero_copy: read again before every run.
+        self._sources: dict[int, Any] = {}
+
+    # ---- inputs
+
+    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+        """Copy values into inputs.
+
+        Arguments:
+            key, value: name or index of an input, and a numpy array or TVM tensor for it.
+            **params: more of them by name; unknown names are passed over.
+
+        Raises:
+            InputNotFound: `key` names no input.
+            InvalidOption: a value of another shape, or of a dtype that would lose digits.
+        """
+        if key is not None:
+            self._set(self._need(key), value)
+        for name, array in params.items():
+            index = self.get_input_index(name)
+            if index >= 0:
+                self._set(index, array)
+
+    def _set(self, index: int, value: Any) -> None:
+        self._sources.pop(index, None)
+        self._session.set_input(index, value)
+
+    def set_input_zero_copy(self, key: str | int, value: Any = None, **params: Any) -> None:
+        """Use a tensor as an input for all runs to come: what it holds at the time of a run.
+
+        It is copied on the device at the start of each run, because a replayed CUDA graph reads
+        from a fixed address.
+        """
+        for name, tensor in {key: value, **params}.items():
+            index = self._need(name)
+            self._session.set_input(index, tensor)  # checks shape and dtype
+            self._sources[index] = tensor
+
+    def set_output_zero_copy(self, key: int | str, value: Any) -> None:
+        """Write an output into a tensor after every run to come."""
+        index = self._output_index(key)
+        info = self._session.meta.outputs[index]
+        if tuple(value.shape) != info.shape or str(value.dtype) != info.dtype:
+            raise InvalidOption(
+                f"a tensor of {value.dtype}{tuple(value.shape)} for output {index}",
+                f"{info.dtype}{info.shape}",
+            )
+        self._targets[index] = value
+
+    def _output_index(self, key: int | str) -> int:
+        names = [t.name for t in self._session.meta.outputs]
+        index = names.index(key) if key in names else key
+        if not isinstance(index, int) or not 0 <= index < len(names):
+            raise InvalidOption(f"output {key!r}", f"0 to {len(names) - 1}")
+        return index
+
+    def load_params(self, params_bytes: bytes | bytearray) -> None:
+        """Set inputs from the bytes of a parameter file; names of no input are passed over."""
+        from convoy.relay.params import read_params
+
+        self.set_input(**read_params(bytes(params_bytes)))
+
+    def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
+        """Set the inputs named in a parameter file to what another module has in them."""
+        from convoy.relay.params import read_params
+
+        for name in read_params(bytes(params_bytes)):
+            if self.get_input_index(name) >= 0:
+                self.set_input(name, other.get_input(name))
+
+    def _need(self, key: str | int) -> int:
+        names = self._names()
+        if isinstance(key, str) and key in names:
+            return names.index(key)
+        if isinstance(key, (int, np.integer)) and 0 <= key < len(names):
+            return int(key)
+        raise InputNotFound(f"Could not find '{key}' in graph's inputs", ", ".join(names))
+
+    def _names(self) -> list[str]:
+        return [name for name, _, _ in self._session.input_info]
+
+    # ---- running
+
+    def run(self, **input_dict: Any) -> None:
+        """Run once, after setting the given inputs; returns before the device has finished."""
+        self.set_input(**input_dict)
+        for index, tensor in self._sources.items():
+            self._session.set_input(index, tensor)
+        self._session.run()
+        for index, tensor in self._targets.items():
+            tensor.copyfrom(self._session.output(index))
+
+    # ---- outputs and what is known of the graph
+
+    def get_num_outputs(self) -> int:
+        return self._session.num_outputs
+
+    def get_num_inputs(self) -> int:
+        return len(self._session.input_info)
+
+    def get_input(self, index: int | str, out: Any = None) -> Any:
+        """The tensor of an input, by index or name; copied into `out` if that is given.
+
+        None for a name that the graph does not have, as in TVM.
+        """
+        if isinstance(index, str) and self.get_input_index(index) < 0:
+            return None
+        tensor = self._session.input(self._need(index))
+        return _copied(tensor, out)
+
+    def get_input_index(self, name: str) -> int:
+        """The index of an input, -1 if there is none of the name."""
+        names = self._names()
+        return names.index(name) if name in names else -1
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes by name, and dtypes by name."""
+        info = self._session.input_info
+        return {n: s for n, s, _ in info}, {n: d for n, _, d in info}
+
+    def get_output(self, index: int | str, out: Any = None) -> Any:
+        """An output of the last run, copied into `out` if that is given."""
+        return _copied(self._session.output(self._output_index(index)), out)
+
+    def debug_get_output(self, node: Any, out: Any = None) -> None:
+        """Not available, as in TVM outside the debug executor."""
+        raise NotImplementedError("Please use debugger.debug_executor as graph_executor instead.")
+
+    def __getitem__(self, key: str) -> Callable[..., Any]:
+        return self.module[key]
+
+    def benchmark(
+        self,
+        device: Any,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        **kwargs: Any,
+    ) -> Any:
+        """Time runs.
+
+        Arguments:
+            repeat, number: `repeat` figures, each the mean of `number` runs in a row followed by
+                one wait for the device.
+            min_repeat_ms: make `number` larger until one figure takes at least so long.
+            end_to_end: copy the inputs `kwargs` to the device and the outputs back every run.
+            cooldown_interval_ms, repeats_to_cooldown: rest so long after so many figures.
+
+        Returns:
+            TVM's BenchmarkResult, in seconds: mean, median, min, max, std, results.
+        """
+        from tvm.runtime.module import BenchmarkResult
+
+        if func_name != "run":
+            raise InvalidOption(f"func_name='{func_name}'", "'run'")
+        del limit_zero_time_iterations  # guards a timer that can read zero; this one cannot
+        self.run(**kwargs)
+        once = (lambda: self._round_trip(kwargs)) if end_to_end else self.run
+        device.sync()
+        results: list[float] = []
+        while len(results) < max(1, repeat):
+            seconds = _timed(once, device, number)
+            if min_repeat_ms and seconds * number * 1e3 < min_repeat_ms and number < 1_000_000:
+                number = int(min(number * 10, max(number * 2, min_repeat_ms / 1e3 / seconds + 1)))
+                continue
+            results.append(seconds)
+            if cooldown_interval_ms and len(results) % max(1, repeats_to_cooldown) == 0:
+                time.sleep(cooldown_interval_ms / 1e3)
+        return BenchmarkResult(results)
+
+    def _round_trip(self, inputs: Mapping[str, Any]) -> None:
+        self.run(**inputs)
+        for index in range(self.get_num_outputs()):
+            self.get_output(index).numpy()
+
+
+def _timed(once: Callable[[], None], device: Any, number: int) -> float:
+    """Mean seconds of a run."""
+    start = time.perf_counter()
+    for _ in range(max(1, number)):
+        once()
+    device.sync()
+    return (time.perf_counter() - start) / max(1, number)
+
+
+def _copied(tensor: Any, out: Any) -> Any:
+    if out is None:
+        return tensor
+    tensor.copyto(out)
+    return out
+
+
+def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
+    """The older way to make a GraphModule, of the three parts that relay.build's result yields."""
+    from convoy.relay.build import GraphExecutorFactoryModule
+
+    if not isinstance(libmod, GraphExecutorFactoryModule):
+        raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
+    del graph_json_str  # the graph is inside the library
+    devices = device if isinstance(device, (list, tuple)) else [device]
+    return GraphModule(libmod[libmod.libmod_name](*devices))

@@ -1,0 +1,298 @@
+"""Relay expressions and modules as plain nodes.
+
+Nodes are immutable and compare by identity: sharing one node is how Relay says that a value is
+computed once (`%0` used twice). `structural_equal` in `visit.py` compares by content. The only
+thing written later is `checked_type_`, which type inference fills in.
+
+Constructor arguments are those of TVM 0.18's `tvm.relay` classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any as AnyValue
+
+import numpy as np
+
+from convoy.errors import RelayTypeError
+from convoy.relay.attrs import Attrs
+from convoy.relay.source import Span
+from convoy.relay.types import FuncType, IncompleteType, TensorType, TupleType, Type
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Expr:
+    """Base of all Relay expressions.
+
+    Attributes:
+        span: where the expression stands in its text, if it came from one.
+        checked_type_: the type that inference found, None before.
+    """
+
+    span: Span | None = field(default=None, kw_only=True)
+    checked_type_: Type | None = field(default=None, init=False)
+
+    @property
+    def checked_type(self) -> Type:
+        """The type that inference found.
+
+        Raises:
+            RelayTypeError: if `relay.transform.InferType` (or `parse`) has not seen it yet.
+        """
+        if self.checked_type_ is None:
+            raise RelayTypeError(
+                f"a {type(self).__name__} whose type is not known yet",
+                remedy="Run relay.transform.InferType()(mod) first",
+            )
+        return self.checked_type_
+
+    def astext(self, show_meta_data: bool = True, annotate: object = None) -> str:
+        """The expression as Relay text; free variables come first as `free_var` lines."""
+        from convoy.relay.printer import astext
+
+        return astext(self, show_meta_data)
+
+    def __str__(self) -> str:
+        return self.astext(show_meta_data=False)
+
+    def __call__(self, *args: Expr) -> Call:
+        return Call(self, args)
+
+    def astype(self, dtype: str) -> Call:
+        """Cast to another element type."""
+        return op_call("cast", [self], dtype=str(dtype))
+
+    def __neg__(self) -> Call:
+        return op_call("negative", [self])
+
+    def __add__(self, other: Expr) -> Call:
+        return _binary("add", self, other)
+
+    def __sub__(self, other: Expr) -> Call:
+        return _binary("subtract", self, other)
+
+    def __mul__(self, other: Expr) -> Call:
+        return _binary("multiply", self, other)
+
+    def __truediv__(self, other: Expr) -> Call:
+        return _binary("divide", self, other)
+
+    def __lt__(self, other: Expr) -> Call:
+        return _binary("less", self, other)
+
+    def __le__(self, other: Expr) -> Call:
+        return _binary("less_equal", self, other)
+
+    def __gt__(self, other: Expr) -> Call:
+        return _binary("greater", self, other)
+
+    def __ge__(self, other: Expr) -> Call:
+        return _binary("greater_equal", self, other)
+
+    def _refuse_number(self, other: object) -> Expr:
+        raise TypeError(f'convert "{other}" with `const` first')
+
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _refuse_number
+
+
+def _binary(name: str, lhs: Expr, rhs: object) -> Call:
+    if not isinstance(rhs, Expr):
+        raise TypeError(f'convert "{rhs}" with `const` first')
+    return op_call(name, [lhs, rhs])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Op(Expr):
+    """A built-in operator. Get it with `op("nn.conv2d")`: there is one node a name."""
+
+    name: str
+
+
+@cache
+def op(name: str) -> Op:
+    """The one node of a known operator; raises UnsupportedOp with near names otherwise."""
+    from convoy.relay.schema import op_schema
+
+    op_schema(name)
+    return Op(name)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Var(Expr):
+    """A local variable `%name`. Two variables of one name are two variables."""
+
+    name_hint: str
+    type_annotation: Type | None = None
+
+    @property
+    def type_(self) -> Type | None:
+        """The inferred type, else the annotation, else None."""
+        if self.checked_type_ is not None:
+            return self.checked_type_
+        return None if isinstance(self.type_annotation, IncompleteType) else self.type_annotation
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GlobalVar(Expr):
+    """A function of the module, `@name`."""
+
+    name_hint: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Constant(Expr):
+    """A tensor known at compile time.
+
+    Attributes:
+        value: the numbers; bfloat16 is held as ml_dtypes.bfloat16.
+    """
+
+    value: np.ndarray
+
+    @property
+    def data(self) -> AnyValue:
+        """The value as a TVM tensor, as in TVM 0.18 (`const.data.numpy()`)."""
+        import tvm
+
+        return tvm.runtime.tensor(self.value)
+
+    @property
+    def tensor_type(self) -> TensorType:
+        return TensorType(self.value.shape, dtype_name(self.value.dtype))
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """A numpy element type as Relay spells it."""
+    name = dtype.name if dtype.names is None else str(dtype)
+    return "bool" if name == "bool_" else name
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call(Expr):
+    """A call of an operator, a global function, a local function or a variable.
+
+    `checked_type` is the type of the result.
+    """
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: Attrs | None = None
+    type_args: tuple[Type, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "type_args", tuple(self.type_args or ()))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuple(Expr):
+    """A tuple of expressions."""
+
+    fields: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+
+    def __getitem__(self, index: int) -> Expr:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.fields)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TupleGetItem(Expr):
+    """One field of a tuple."""
+
+    tuple_value: Expr
+    index: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Let(Expr):
+    """`let %var = value; body`: `value` is computed here, before `body`."""
+
+    var: Var
+    value: Expr
+    body: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class If(Expr):
+    """A choice by a scalar bool; both branches have one type."""
+
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Function(Expr):
+    """A function. `attrs` are its own attributes: Primitive, Composite, Compiler, ..."""
+
+    params: tuple[Var, ...]
+    body: Expr
+    ret_type: Type | None = None
+    type_params: tuple[Type, ...] = ()
+    attrs: Mapping[str, AnyValue] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(self.params))
+        object.__setattr__(self, "type_params", tuple(self.type_params or ()))
+        object.__setattr__(self, "attrs", dict(self.attrs or {}))
+
+    def with_attr(self, key: str | Mapping[str, AnyValue], value: AnyValue = None) -> Function:
+        """The same function with one more attribute, or with all of a dict."""
+        more = dict(key) if isinstance(key, Mapping) else {key: value}
+        attrs = {**(self.attrs or {}), **more}
+        return Function(self.params, self.body, self.ret_type, self.type_params, attrs)
+
+    @property
+    def func_type_annotation(self) -> FuncType | None:
+        """The function's type as far as its annotations say it, or None."""
+        types = [p.type_ for p in self.params]
+        ret = self.ret_type
+        if ret is None or isinstance(ret, IncompleteType) or any(t is None for t in types):
+            return None
+        return FuncType(types, ret, self.type_params)  # type: ignore[arg-type]
+
+
+def op_call(name: str, args: Sequence[Expr], /, **attrs: AnyValue) -> Call:
+    """A call of an operator by name, its attributes completed with the C++ defaults."""
+    from convoy.relay.attrs import make_attrs
+
+    return Call(op(name), tuple(args), make_attrs(name, attrs))
+
+
+class TupleWrapper:
+    """What an operator with several results returns: index it, iterate it, or take its length."""
+
+    def __init__(self, tuple_value: Expr, size: int) -> None:
+        self.tuple_value, self.size = tuple_value, size
+
+    def astuple(self) -> Expr:
+        """The expression that yields the tuple."""
+        return self.tuple_value
+
+    def astext(self) -> str:
+        return self.tuple_value.astext()
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        if not -self.size <= index < self.size:
+            raise IndexError(f"Tuple index out of range: {index} of {self.size}")
+        return TupleGetItem(self.tuple_value, index % self.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        return (self[i] for i in range(self.size))
+
+
+def tuple_type(fields: Sequence[Type]) -> TupleType:
+    return TupleType(fields)

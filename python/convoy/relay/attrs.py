@@ -1,0 +1,228 @@
+"""Attributes of calls: values by name, of one attribute class.
+
+Integers are `int` (int32 in files) or `Int64`; arrays are tuples; a dtype is its name, "" for
+void; a null reference is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from convoy.errors import RelayTypeError
+from convoy.relay.schema import MANDATORY, AttrsClass, Field, op_schema
+from convoy.relay.source import nearest
+from convoy.relay.types import Any as DynamicDim
+
+
+class Int64(int):
+    """An integer written `2i64` in text: it stays 64 bits wide when printed and saved."""
+
+    __slots__ = ()
+
+
+class Attrs(Mapping[str, Any]):
+    """The attributes of a call: `attrs["strides"]` or `attrs.strides`.
+
+    Attributes:
+        cls: the attribute class, None for a dictionary of free names (DictAttrs).
+    """
+
+    __slots__ = ("_values", "cls")
+    cls: AttrsClass | None
+    _values: dict[str, Any]
+
+    def __init__(self, cls: AttrsClass | None, values: Mapping[str, Any]) -> None:
+        object.__setattr__(self, "cls", cls)
+        object.__setattr__(self, "_values", dict(values))
+
+    @property
+    def type_key(self) -> str:
+        return self.cls.type_key if self.cls else "DictAttrs"
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"{self.type_key} has no field '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("attributes are immutable")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get_int(self, key: str) -> int:
+        return int(self._values[key])
+
+    def __repr__(self) -> str:
+        return f"{self.type_key}({self._values})"
+
+
+def make_attrs(op_name: str, given: Mapping[str, Any]) -> Attrs | None:
+    """The attributes of a call of `op_name`: `given`, completed with the C++ defaults.
+
+    Raises:
+        RelayTypeError: a name that the class does not have, a value of the wrong kind, or a
+            mandatory field without a value.
+    """
+    cls = op_schema(op_name).attrs
+    if cls is None:
+        if given:
+            names = ", ".join(f"'{n}'" for n in given)
+            raise RelayTypeError(f"attribute {names} of {op_name}, which takes no attributes")
+        return None
+    return complete_attrs(cls, given, op_name)
+
+
+def complete_attrs(cls: AttrsClass, given: Mapping[str, Any], where: str) -> Attrs:
+    """As make_attrs, for a class; `where` names the call in errors."""
+    known = cls.field_names
+    for name in given:
+        if name not in known:
+            raise RelayTypeError(
+                f"{where} has no attribute '{name}'; its attributes are {', '.join(known)}",
+                remedy=nearest(name, known),
+            )
+    values = {}
+    for field in cls.fields:
+        if field.name in given:
+            values[field.name] = _coerce(field, given[field.name], where)
+        elif field.default is MANDATORY:
+            raise RelayTypeError(
+                f"{where} without its mandatory attribute '{field.name}'"
+                + (" (it may be None)" if field.kind in ("expr", "array") else "")
+            )
+        else:
+            values[field.name] = field.default
+    return Attrs(cls, values)
+
+
+def _coerce(field: Field, value: Any, where: str) -> Any:
+    """`value` as the kind of `field` holds it."""
+    check = _COERCE[field.kind]
+    try:
+        return check(value)
+    except (TypeError, ValueError, OverflowError):
+        raise RelayTypeError(
+            f"{where}: {field.name}={value!r}", _EXPECTED.get(field.kind, field.kind)
+        ) from None
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, Int64):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if isinstance(value, np.int64):
+        return Int64(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    raise TypeError
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError
+
+
+def _double(value: Any) -> float:
+    if isinstance(value, (bool, str)):
+        raise TypeError
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _dtype(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (np.dtype, type)):
+        return np.dtype(value).name
+    name = str(value)  # a tvm DataType
+    if not name.replace("_", "").isalnum():
+        raise TypeError
+    return name
+
+
+def _expr(value: Any) -> int | None:
+    return None if value is None else _int(value)
+
+
+def _element(value: Any) -> Any:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(map(_element, value))
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    if isinstance(value, DynamicDim):
+        return value
+    return _expr(value)
+
+
+def _array(value: Any) -> tuple[Any, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes, int)):
+        raise TypeError
+    return tuple(map(_element, value))
+
+
+def _floats(value: Any) -> tuple[float, ...] | None:
+    return None if value is None else tuple(map(_double, value))
+
+
+def _box(value: Any) -> int | tuple[int, ...]:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(int(_int(v)) for v in value)
+    return int(_int(value))
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+_COERCE = {
+    "int": lambda v: int(_int(v)),
+    "bool": _bool,
+    "double": _double,
+    "dtype": _dtype,
+    "text": _text,
+    "string": _text,
+    "expr": _expr,
+    "array": _array,
+    "floats": _floats,
+    "box": _box,
+    "relay": _any,
+    "object": _any,
+}
+_EXPECTED = {
+    "int": "an integer",
+    "bool": "True or False",
+    "double": "a number",
+    "dtype": 'a dtype such as "float32"',
+    "text": "a string",
+    "string": "a string",
+    "expr": "an integer or None",
+    "array": "an array such as [1, 1]",
+    "floats": "an array of floats or None",
+    "box": "an integer or an array of integers",
+}

@@ -1,0 +1,258 @@
+"""`relay.build`: from a Relay module to a compiled one, under the interface of TVM 0.18."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.relay import ast
+from convoy.relay import types as ty
+from convoy.relay.ast import Function
+from convoy.relay.infer import infer_module
+from convoy.relay.module import IRModule
+from convoy.relay.visit import post_order
+
+# Precision follows the dtype of what convolutions and matrix products work on, in this order.
+_HALF = ("float16", "bfloat16")
+
+
+def build(
+    ir_mod: IRModule | Function,
+    target: Any = None,
+    target_host: Any = None,
+    executor: Any = None,
+    runtime: Any = None,
+    workspace_memory_pools: Any = None,
+    constant_memory_pools: Any = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+    **options: Any,
+) -> GraphExecutorFactoryModule:
+    """Compile a Relay module.
+
+    Arguments:
+        ir_mod: a module, or a function, which becomes `main`.
+        target: "cuda" or "llvm", a Target, a list of which the first device target counts
+            (`[cuda, cutlass]`), or a dict from devices to targets; None is the current Target.
+        target_host, executor, runtime: accepted; there is one host and one executor.
+        workspace_memory_pools, constant_memory_pools: accepted with a warning.
+        params: values by name, which are bound as constants; unknown names are passed over.
+        mod_name: the name under which the factory makes executors.
+        **options: of `convoy.build` (precision, objective, backends, records, ...). Without
+            `precision` the module keeps its own: float32 stays float32.
+
+    Raises:
+        UnsupportedOp, UnsupportedDtype, UnsupportedLayout: what cannot be compiled, and where.
+        RelayTypeError: shapes, dtypes or parameters that do not fit.
+        DynamicShape: a dimension without a size; `relay.vm.compile` takes those for llvm.
+        InvalidOption: an unknown target.
+    """
+    import convoy
+    from convoy.relay.convert import to_relax
+
+    mod = as_module(ir_mod)
+    kind = device_target(target)
+    for name, value in (
+        ("workspace_memory_pools", workspace_memory_pools),
+        ("constant_memory_pools", constant_memory_pools),
+    ):
+        if value is not None:
+            warnings.warn(f"{name} has no meaning here; memory is planned as a whole", stacklevel=2)
+    warn_about_passes(stacklevel=3)
+    infer_module(mod)
+    check_graph(mod)
+    options.setdefault("precision", precision_of(mod))
+    compiled = convoy.build(to_relax(mod, params), target=kind, **options)
+    return GraphExecutorFactoryModule(compiled, mod, kind, mod_name)
+
+
+def as_module(ir_mod: Any) -> IRModule:
+    """The module to compile; a bare function becomes its `main`."""
+    if isinstance(ir_mod, Function):
+        return IRModule.from_expr(ir_mod)
+    if not isinstance(ir_mod, IRModule):
+        raise InvalidOption(
+            f"a {type(ir_mod).__module__}.{type(ir_mod).__name__}",
+            "a convoy.relay IRModule",
+            "Type of input parameter mod must be IRModule",
+        )
+    return ir_mod
+
+
+def device_target(target: Any) -> str:
+    """The kind of target to compile for, of everything that relay.build accepts.
+
+    Libraries in a target (`-libs=cudnn`) and targets of external code generators (cutlass) are
+    accepted: which library runs an operator is decided by placement.
+    """
+    import tvm
+
+    if target is None:
+        target = tvm.target.Target.current(allow_none=True)
+        if target is None:
+            raise InvalidOption("no target", '"cuda" or "llvm"', "Pass target=, or use with Target")
+    if isinstance(target, dict) and "kind" not in target:
+        if not target:
+            raise InvalidOption("an empty dict of targets", '"cuda" or "llvm"')
+        target = next(iter(target.values()))
+    if isinstance(target, (list, tuple)):
+        kinds = [device_target(t) for t in target if not _is_external(t)]
+        if not kinds:
+            raise InvalidOption("a list without a device target", 'one with "cuda" or "llvm"')
+        return kinds[0]
+    kind = _kind(target)
+    if kind not in ("cuda", "llvm"):
+        raise InvalidOption(f"target {str(target)!r}", '"cuda" or "llvm"')
+    return kind
+
+
+def _kind(target: Any) -> str:
+    if isinstance(target, str):
+        word = target.split()[0] if target.split() else ""
+        # A tag such as nvidia/nvidia-h100; TVM 0.27 no longer parses `-libs=...`.
+        return "cuda" if word.startswith("nvidia/") else word
+    if isinstance(target, dict):
+        return str(target["kind"])
+    return str(getattr(getattr(target, "kind", None), "name", target))
+
+
+def _is_external(target: Any) -> bool:
+    return _kind(target) in ("cutlass", "cudnn", "cublas", "tensorrt")
+
+
+def warn_about_passes(stacklevel: int) -> None:
+    """Say which settings of the current PassContext mean nothing here."""
+    import tvm
+
+    context = tvm.transform.PassContext.current()
+    for field in ("disabled_pass", "required_pass"):
+        names = [str(n) for n in getattr(context, field)]
+        if names:
+            warnings.warn(
+                f"{field}={names}: Relay's own passes do not run here, so this has no effect",
+                stacklevel=stacklevel,
+            )
+
+
+def precision_of(mod: IRModule) -> str:
+    """The dtype that the module computes its convolutions and products in."""
+    found: set[str] = set()
+    for name in mod:
+        for node in post_order(mod[name]):
+            if not (isinstance(node, ast.Call) and isinstance(node.op, ast.Op)):
+                continue
+            if node.op.name.startswith(("nn.conv", "nn.dense", "nn.matmul", "nn.batch_matmul")):
+                found.add(getattr(node.args[0].checked_type, "dtype", ""))
+    for dtype in _HALF:
+        if found and found <= {dtype}:
+            return dtype
+    return "float32"
+
+
+def check_graph(mod: IRModule) -> None:
+    """Refuse what a graph executor cannot hold: unknown sizes and control flow.
+
+    Raises:
+        DynamicShape, UnsupportedOp: with the way out.
+    """
+    main = mod["main"]
+    remedy = "relay.vm.compile takes such modules for llvm"
+    for var in main.params:
+        if not _is_static(var.checked_type):
+            raise DynamicShape(f"%{var.name_hint} of type {var.checked_type}", "sizes", remedy)
+    for name in mod:
+        for node in post_order(mod[name]):
+            if isinstance(node, ast.If):
+                raise UnsupportedOp("an if in a graph", "straight-line code", remedy)
+
+
+def _is_static(type_: ty.Type) -> bool:
+    if isinstance(type_, ty.TupleType):
+        return all(map(_is_static, type_.fields))
+    return not isinstance(type_, ty.TensorType) or type_.is_static
+
+
+class GraphExecutorFactoryModule:
+    """What relay.build returns: `lib["default"](dev)` makes an executor.
+
+    Attributes:
+        ir_mod: the Relay module it was built from (None for a loaded one).
+        module: the compiled module, a `convoy.CompiledModule`.
+    """
+
+    def __init__(self, compiled: Any, ir_mod: IRModule | None, target: str, name: str) -> None:
+        self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
+        self.function_metadata: dict[str, Any] = {}
+
+    def __getitem__(self, item: str) -> Any:
+        if item != self.libmod_name:
+            raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
+        return self._create
+
+    def _create(self, *devices: Any) -> Any:
+        """An instance on the first device; others are of no use to it."""
+        from convoy.graph_executor import Executor
+
+        return Executor(self.module.session(devices[0] if devices else None))
+
+    def get_params(self) -> dict[str, Any]:
+        """Empty: bound parameters are constants inside the module."""
+        return {}
+
+    def get_lib(self) -> Any:
+        return self.module
+
+    def get_graph_json(self) -> str:
+        """Inputs and outputs as JSON. The graph itself is inside the module."""
+        return json.dumps(
+            {
+                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
+                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
+            }
+        )
+
+    get_executor_config = get_graph_json
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        fcompile: Any = None,
+        addons: Any = None,
+        **kwargs: Any,
+    ) -> str:
+        """Write one self-contained shared object; `load_module` reads it back."""
+        if addons:
+            raise InvalidOption("addons", "none")
+        if fcompile is not None:
+            kwargs["fcompile"] = fcompile
+        self.module.export_library(file_name, **kwargs)
+        return os.fspath(file_name)
+
+    def __iter__(self) -> Iterator[Any]:
+        warnings.warn(
+            "legacy graph executor behavior of producing json / lib / params:"
+            " use the factory itself",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter((self.get_graph_json(), self, self.get_params()))
+
+
+def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(t.name, t.shape, t.dtype) for t in tensors]
+
+
+def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:
+    """A factory from a file that export_library wrote.
+
+    Raises:
+        CorruptArtefact: not such a file, or a damaged one.
+    """
+    import convoy
+
+    compiled = convoy.load(path)
+    return GraphExecutorFactoryModule(compiled, None, compiled.meta.target, "default")

@@ -1,0 +1,348 @@
+"""The walk from a Relay module to a Relax one.
+
+Functions are inlined where they are called, so that partitioned modules (functions with Compiler
+and Composite attributes) are whole again. The branches of an `if` are blocks of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from convoy.errors import (
+    ConvoyError,
+    RelayTypeError,
+    UnsupportedDtype,
+    UnsupportedOp,
+)
+from convoy.relay import ast
+from convoy.relay import types as ty
+from convoy.relay.ast import Expr, Function, GlobalVar, Var
+from convoy.relay.convert.context import CONVERTERS, OpCall, RelaxExpr, constant
+from convoy.relay.diagnostics import place
+from convoy.relay.infer import infer_module
+from convoy.relay.module import IRModule
+from convoy.relay.source import nearest
+from convoy.relay.trampoline import Step, run
+from convoy.relay.visit import post_order
+
+_DTYPE = re.compile(r"(?:u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|bool)")
+# Relax compiles branches by recursion.
+_MAX_IF_DEPTH = 32
+_MAX_INLINED = 100_000
+
+
+def supported_ops() -> list[str]:
+    """The operators that can be converted."""
+    return sorted(CONVERTERS)
+
+
+def to_relax(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, func_name: str = "main"
+) -> tvm.IRModule:
+    """A Relax module of one function, `main`.
+
+    Its parameters are those of the Relay function, in order and by name, less the ones in
+    `params`, which become constants.
+
+    Arguments:
+        mod: a module or a function; types are inferred here.
+        params: numpy arrays or TVM tensors by name; other names are passed over, as in Relay.
+        func_name: the function to convert.
+
+    Raises:
+        UnsupportedOp: an operator without a converter; the message says where it stands.
+        RelayTypeError: shapes, dtypes or parameters that do not fit.
+        DynamicShape: an operator that needs static shapes.
+    """
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    infer_module(mod)
+    function = mod[func_name]
+    return _Conversion(mod).module(function, _bound(function, params or {}))
+
+
+def _bound(function: Function, params: Mapping[str, Any]) -> dict[Var, np.ndarray]:
+    """The parameters of the function that get values."""
+    found: dict[Var, np.ndarray] = {}
+    for var in function.params:
+        if var.name_hint not in params:
+            continue
+        if any(v.name_hint == var.name_hint for v in found):
+            raise RelayTypeError(f"params['{var.name_hint}']", "one parameter of that name")
+        value = params[var.name_hint]
+        array = np.asarray(value if isinstance(value, np.ndarray) else value.numpy())
+        wanted = var.checked_type
+        got = ty.TensorType(array.shape, ast.dtype_name(array.dtype))
+        if isinstance(wanted, ty.TensorType) and not _fits(got, wanted):
+            raise RelayTypeError(f"params['{var.name_hint}'] of type {got}", str(wanted))
+        found[var] = array
+    return found
+
+
+def _fits(got: ty.TensorType, wanted: ty.TensorType) -> bool:
+    if got.dtype != wanted.dtype or len(got.shape) != len(wanted.shape):
+        return False
+    return all(
+        g == w or not isinstance(w, int) for g, w in zip(got.shape, wanted.shape, strict=False)
+    )
+
+
+class _Conversion:
+    """One conversion. A scope is a builder and the Relax values of Relay nodes in it."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.if_depth = 0
+        self.inlined = 0
+
+    def module(self, function: Function, bound: Mapping[Var, np.ndarray]) -> tvm.IRModule:
+        builder = relax.BlockBuilder()
+        scope = _Scope(builder, None)
+        names = _unique([v.name_hint for v in function.params if v not in bound])
+        params = []
+        for var in function.params:
+            if var in bound:
+                scope.values[var] = constant(bound[var])
+            else:
+                value = relax.Var(names.pop(0), relax_type(var.checked_type))
+                scope.values[var] = value
+                params.append(value)
+        with builder.function("main", params):
+            try:
+                self._body(builder, function.body, scope)
+            except BaseException:
+                self._close(builder)
+                raise
+        return builder.get()
+
+    def _body(self, builder: relax.BlockBuilder, body: Expr, scope: _Scope) -> None:
+        if self._has_if(body):  # a dataflow block cannot hold an `if`
+            result = builder.emit(run(self.convert(body, scope)))
+        else:
+            with builder.dataflow():
+                result = builder.emit_output(run(self.convert(body, scope)))
+        builder.emit_func_output(result)
+
+    def _close(self, builder: relax.BlockBuilder) -> None:
+        """End the blocks that an error left open: a builder that dies with some warns."""
+        for _ in range(self.if_depth + 1):
+            builder._end_block()
+
+    def _has_if(self, expr: Expr) -> bool:
+        todo, seen = [expr], set()
+        while todo:
+            for node in post_order(todo.pop()):
+                if isinstance(node, ast.If):
+                    return True
+                if isinstance(node, GlobalVar) and node.name_hint not in seen:
+                    seen.add(node.name_hint)
+                    todo.append(self.mod[node.name_hint])
+        return False
+
+    # ---- expressions
+
+    def convert(self, root: Expr, scope: _Scope) -> Step:
+        """The Relax value of an expression. Nested Relay code never nests Python calls."""
+        stack: list[Expr] = [root]
+        while stack:
+            node = stack[-1]
+            if scope.find(node) is not None:
+                stack.pop()
+                continue
+            waiting = [n for n in self._first(node) if scope.find(n) is None]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            if isinstance(node, ast.Let) and scope.find(node.body) is None:
+                scope.values[node.var] = scope.need(node.value)
+                stack.append(node.body)
+                continue
+            stack.pop()
+            try:
+                value = self._node(node, scope)
+                scope.values[node] = (yield value) if hasattr(value, "send") else value
+            except ConvoyError as error:
+                raise place(error, node.span) from None
+        return scope.need(root)
+
+    def _first(self, node: Expr) -> Sequence[Expr]:
+        """What must be converted before a node."""
+        if isinstance(node, ast.Call):
+            if isinstance(node.op, ast.Op):
+                return node.args
+            return (*node.args, node.op)
+        if isinstance(node, ast.Tuple):
+            return node.fields
+        if isinstance(node, ast.TupleGetItem):
+            return (node.tuple_value,)
+        if isinstance(node, ast.Let):
+            return (node.value,)
+        if isinstance(node, ast.If):
+            return (node.cond,)
+        return ()
+
+    def _node(self, node: Expr, scope: _Scope) -> Any:
+        if isinstance(node, ast.Call):
+            if isinstance(node.op, ast.Op):
+                return self._op_call(node, node.op.name, scope)
+            return self._inline(node, scope)
+        if isinstance(node, ast.Constant):
+            _check_dtype(node.tensor_type)
+            return constant(node.value)
+        if isinstance(node, ast.Tuple):
+            return relax.Tuple([scope.need(f) for f in node.fields])
+        if isinstance(node, ast.TupleGetItem):
+            return self._field(scope.need(node.tuple_value), node.index, scope)
+        if isinstance(node, ast.Let):
+            return scope.need(node.body)
+        if isinstance(node, ast.If):
+            return self._if(node, scope)
+        if isinstance(node, (Function, GlobalVar)):
+            return _Callable(node)
+        if isinstance(node, ast.Op):
+            raise UnsupportedOp(f"the operator {node.name} as a value", "a call of it")
+        assert isinstance(node, Var)
+        raise RelayTypeError(f"%{node.name_hint}, which is not defined here")
+
+    def _op_call(self, node: ast.Call, name: str, scope: _Scope) -> RelaxExpr:
+        convert = CONVERTERS.get(name)
+        if convert is None:
+            raise UnsupportedOp(
+                f"{name} cannot be converted to Relax", remedy=nearest(name, CONVERTERS)
+            )
+        _check_dtype(node.checked_type)
+        args = [scope.need(a) for a in node.args]
+        return scope.bind(convert(OpCall(node, args, scope.builder)))
+
+    def _field(self, value: RelaxExpr, index: int, scope: _Scope) -> RelaxExpr:
+        if isinstance(value, relax.Tuple):
+            return value.fields[index]
+        return scope.bind(relax.TupleGetItem(value, index))
+
+    def _inline(self, node: ast.Call, scope: _Scope) -> Step:
+        """The callee's body with the arguments for its parameters."""
+        callee = scope.need(node.op)
+        if not isinstance(callee, _Callable):
+            raise UnsupportedOp(
+                "a call of a function that is chosen at run time", "a known function"
+            )
+        function = callee.node
+        if isinstance(function, GlobalVar):
+            function = self.mod[function.name_hint]
+        assert isinstance(function, Function)
+        if function.type_params:
+            raise UnsupportedOp("a call of a polymorphic function", "types without parameters")
+        self.inlined += 1
+        if function in scope.inlining or self.inlined > _MAX_INLINED:
+            raise UnsupportedOp("a recursive function", "functions that can be inlined")
+        inner = _Scope(scope.builder, scope if callee.closes_over else None)
+        inner.inlining = scope.inlining | {function}
+        for param, arg in zip(function.params, node.args, strict=False):
+            inner.values[param] = scope.need(arg)
+        return self.convert(function.body, inner)
+
+    def _if(self, node: ast.If, scope: _Scope) -> RelaxExpr:
+        self.if_depth += 1
+        if self.if_depth > _MAX_IF_DEPTH:
+            raise UnsupportedOp(f"ifs nested over {_MAX_IF_DEPTH} deep")
+        branches = [self._branch(b, scope) for b in (node.true_branch, node.false_branch)]
+        self.if_depth -= 1
+        return scope.bind(relax.If(scope.need(node.cond), *branches))
+
+    def _branch(self, body: Expr, scope: _Scope) -> RelaxExpr:
+        """A branch as a sequence of its own."""
+        inner = _Scope(scope.builder, scope)
+        inner.inlining = scope.inlining
+        scope.builder._begin_binding_block()
+        value = scope.builder.normalize(run(self.convert(body, inner)))
+        block = scope.builder._end_block()
+        return relax.SeqExpr([block], value)
+
+
+class _Scope:
+    """Relax values of Relay nodes; a nested scope sees those around it."""
+
+    def __init__(self, builder: relax.BlockBuilder, outer: _Scope | None) -> None:
+        self.builder, self.outer = builder, outer
+        self.values: dict[Expr, Any] = {}
+        self.inlining: frozenset[Function] = frozenset()
+
+    def find(self, node: Expr) -> Any:
+        scope: _Scope | None = self
+        while scope is not None:
+            if node in scope.values:
+                return scope.values[node]
+            scope = scope.outer
+        return None
+
+    def need(self, node: Expr) -> Any:
+        found = self.find(node)
+        assert found is not None, "converted before"
+        return found
+
+    def bind(self, value: RelaxExpr) -> RelaxExpr:
+        """A variable for a computed value; leaves stay as they are."""
+        if isinstance(value, (relax.Var, GenericConst)):
+            return value
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.bind(f) for f in value.fields])
+        return self.builder.emit(value)
+
+
+class _Callable:
+    """A function as a value; only calls of it are converted."""
+
+    def __init__(self, node: Function | GlobalVar) -> None:
+        self.node = node
+        self.closes_over = isinstance(node, Function)
+
+
+def relax_type(type_: ty.Type) -> Any:
+    """A Relay type in Relax; each unknown dimension becomes a symbolic one."""
+    if isinstance(type_, ty.TensorType):
+        _check_dtype(type_)
+        named: dict[str, Any] = {}
+        dims = []
+        for index, dim in enumerate(type_.shape):
+            if isinstance(dim, ty.SymbolicDim):
+                dims.append(named.setdefault(dim.name, tvm.tirx.Var(dim.name, "int64")))
+            elif isinstance(dim, ty.Any):
+                dims.append(tvm.tirx.Var(f"d{index}", "int64"))
+            else:
+                dims.append(dim)
+        return relax.TensorType(dims, type_.dtype)
+    if isinstance(type_, ty.TupleType):
+        return relax.TupleType([relax_type(f) for f in type_.fields])
+    raise UnsupportedOp(f"a value of type {type_}", "tensors and tuples")
+
+
+def _check_dtype(type_: ty.Type) -> None:
+    if isinstance(type_, ty.TupleType):
+        for field in type_.fields:
+            _check_dtype(field)
+    elif isinstance(type_, ty.TensorType) and not _DTYPE.fullmatch(type_.dtype):
+        raise UnsupportedDtype(
+            f"dtype '{type_.dtype}'",
+            "float16/32/64, bfloat16, int8 to int64, uint8 to uint64, bool",
+        )
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names with numbers behind those that occur again."""
+    seen: set[str] = set()
+    out = []
+    for name in names:
+        unique, n = name, 0
+        while unique in seen:
+            n += 1
+            unique = f"{name}{n}"
+        seen.add(unique)
+        out.append(unique)
+    return out

@@ -1,0 +1,107 @@
+"""Transposed convolutions (dgrad) and the weight's gradient (wgrad).
+
+Relax lowers transposed convolutions of channels-first layouts only; others are transposed there
+and back. The weight's gradient is a forward convolution in which channels and batch change
+places: out[o, i] = sum over n of data[n, i] correlated with grad[n, o].
+"""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from convoy.relay.convert.context import OpCall, RelaxExpr, converter
+from convoy.relay.convert.layouts import from_plain
+from convoy.relay.convert.nn_conv import flat_padding
+from convoy.relay.layout import layout
+
+_SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+_TRANSPOSE = {
+    1: relax.op.nn.conv1d_transpose,
+    2: relax.op.nn.conv2d_transpose,
+    3: relax.op.nn.conv3d_transpose,
+}
+
+
+def _conv_transpose(op: OpCall, rank: int) -> RelaxExpr:
+    attrs, spatial = op.attrs, _SPATIAL[rank]
+    data_layout = layout(attrs["data_layout"], "NC" + spatial)
+    kernel_layout = layout(attrs["kernel_layout"], "IO" + spatial)
+    out_layout = layout(attrs["out_layout"] or attrs["data_layout"], "NC" + spatial)
+    for found in (data_layout, kernel_layout, out_layout):
+        if not found.is_plain:
+            raise op.unsupported(f"layout {found.name}", "a layout without split axes")
+    extra = [int(p) for p in attrs["output_padding"]]
+    strides = tuple(int(s) for s in attrs["strides"])
+    extra = extra * rank if len(extra) == 1 else extra
+    dilation = tuple(int(d) for d in attrs["dilation"])
+    # TIR refuses output_padding of at least a stride; the same sizes come out of less padding.
+    padding = flat_padding(attrs["padding"], rank)
+    for i, (more, stride) in enumerate(zip(extra, strides, strict=False)):
+        if more >= stride:
+            padding[rank + i] -= more
+            extra[i] = 0
+    result = _TRANSPOSE[rank](
+        op.permute(op.args[0], [data_layout.index(a) for a in "NC" + spatial]),
+        op.permute(op.args[1], [kernel_layout.index(a) for a in "IO" + spatial]),
+        strides=strides,
+        padding=padding,
+        output_padding=tuple(extra),
+        dilation=dilation,
+        groups=attrs.get_int("groups"),
+        data_layout="NC" + spatial,
+        kernel_layout="IO" + spatial,
+        out_dtype=op.result.dtype,
+    )
+    return from_plain(op, op.emit(result), "NC" + spatial, out_layout, op.result)
+
+
+@converter("nn.conv1d_transpose")
+def conv1d_transpose(op: OpCall) -> RelaxExpr:
+    return _conv_transpose(op, 1)
+
+
+@converter("nn.conv2d_transpose")
+def conv2d_transpose(op: OpCall) -> RelaxExpr:
+    return _conv_transpose(op, 2)
+
+
+@converter("nn.conv3d_transpose")
+def conv3d_transpose(op: OpCall) -> RelaxExpr:
+    return _conv_transpose(op, 3)
+
+
+@converter("nn.conv2d_backward_weight")
+def conv2d_backward_weight(op: OpCall) -> RelaxExpr:
+    """Attributes have shifted meanings here, as type inference documents."""
+    attrs, groups = op.attrs, op.attrs.get_int("groups")
+    grad_layout = layout(attrs["data_layout"], "NCHW")
+    data_layout = layout(attrs["kernel_layout"], "NCHW")
+    out_layout = layout(attrs["out_layout"] or "OIHW", "OIHW")
+    grad = op.permute(op.args[0], [grad_layout.index(a) for a in "NCHW"])
+    data = op.permute(op.args[1], [data_layout.index(a) for a in "NCHW"])
+    n, c, h, w = data_layout.to_axes(op.shape(1), "NCHW")
+    kernel = [int(k) for k in attrs["kernel_size"]]
+    if groups > 1:
+        # (n, g * c', h, w) to (g * n, c', h, w): the groups stand in the batch, which is the
+        # axis that the swapped convolution sums over, group by group.
+        data = op.reshape(data, (n, groups, int(c) // groups, h, w))
+        data = op.permute(data, (1, 0, 2, 3, 4))
+        data = op.reshape(data, (groups * int(n), int(c) // groups, h, w))
+    out_dtype = op.result.dtype
+    result = relax.op.nn.conv2d(
+        data,
+        grad,
+        strides=tuple(int(d) for d in attrs["dilation"]),
+        padding=flat_padding(attrs["padding"], 2),
+        dilation=tuple(int(s) for s in attrs["strides"]),
+        groups=groups,
+        data_layout="CNHW",
+        kernel_layout="IOHW",
+        out_layout="CNHW",
+        out_dtype=out_dtype,
+    )
+    value = op.emit(result)  # (o, i, >= kh, >= kw): rows that no output used stand at the end
+    shape = [int(d) for d in value.ty.shape.values]
+    if shape[2:] != kernel:
+        value = op.emit(relax.op.strided_slice(value, axes=[2, 3], begin=[0, 0], end=kernel))
+    return from_plain(op, value, "OIHW", out_layout, op.result)

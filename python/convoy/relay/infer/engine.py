@@ -1,0 +1,302 @@
+"""The walk of type inference over a module.
+
+Types flow from arguments to results. A variable without a type gets it from the first operator
+that can tell (a convolution knows its weight's shape); calls that need it earlier wait until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from convoy.errors import ConvoyError, RelayTypeError, UnsupportedOp
+from convoy.relay import ast
+from convoy.relay.ast import Call, Expr, Function, GlobalVar, Var
+from convoy.relay.diagnostics import error_at, place
+from convoy.relay.infer.polymorphic import instantiate
+from convoy.relay.infer.rules import RULES, Inputs, Undetermined, compatible
+from convoy.relay.module import IRModule
+from convoy.relay.types import (
+    FuncType,
+    IncompleteType,
+    TensorType,
+    TupleType,
+    Type,
+)
+from convoy.relay.visit import post_order
+
+
+def infer_module(mod: IRModule) -> IRModule:
+    """Infer the types of all functions, writing `checked_type_` of every expression.
+
+    Returns:
+        The same module.
+
+    Raises:
+        RelayTypeError: shapes or dtypes that do not fit, or types that cannot be found.
+        UnsupportedOp: an operator whose rule convoy does not have.
+    """
+    found: dict[str, FuncType] = {}
+    for name in _callees_first(mod):
+        function = mod[name]
+        _Inference(mod, found, name).function(function)
+        found[name] = function.checked_type_  # type: ignore[assignment]
+        _write(mod.get_global_var(name), found[name])
+    return mod
+
+
+def infer_expr(expr: Expr, mod: IRModule | None = None) -> Expr:
+    """Infer the types of one expression; free variables need annotations."""
+    inference = _Inference(mod or IRModule(), {}, "")
+    if mod is not None:
+        infer_module(mod)
+        inference.globals = {n: mod[n].checked_type for n in mod}  # type: ignore[misc]
+    if isinstance(expr, Function):
+        inference.function(expr)
+    else:
+        inference.solve(expr)
+    return expr
+
+
+def _callees_first(mod: IRModule) -> list[str]:
+    """Names of functions such that callees come before callers, where calls are not circular."""
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    stack = [(name, False) for name in reversed(list(mod))]
+    while stack:
+        name, done = stack.pop()
+        if done:
+            order[name] = None
+        elif name not in entered and name in mod:
+            entered.add(name)
+            stack.append((name, True))
+            calls = [n.name_hint for n in post_order(mod[name]) if isinstance(n, GlobalVar)]
+            stack.extend((callee, False) for callee in reversed(calls))
+    return list(order)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of the walk: find the type of `node`, bind a let's variable to its value, or
+    declare the variable of a function that may call itself."""
+
+    kind: Literal["type", "bind", "declare"]
+    node: Expr
+
+
+def _steps(expr: Expr) -> Iterator[_Step]:
+    """The steps in evaluation order. A let's variable is bound before its body is looked at."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, int]] = [(expr, 0)]
+    while stack:
+        node, stage = stack.pop()
+        if stage == 0:
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+        if isinstance(node, ast.Let) and stage < 2:
+            stack.append((node, stage + 1))
+            if stage == 0:
+                if isinstance(node.value, Function):
+                    yield _Step("declare", node)
+                stack.append((node.value, 0))
+            else:
+                yield _Step("bind", node)
+                stack.append((node.body, 0))
+        elif stage == 0 and not isinstance(node, ast.Let):
+            stack.append((node, 1))
+            stack.extend((child, 0) for child in reversed(_operands(node)))
+        else:
+            yield _Step("type", node)
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    if isinstance(node, Call):
+        return (node.op, *node.args)
+    if isinstance(node, ast.Tuple):
+        return node.fields
+    if isinstance(node, ast.TupleGetItem):
+        return (node.tuple_value,)
+    if isinstance(node, ast.If):
+        return (node.cond, node.true_branch, node.false_branch)
+    if isinstance(node, Function):
+        return (node.body,)
+    return ()
+
+
+def _write(node: Expr, found: Type) -> None:
+    object.__setattr__(node, "checked_type_", found)
+
+
+class _Inference:
+    """Inference of one module function or of a lone expression."""
+
+    def __init__(self, mod: IRModule, globals_: dict[str, FuncType], name: str) -> None:
+        self.mod, self.globals, self.name = mod, globals_, name
+        self.types: dict[int, Type] = {}
+
+    def function(self, function: Function) -> None:
+        self.solve(function)
+
+    def solve(self, expr: Expr) -> None:
+        pending = list(_steps(expr))
+        while pending:
+            waiting = []
+            for step in pending:
+                try:
+                    self._do(step)
+                except Undetermined:
+                    waiting.append(step)
+                except RecursionError:
+                    raise RelayTypeError("types nested too deep") from None
+            if len(waiting) == len(pending):
+                raise self._stuck(waiting)
+            pending = waiting
+        for node in post_order(expr):
+            if id(node) in self.types:
+                _write(node, self.types[id(node)])
+
+    def _stuck(self, waiting: list[_Step]) -> RelayTypeError:
+        """The error for types that nothing determines; names the variables without types."""
+        step = waiting[0]
+        unknown = [
+            f"%{n.name_hint}"
+            for n in _operands(step.node)
+            if isinstance(n, Var) and self._get(n) is None
+        ]
+        what = f"the type of {', '.join(unknown)}" if unknown else "a type"
+        return error_at(
+            RelayTypeError,
+            f"{what} in @{self.name or 'the expression'} cannot be inferred",
+            step.node.span,
+            remedy="Write it: %x: Tensor[(1, 3), float32]",
+        )
+
+    def _get(self, node: Expr) -> Type | None:
+        found = self.types.get(id(node))
+        if found is None and isinstance(node, Var):
+            declared = node.type_annotation
+            if declared is not None and not _incomplete(declared):
+                found = self.types[id(node)] = declared
+        return found
+
+    def _need(self, node: Expr) -> Type:
+        found = self._get(node)
+        if found is None:
+            raise Undetermined
+        return found
+
+    def _do(self, step: _Step) -> None:
+        node = step.node
+        try:
+            if isinstance(node, ast.Let) and step.kind == "bind":
+                self._bind(node)
+            elif isinstance(node, ast.Let) and step.kind == "declare":
+                self._declare(node)
+            elif not isinstance(node, (ast.Op, Var)):
+                self.types[id(node)] = self._type_of(node)
+        except ConvoyError as error:
+            raise place(error, node.span) from None
+
+    def _bind(self, let: ast.Let) -> None:
+        value = self._need(let.value)
+        declared = self._get(let.var)
+        if declared is not None and not compatible(value, declared):
+            raise RelayTypeError(f"%{let.var.name_hint} gets {value}", str(declared))
+        self.types.setdefault(id(let.var), value)
+
+    def _declare(self, let: ast.Let) -> None:
+        assert isinstance(let.value, Function)
+        declared = let.value.func_type_annotation
+        if declared is not None:
+            self.types.setdefault(id(let.var), declared)
+
+    def _type_of(self, node: Expr) -> Type:
+        if isinstance(node, Call):
+            return self._call(node)
+        if isinstance(node, ast.Constant):
+            return node.tensor_type
+        if isinstance(node, ast.Tuple):
+            return TupleType([self._need(f) for f in node.fields])
+        if isinstance(node, ast.TupleGetItem):
+            return self._projection(node)
+        if isinstance(node, ast.Let):
+            return self._need(node.body)
+        if isinstance(node, ast.If):
+            return self._if(node)
+        if isinstance(node, Function):
+            return self._function(node)
+        assert isinstance(node, GlobalVar)
+        return self._global(node)
+
+    def _projection(self, node: ast.TupleGetItem) -> Type:
+        inner = self._need(node.tuple_value)
+        if not isinstance(inner, TupleType):
+            raise RelayTypeError(f"field {node.index} of {inner}", "a tuple")
+        if not 0 <= node.index < len(inner.fields):
+            raise RelayTypeError(f"field {node.index} of a tuple of {len(inner.fields)}")
+        return inner.fields[node.index]
+
+    def _if(self, node: ast.If) -> Type:
+        cond = self._need(node.cond)
+        if cond != TensorType((), "bool"):
+            raise RelayTypeError(f"a condition of type {cond}", "a scalar bool")
+        true, false = self._need(node.true_branch), self._need(node.false_branch)
+        if not compatible(true, false):
+            raise RelayTypeError(f"branches of types {true} and {false}", "one type")
+        return true
+
+    def _function(self, node: Function) -> FuncType:
+        body = self._need(node.body)
+        declared = node.ret_type
+        if declared is not None and not _incomplete(declared):
+            if not compatible(body, declared):
+                raise RelayTypeError(f"a body of type {body}", f"the declared {declared}")
+            body = declared
+        params = []
+        for param in node.params:
+            params.append(self._need(param))
+        return FuncType(params, body, node.type_params)  # type: ignore[arg-type]
+
+    def _global(self, node: GlobalVar) -> FuncType:
+        name = node.name_hint
+        if name in self.globals:
+            return self.globals[name]
+        declared = self.mod[name].func_type_annotation
+        if declared is None:
+            raise RelayTypeError(
+                f"@{name} calls itself and its type is not written",
+                remedy="Write the types of its parameters and of its result",
+            )
+        return declared
+
+    def _call(self, node: Call) -> Type:
+        if not isinstance(node.op, ast.Op):
+            callee = self._callee(node.op)
+            return instantiate(callee, [self._need(a) for a in node.args])
+        found = RULES.get(node.op.name)
+        if found is None:
+            raise UnsupportedOp(
+                f"{node.op.name} is a Relay operator that convoy does not support",
+                remedy="The guide lists the operators that are supported",
+            )
+        inputs = Inputs(node, [self._get(a) for a in node.args])
+        result = found(inputs)
+        for index, wanted in inputs.assigned.items():
+            self.types[id(node.args[index])] = wanted
+        return result
+
+    def _callee(self, node: Expr) -> FuncType:
+        found = self._get(node)
+        if found is None and isinstance(node, Var):
+            raise Undetermined
+        if not isinstance(found, FuncType):
+            raise RelayTypeError(f"a call of a value of type {found}", "a function")
+        return found
+
+
+def _incomplete(declared: Type) -> bool:
+    if isinstance(declared, TupleType):
+        return any(map(_incomplete, declared.fields))
+    return isinstance(declared, IncompleteType)

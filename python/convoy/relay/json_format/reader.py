@@ -1,0 +1,194 @@
+"""Reading `save_json` files.
+
+A file is a list of nodes that refer to each other by index; 0 is null. Values are strings. What
+older versions wrote differently (names of types, strings in place of string nodes, missing
+fields) is understood without looking at the version.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Generator
+from typing import Any
+
+from convoy.errors import ConvoyError, RelaySyntaxError
+from convoy.relay.ast import Expr
+from convoy.relay.infer import infer_module
+from convoy.relay.json_format.nodes import DECODERS, canonical_key, decode_attrs
+from convoy.relay.json_format.tensor_bytes import decode_base64
+from convoy.relay.module import IRModule
+
+Step = Generator[int, Any, Any]
+
+
+def load_json(text: str | bytes) -> Any:
+    """The module or expression of a `save_json` file; a module gets its types inferred.
+
+    Raises:
+        RelaySyntaxError: not such a file, or a damaged one.
+        RelayTypeError, UnsupportedOp: as `parse`.
+    """
+    root = _File(text).root()
+    if isinstance(root, IRModule):
+        return infer_module(root)
+    if not isinstance(root, Expr):
+        raise RelaySyntaxError(f"a saved {type(root).__name__}", "a module or an expression")
+    return root
+
+
+def load_metadata(text: str) -> dict[str, list[Any]]:
+    """The table of a text's `#[metadata]` section: objects by type key."""
+    table = _File(text).root()
+    if not isinstance(table, dict) or not all(isinstance(v, tuple) for v in table.values()):
+        raise RelaySyntaxError("metadata of another form", "a map from type keys to arrays")
+    return {str(key): list(value) for key, value in table.items()}
+
+
+class _File:
+    def __init__(self, text: str | bytes) -> None:
+        try:
+            data = json.loads(text)
+        except RecursionError:
+            raise RelaySyntaxError("JSON nested too deep") from None
+        except ValueError as bad:
+            raise RelaySyntaxError(f"text that is no JSON ({bad})") from None
+        nodes = data.get("nodes") if isinstance(data, dict) else None
+        if not isinstance(nodes, list) or not all(isinstance(n, dict) for n in nodes):
+            raise RelaySyntaxError("JSON without a list of nodes", "a file of tvm.ir.save_json")
+        self._nodes: list[dict[str, Any]] = nodes
+        self._root = data.get("root")
+        arrays = data.get("b64ndarrays", [])
+        self._arrays: list[Any] = arrays if isinstance(arrays, list) else []
+        self._done: dict[int, Any] = {0: None}
+
+    def root(self) -> Any:
+        if not isinstance(self._root, int) or isinstance(self._root, bool):
+            raise RelaySyntaxError("JSON without a root", "the index of a node")
+        return self._decode(self._root)
+
+    def _decode(self, root: int) -> Any:
+        """Decode a node and all that it refers to, without recursion; finds cycles."""
+        stack: list[tuple[int, Step]] = []
+        active: set[int] = set()
+        index, value = root, None
+        if index not in self._done:
+            stack.append((index, self._start(index, active)))
+        while stack:
+            index, step = stack[-1]
+            try:
+                wanted = step.send(value)
+            except StopIteration as done:
+                stack.pop()
+                active.discard(index)
+                value = self._done[index] = done.value
+                continue
+            except ConvoyError as error:
+                raise self._placed(error, index) from None
+            if wanted in self._done:
+                value = self._done[wanted]
+            else:
+                stack.append((wanted, self._start(wanted, active)))
+                value = None
+        return self._done[root]
+
+    def _placed(self, error: ConvoyError, index: int) -> ConvoyError:
+        return type(error)(f"node {index}: {error.got}", error.expected, error.remedy)
+
+    def _start(self, index: int, active: set[int]) -> Step:
+        if not 0 <= index < len(self._nodes):
+            raise RelaySyntaxError(f"node {index}, of {len(self._nodes)}")
+        if index in active:
+            raise RelaySyntaxError(f"node {index} refers to itself", "nodes without circles")
+        active.add(index)
+        return Node(self, self._nodes[index]).decode()
+
+    def array(self, index: int) -> Any:
+        if not 0 <= index < len(self._arrays) or not isinstance(self._arrays[index], str):
+            raise RelaySyntaxError(f"tensor {index} of {len(self._arrays)}")
+        return decode_base64(self._arrays[index])
+
+    def string_at(self, text: str) -> str | None:
+        """The string of the string node that `text` is the index of, or None."""
+        index = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+        if not 0 < index < len(self._nodes):
+            return None
+        node = self._nodes[index]
+        return string_of(node) if node.get("type_key") in _STRINGS else None
+
+
+_STRINGS = ("runtime.String", "ffi.String")
+
+
+def string_of(node: dict[str, Any]) -> str:
+    """The text of a string node."""
+    if "repr_b64" not in node:
+        return str(node.get("repr_str", ""))
+    try:
+        raw = base64.b64decode(str(node["repr_b64"]))
+    except (binascii.Error, ValueError):
+        raise RelaySyntaxError("a string that is no base64") from None
+    return raw[8:].decode("utf-8", "replace")  # behind its length
+
+
+class Node:
+    """One node of a file, as the decoders see it."""
+
+    def __init__(self, file: _File, raw: dict[str, Any]) -> None:
+        self.file, self.raw = file, raw
+        self.key = canonical_key(str(raw.get("type_key", "")))
+        attrs = raw.get("attrs", {})
+        self.fields: dict[str, Any] = attrs if isinstance(attrs, dict) else {}
+
+    def decode(self) -> Step:
+        decoder: Callable[[Node], Step] | None = DECODERS.get(self.key)
+        if decoder is None and self.key.startswith("relay.attrs."):
+            decoder = decode_attrs
+        if decoder is None:
+            raise RelaySyntaxError(f"a node of type '{self.key[:64]}'", "a node of Relay")
+        return (yield from decoder(self))
+
+    def text(self, field: str) -> str:
+        """A field's string as it stands in the file."""
+        if field not in self.fields:
+            raise RelaySyntaxError(f"a {self.key} without its field '{field}'")
+        return str(self.fields[field])
+
+    def int(self, field: str) -> int:
+        return to_int(self.text(field), f"{self.key}.{field}")
+
+    def string(self, field: str) -> str:
+        """A field of type String: a string node's, or in old files the text itself."""
+        text = self.text(field)
+        found = self.file.string_at(text)
+        return text if found is None else found
+
+    def ref(self, field: str) -> Step:
+        """The object that a field refers to; None for a null or missing one."""
+        if field not in self.fields:
+            return None
+        return (yield self.int(field))
+
+    def data(self) -> Step:
+        """The objects of an array node."""
+        items = self.raw.get("data", [])
+        if not isinstance(items, list):
+            raise RelaySyntaxError(f"a {self.key} whose data is no list")
+        out = []
+        for item in items:
+            if not isinstance(item, int) or isinstance(item, bool):
+                raise RelaySyntaxError(f"index {str(item)[:32]!r}", "the number of a node")
+            out.append((yield item))
+        return out
+
+    def tensor(self, field: str) -> Any:
+        return self.file.array(self.int(field))
+
+
+def to_int(text: str, what: str) -> int:
+    """A number of a file, which is a string there."""
+    digits = text[1:] if text.startswith("-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
+        raise RelaySyntaxError(f"{what} = '{text[:32]}'", "an integer")
+    return int(text)

@@ -1,0 +1,120 @@
+"""IRModule: functions by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from convoy.errors import RelayTypeError
+from convoy.relay.ast import Expr, Function, GlobalVar
+from convoy.relay.source import nearest
+
+
+class IRModule:
+    """A set of functions, each under its GlobalVar.
+
+    Arguments:
+        functions: functions by GlobalVar or by name.
+        type_definitions: algebraic data types; Convoy supports none, so this must be empty.
+        attrs: attributes of the module.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[GlobalVar | str, Function] | None = None,
+        type_definitions: Mapping[Any, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if type_definitions:
+            raise RelayTypeError("a module with algebraic data types", "none")
+        self._functions: dict[str, tuple[GlobalVar, Function]] = {}
+        self.attrs: dict[str, Any] = dict(attrs or {})
+        for key, function in (functions or {}).items():
+            self[key] = function
+
+    @staticmethod
+    def from_expr(
+        expr: Expr,
+        functions: Mapping[GlobalVar | str, Function] | None = None,
+        type_defs: Mapping[Any, Any] | None = None,
+    ) -> IRModule:
+        """A module with `expr` as `main`; free variables of a bare expression become parameters."""
+        from convoy.relay.visit import free_vars
+
+        mod = IRModule(functions, type_defs)
+        if not isinstance(expr, Function):
+            expr = Function(tuple(free_vars(expr)), expr)
+        mod[str((expr.attrs or {}).get("global_symbol", "main"))] = expr
+        return mod
+
+    @property
+    def functions(self) -> dict[GlobalVar, Function]:
+        return dict(self._functions.values())
+
+    def __getitem__(self, key: GlobalVar | str) -> Function:
+        name = key.name_hint if isinstance(key, GlobalVar) else key
+        if name not in self._functions:
+            raise RelayTypeError(
+                f"no function @{name} in the module, which has "
+                + (", ".join(f"@{n}" for n in self._functions) or "none"),
+                remedy=nearest(name, self._functions),
+            )
+        return self._functions[name][1]
+
+    def __setitem__(self, key: GlobalVar | str, function: Function) -> None:
+        if not isinstance(function, Function):
+            raise RelayTypeError(f"a {type(function).__name__} as module function", "a Function")
+        name = key.name_hint if isinstance(key, GlobalVar) else str(key)
+        var = key if isinstance(key, GlobalVar) else self._var(name)
+        self._functions[name] = (var, function)
+
+    def _var(self, name: str) -> GlobalVar:
+        return self._functions[name][0] if name in self._functions else GlobalVar(name)
+
+    def __contains__(self, name: object) -> bool:
+        key = name.name_hint if isinstance(name, GlobalVar) else name
+        return key in self._functions
+
+    def __delitem__(self, name: str) -> None:
+        del self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def items(self) -> list[tuple[GlobalVar, Function]]:
+        return list(self._functions.values())
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        self[name]  # raises with the near names
+        return self._functions[name][0]
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        return [var for var, _ in self._functions.values()]
+
+    def update_func(self, var: GlobalVar, function: Function) -> None:
+        self[var] = function
+
+    def update(self, other: IRModule) -> None:
+        """Take over the functions of another module."""
+        for var, function in other.items():
+            self[var] = function
+
+    def shallow_copy(self) -> IRModule:
+        return IRModule(self.functions, attrs=self.attrs)
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        copy = self.shallow_copy()
+        copy.attrs[key] = value
+        return copy
+
+    def astext(self, show_meta_data: bool = True, annotate: object = None) -> str:
+        """The module as text that `relay.parse` reads back (and TVM 0.18 too)."""
+        from convoy.relay.printer import astext
+
+        return astext(self, show_meta_data)
+
+    def __str__(self) -> str:
+        return self.astext(show_meta_data=False)

@@ -1,0 +1,17 @@
+"""Helpers that build calls: `relay.add`, `relay.nn.conv2d`, `relay.image.resize2d`, ...
+
+Signatures and defaults are those of TVM 0.18's Python helpers, which differ from the defaults
+that text has (alpha of leaky_relu, transpose_b of batch_matmul, ...).
+"""
+
+from convoy.relay.ast import op as get
+from convoy.relay.op import annotation, elementwise, image, nn, tensor
+from convoy.relay.op.elementwise import *  # noqa: F403
+from convoy.relay.op.tensor import *  # noqa: F403
+
+_TENSOR = [
+    name
+    for name, value in vars(tensor).items()
+    if callable(value) and getattr(value, "__module__", "") == tensor.__name__ and name[0] != "_"
+]
+__all__ = ["annotation", "get", "image", "nn", *elementwise.__all__, *_TENSOR]

@@ -1,0 +1,367 @@
+"""Relay text that `relay.parse`, and TVM 0.18's parser, read back.
+
+Every computed value gets a number, `%0 = nn.conv2d(...)`, counted over the whole module, except
+the last one of a block that nothing else uses. Attributes are printed where they differ from
+their defaults, in the order of their class. What text cannot say (tensors that are no scalars,
+attributes of an unexpected class, boxed integers) goes into the metadata section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from convoy.errors import RelayTypeError
+from convoy.relay import ast
+from convoy.relay import types as ty
+from convoy.relay.ast import Expr, Function, Var
+from convoy.relay.attrs import Attrs, Int64
+from convoy.relay.module import IRModule
+from convoy.relay.schema import MANDATORY, Field
+from convoy.relay.trampoline import Step, run
+from convoy.relay.visit import children, free_vars, post_order, same_attrs
+
+VERSION_LINE = '#[version = "0.0.5"]\n'
+_SUFFIX = {
+    "float16": "f16",
+    "float32": "f",
+    "float64": "f64",
+    "int16": "i16",
+    "int32": "",
+    "int64": "i64",
+}
+_ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var)
+
+
+def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
+    """A module or an expression as text.
+
+    Arguments:
+        show_meta_data: append the metadata section. Without it text with `meta[...]` in it cannot
+            be read back.
+    """
+    printer = _Printer()
+    body = printer.module(node) if isinstance(node, IRModule) else printer.lone(node)
+    text = VERSION_LINE + body
+    if show_meta_data and printer.meta:
+        from convoy.relay.json_format import save_metadata
+
+        text += "\n#[metadata]\n" + save_metadata(printer.meta)
+    return text
+
+
+@dataclass
+class _Block:
+    """The lines of one `{ ... }` so far."""
+
+    indent: int
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        self.lines.append("  " * self.indent + line)
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.memo: dict[int, str] = {}
+        self.meta: dict[str, list[Any]] = {}
+        self.meta_index: dict[int, str] = {}
+        self.names: dict[str, int] = {}
+        self.count = 0
+        self.uses: dict[int, int] = {}
+
+    # ---- whole texts
+
+    def module(self, mod: IRModule) -> str:
+        parts = []
+        for name in sorted(mod):
+            function = mod[name]
+            self._count_uses(function)
+            parts.append(run(self._function(f"def @{name}", function, 0)) + "\n")
+        return "\n".join(parts)
+
+    def lone(self, expr: Expr) -> str:
+        self._count_uses(expr)
+        block = _Block(0)
+        for var in free_vars(expr):
+            block.add(f"free_var {self._declare(var)};")
+        if isinstance(expr, Function):
+            block.add(run(self._function("fn ", expr, 0)))
+        else:
+            run(self._scope(expr, block))
+        return "\n".join(block.lines) + "\n"
+
+    def _count_uses(self, expr: Expr) -> None:
+        """How often each expression stands inside another one."""
+        self.uses = {}
+        for node in post_order(expr):
+            for child in children(node):
+                self.uses[id(child)] = self.uses.get(id(child), 0) + 1
+
+    # ---- names
+
+    def _unique(self, name: str) -> str:
+        """The name, with a number behind it if it was given before."""
+        result = name
+        if name in self.names:
+            while result in self.names:
+                self.names[name] += 1
+                result = f"{name}{self.names[name]}"
+        self.names[result] = 0
+        return result
+
+    def _declare(self, var: Var) -> str:
+        """`%name: type`, at the place where a variable is introduced."""
+        name = var.name_hint
+        if not name[:1].isalpha() or not name.isascii():
+            name = "v" + name
+        name = "%" + self._unique(name)
+        self.memo[id(var)] = name
+        annotation = var.type_annotation
+        if annotation is None or isinstance(annotation, ty.IncompleteType):
+            annotation = var.checked_type_
+        text = name if annotation is None else f"{name}: {annotation}"
+        return text + self._type_comment(var)
+
+    @staticmethod
+    def _type_comment(node: Expr) -> str:
+        shown = (ast.Call, ast.Constant, ast.Tuple, ast.TupleGetItem, Var, Function)
+        if not isinstance(node, shown) or node.checked_type_ is None:
+            return ""
+        return f" /* ty={node.checked_type_} */"
+
+    # ---- functions and blocks
+
+    def _function(self, head: str, function: Function, indent: int) -> Step:
+        type_params = ""
+        if function.type_params:
+            type_params = f"[{', '.join(map(str, function.type_params))}]"
+        items = [self._declare(p) for p in function.params]
+        items += [f"{k}={self._value(v)}" for k, v in (function.attrs or {}).items()]
+        ret = function.ret_type
+        if ret is None and isinstance(function.checked_type_, ty.FuncType):
+            ret = function.checked_type_.ret_type
+        arrow = "" if ret is None else f"-> {ret} "
+        body = yield self._braces(function.body, indent)
+        return f"{head}{type_params}({', '.join(items)}) {arrow}{body}"
+
+    def _braces(self, body: Expr, indent: int) -> Step:
+        block = _Block(indent + 1)
+        yield self._scope(body, block)
+        return "\n".join(["{", *block.lines, "  " * indent + "}"])
+
+    def _scope(self, expr: Expr, block: _Block) -> Step:
+        """The lines of an expression, the last one its value."""
+        while isinstance(expr, ast.Let) and self._is_unique(expr):
+            yield self._let(expr, block)
+            expr = expr.body
+        value = yield self._print(expr, block, inline=True)
+        block.add(value)
+
+    def _let(self, let: ast.Let, block: _Block) -> Step:
+        declared = self._declare(let.var)
+        value = yield self._print(let.value, block, inline=True)
+        block.add(f"let {declared} = {value};")
+
+    def _is_unique(self, expr: Expr) -> bool:
+        return self.uses.get(id(expr), 0) <= 1
+
+    # ---- expressions
+
+    def _print(self, expr: Expr, block: _Block, inline: bool = False) -> Step:
+        """How an expression is referred to; prints its own line first where it needs one."""
+        if id(expr) in self.memo:
+            return self.memo[id(expr)]
+        inline = isinstance(expr, _ALWAYS_INLINE) or (inline and self._is_unique(expr))
+        # As in TVM: every computed value inside gets its number when the first one that uses it
+        # is reached in evaluation order; `(relu(a), relu(b))` numbers a, b, then both relus.
+        for inner in self._dataflow(expr):
+            for operand in _operands(inner):
+                yield self._print(operand, block)
+        text = yield self._visit(expr, block)
+        text += self._type_comment(expr)
+        if inline:
+            self.memo[id(expr)] = text
+            return text
+        name = f"%{self.count}"
+        self.count += 1
+        self.memo[id(expr)] = name
+        block.add(f"{name} = {text};")
+        return name
+
+    def _dataflow(self, root: Expr) -> list[Expr]:
+        """Calls, tuples and projections inside that are not printed yet, in evaluation order."""
+        order: list[Expr] = []
+        seen: set[int] = set()
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if expanded:
+                order.append(node)
+            elif id(node) not in seen and id(node) not in self.memo and _operands(node):
+                seen.add(id(node))
+                stack.append((node, True))
+                stack.extend((o, False) for o in reversed(_operands(node)))
+        return order
+
+    def _visit(self, expr: Expr, block: _Block) -> Any:
+        if isinstance(expr, ast.Call):
+            return self._call(expr, block)
+        if isinstance(expr, ast.Tuple):
+            return self._tuple(expr, block)
+        if isinstance(expr, ast.TupleGetItem):
+            return self._projection(expr, block)
+        if isinstance(expr, Function):
+            return self._function("fn ", expr, block.indent)
+        if isinstance(expr, ast.If):
+            return self._if(expr, block)
+        if isinstance(expr, ast.Let):
+            return self._nested_let(expr, block)
+        if isinstance(expr, ast.Constant):
+            return self._constant(expr)
+        if isinstance(expr, ast.Op):
+            return expr.name
+        if isinstance(expr, ast.GlobalVar):
+            return f"@{expr.name_hint}"
+        assert isinstance(expr, Var)
+        raise RelayTypeError(f"%{expr.name_hint}, which no function or let declares")
+
+    def _call(self, call: ast.Call, block: _Block) -> Step:
+        items = []
+        for arg in call.args:
+            items.append((yield self._print(arg, block)))
+        items += self._attrs(call)
+        callee = yield self._print(call.op, block)
+        return f"{callee}({', '.join(items)})"
+
+    def _tuple(self, expr: ast.Tuple, block: _Block) -> Step:
+        fields = []
+        for item in expr.fields:
+            fields.append((yield self._print(item, block)))
+        return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
+
+    def _projection(self, expr: ast.TupleGetItem, block: _Block) -> Step:
+        value = yield self._print(expr.tuple_value, block)
+        return f"{value}.{expr.index}"
+
+    def _if(self, expr: ast.If, block: _Block) -> Step:
+        cond = yield self._print(expr.cond, block)
+        true = yield self._braces(expr.true_branch, block.indent)
+        false = yield self._braces(expr.false_branch, block.indent)
+        return f"if ({cond}) {true} else {false}"
+
+    def _nested_let(self, expr: ast.Let, block: _Block) -> Step:
+        """A let as an operand stands in brackets."""
+        inner = _Block(block.indent + 1)
+        node: Expr = expr
+        while isinstance(node, ast.Let) and (node is expr or self._is_unique(node)):
+            yield self._let(node, inner)
+            node = node.body
+        value = yield self._print(node, inner, inline=True)
+        inner.add(value)
+        return "\n".join(["(", *inner.lines, "  " * block.indent + ")"])
+
+    def _constant(self, expr: ast.Constant) -> str:
+        value = expr.value
+        name = ast.dtype_name(value.dtype)
+        if value.ndim == 0 and name == "bool":
+            return str(bool(value))
+        # The text format has no NaN.
+        if value.ndim == 0 and name in _SUFFIX and not np.isnan(value):
+            number = str(int(value)) if name.startswith("int") else _float(float(value))
+            return number + _SUFFIX[name]
+        return self._meta("relay.Constant", expr)
+
+    def _meta(self, key: str, value: Any) -> str:
+        """`meta[key][n]`, one entry for one object."""
+        if not isinstance(value, int) and id(value) in self.meta_index:
+            return self.meta_index[id(value)]
+        table = self.meta.setdefault(key, [])
+        table.append(value)
+        name = f"meta[{key}][{len(table) - 1}]"
+        self.meta_index[id(value)] = name
+        return name
+
+    # ---- attributes
+
+    def _attrs(self, call: ast.Call) -> list[str]:
+        attrs = call.attrs
+        if attrs is None:
+            return []
+        if not isinstance(call.op, ast.Op):
+            items = [f"{k}={self._value(v)}" for k, v in attrs.items()]
+            return [*items, f'attrs_type_key="{attrs.type_key}"']
+        from convoy.relay.schema import op_schema
+
+        schema = op_schema(call.op.name)
+        if not schema.printed or attrs.cls is None or attrs.cls is not schema.attrs:
+            return [self._meta(attrs.type_key, attrs)]
+        items = []
+        for f in attrs.cls.fields:
+            if f.default is MANDATORY or not _same_default(attrs[f.name], f):
+                items.append(f"{f.name}={self._value(attrs[f.name], f.kind)}")
+        return items
+
+    def _value(self, value: Any, kind: str = "") -> str:
+        if value is None:
+            return "None"
+        if isinstance(value, bool):
+            return str(value)
+        if isinstance(value, int):
+            if kind == "box":
+                return self._meta("runtime.BoxInt", int(value))
+            return f"{int(value)}i64" if isinstance(value, Int64) else str(int(value))
+        if isinstance(value, float):
+            return _float(value) + "f"
+        if isinstance(value, str):
+            return f'"{value}"'
+        if isinstance(value, (tuple, list)):
+            return f"[{', '.join(self._value(v, kind) for v in value)}]"
+        if isinstance(value, Attrs):
+            return self._meta(value.type_key, value)
+        if isinstance(value, ast.Constant):
+            return self._meta("relay.Constant", value)
+        if isinstance(value, ty.Any):
+            return self._meta("tir.Any", value)
+        if isinstance(value, Mapping):
+            return self._meta("Map", dict(value))
+        raise RelayTypeError(
+            f"an attribute of type {type(value).__name__}", "one that can be printed"
+        )
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    """What a call, a tuple or a projection takes; nothing for other nodes."""
+    if isinstance(node, ast.Call):
+        return node.args
+    if isinstance(node, ast.Tuple):
+        return node.fields
+    return (node.tuple_value,) if isinstance(node, ast.TupleGetItem) else ()
+
+
+def _same_default(value: Any, f: Field) -> bool:
+    return same_attrs({"": _typed(value)}, {"": _typed(f.default)})
+
+
+def _typed(value: Any) -> Any:
+    """Values such that an int64 differs from an int32."""
+    if isinstance(value, tuple):
+        return tuple(map(_typed, value))
+    return f"{int(value)}i64" if isinstance(value, Int64) else value
+
+
+def _float(value: float) -> str:
+    """As C++ streams print: six significant digits."""
+    return f"{value:.6g}"
+
+
+_COMMENT = re.compile(r" ?/\*.*?\*/")
+
+
+def without_comments(text: str) -> str:
+    """Printed text without the types in it."""
+    return _COMMENT.sub("", text)

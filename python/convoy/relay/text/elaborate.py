@@ -1,0 +1,414 @@
+"""Syntax tree to expressions: scopes, sharing, literals, attributes and metadata."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from lark import Token, Tree
+
+from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedOp
+from convoy.relay import ast
+from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
+from convoy.relay.attrs import Attrs, complete_attrs, make_attrs
+from convoy.relay.diagnostics import error_at, place
+from convoy.relay.module import IRModule
+from convoy.relay.schema import attrs_class
+from convoy.relay.source import Source, Span, nearest
+from convoy.relay.text.literals import BadNumber, as_attribute, as_constant, parse_number
+from convoy.relay.text.scope import Scopes
+from convoy.relay.text.types import TypeElaborator
+from convoy.relay.trampoline import Step, run
+from convoy.relay.types import Type
+
+VERSION = "0.0.5"
+
+_BINARY = {
+    "*": "multiply",
+    "/": "divide",
+    "+": "add",
+    "-": "subtract",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+    "==": "equal",
+    "!=": "not_equal",
+}
+
+
+class Elaborator:
+    """Makes a module or an expression of one syntax tree.
+
+    Arguments:
+        source: the text, for places in errors.
+        init_module: functions that the text may call besides its own.
+        meta_table: what `meta[key][n]` stands for when the text has no metadata section.
+    """
+
+    def __init__(
+        self, source: Source, init_module: IRModule | None, meta_table: dict[str, Any] | None
+    ) -> None:
+        self.source = source
+        self.init_module = init_module
+        self.meta: dict[str, Any] = dict(meta_table or {})
+        self.scopes = Scopes()
+        self.types = TypeElaborator(self.span, self.meta_object)
+        # `%0` stands for the expression itself. The first binding of a number wins; numbers are
+        # those of one definition (TVM keeps them for the whole file, which differs only for
+        # files that use a number twice, and those TVM reads wrongly).
+        self.graph: dict[str, Expr] = {}
+        self.globals: dict[str, GlobalVar] = {}
+        self.free: list[Var] = []
+
+    # ---- whole texts
+
+    def module(self, tree: Tree) -> IRModule:
+        children = list(tree.children)
+        if not children or not _is(children[0], "version"):
+            raise error_at(
+                RelaySyntaxError,
+                "Relay text without a version",
+                Span(self.source.name, 1, 1, source=self.source),
+                f'#[version = "{VERSION}"] in front',
+            )
+        self._version(children.pop(0))
+        self._metadata(children)
+        mod = self.init_module.shallow_copy() if self.init_module else IRModule()
+        for var in mod.get_global_vars():
+            self.globals[var.name_hint] = var
+        for definition in children:
+            name, function = definition.children
+            self.graph = {}
+            mod[self._global(name)] = run(self.function(function))
+        for name, (var, span) in self._called.items():
+            if var not in mod:
+                raise error_at(
+                    RelaySyntaxError,
+                    f"@{name} is not defined",
+                    span,
+                    remedy=nearest(name, list(mod)),
+                )
+        return mod
+
+    def lone_expr(self, tree: Tree) -> Expr:
+        children = list(tree.children)
+        if children and _is(children[0], "version"):
+            self._version(children.pop(0))
+        self._metadata(children)
+        return run(self.expr(children[0]))
+
+    def _version(self, tree: Tree) -> None:
+        got = tree.children[0][1:-1]
+        if got != VERSION:
+            raise error_at(
+                RelaySyntaxError, f'Relay text of version "{got}"', self.span(tree), f'"{VERSION}"'
+            )
+
+    def _metadata(self, children: list[Any]) -> None:
+        if children and isinstance(children[-1], Token):
+            from convoy.relay.json_format import load_metadata
+
+            token = children.pop()
+            try:
+                self.meta.update(load_metadata(token.partition("]")[2]))
+            except ConvoyError as error:
+                raise place(error, self.span(token)) from None
+
+    # ---- places and names
+
+    def span(self, at: Tree | Token) -> Span:
+        where = at if isinstance(at, Token) else at.meta
+        return Span(
+            self.source.name,
+            getattr(where, "line", None) or 1,
+            getattr(where, "column", None) or 1,
+            getattr(where, "end_line", None) or 0,
+            getattr(where, "end_column", None) or 0,
+            self.source,
+        )
+
+    def error(
+        self, at: Tree | Token, got: str, expected: str = "", remedy: str = ""
+    ) -> ConvoyError:
+        return error_at(RelaySyntaxError, got, self.span(at), expected, remedy)
+
+    @property
+    def _called(self) -> dict[str, tuple[GlobalVar, Span]]:
+        return {n: (v, v.span) for n, v in self.globals.items() if v.span is not None}
+
+    def _global(self, token: Token, called: bool = False) -> GlobalVar:
+        name = str(token)[1:]
+        if name not in self.globals:
+            self.globals[name] = GlobalVar(name, span=self.span(token) if called else None)
+        return self.globals[name]
+
+    def meta_object(self, token: Token) -> Any:
+        """What `meta[key][index]` stands for."""
+        key, index = str(token)[5:-1].split("][")
+        table = self.meta.get(key)
+        if table is None:
+            raise self.error(
+                token,
+                f"{token}, but the text has no metadata for {key}",
+                remedy="Print with show_meta_data=True, or pass init_meta_table",
+            )
+        if len(index) > 9 or int(index) >= len(table):
+            raise self.error(token, f"{token}, but there are {len(table)} of {key}")
+        return table[int(index)]
+
+    # ---- functions and bindings
+
+    def function(self, tree: Tree) -> Step:
+        *head, body = tree.children
+        self.scopes.push()
+        type_params: list[Type] = []
+        if head and _is(head[0], "type_params"):
+            type_params = [self.types.declare(str(name)) for name in head.pop(0).children]
+        params: list[Var] = []
+        attrs: dict[str, Any] = {}
+        ret_type = None
+        for item in head:
+            if _is(item, "param"):
+                if attrs:
+                    raise self.error(item, "a parameter behind attributes", "parameters first")
+                params.append(self._param(item))
+            elif _is(item, "attr"):
+                attrs[str(item.children[0])] = run(self._attr_value(item.children[1]))
+            else:
+                ret_type = self.types.elaborate(item)
+        value = yield self.expr(body)
+        self.scopes.pop()
+        for name in type_params:
+            self.types.forget(str(name))
+        return Function(params, value, ret_type, type_params, attrs, span=self.span(tree))
+
+    def _param(self, tree: Tree) -> Var:
+        name, annotation = self._name_and_type(tree)
+        var = Var(name, annotation, span=self.span(tree))
+        self.scopes.bind(name, var)
+        return var
+
+    def _name_and_type(self, tree: Tree) -> tuple[str, Type | None]:
+        """`%input.1: T`: names with dots do not parse in TVM; here they are read."""
+        parts = [str(c) for c in tree.children if isinstance(c, Token)]
+        annotation = None
+        for child in tree.children:
+            if isinstance(child, Tree) and child.data != "virtual_device":
+                annotation = self.types.elaborate(child)
+        return ".".join(parts)[1:], annotation
+
+    def expr(self, tree: Tree) -> Step:
+        """A sequence of bindings and its value. `let` and discarded values nest to the right."""
+        lets: list[tuple[Var, Expr, Span]] = []
+        pushed = 0
+        for statement in tree.children[:-1]:
+            kind, parts = statement.data, statement.children
+            if kind == "graph_binding":
+                value = yield self.visit(parts[1])
+                self.graph.setdefault(str(parts[0]), _named(value, str(parts[0])))
+            elif kind == "let_binding":
+                name = str(parts[0])[1:]
+                annotation = self.types.elaborate(parts[1]) if len(parts) == 3 else None
+                var = Var(name, annotation, span=self.span(parts[0]))
+                # Bound before its value is read, so that a function may call itself; the next
+                # binding is in a scope of its own.
+                self.scopes.bind(name, var)
+                value = yield self.visit(parts[-1])
+                lets.append((var, _named(value, str(parts[0])), self.span(statement)))
+                self.scopes.push()
+                pushed += 1
+            elif kind == "free_var":
+                name, annotation = self._name_and_type(statement)
+                var = Var(name, annotation, span=self.span(statement))
+                self.free.append(var)
+                self.scopes.bind(name, var)
+            else:
+                value = yield self.visit(parts[0])
+                lets.append((Var(""), value, self.span(statement)))
+        body = yield self.visit(tree.children[-1])
+        for _ in range(pushed):
+            self.scopes.pop()
+        for var, value, span in reversed(lets):
+            body = ast.Let(var, value, body, span=span)
+        return body
+
+    # ---- expressions
+
+    def visit(self, tree: Tree) -> Any:
+        return getattr(self, f"on_{tree.data}")(tree)
+
+    def on_block(self, tree: Tree) -> Step:
+        self.scopes.push()
+        value = yield self.expr(tree.children[0])
+        self.scopes.pop()
+        return value
+
+    def on_paren(self, tree: Tree) -> Step:
+        return self.expr(tree.children[0])
+
+    def on_expr(self, tree: Tree) -> Step:
+        return self.expr(tree)
+
+    def _operator(self, tree: Tree) -> Step:
+        left, operator, right = tree.children
+        lhs = yield self.visit(left)
+        rhs = yield self.visit(right)
+        span = self.span(tree)
+        return Call(ast.op(_BINARY[str(operator)]), (lhs, rhs), span=span)
+
+    on_equality = on_comparison = on_sum = on_product = _operator
+
+    def on_call(self, tree: Tree) -> Step:
+        head, *items = tree.children
+        callee = yield self.visit(head)
+        args: list[Expr] = []
+        given: dict[str, Any] = {}
+        attrs: Attrs | None = None
+        for item in items:
+            if _is(item, "attr"):
+                name = str(item.children[0])
+                if name in given:
+                    raise self.error(item, f"attribute '{name}' twice", "once")
+                given[name] = run(self._attr_value(item.children[1]))
+                continue
+            if given:
+                raise self.error(item, "an argument behind attributes", "arguments first")
+            value = yield self.visit(item)
+            if isinstance(value, Attrs):
+                attrs = value
+            elif isinstance(value, Expr):
+                args.append(value)
+            else:
+                raise self.error(item, f"a {type(value).__name__} as argument", "an expression")
+        span = self.span(tree)
+        if attrs is None:
+            attrs = self._attrs(callee, given, span)
+        elif given:
+            raise self.error(tree, "attributes both from the metadata and by name", "one of them")
+        return Call(callee, args, attrs, span=span)
+
+    def _attrs(self, callee: Expr, given: dict[str, Any], span: Span) -> Attrs | None:
+        try:
+            if isinstance(callee, ast.Op):
+                return make_attrs(callee.name, given)
+            if not given:
+                return None
+            key = given.pop("attrs_type_key", "DictAttrs")
+            cls = attrs_class(str(key))
+            return complete_attrs(cls, given, str(key)) if cls else Attrs(None, given)
+        except ConvoyError as error:
+            raise place(error, span) from None
+
+    def on_projection(self, tree: Tree) -> Step:
+        inner, token = tree.children
+        if inner.data == "local":
+            # `%input.1` may be the name of a parameter.
+            whole = self.scopes.find(f"{inner.children[0][1:]}.{token}")
+            if whole is not None and self.scopes.find(str(inner.children[0])[1:]) is None:
+                return whole
+        if not token.isdigit() or len(token) > 9:
+            raise self.error(
+                token,
+                f"'.{token}'",
+                "a field number, such as %0.1",
+                "A field of a field is written (%0.0).1",
+            )
+        value = yield self.visit(inner)
+        return ast.TupleGetItem(value, int(token), span=self.span(tree))
+
+    def on_number(self, tree: Tree) -> Constant:
+        value, dtype = self._number(tree)
+        return Constant(as_constant(value, dtype), span=self.span(tree))
+
+    def _number(self, tree: Tree) -> tuple[Any, str]:
+        try:
+            return parse_number(str(tree.children[0]))
+        except BadNumber as bad:
+            raise self.error(tree, bad.got, bad.expected, bad.remedy) from None
+
+    def on_bool(self, tree: Tree) -> Constant:
+        return Constant(np.array(tree.children[0] == "True"), span=self.span(tree))
+
+    def on_string(self, tree: Tree) -> Expr:
+        raise self.error(tree, "a string as a value", "an expression")
+
+    def on_local(self, tree: Tree) -> Expr:
+        name = str(tree.children[0])[1:]
+        var = self.scopes.find(name)
+        if var is None:
+            raise self.error(
+                tree, f"%{name} is not defined here", remedy=nearest(name, self.scopes.names())
+            )
+        return var
+
+    def on_graph(self, tree: Tree) -> Expr:
+        name = str(tree.children[0])
+        if name not in self.graph:
+            raise self.error(tree, f"{name} is not defined yet", f"{name} = ...; before it is used")
+        return self.graph[name]
+
+    def on_global(self, tree: Tree) -> Expr:
+        return self._global(tree.children[0], called=True)
+
+    def on_name(self, tree: Tree) -> Expr:
+        name = str(tree.children[0])
+        try:
+            return ast.op(name)
+        except UnsupportedOp as error:
+            raise place(error, self.span(tree)) from None
+
+    def on_meta(self, tree: Tree) -> Any:
+        return self.meta_object(tree.children[0])
+
+    def on_lambda(self, tree: Tree) -> Step:
+        return self.function(tree.children[0])
+
+    def on_conditional(self, tree: Tree) -> Step:
+        cond, true_branch, false_branch = tree.children
+        c = yield self.expr(cond)
+        t = yield self.visit(true_branch)
+        f = yield self.visit(false_branch)
+        return ast.If(c, t, f, span=self.span(tree))
+
+    def on_tuple(self, tree: Tree) -> Step:
+        fields = []
+        for child in tree.children:
+            fields.append((yield self.visit(child)))
+        return ast.Tuple(fields, span=self.span(tree))
+
+    # ---- attribute values
+
+    def _attr_value(self, tree: Tree) -> Step:
+        kind = tree.data
+        if kind == "attr_list":
+            items = []
+            for child in tree.children:
+                items.append((yield self._attr_value(child)))
+            return tuple(items)
+        if kind == "number":
+            return as_attribute(*self._number(tree))
+        if kind == "bool":
+            return tree.children[0] == "True"
+        if kind == "string":
+            return str(tree.children[0])[1:-1]
+        if kind == "meta":
+            return self.meta_object(tree.children[0])
+        if str(tree.children[0]) in ("None", "nullptr"):
+            return None
+        raise self.error(
+            tree, f"attribute value '{tree.children[0]}'", "a number, a string, a list or None"
+        )
+
+
+def _is(item: Any, rule: str) -> bool:
+    return isinstance(item, Tree) and item.data == rule
+
+
+def _named(value: Any, binding: str) -> Any:
+    """Remember, for errors, which variable a value is bound to."""
+    span = getattr(value, "span", None)
+    if span is not None and not span.binding:
+        object.__setattr__(value, "span", replace(span, binding=binding))
+    return value
