@@ -3,15 +3,20 @@ what it need not, or knows only NCHW. Everything else uses TVM's legalisation.""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import tvm
 from tvm import relax, te, topi
 
-from .expr import dtype_of, ints, op_name, padding4, rank_of, shape_of
+from .expr import as_numpy, dtype_of, ints, is_const, make_const, op_name, padding4, rank_of
+from .expr import shape_of
 
 #: Elementwise operators behind such a kernel are fused into it (relay's kOutEWiseFusable).
 _FUSABLE = {"op_pattern": 4}
+
+#: Block annotation: vectors along the last axis must not be longer than this.
+VECTOR_LIMIT = "convoy.vector_limit"
 
 Legalizer = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -20,10 +25,12 @@ def legalize_ops() -> tvm.transform.Pass:
     """LegalizeOps with convoy's versions."""
     return relax.transform.LegalizeOps(
         {
+            "relax.nn.conv2d": _conv2d,
             "relax.nn.max_pool2d": _max_pool2d,
             "relax.nn.avg_pool2d": _avg_pool2d,
             "relax.nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
             "relax.nn.conv2d_transpose": _conv2d_transpose,
+            "relax.concat": _concat,
             "relax.mean": _mean,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
@@ -37,6 +44,41 @@ def _default(name: str, bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 def _wide(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Depthwise with constant weights: the filter becomes (r, s, k), so that the weights of
+    neighbouring channels are neighbours too. All else is TVM's."""
+    attrs, (data, kernel) = call.attrs, call.args
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
+    depthwise = int(attrs.groups) == shape_of(data)[-1] > 1
+    if layouts != ("NHWC", "OHWI", "NHWC") or not depthwise or not is_const(kernel):
+        return _default("relax.nn.conv2d", bb, call)
+    weights = make_const(as_numpy(kernel)[..., 0].transpose(1, 2, 0))
+    return bb.call_te(
+        _depthwise, data, weights, stride=ints(attrs.strides), padding=padding4(attrs.padding),
+        dilation=ints(attrs.dilation), out_shape=shape_of(call), out_dtype=dtype_of(call),
+        primfunc_name_hint="depthwise_conv2d", primfunc_attrs=_FUSABLE,
+    )  # fmt: skip
+
+
+def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: ignore[no-untyped-def]
+    """x (n, h, w, c), filter (r, s, k) with k a multiple of c -> (n, p, q, k)."""
+    stride, padding, dilation = (tuple(int(v) for v in t) for t in (stride, padding, dilation))
+    c, k = int(x.shape[3]), int(w.shape[2])
+    padded = x
+    if any(padding):
+        before, after = (0, *padding[:2], 0), (0, *padding[2:], 0)
+        padded = topi.nn.pad(x, before, after, tvm.tirx.const(0.0, str(x.dtype)), name="padded")
+    r, s = (te.reduce_axis((0, int(w.shape[i])), name="rs"[i]) for i in range(2))
+
+    def element(b, p, q, ch):  # type: ignore[no-untyped-def]
+        row, column = p * stride[0] + r * dilation[0], q * stride[1] + s * dilation[1]
+        source = ch if k == c else te.indexdiv(ch, k // c)
+        value = padded[b, row, column, source].astype(out_dtype)
+        return te.sum(value * w[r, s, ch].astype(out_dtype), axis=[r, s])
+
+    return te.compute(tuple(int(d) for d in out_shape), element, name="depthwise")
 
 
 def _max_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -164,6 +206,40 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return bb.call_te(
         mean, call.args[0], primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4}
     )
+
+
+def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Along the last axis in steps of up to eight channels, if the parts allow: the choice of the
+    part is then the same for a whole vector, which the schedule makes one load."""
+    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
+    rank = rank_of(call)
+    if not fields or call.attrs.axis is None or int(call.attrs.axis) % rank != rank - 1:
+        return _default("relax.concat", bb, call)
+    step = math.gcd(8, *(shape_of(field)[-1] for field in fields))
+    if step == 1:
+        return _default("relax.concat", bb, call)
+    return bb.call_te(
+        _concat_last, list(fields), step=step, primfunc_name_hint="concat",
+        primfunc_attrs={"op_pattern": 2},  # injective
+    )  # fmt: skip
+
+
+def _concat_last(parts, step):  # type: ignore[no-untyped-def]
+    step = int(step)
+    widths = [int(part.shape[-1]) for part in parts]
+    shape = (*parts[0].shape[:-1], sum(widths))
+
+    def element(*index):  # type: ignore[no-untyped-def]
+        *outer, c = index
+        start = shape[-1] - widths[-1]
+        value = parts[-1](*outer, c - start)
+        for part, width in zip(parts[-2::-1], widths[-2::-1], strict=True):
+            end, start = start, start - width
+            below = te.indexdiv(c, step) < end // step
+            value = tvm.tirx.if_then_else(below, part(*outer, c - start), value)
+        return value
+
+    return te.compute(shape, element, name="concat", attrs={VECTOR_LIMIT: step})
 
 
 def _softmax(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import normalize_prim_func
-from tvm.s_tir.dlight.base import ScheduleRule, try_inline
+from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
+from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
 
-from .loads import bind_grid, coefficient, contiguous_in, depends_on, loads_of, stage_reads
-from .loads import static_extents, vector_width, vectorize_copy
+from ..legalize import VECTOR_LIMIT
+from .loads import bind_grid, coefficient, contiguous_in, depends_on, is_guarded_copy, loads_of
+from .loads import stage_reads, static_extents, vector_width, vectorize_copy
 
 
 class Elementwise(ScheduleRule):
@@ -26,37 +27,57 @@ class Elementwise(ScheduleRule):
         infos = normalize_prim_func(sch)
         if not infos or not all(info.is_injective() for info in infos):
             return None
-        infos = try_inline(sch, infos)
-        if len(infos) != 1:
+        try:
+            return _schedule(sch, infos)
+        except s_tir.ScheduleError:
             return None
-        block = infos[0].block_rv
-        extents = static_extents(sch, block)
-        if not extents or not _writes_in_order(sch.get(block)):
-            return None
-        width = vector_width(extents[-1], sch.get(block).writes[0].source.dtype)
-        along = _coalescing_axis(sch.get(block))
-        store = sch.cache_write(block, 0, "local")
-        loops = sch.get_loops(store)
-        outer, vector = sch.split(loops[-1], factors=[None, width])
-        order = [*loops[:-1], outer]
-        if along is not None:
-            order.append(order.pop(along))
-            sch.reorder(*order, vector)
-        _, thread = bind_grid(sch, order, math.prod(extents) // width)
-        vectorize_copy(sch, store, sch.get(store).writes[0].source.dtype)
+
+
+def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | None:
+    # Padding and concatenation stay blocks of their own in front of arithmetic.
+    copies = [info for info in infos[:-1] if is_guarded_copy(sch.get(info.block_rv))]
+    for info in infos[:-1]:
+        if info not in copies:
+            sch.compute_inline(info.block_rv)
+    block = infos[-1].block_rv
+    extents = static_extents(sch, block)
+    if not extents or not _writes_in_order(sch.get(block)):
+        return None
+    width = vector_width(extents[-1], sch.get(block).writes[0].source.dtype)
+    for info in [*copies, infos[-1]]:
+        limit = sch.get(info.block_rv).annotations.get(VECTOR_LIMIT)
+        width = width if limit is None else min(width, int(limit))
+    along = _coalescing_axis(sch.get(block))
+    direct = is_guarded_copy(sch.get(block))
+    store = block if direct else sch.cache_write(block, 0, "local")
+    loops = sch.get_loops(store)
+    outer, vector = sch.split(loops[-1], factors=[None, width])
+    order = [*loops[:-1], outer]
+    if along is not None:
+        order.append(order.pop(along))
+        sch.reorder(*order, vector)
+    for info in copies:
+        sch.set_scope(info.block_rv, 0, "local")
+    _, thread = bind_grid(sch, order, math.prod(extents) // width)
+    vectorize_copy(sch, store, sch.get(store).writes[0].source.dtype)
+    if not direct:
         sch.compute_at(block, thread)
         if width > 1:
             sch.unroll(sch.get_loops(block)[-1])
         stage_reads(sch, block, thread, width)
-        return sch
+    for info in reversed(copies):
+        sch.compute_at(info.block_rv, thread)
+        vectorize_copy(sch, info.block_rv, sch.get(info.block_rv).writes[0].source.dtype)
+    return sch
 
 
 def _writes_in_order(block: s_tir.SBlock) -> bool:
-    """Whether the output is indexed by the block's axes one by one, in order."""
+    """Whether the output is indexed by the block's axes one by one, in order (dimensions of size 1
+    have no axis)."""
     if not isinstance(block.body, tirx.BufferStore):
         return False
     axes = [axis.var for axis in block.iter_vars]
-    indices = list(block.body.indices)
+    indices = [i for i in block.body.indices if not isinstance(i, tirx.IntImm)]
     return len(axes) == len(indices) and all(
         isinstance(i, tirx.Var) and i.same_as(a) for i, a in zip(indices, axes, strict=True)
     )

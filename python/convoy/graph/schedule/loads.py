@@ -37,7 +37,7 @@ def loads_of(block: s_tir.SBlock) -> list[Load]:
     guarded: set[int] = set()
 
     def mark(call: tvm.ir.Call) -> None:
-        if isinstance(call.op, tvm.ir.Op) and call.op.name.endswith("if_then_else"):
+        if _is_select(call):
             for branch in call.args[1:]:
                 tvm_ffi.structural_walk(
                     branch, [(tvm.ir.TensorLoad, lambda b: guarded.add(_key(b)))]
@@ -136,6 +136,37 @@ def stage_reads(
         copy = sch.cache_read(block, index, "local")
         sch.compute_at(copy, at)
         vectorize_copy(sch, copy, region.source.dtype)
+
+
+def is_guarded_copy(block: s_tir.SBlock) -> bool:
+    """Whether a block only moves elements from device memory, choosing by conditions: padding and
+    concatenation. All reads are contiguous along the last axis and of the dtype written, so that
+    the block can move vectors; where a condition splits a vector, TVM moves single elements."""
+    if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
+        return False
+    last, written = block.iter_vars[-1].var, block.writes[0].source
+    loads: list[tvm.ir.TensorLoad] = []
+
+    def moves(value: tirx.Expr) -> bool:
+        if isinstance(value, tvm.ir.TensorLoad):
+            loads.append(value)
+            return True
+        if isinstance(value, tvm.ir.Call) and _is_select(value):
+            return moves(value.args[1]) and moves(value.args[2])
+        return isinstance(value, (tirx.FloatImm, tirx.IntImm))
+
+    if not moves(block.body.value) or isinstance(block.body.value, tvm.ir.TensorLoad):
+        return False
+    return all(
+        str(load.source.dtype) == str(written.dtype)
+        and scope_of(load.source) == "global"
+        and contiguous_in(Load(load.source, list(load.indices), True, True), last)
+        for load in loads
+    )
+
+
+def _is_select(call: tvm.ir.Call) -> bool:
+    return isinstance(call.op, tvm.ir.Op) and call.op.name.endswith("if_then_else")
 
 
 def staging_width(stmt: s_tir.SBlock, load: Load, width: int, reduced: int) -> int:

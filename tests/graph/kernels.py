@@ -1,0 +1,210 @@
+"""Kernels as the lowering makes them, one operator or a fused chain at a time, for schedule tests
+on the CPU (serial.py) and on the GPU: Relax in, one scheduled PrimFunc and numpy references out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from convoy import graph
+from convoy.graph.accumulate import AccumulateInFloat32
+from convoy.graph.lower import fuse_passes
+
+TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
+
+
+@dataclass
+class Case:
+    """A module of one kernel: ``build`` maps (builder, parameters) to the result."""
+
+    name: str
+    shapes: list[tuple[int, ...]]
+    dtypes: list[str]
+    build: object
+    rule: str  # the schedule rule that should take it
+    build_reference: object = None  # where TVM's CPU pipeline cannot compile ``build``
+
+    def module(self) -> tvm.IRModule:
+        bb = relax.BlockBuilder()
+        params = [
+            relax.Var(f"p{i}", relax.TensorType(s, d))
+            for i, (s, d) in enumerate(zip(self.shapes, self.dtypes, strict=True))
+        ]
+        with bb.function("main", params):
+            with bb.dataflow():
+                out = bb.emit_output(self.build(bb.emit, *params))
+            bb.emit_func_output(out)
+        return bb.get()
+
+    def inputs(self, seed: int = 0) -> list[np.ndarray]:
+        rng = np.random.default_rng(seed)
+        arrays = zip(self.shapes, self.dtypes, strict=True)
+        return [rng.standard_normal(s, "float32").astype(d) for s, d in arrays]
+
+    def fused(self) -> tvm.IRModule:
+        with TARGET:
+            mod = AccumulateInFloat32()(self.module())
+            return tvm.transform.Sequential(fuse_passes())(mod)
+
+    def executable(self, target: tvm.target.Target) -> relax.VMExecutable:
+        return graph.lower(self.module(), target, cuda_graph=False)
+
+    def reference(self, inputs: list[np.ndarray]) -> np.ndarray:
+        """Float32 result of TVM's own CPU pipeline on the module without any rounding between."""
+        build = self.build_reference or self.build
+        wide = Case(self.name, self.shapes, ["float32"] * len(self.shapes), build, "")
+        vm = relax.VirtualMachine(tvm.compile(wide.module(), "llvm"), tvm.cpu())
+        args = [tvm.runtime.tensor(i.astype("float32")) for i in inputs]
+        return vm["main"](*args).numpy()
+
+
+def affine_relu(emit, x, scale, shift):
+    return emit(op.nn.relu(emit(op.add(emit(op.multiply(x, scale)), shift))))
+
+
+def entry(emit, x, dtype="float16", pad=1):
+    y = emit(op.astype(emit(op.permute_dims(x, [0, 2, 3, 1])), dtype))
+    return emit(op.nn.pad(y, [0, 0, 0, 0, 0, 0, 0, pad])) if pad else y
+
+
+def conv(emit, x, w, **attrs):
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+    return emit(op.nn.conv2d(x, w, **layouts, **attrs))
+
+
+def depthwise(c, r, stride, multiplier=1, seed=3):
+    """Depthwise convolution with constant weights."""
+    w = np.random.default_rng(seed).standard_normal((c * multiplier, r, r, 1), "float32")
+
+    def build(emit, x):
+        weights = relax.const(w.astype(str(x.ty.dtype)))
+        return conv(emit, x, weights, strides=stride, padding=r // 2, groups=c)
+
+    return build
+
+
+def conv_transpose_nchw(emit, x, w):
+    """The transposed convolution below in the only layout that TVM compiles."""
+    x, w = (emit(op.permute_dims(t, [0, 3, 1, 2])) for t in (x, w))
+    y = emit(op.nn.conv2d_transpose(x, w, strides=(2, 2), padding=(1, 1), output_padding=(1, 0)))
+    return emit(op.permute_dims(y, [0, 2, 3, 1]))
+
+
+def small_cases() -> list[Case]:
+    """One of each kind at odd sizes, small enough for serial execution."""
+    h, f = "float16", "float32"
+    pools = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "layout": "NHWC"}
+    return [
+        Case("affine_relu", [(2, 5, 7, 24), (24,), (24,)], [h] * 3, affine_relu, "Elementwise"),
+        Case("affine_relu_odd", [(2, 5, 7, 5), (5,), (5,)], [h] * 3, affine_relu, "Elementwise"),
+        Case("affine_relu_f32", [(1, 5, 7, 12), (12,), (12,)], [f] * 3, affine_relu, "Elementwise"),
+        Case("affine_relu_n1", [(1, 5, 7, 16), (16,), (16,)], [h] * 3, affine_relu, "Elementwise"),
+        Case("add", [(3, 5, 7, 8)] * 2, [h] * 2, lambda e, a, b: e(op.add(a, b)), "Elementwise"),
+        Case("entry_pad", [(2, 3, 6, 10)], [f], entry, "Elementwise"),
+        Case("entry_wide", [(2, 24, 6, 10)], [f], lambda e, x: entry(e, x, h, 0), "Elementwise"),
+        Case(
+            "exit", [(2, 6, 5, 16)], [h],
+            lambda e, x: e(op.astype(e(op.permute_dims(x, [0, 3, 1, 2])), f)), "Elementwise",
+        ),
+        Case(
+            "concat", [(2, 5, 5, 16), (2, 5, 5, 8), (2, 5, 5, 24)], [h] * 3,
+            lambda e, *xs: e(op.concat(xs, axis=3)), "Elementwise",
+        ),
+        Case(
+            "concat_odd", [(2, 5, 5, 3), (2, 5, 5, 4)], [h] * 2,
+            lambda e, *xs: e(op.concat(xs, axis=3)), "Elementwise",
+        ),
+        Case(
+            "concat_affine_relu", [(2, 5, 5, 4), (2, 5, 5, 20), (24,), (24,)], [h] * 4,
+            lambda e, a, b, s, t: affine_relu(e, e(op.concat([a, b], axis=3)), s, t),
+            "Elementwise",
+        ),
+        Case(
+            "slice_unaligned", [(2, 5, 5, 24)], [h],
+            lambda e, x: e(op.strided_slice(x, [3], [3], [19])), "Elementwise",
+        ),
+        Case(
+            "max_pool", [(2, 9, 8, 16)], [h],
+            lambda e, x: e(op.nn.max_pool2d(x, **pools)), "Window",
+        ),
+        Case(
+            "max_pool_odd", [(1, 9, 8, 3)], [f],
+            lambda e, x: e(op.nn.max_pool2d(x, **pools)), "Window",
+        ),
+        Case(
+            "max_pool_affine_relu", [(2, 9, 8, 16), (16,), (16,)], [h] * 3,
+            lambda e, x, s, t: affine_relu(e, e(op.nn.max_pool2d(x, **pools)), s, t), "Window",
+        ),
+        Case(
+            "avg_pool", [(2, 9, 8, 16)], [h],
+            lambda e, x: e(op.nn.avg_pool2d(x, **pools)), "Window",
+        ),
+        Case(
+            "avg_pool_ceil_counted", [(1, 8, 7, 8)], [h],
+            lambda e, x: e(
+                op.nn.avg_pool2d(x, **pools, ceil_mode=True, count_include_pad=True)
+            ), "Window",
+        ),
+        Case(
+            "mean", [(3, 7, 7, 64)], [h],
+            lambda e, x: e(op.mean(x, [1, 2], keepdims=True)), "ChannelReduce",
+        ),
+        Case(
+            "mean_odd", [(2, 13, 11, 20)], [h],
+            lambda e, x: e(op.mean(x, [1, 2])), "ChannelReduce",
+        ),
+        Case("mean_batch", [(40, 3, 16)], [f], lambda e, x: e(op.mean(x, [0])), "ChannelReduce"),
+        Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "GeneralReduction"),
+        Case(
+            "softmax_cast", [(2, 10)], [h],
+            lambda e, x: e(op.nn.softmax(e(op.astype(x, f)))), "GeneralReduction",
+        ),
+        Case("depthwise", [(2, 9, 8, 16)], [h], depthwise(16, 3, 2), "Window"),
+        Case("depthwise_multiplier", [(1, 7, 6, 6)], [h], depthwise(6, 3, 1, 2), "Window"),
+        Case("depthwise_5x5", [(1, 9, 9, 24)], [h], depthwise(24, 5, 1), "Window"),
+        Case(
+            "depthwise_variable", [(1, 7, 6, 8), (8, 3, 3, 1)], [h] * 2,
+            lambda e, x, w: conv(e, x, w, padding=1, groups=8), "Window",
+        ),
+        Case(
+            "conv", [(2, 9, 8, 16), (24, 3, 3, 16)], [h] * 2,
+            lambda e, x, w: conv(e, x, w, strides=2, padding=1), "Window",
+        ),
+        Case(
+            "conv_odd", [(1, 7, 6, 5), (7, 3, 2, 5)], [h] * 2,
+            lambda e, x, w: conv(e, x, w, padding=(1, 0, 2, 1), dilation=2), "Window",
+        ),
+        Case(
+            "conv_grouped", [(1, 7, 6, 32), (16, 3, 3, 8)], [h] * 2,
+            lambda e, x, w: conv(e, x, w, padding=1, groups=4), "Window",
+        ),
+        Case(
+            "conv_residual_bias_relu", [(1, 6, 6, 8), (16, 1, 1, 8), (1, 6, 6, 16), (16,)], [h] * 4,
+            lambda e, x, w, r, b: e(op.nn.relu(e(op.add(e(op.add(conv(e, x, w), r)), b)))),
+            "Window",
+        ),
+        Case(
+            "conv_f32", [(1, 6, 6, 8), (12, 3, 3, 8)], [f] * 2,
+            lambda e, x, w: conv(e, x, w, padding=1), "Window",
+        ),
+        Case(
+            "conv_transpose", [(1, 5, 6, 8), (8, 3, 3, 4)], [h] * 2,
+            lambda e, x, w: e(
+                op.nn.conv2d_transpose(
+                    x, w, strides=(2, 2), padding=(1, 1), output_padding=(1, 0),
+                    data_layout="NHWC", kernel_layout="IHWO",
+                )
+            ), "Window", conv_transpose_nchw,
+        ),
+        Case(
+            "matmul", [(5, 48), (48, 30)], [h] * 2, lambda e, a, b: e(op.matmul(a, b)), "Window"
+        ),
+        Case(
+            "batch_matmul", [(2, 5, 16), (2, 16, 6)], [h] * 2,
+            lambda e, a, b: e(op.matmul(a, b)), "Window",
+        ),
+    ]  # fmt: skip
