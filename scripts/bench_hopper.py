@@ -5,14 +5,14 @@
     python scripts/bench_hopper.py                    everything: some five minutes
     python scripts/bench_hopper.py --no-check         times only
     python scripts/bench_hopper.py --no-time          correctness only
-    python scripts/bench_hopper.py --batch 8 --layer 3x3 --kernel pingpong
+    python scripts/bench_hopper.py --batch 8 --layer dgrad_3x3 --kernel pingpong
 
 1. Compiles all kernels (3 s each, in parallel; cached).
 2. Check: every kernel over odd sizes, strides 2 and 3, uneven padding, filters 1 to 7; on 132
    blocks and on 2, where each block works on many tiles; outputs poisoned, guards around them, also
    replayed from a graph. A kernel that hangs or crashes is named and does not stop the run.
-3. Time: ResNet-50's strided layers and stem, the backend's candidates and PyTorch's own dgrad
-   (cuDNN, benchmark mode) in the same process, device time of a graph of 20 launches.
+3. Time: dgrad of ResNet-50's strided layers and stem, fprop of its stem: the backend's candidates
+   and PyTorch (cuDNN, benchmark mode) in the same process, device time of a graph of 20 launches.
 
 Prints a line for everything that is wrong, then the table; exit status 1 if a check failed.
 """

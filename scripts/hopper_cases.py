@@ -9,8 +9,8 @@ from typing import Any
 from convoy.backends import hopper_space as space
 from convoy.backends.base import Device
 from convoy.backends.hopper import HopperBackend, is_stem
-from convoy.backends.hopper_kernels import HopperKernel, StemKernel
-from convoy.workload import Workload
+from convoy.backends.hopper_kernels import HopperKernel, StemDgradKernel, StemFpropKernel
+from convoy.workload import Epilogue, Workload
 from hopper_lab import Job
 
 HALF, BRAIN = "float16", "bfloat16"
@@ -20,6 +20,16 @@ def dgrad(**changes: Any) -> Workload:
     """3x3 stride 2 over 3x33x47x24 with K = 40 and padding 1, unless changed."""
     fields: dict[str, Any] = {"op": "dgrad", "n": 3, "h": 33, "w": 47, "c": 24, "k": 40}
     fields |= {"r": 3, "s": 3, "stride": (2, 2), "padding": (1, 1, 1, 1)}
+    return Workload(**fields | changes)
+
+
+BIAS, RELU = Epilogue(bias=True), Epilogue(bias=True, activation="relu")
+
+
+def fprop(**changes: Any) -> Workload:
+    """7x7 stride 2 over 3x33x48x3 with K = 40, padding 3, bias and relu, unless changed."""
+    fields: dict[str, Any] = {"op": "fprop", "n": 3, "h": 33, "w": 48, "c": 3, "k": 40, "r": 7}
+    fields |= {"s": 7, "stride": (2, 2), "padding": (3, 3, 3, 3), "epilogue": RELU}
     return Workload(**fields | changes)
 
 
@@ -61,6 +71,21 @@ STEM_SHAPES = [
     dgrad(c=3, k=96, r=4, s=4, padding=(1, 1, 1, 1), h=512, w=512, n=1),
 ]
 
+#: For the stem's fprop.
+FPROP_SHAPES = [
+    fprop(n=2, h=224, w=224, k=64),
+    fprop(),
+    fprop(n=1, padding=(0, 1, 2, 3), epilogue=Epilogue(activation="relu")),
+    fprop(n=8, padding=(5, 0, 0, 6), epilogue=BIAS),
+    fprop(k=136, h=20, w=304, c=4, epilogue=Epilogue()),
+    fprop(r=3, s=3, padding=(0, 0, 0, 0), h=299, w=304, k=32, n=4),
+    fprop(r=3, s=3, padding=(1, 1, 1, 1), c=4, k=24, stride=(1, 1), w=46),
+    fprop(r=4, s=4, padding=(0, 2, 1, 0), c=4, k=96, stride=(4, 4), h=64, w=64),
+    fprop(r=11, s=11, padding=(2, 2, 2, 2), c=1, k=64, stride=(4, 4), h=227, w=232),
+    fprop(r=5, s=2, padding=(2, 1, 0, 0), c=2, k=64, stride=(3, 1), w=52),
+    fprop(h=1, w=8, n=1, k=8, padding=(3, 3, 3, 3)),
+]
+
 
 def kernels() -> list[HopperKernel]:
     """Every kernel that the backend proposes for some shape, in both dtypes."""
@@ -71,7 +96,10 @@ def kernels() -> list[HopperKernel]:
             w = dgrad(c=512, k=64, r=filter_size, s=filter_size, dtype=dtype, out_dtype=dtype)
             for launch in space.dgrad_launches(w, Device()):
                 found[launch.kernel] = None
-        found |= {StemKernel(c, dtype): None for c in (1, 2, 3, 4)}
+        found |= {StemDgradKernel(c, dtype): None for c in (1, 2, 3, 4)}
+        for shape in FPROP_SHAPES:
+            w = dataclasses.replace(shape, dtype=dtype, out_dtype=dtype)
+            found[space.stem_launches(w, Device())[0].kernel] = None
     return list(found)
 
 
@@ -81,9 +109,11 @@ def check_jobs(libraries: Mapping[HopperKernel, str]) -> list[Job]:
     for shape in [*SHAPES, *STEM_SHAPES]:
         for kernel, library in libraries.items():
             w = dataclasses.replace(shape, dtype=kernel.dtype, out_dtype=kernel.dtype)
-            if isinstance(kernel, StemKernel) != is_stem(shape):
+            if isinstance(kernel, StemFpropKernel) or isinstance(
+                kernel, StemDgradKernel
+            ) != is_stem(shape):
                 continue
-            if isinstance(kernel, StemKernel):
+            if isinstance(kernel, StemDgradKernel):
                 w = dataclasses.replace(w, c=kernel.channels)
                 runs = [(0, 0), (5, 0), (0, 2)]
             else:
@@ -91,11 +121,18 @@ def check_jobs(libraries: Mapping[HopperKernel, str]) -> list[Job]:
                     continue
                 runs = [(space.UNITS, 0), (space.SORTED, 0), (space.UNITS, 2), (space.SORTED, 2)]
             jobs += [Job(kernel.name, w, library, swizzle, sms) for swizzle, sms in runs]
+    for shape in FPROP_SHAPES:
+        for dtype in (HALF, BRAIN):
+            w = dataclasses.replace(shape, dtype=dtype, out_dtype=dtype)
+            kernel = space.stem_launches(w, Device())[0].kernel
+            if kernel in libraries:
+                runs = [(0, 0), (5, 0), (0, 2), (1, 3)]
+                jobs += [Job(kernel.name, w, libraries[kernel], swizzle, n) for swizzle, n in runs]
     return sorted(jobs, key=lambda job: job.workload.key)
 
 
 def layers(batches: Sequence[int], contains: str = "") -> list[tuple[str, Workload]]:
-    """ResNet-50's strided convolutions: (name, workload) for every batch size."""
+    """ResNet-50's strided dgrads and its first fprop: (name, workload) for every batch size."""
     found = []
     for n in batches:
         for size, c in ((56, 128), (28, 256), (14, 512)):
@@ -103,7 +140,8 @@ def layers(batches: Sequence[int], contains: str = "") -> list[tuple[str, Worklo
         for size, c in ((56, 256), (28, 512), (14, 1024)):
             found.append(dgrad(n=n, h=size, w=size, c=c, k=2 * c, r=1, s=1, padding=(0,) * 4))
         found.append(dgrad(n=n, h=224, w=224, c=3, k=64, r=7, s=7, padding=(3,) * 4))
+        found.append(fprop(n=n, h=224, w=224, k=64))
     backend = HopperBackend()
     assert all(backend.accepts(w, Device()) is None for w in found)
-    named = [(f"{w.r}x{w.s}s2_{w.h}_C{w.c}_K{w.k}_N{w.n}", w) for w in found]
+    named = [(f"{w.op}_{w.r}x{w.s}s2_{w.h}_C{w.c}_K{w.k}_N{w.n}", w) for w in found]
     return [(name, w) for name, w in named if contains in name]

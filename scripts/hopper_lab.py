@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,14 +25,14 @@ from convoy.workload import Workload
 START_TIMEOUT_S, JOB_TIMEOUT_S = 180.0, 40.0
 #: Jobs of one name (kernel) after whose hangs or crashes the others are not tried any more.
 MOST_BREAKDOWNS = 2
-#: Bytes before and behind dx that no kernel may touch.
+#: Bytes before and behind the result that no kernel may touch.
 GUARD = 4096
 LAUNCHES = 20
 
 
 @dataclass(frozen=True)
 class Job:
-    """``library`` empty: PyTorch's own dgrad (cuDNN with benchmark mode), the peer.
+    """``library`` empty: PyTorch's own convolution (cuDNN with benchmark mode), the peer.
 
     ``sm_count`` 0 takes the device's; a small one makes each block work on many tiles.
     ``check`` compares with float64, ``time`` measures a replayed graph of 20 launches.
@@ -138,18 +138,30 @@ class _Worker:
         self._process.wait()
 
 
-def reference(torch: Any, w: Workload, dy: Any, filt: Any) -> Any:
-    """dx in float64 by definition, one product for each filter position."""
+def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any) -> Any:
+    """dx or y in float64 by definition, one product for each filter position."""
     top, left, bottom, right = w.padding
     (sh, sw), f64 = w.stride, torch.float64
     height, width = w.h + top + bottom, w.w + left + right
-    padded = torch.zeros((w.n, height, width, w.c), dtype=f64, device=dy.device)
-    dy64, filt64 = dy.to(f64), filt.to(f64)
+    padded = torch.zeros((w.n, height, width, w.c), dtype=f64, device=a.device)
+    inner = padded[:, top : top + w.h, left : left + w.w]
+    a64, filt64 = a.to(f64), filt.to(f64)
+    if w.op == "fprop":
+        inner.copy_(a64)
+        y = torch.zeros((w.n, w.p, w.q, w.k), dtype=f64, device=a.device)
     for r in range(w.r):
         for s in range(w.s):
             h_end, w_end = r + sh * (w.p - 1) + 1, s + sw * (w.q - 1) + 1
-            padded[:, r:h_end:sh, s:w_end:sw] += dy64 @ filt64[:, r, s]
-    return padded[:, top : top + w.h, left : left + w.w]
+            window = padded[:, r:h_end:sh, s:w_end:sw]
+            if w.op == "fprop":
+                y += window @ filt64[:, r, s].T
+            else:
+                window += a64 @ filt64[:, r, s]
+    if w.op == "dgrad":
+        return inner
+    if bias is not None:
+        y += bias.to(f64)
+    return y.relu() if w.epilogue.activation == "relu" else y
 
 
 class _Bench:
@@ -159,30 +171,36 @@ class _Bench:
         self.torch, self.w = torch, w
         generator = torch.Generator("cuda").manual_seed(11)
         dtype = getattr(torch, w.dtype)
+        operands = {name: shape for name, shape, _ in w.operand_shapes()}
 
-        def random(*shape: int) -> Any:
+        def random(name: str) -> Any:
+            shape = operands[name]
             return torch.randn(shape, generator=generator, device="cuda").to(dtype)
 
-        self.dy = random(w.n, w.p, w.q, w.k)
-        self.filter = random(w.k, w.r, w.s, w.c)
-        self.bytes = w.n * w.h * w.w * w.c * 2
+        self.a = random("x" if w.op == "fprop" else "dy")
+        self.filter = random("w")
+        self.bias = random("bias") if w.epilogue.bias else None
+        shape = w.operand_shapes()[-1][1]
+        self.bytes = torch.Size(shape).numel() * 2
         self.raw = torch.empty(self.bytes + 2 * GUARD, dtype=torch.uint8, device="cuda")
-        self.dx = self.raw[GUARD : GUARD + self.bytes].view(dtype).view(w.n, w.h, w.w, w.c)
+        self.out = self.raw[GUARD : GUARD + self.bytes].view(dtype).view(shape)
+        self.peer: Any = None
         self._expected: Any = None
 
     def poison(self) -> None:
         self.raw.fill_(0xFF)  # NaN in both types
 
-    def verdict(self, dx: Any) -> tuple[str, float]:
+    def verdict(self, out: Any) -> tuple[str, float]:
         """(what is wrong, relative L2 error) of a result."""
         torch = self.torch
         if self._expected is None:
-            self._expected = reference(torch, self.w, self.dy, self.filter)
-        got = dx.to(torch.float64)
+            self._expected = reference(torch, self.w, self.a, self.filter, self.bias)
+        got = out.to(torch.float64)
         left = int(torch.isnan(got).sum())
         if left:
-            first = torch.nonzero(torch.isnan(got))[0].tolist()
-            return f"{left} of {got.numel()} elements NaN or not written, first {first}", 1.0
+            places = torch.nonzero(torch.isnan(got))
+            first, last = places[0].tolist(), places[-1].tolist()
+            return f"{left} of {got.numel()} elements NaN or not written: {first} to {last}", 1.0
         difference = got - self._expected
         norm = float(self._expected.norm())
         if norm == 0.0:
@@ -204,65 +222,86 @@ class _Bench:
     def guards(self) -> str:
         before, behind = self.raw[:GUARD], self.raw[GUARD + self.bytes :]
         touched = int((before != 0xFF).sum()), int((behind != 0xFF).sum())
-        return f"bytes outside dx overwritten (before, behind): {touched}" if any(touched) else ""
+        return f"bytes outside the result overwritten (before, behind): {touched}" * any(touched)
 
 
-def _work(torch: Any, job: Job, bench: _Bench) -> Result:
-    stream = torch.cuda.Stream()
-    result = Result()
-    w = bench.w
-    if job.library:
-        from convoy.codegen.library import KernelLibrary, Operands, Shape
+def _own(torch: Any, job: Job, bench: _Bench, result: Result) -> Callable[[], None] | None:
+    """A function that launches the job's kernel; None when it declines."""
+    from convoy.codegen.library import KernelLibrary, Operands, Shape
 
-        sm_count = job.sm_count or torch.cuda.get_device_properties(0).multi_processor_count
-        library = KernelLibrary(job.library)
-        shape = Shape.of(w, sm_count, swizzle=job.swizzle)
-        if why := library.check(shape):
-            return Result(error=f"declined: {why}")
-        operands = Operands(a=bench.dy.data_ptr(), b=bench.filter.data_ptr(), d=bench.dx.data_ptr())
-        kernel = library.prepare(shape, operands)
-        result.blocks = kernel.footprint().blocks
+    sm_count = job.sm_count or torch.cuda.get_device_properties(0).multi_processor_count
+    library = KernelLibrary(job.library)
+    shape = Shape.of(bench.w, sm_count, swizzle=job.swizzle)
+    if why := library.check(shape):
+        result.error = f"declined: {why}"
+        return None
+    operands = Operands(
+        a=bench.a.data_ptr(),
+        b=bench.filter.data_ptr(),
+        bias=bench.bias.data_ptr() if bench.bias is not None else None,
+        d=bench.out.data_ptr(),
+    )
+    kernel = library.prepare(shape, operands)
+    result.blocks = kernel.footprint().blocks
+    return lambda: kernel.launch(torch.cuda.current_stream().cuda_stream)
 
-        def launch() -> None:
-            kernel.launch(torch.cuda.current_stream().cuda_stream)
-    else:
-        torch.backends.cudnn.benchmark = True
-        nchw = (0, 3, 1, 2)
-        top, left, bottom, right = w.padding
-        if (top, left) != (bottom, right):
-            return Result(error="declined: PyTorch has symmetric padding only")
-        dy, filt = bench.dy.permute(nchw), bench.filter.permute(nchw)
-        x = torch.empty_like(bench.dx).permute(nchw)
+
+def _peer(torch: Any, bench: _Bench, result: Result) -> Callable[[], None] | None:
+    """PyTorch's convolution, which leaves its result in ``bench.peer``."""
+    torch.backends.cudnn.benchmark = True
+    w, nchw, nhwc = bench.w, (0, 3, 1, 2), (0, 2, 3, 1)
+    top, left, bottom, right = w.padding
+    if (top, left) != (bottom, right):
+        result.error = "declined: PyTorch has symmetric padding only"
+        return None
+    a, filt, aten = bench.a.permute(nchw), bench.filter.permute(nchw), torch.ops.aten
+    if w.op == "dgrad":
+        x = torch.empty_like(bench.out).permute(nchw)
         options = (w.stride, (top, left), (1, 1), False, (0, 0), 1, [True, False, False])
 
         def launch() -> None:
-            dx = torch.ops.aten.convolution_backward(dy, x, filt, None, *options)[0]
-            bench.peer = dx.permute(0, 2, 3, 1)
+            dx = aten.convolution_backward(a, x, filt, None, *options)[0]
+            bench.peer = dx.permute(nhwc)
+    else:
+        geometry = (w.stride, (top, left), (1, 1))
 
+        def launch() -> None:
+            if w.epilogue.activation == "relu":
+                y = aten.cudnn_convolution_relu(a, filt, bench.bias, *geometry, 1)
+            else:
+                y = torch.nn.functional.conv2d(a, filt, bench.bias, *geometry)
+            bench.peer = y.permute(nhwc)
+
+    return launch
+
+
+def _work(torch: Any, job: Job, bench: _Bench) -> Result:
+    result = Result()
+    prepared = _own(torch, job, bench, result) if job.library else _peer(torch, bench, result)
+    if prepared is None:
+        return result
+    stream = torch.cuda.Stream()
     bench.poison()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         for _ in range(1 if job.library else 3):
-            launch()
+            prepared()
     torch.cuda.synchronize()
     if job.check:
-        dx = bench.dx if job.library else bench.peer
-        error, result.relative = bench.verdict(dx)
+        error, result.relative = bench.verdict(bench.out if job.library else bench.peer)
         result.error = error or (bench.guards() if job.library else "")
         if result.error:
             return result
-    if job.check or job.time:
-        graph = torch.cuda.CUDAGraph()
-        count = LAUNCHES if job.time else 2
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(count):
-                launch()
-        bench.poison()
-        graph.replay()
-        torch.cuda.synchronize()
-        if job.check and job.library and (error := bench.verdict(bench.dx)[0]):
-            result.error = f"replayed from a graph: {error}"
-            return result
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(LAUNCHES if job.time else 2):
+            prepared()
+    bench.poison()
+    graph.replay()
+    torch.cuda.synchronize()
+    if job.check and job.library and (error := bench.verdict(bench.out)[0]):
+        result.error = f"replayed from a graph: {error}"
+        return result
     if job.time:
         times = []
         for _ in range(9):

@@ -21,22 +21,22 @@
 
 namespace convoy::hopper {
 
-constexpr int kMaxPhases = 9;     // stride_h * stride_w
-constexpr int kStepK = 64;        // channels of a reduction step: 128 bytes, the widest swizzle
+constexpr int kMaxPhases = 9;      // stride_h * stride_w
+constexpr int kStepK = 64;         // channels of a reduction step: 128 bytes, the widest swizzle
 constexpr int kBlockBytes = 8192;  // 64 rows of 128 bytes: unit of stores and of wgmma's operands
 
 // Matrix of one phase.
 struct Phase {
-  int rows;           // n * extent_h * extent_w
-  int plane, width;   // extent_h * extent_w, extent_w
-  int tiles;          // along m
+  int rows;          // n * extent_h * extent_w
+  int plane, width;  // extent_h * extent_w, extent_w
+  int tiles;         // along m
   PhaseAxis h, w;
 };
 
 struct DgradParams {
-  CUtensorMap filter;           // (c, r * s, k)
-  CUtensorMap dy[kMaxPhases];   // im2col; by phase
-  CUtensorMap dx[kMaxPhases];   // pixels of the phase; first those with taps, then the zero ones
+  CUtensorMap filter;          // (c, r * s, k)
+  CUtensorMap dy[kMaxPhases];  // im2col; by phase
+  CUtensorMap dx[kMaxPhases];  // pixels of the phase; first those with taps, then the zero ones
   Phase phase[kMaxPhases];
   TileOrder order;
   int zero_phases;
@@ -54,7 +54,7 @@ struct DgradConfig {
   static constexpr bool kZeros = kZeros_;  // room for the tile that zero phases are stored from
   static constexpr int kThreads = 384;
   static constexpr int kGroupRows = kPingpong ? kRows : kRows / 2;
-  static constexpr int kBlocks = kGroupRows / 64;     // of a consumer, along m
+  static constexpr int kBlocks = kGroupRows / 64;  // of a consumer, along m
   static constexpr int kColumnBlocks = kColumns / 64;
   static constexpr int kStageBytes = (kRows + kColumns) * 128;
   static constexpr int kSlotBytes = kBlocks * kBlockBytes;  // 64 columns of a consumer's tile
@@ -110,7 +110,10 @@ struct ZeroStores {
   int row0, column0, next, end;
 
   __device__ ZeroStores(const DgradParams& p, const Tile& tile)
-      : params(p), row0(tile.m * Config::kRows), column0(tile.n * Config::kColumns), next(0),
+      : params(p),
+        row0(tile.m * Config::kRows),
+        column0(tile.n * Config::kColumns),
+        next(0),
         end(tile.phase == 0 ? kPerPhase * p.zero_phases : 0) {}
 
   __device__ void store(uint32_t zero, int count) {

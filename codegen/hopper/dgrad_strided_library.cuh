@@ -44,7 +44,7 @@ struct DgradStrided {
   };
 
   static int32_t check(const ConvoyShape& s) {
-    if (int32_t code = check_dgrad(s)) return code;
+    if (int32_t code = check_conv(s, CONVOY_DGRAD)) return code;
     if (int64_t(s.stride_h) * s.stride_w > kMaxPhases) return kUnsupported;
     if (s.c % 8 != 0 || s.k % 8 != 0) return kMisaligned;
     if (s.swizzle < 0 || s.swizzle > kSorted || s.sm_count < 1) return kBadShape;
@@ -56,7 +56,8 @@ struct DgradStrided {
     if (phases.with_taps < phases.count && !Config::kZeros) return kNeedsZeros;
     for (int i = 0; i < phases.with_taps; ++i) {
       const PhaseList::Entry& e = phases.entry[i];
-      bool fits = corner_fits(e.h.lower, e.h.extent, s.p) && corner_fits(e.w.lower, e.w.extent, s.q);
+      bool fits =
+          corner_fits(e.h.lower, e.h.extent, s.p) && corner_fits(e.w.lower, e.w.extent, s.q);
       if (!fits || e.h.taps > 256 || e.w.taps > 256) return kUnsupported;
     }
     return kOk;
@@ -108,9 +109,7 @@ struct DgradStrided {
   }
 
  private:
-  static const void* kernel() {
-    return reinterpret_cast<const void*>(&dgrad_strided<Config>);
-  }
+  static const void* kernel() { return reinterpret_cast<const void*>(&dgrad_strided<Config>); }
 
   static Phase phase_of(const ConvoyShape& s, const PhaseList::Entry& e) {
     Phase phase;
@@ -140,10 +139,15 @@ struct DgradStrided {
         }
       }
       const T* first = static_cast<const T*>(o.d) + (int64_t(e.phase_h) * s.w + e.phase_w) * c;
-      PixelView dx{c, e.w.extent, e.h.extent, s.n, s.stride_w * c, s.stride_h * s.w * c,
+      PixelView dx{c,
+                   e.w.extent,
+                   e.h.extent,
+                   s.n,
+                   s.stride_w * c,
+                   s.stride_h * s.w * c,
                    int64_t(s.h) * s.w * c};
-      if (int32_t code = encode_im2col<T>(&params->dx[i], first, dx, 0, 0, e.w.extent, e.h.extent,
-                                          64)) {
+      if (int32_t code =
+              encode_im2col<T>(&params->dx[i], first, dx, 0, 0, e.w.extent, e.h.extent, 64)) {
         return code;
       }
     }

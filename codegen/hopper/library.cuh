@@ -43,7 +43,7 @@ inline const char* describe(int32_t code) {
   if (code >= kDriver) return "the driver rejected a tensor map or has no function to encode one";
   switch (code) {
     case kOk: return "success";
-    case kWrongOp: return "the kernel computes dgrad only";
+    case kWrongOp: return "the kernel computes another direction of the convolution";
     case kBadShape: return "output sizes do not follow from input, filter, stride and padding";
     case kMisaligned: return "channel counts or pointers are not multiples of 16 bytes";
     case kBadSplit: return "the reduction is not split by this kernel";
@@ -56,9 +56,9 @@ inline const char* describe(int32_t code) {
   }
 }
 
-// Sizes that every dgrad must satisfy, and the output formula of the forward convolution.
-inline int32_t check_dgrad(const ConvoyShape& s) {
-  if (s.op != CONVOY_DGRAD) return kWrongOp;
+// Sizes that every problem must satisfy, and the output formula of the forward convolution.
+inline int32_t check_conv(const ConvoyShape& s, ConvoyOp op) {
+  if (s.op != op) return kWrongOp;
   if (s.n < 1 || s.h < 1 || s.w < 1 || s.c < 1 || s.k < 1 || s.r < 1 || s.s < 1) return kBadShape;
   if (s.stride_h < 1 || s.stride_w < 1) return kBadShape;
   if (s.pad_top < 0 || s.pad_left < 0 || s.pad_bottom < 0 || s.pad_right < 0) return kBadShape;
@@ -71,7 +71,9 @@ inline int32_t check_dgrad(const ConvoyShape& s) {
   return kOk;
 }
 
-inline bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+inline bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
 
 inline int32_t check_pointers(const ConvoyOperands& o) {
   if (!o.a || !o.b || !o.d) return kMissingOperand;
@@ -121,8 +123,8 @@ State* state_at(const void* buffer) {
   CONVOY_HOPPER_API int64_t convoy_kernel_state_bytes(void) {                                     \
     return convoy::hopper::state_bytes<Kernel::State>();                                          \
   }                                                                                               \
-  CONVOY_HOPPER_API int32_t convoy_kernel_prepare(                                                \
-      const ConvoyShape* shape, const ConvoyOperands* operands, void* buffer) {                   \
+  CONVOY_HOPPER_API int32_t convoy_kernel_prepare(const ConvoyShape* shape,                       \
+                                                  const ConvoyOperands* operands, void* buffer) { \
     if (int32_t code = Kernel::check(*shape)) return code;                                        \
     if (int32_t code = convoy::hopper::check_pointers(*operands)) return code;                    \
     auto* state = new (convoy::hopper::state_at<Kernel::State>(buffer)) Kernel::State();          \

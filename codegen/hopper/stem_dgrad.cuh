@@ -43,9 +43,9 @@ struct StemConfig {
   static constexpr int kColumns = 16 * kChannels;
   static constexpr int kStageBytes = 16384;
   static constexpr int kLoadBytes = kStripPixels * 128;
-  static constexpr int kShiftBytes = kColumns * 128;                  // 64 k of one column shift
+  static constexpr int kShiftBytes = kColumns * 128;                   // 64 k of one column shift
   static constexpr int kRowBytes = 2 * kStripColumns * kChannels * 2;  // a strip's row of dx
-  static constexpr int kOutputs = 3;                                  // output rows in flight
+  static constexpr int kOutputs = 3;                                   // output rows in flight
 
   // Offsets from a 1024-byte aligned base.
   static constexpr int kFilterAt = kStages * kStageBytes;
@@ -168,13 +168,13 @@ struct StemOutput {
     const int lane = threadIdx.x % 32;
     const int x = stem_run_column(threadIdx.x / 128, threadIdx.x / 32 % 4);
     const int run = lane >> 2, phase_h = lane >> 1 & 1, phase_w = lane & 1;
-    uint32_t to = shared.output(buffer, phase_h) +
-                  2 * (2 * (kRun * run + x) + phase_w) * kChannels;
+    uint32_t to = shared.output(buffer, phase_h) + 2 * (2 * (kRun * run + x) + phase_w) * kChannels;
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) {
       uint32_t pair = pack<T>(value[c], value[kChannels + c]);
       store_shared(to + 2 * c, static_cast<uint16_t>(pair));
-      if (x + 1 < kRun) store_shared(to + 2 * (2 * kChannels + c), static_cast<uint16_t>(pair >> 16));
+      if (x + 1 < kRun)
+        store_shared(to + 2 * (2 * kChannels + c), static_cast<uint16_t>(pair >> 16));
     }
     fence_shared_for_async();
     // The barrier also tells that the buffer after this one is free: its copy was two rows ago.
@@ -242,7 +242,7 @@ __device__ void consume_rows(const StemParams& params, const StemShared<Config>&
 #pragma unroll
           for (int shift = 0; shift < kShifts; ++shift) {
             uint64_t b = operand(shared.filter(step, shift), 16, 1024) + half * 4;
-            const uint32_t(&upper)[4] = a[shift], (&lower)[4] = a[shift + 1];
+            const uint32_t (&upper)[4] = a[shift], (&lower)[4] = a[shift + 1];
             Mma::mma(d, upper[0], lower[0], upper[1], lower[1], b);
             Mma::mma(d, upper[2], lower[2], upper[3], lower[3], b + 2);
           }

@@ -17,7 +17,7 @@ struct StemDgrad {
   };
 
   static int32_t check(const ConvoyShape& s) {
-    if (int32_t code = check_dgrad(s)) return code;
+    if (int32_t code = check_conv(s, CONVOY_DGRAD)) return code;
     if (s.c != Config::kChannels) return kWrongChannels;
     if (s.stride_h != 2 || s.stride_w != 2) return kUnsupported;
     if (s.r > kLargestStemFilter || s.s > kLargestStemFilter) return kUnsupported;
@@ -31,9 +31,9 @@ struct StemDgrad {
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
     StemParams& params = state->params;
     int64_t k = s.k;
-    if (int32_t code = encode_tiled<T, 4>(&params.dy, o.a, {k, s.q, s.p, s.n},
-                                          {k, s.q * k, int64_t(s.p) * s.q * k},
-                                          {64, kStripPixels, 1, 1})) {
+    if (int32_t code =
+            encode_tiled<T, 4>(&params.dy, o.a, {k, s.q, s.p, s.n},
+                               {k, s.q * k, int64_t(s.p) * s.q * k}, {64, kStripPixels, 1, 1})) {
       return code;
     }
     params.filter = o.b;
@@ -50,8 +50,8 @@ struct StemDgrad {
     params.grid.images = s.n;
     params.grid.rows = (s.h + 1) / 2;
     params.grid.strips = ((s.w + 1) / 2 + kStripColumns - 1) / kStripColumns;
-    params.grid.chunk_rows = s.swizzle ? std::min(s.swizzle, params.grid.rows)
-                                       : default_chunk(params.grid, s.sm_count);
+    params.grid.chunk_rows =
+        s.swizzle ? std::min(s.swizzle, params.grid.rows) : default_chunk(params.grid, s.sm_count);
     params.grid.chunks = (params.grid.rows + params.grid.chunk_rows - 1) / params.grid.chunk_rows;
     state->blocks = std::min(stem_items(params.grid), s.sm_count * Config::kBlocksPerProcessor);
     state->shared_bytes = Config::shared_bytes(params.channel_steps);

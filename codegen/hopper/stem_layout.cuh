@@ -21,8 +21,8 @@
 namespace convoy::hopper {
 
 constexpr int kShifts = 4;
-constexpr int kRun = 15;                    // output columns of a run
-constexpr int kRuns = 8;                    // rows of an 8x8 matrix
+constexpr int kRun = 15;                     // output columns of a run
+constexpr int kRuns = 8;                     // rows of an 8x8 matrix
 constexpr int kStripColumns = kRun * kRuns;  // output columns j of a block: 120 (240 of dx)
 // Columns of dy in shared memory: those of the strip, three more for the shifts, and one that only
 // the unused 16th column of a run reads.

@@ -41,7 +41,8 @@ inline int32_t from_driver(CUresult result) {
 // counts elements and leaves out the innermost one; `box` is what one copy moves.
 template <class T, int kRank>
 int32_t encode_tiled(CUtensorMap* map, const void* base, const int64_t (&size)[kRank],
-                     const int64_t (&stride)[kRank - 1], const int (&box)[kRank]) {
+                     const int64_t (&stride)[kRank - 1], const int (&box)[kRank],
+                     CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B) {
   static const auto encode =
       driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (!encode) return kDriver + int32_t(CUDA_ERROR_NOT_FOUND);
@@ -54,9 +55,8 @@ int32_t encode_tiled(CUtensorMap* map, const void* base, const int64_t (&size)[k
     if (i > 0) bytes[i - 1] = cuuint64_t(stride[i - 1]) * sizeof(T);
   }
   return from_driver(encode(map, map_type<T>(), kRank, const_cast<void*>(base), sizes, bytes, boxes,
-                            ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                            ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
 // An NHWC view: sizes and strides (in elements) of c, w, h, n, the stride of c being 1.

@@ -41,8 +41,17 @@ __device__ __forceinline__ void load_im2col(uint32_t shared, const CUtensorMap* 
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(shared),
-      "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n),
-      "h"(static_cast<uint16_t>(offset_w)), "h"(static_cast<uint16_t>(offset_h))
+      "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n), "h"(static_cast<uint16_t>(offset_w)),
+      "h"(static_cast<uint16_t>(offset_h))
+      : "memory");
+}
+
+__device__ __forceinline__ void store_4d(const CUtensorMap* map, uint32_t shared, int x0, int x1,
+                                         int x2, int x3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          map),
+      "r"(shared), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
       : "memory");
 }
 

@@ -61,6 +61,12 @@ __device__ __forceinline__ uint16_t load_shared_u16(uint32_t address) {
   return value;
 }
 
+__device__ __forceinline__ uint32_t load_shared_u32(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
 // Rounds to the 16-bit element type; `low` goes to the lower half.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);
@@ -75,6 +81,19 @@ template <>
 __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
   __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<uint32_t*>(&pair);
+}
+
+// The halves of such a pair.
+template <class T>
+__device__ __forceinline__ float unpack_low(uint32_t pair) {
+  T value = reinterpret_cast<const T*>(&pair)[0];
+  return static_cast<float>(value);
+}
+
+template <class T>
+__device__ __forceinline__ float unpack_high(uint32_t pair) {
+  T value = reinterpret_cast<const T*>(&pair)[1];
+  return static_cast<float>(value);
 }
 
 }  // namespace convoy::hopper

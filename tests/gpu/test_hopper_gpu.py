@@ -51,6 +51,6 @@ def kernel_names() -> list[str]:
 @pytest.mark.parametrize("name", kernel_names())
 def test_kernel_against_float64(results, name):
     runs = results[name]
-    assert len(runs) >= 12
+    assert len(runs) >= 4
     wrong = [f"{job.workload.key} swizzle {job.swizzle}: {r.error}" for job, r in runs if r.error]
     assert not wrong, f"{len(wrong)} of {len(runs)} wrong:\n" + "\n".join(wrong[:10])

@@ -2,6 +2,7 @@
 #include "phases.cuh"
 #include "stem_layout.cuh"
 #include "tile_order.cuh"
+#include "window_layout.cuh"
 
 using namespace convoy::hopper;
 
@@ -66,6 +67,37 @@ void stem_item_of(int images, int strips, int chunks, int chunk_rows, int rows, 
   out[1] = item.strip;
   out[2] = item.row0;
   out[3] = item.row1;
+}
+
+int window_steps_of(int filter_h, int filter_w, int channels) {
+  return window_steps(filter_h, filter_w, channels);
+}
+
+void window_pair_of(int index, int filter_h, int filter_w, int channels, int* out) {
+  WindowPair pair = window_pair(index, filter_h, filter_w, channels);
+  out[0] = pair.row;
+  out[1] = pair.element;
+}
+
+int lane_pair_of(int step, int upper, int lane) { return lane_pair(step, upper, lane); }
+
+int window_weight_of(int k, int filter_h, int filter_w, int channels) {
+  return window_weight(k, filter_h, filter_w, channels);
+}
+
+int window_items_of(int images, int strips, int chunks, int chunk_rows, int rows,
+                    int strip_columns) {
+  return window_items({images, strips, chunks, chunk_rows, rows, strip_columns});
+}
+
+void window_item_of(int images, int strips, int chunks, int chunk_rows, int rows, int strip_columns,
+                    int stride_h, int filter_h, int index, int* out) {
+  WindowItem item = window_item({images, strips, chunks, chunk_rows, rows, strip_columns}, index);
+  out[0] = item.n;
+  out[1] = item.q0;
+  out[2] = item.p0;
+  out[3] = item.p1;
+  out[4] = window_input_rows(item, stride_h, filter_h);
 }
 
 }  // extern "C"

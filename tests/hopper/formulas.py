@@ -74,6 +74,25 @@ class Formulas:
         count = self._library.stem_items_of(*grid)
         return [self._fill("stem_item_of", 4, *grid, index) for index in range(count)]
 
+    def window_steps(self, filter_h: int, filter_w: int, channels: int) -> int:
+        return self._library.window_steps_of(filter_h, filter_w, channels)
+
+    def window_pair(self, index: int, filter_h: int, filter_w: int, channels: int):
+        """(filter row, first element)."""
+        return self._fill("window_pair_of", 2, index, filter_h, filter_w, channels)
+
+    def lane_pair(self, step: int, upper: int, lane: int) -> int:
+        return self._library.lane_pair_of(step, upper, lane)
+
+    def window_weight(self, k: int, filter_h: int, filter_w: int, channels: int) -> int:
+        return self._library.window_weight_of(k, filter_h, filter_w, channels)
+
+    def window_items(self, grid: tuple[int, ...], stride_h: int, filter_h: int):
+        """(n, q0, p0, p1, input rows) of all items of (images, strips, chunks, chunk_rows, rows,
+        strip_columns)."""
+        count = self._library.window_items_of(*grid)
+        return [self._fill("window_item_of", 5, *grid, stride_h, filter_h, i) for i in range(count)]
+
 
 @functools.cache
 def load() -> Formulas:

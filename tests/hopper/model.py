@@ -232,3 +232,62 @@ def _write_lane_outputs(f: Formulas, d: np.ndarray, out: np.ndarray, x: int, cha
                 at = (2 * (RUN * run + x + lower) + phase_w) * channels + c
                 assert np.isnan(out[phase_h, at])
                 out[phase_h, at] = d[lane, f.stem_accumulator(0, c, channels, lower)]
+
+
+def stem_fprop(
+    f: Formulas, w: Workload, x: np.ndarray, filt: np.ndarray, *, chunk_rows: int, strips: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(y, how often each element was written) as stem_fprop.cuh goes about it, lane by lane."""
+    size = (w.r, w.s, w.c)
+    steps = f.window_steps(*size)
+    weights = np.zeros((w.k, 16 * steps))
+    for k in range(16 * steps):
+        if (at := f.window_weight(k, *size)) >= 0:
+            weights[:, k] = filt.reshape(w.k, -1)[:, at]
+    flat = x.reshape(w.n, w.h, w.w * w.c)
+    columns = (w.q + 16 * strips - 1) // (16 * strips) * 16
+    row_elements = (columns - 1) * w.stride[1] * w.c + 2 * -(-w.s * w.c // 2)
+    y, writes = np.zeros((w.n, w.p, w.q, w.k)), np.zeros((w.n, w.p, w.q, w.k), int)
+    chunks = -(-w.p // chunk_rows)
+    grid = (w.n, strips, chunks, chunk_rows, w.p, columns)
+    for n, q0, p0, p1, input_rows in f.window_items(grid, w.stride[0], w.r):
+        # The item's rows of x in a line, as the producer loads them; zeros outside.
+        ring = np.zeros((input_rows, row_elements))
+        first = (q0 * w.stride[1] - w.padding[1]) * w.c
+        for i in range(input_rows):
+            h = p0 * w.stride[0] - w.padding[0] + i
+            for e in range(row_elements):
+                if 0 <= h < w.h and 0 <= first + e < w.w * w.c:
+                    ring[i, e] = flat[n, h, first + e]
+        for p in range(p0, p1):
+            top = (p - p0) * w.stride[0]
+            operand = np.full((columns, 16 * steps), np.nan)
+            for column in range(columns):
+                for step in range(steps):
+                    for upper in range(2):
+                        for lane in range(4):
+                            index = f.lane_pair(step, upper, lane)
+                            r, e = f.window_pair(index, *size)
+                            at = column * w.stride[1] * w.c + e
+                            k = 16 * step + 8 * upper + 2 * lane
+                            operand[column, k : k + 2] = ring[top + r, at : at + 2]
+            result = operand @ weights.T
+            count = min(columns, w.q - q0)
+            if count > 0:
+                y[n, p, q0 : q0 + count] += result[:count]
+                writes[n, p, q0 : q0 + count] += 1
+    return y, writes
+
+
+def brute_force_fprop(w: Workload, x: np.ndarray, filt: np.ndarray) -> np.ndarray:
+    """y by definition."""
+    y = np.zeros((w.n, w.p, w.q, w.k))
+    for p in range(w.p):
+        for q in range(w.q):
+            for r in range(w.r):
+                for s in range(w.s):
+                    h = p * w.stride[0] + r - w.padding[0]
+                    c = q * w.stride[1] + s - w.padding[1]
+                    if 0 <= h < w.h and 0 <= c < w.w:
+                        y[:, p, q] += x[:, h, c] @ filt[:, r, s].T
+    return y

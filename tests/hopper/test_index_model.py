@@ -86,6 +86,19 @@ def test_stem_dgrad_is_dgrad(f, w, chunk_rows):
     np.testing.assert_allclose(dx, model.brute_force(w, dy, filt), atol=1e-12)
 
 
+@given(w=dgrads(channels=(1, 2, 3, 4)), chunk_rows=st.integers(1, 5), strips=st.integers(1, 2))
+@example(conv(1, 9, 40, 3, 7, 7, (2, 2), (3, 3, 3, 3)), 2, 2)
+@settings(max_examples=25)
+def test_stem_fprop_is_fprop(f, w, chunk_rows, strips):
+    assume(w.stride[0] <= w.r)
+    random = np.random.default_rng(0)
+    x = random.standard_normal((w.n, w.h, w.w, w.c))
+    filt = random.standard_normal((w.k, w.r, w.s, w.c))
+    y, writes = model.stem_fprop(f, w, x, filt, chunk_rows=chunk_rows, strips=strips)
+    assert writes.min() == 1 and writes.max() == 1
+    np.testing.assert_allclose(y, model.brute_force_fprop(w, x, filt), atol=1e-12)
+
+
 @given(
     st.integers(1, 300), st.integers(1, 11), st.integers(1, 4), st.integers(0, 9), st.integers(0, 3)
 )

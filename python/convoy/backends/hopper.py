@@ -1,4 +1,4 @@
-"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad and the stem's."""
+"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, and the stem."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from .hopper_kernels import (
     LARGEST_STEM_FILTER,
     LARGEST_STEM_K,
     MOST_PHASES,
+    MOST_ROW_ELEMENTS,
+    MOST_WINDOW_ROWS,
+    MOST_WINDOW_STEPS,
     HopperKernel,
-    StemKernel,
+    StemDgradKernel,
+    StemFpropKernel,
     kernel_from_json,
 )
 
@@ -26,7 +30,8 @@ STEM_CHANNELS = 4
 
 
 class HopperBackend(Backend):
-    """dgrad of strided convolutions in fp16 and bf16: see docs/hopper-kernels.md.
+    """dgrad of strided convolutions, and both directions of a network's first one, in fp16 and
+    bf16: see docs/hopper-kernels.md.
 
     ``limit`` caps the candidates of a workload.
     """
@@ -60,11 +65,10 @@ class HopperBackend(Backend):
         """
         launch = launch_of(candidate)
         decline = self.accepts(workload, device)
-        fits = isinstance(launch.kernel, StemKernel) == is_stem(workload)
-        if decline is not None or not fits:
+        if decline is not None or not _fits(launch.kernel, workload):
             raise InvalidOption(
                 f"candidate {candidate.key} for {workload.key}",
-                decline.reason if decline else "a kernel of the other family",
+                decline.reason if decline else "a kernel for this workload",
             )
         if (error := self._failed.get(launch.kernel)) is not None:
             raise error
@@ -101,7 +105,7 @@ class HopperBackend(Backend):
 
 
 def is_stem(workload: Workload) -> bool:
-    """Whether the stem's kernel takes the workload rather than the general one."""
+    """Whether a stem's kernel is meant for the workload rather than the general one."""
     return workload.c <= STEM_CHANNELS
 
 
@@ -116,14 +120,28 @@ def launch_of(candidate: Candidate) -> space.Launch:
         ) from None
 
 
+def _fits(kernel: HopperKernel, w: Workload) -> bool:
+    """Whether a kernel is of the family and the compiled sizes that a workload needs."""
+    if isinstance(kernel, StemFpropKernel):
+        size = (kernel.channels, kernel.filter_h, kernel.filter_w)
+        relu = w.epilogue.activation == "relu"
+        return w.op == "fprop" and size == (w.c, w.r, w.s) and kernel.relu == relu
+    if isinstance(kernel, StemDgradKernel):
+        return w.op == "dgrad" and kernel.channels == w.c
+    no_taps = any(h.taps * x.taps == 0 for h, x in space.phases(w))
+    return w.op == "dgrad" and not is_stem(w) and (kernel.zeros or not no_taps)
+
+
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
-    if w.op != "dgrad":
-        yield f"op {w.op}: only dgrad has kernels", "use the cudnn or cutlass backend"
+    if w.op not in ("dgrad", "fprop") or (w.op == "fprop" and not is_stem(w)):
+        found = f"op {w.op}" + (f" with C = {w.c}" if w.op == "fprop" else "")
+        expected = f"only strided dgrad, and fprop with at most {STEM_CHANNELS} channels"
+        yield f"{found}: {expected}", "use the cudnn or cutlass backend"
         return
     if device.arch != 90:
         yield f"architecture sm_{device.arch}: the kernels are sm_90a code", ""
-    if w.stride == (1, 1):
+    if w.op == "dgrad" and w.stride == (1, 1):
         yield "stride 1x1: only strided dgrad has kernels", "use the cudnn or cutlass backend"
     if w.dilation != (1, 1):
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
@@ -133,11 +151,34 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"{w.dtype} in, {w.out_dtype} out: both must be float16 or bfloat16", ""
     if w.acc_dtype != "float32":
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
-    if w.epilogue != Epilogue():
-        yield f"epilogue {w.epilogue.name}: dgrad writes dx alone", "leave it outside the region"
     if w.k % 8:
         yield f"K = {w.k}", "pad K to a multiple of 8"
+    if w.op == "fprop":
+        yield from _fprop_objections(w)
+        return
+    if w.epilogue != Epilogue():
+        yield f"epilogue {w.epilogue.name}: dgrad writes dx alone", "leave it outside the region"
     yield from _stem_objections(w) if is_stem(w) else _general_objections(w)
+
+
+def _fprop_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    size = f"a filter of {w.r}x{w.s} with C = {w.c}"
+    pairs = (w.s * w.c + 1) // 2
+    if w.r > MOST_WINDOW_ROWS or -(-w.r * pairs // 8) > MOST_WINDOW_STEPS:
+        yield f"{size}: at most {MOST_WINDOW_ROWS} rows, {16 * MOST_WINDOW_STEPS} weights", ""
+    elif 15 * w.stride[1] * w.c + 2 * pairs > MOST_ROW_ELEMENTS:
+        yield f"stride {w.stride[1]}: 16 windows span over {MOST_ROW_ELEMENTS} elements", ""
+    if w.stride[0] > w.r:
+        yield f"stride {w.stride[0]} beyond the filter's {w.r} rows", ""
+    if w.stride[1] * w.c % 2:
+        yield f"C = {w.c} with stride {w.stride[1]}: windows at odd elements", "pad C to 4"
+    if w.w * w.c % 8:
+        yield f"rows of W * C = {w.w * w.c} elements", "a multiple of 8: pad C to 4 and W to even"
+    e = w.epilogue
+    if e.residual or e.affine_relu or e.activation not in ("none", "relu"):
+        yield f"epilogue {e.name}: only bias and relu", "use the cudnn or cutlass backend"
+    if w.k > 64 * 65535:
+        yield f"K = {w.k}", ""
 
 
 def _stem_objections(w: Workload) -> Iterator[tuple[str, str]]:

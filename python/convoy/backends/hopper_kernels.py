@@ -14,6 +14,9 @@ SHARED_MEMORY = 232448
 MOST_PHASES = 9
 LARGEST_STEM_FILTER = 7
 LARGEST_STEM_K = 128
+#: Of stem_fprop: filter rows, steps of 16 weights of an output channel, elements of a row of x in a
+#: strip.
+MOST_WINDOW_ROWS, MOST_WINDOW_STEPS, MOST_ROW_ELEMENTS = 11, 16, 1024
 
 _ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 _SHORT = {"float16": "f16", "bfloat16": "bf16"}
@@ -103,7 +106,7 @@ class DgradKernel:
 
 
 @dataclass(frozen=True, order=True)
-class StemKernel:
+class StemDgradKernel:
     """One instance of ``stem_dgrad.cuh``, compiled for a number of input channels (1 to 4)."""
 
     channels: int
@@ -130,20 +133,69 @@ class StemKernel:
         return {"family": self.family, **dataclasses.asdict(self)}
 
 
-HopperKernel = DgradKernel | StemKernel
+@dataclass(frozen=True, order=True)
+class StemFpropKernel:
+    """One instance of ``stem_fprop.cuh``, compiled for input channels (1 to 4) and filter size.
+
+    Takes a bias or none; ``relu`` is compiled in.
+    """
+
+    channels: int
+    filter_h: int
+    filter_w: int
+    relu: bool = False
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "stem_fprop"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _ELEMENT:
+            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
+        if not 1 <= self.channels <= 4:
+            raise InvalidOption(f"{self.channels} channels", "1 to 4")
+        if self.filter_h > MOST_WINDOW_ROWS or self.steps > MOST_WINDOW_STEPS:
+            raise InvalidOption(
+                f"a filter of {self.filter_h}x{self.filter_w}x{self.channels}",
+                f"at most {MOST_WINDOW_ROWS} rows and {MOST_WINDOW_STEPS * 16} weights",
+            )
+
+    @property
+    def steps(self) -> int:
+        """Steps of the reduction, 16 elements each; ``window_steps`` of window_layout.cuh."""
+        pairs = (self.filter_w * self.channels + 1) // 2
+        return -(-self.filter_h * pairs // 8)
+
+    @property
+    def name(self) -> str:
+        relu = "_relu" if self.relu else ""
+        size = f"{self.filter_h}x{self.filter_w}x{self.channels}"
+        return f"stem_fprop_{size}{relu}_{_SHORT[self.dtype]}"
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        sizes = map(str, (self.channels, self.filter_h, self.filter_w))
+        arguments = [_ELEMENT[self.dtype], *sizes, _bool(self.relu)]
+        return _source(self, "WindowConfig", arguments, "StemFprop")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"family": self.family, **dataclasses.asdict(self)}
+
+
+HopperKernel = DgradKernel | StemDgradKernel | StemFpropKernel
 
 
 def kernel_from_json(data: dict[str, Any]) -> HopperKernel:
     """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
     fields = dict(data)
     family = fields.pop("family", None)
-    for kind in (DgradKernel, StemKernel):
+    for kind in (DgradKernel, StemDgradKernel, StemFpropKernel):
         if kind.family == family:
             try:
                 return kind(**fields)
             except TypeError as error:
                 raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
-    raise InvalidOption(f"kernel family {family!r}", "dgrad_strided or stem_dgrad")
+    raise InvalidOption(f"kernel family {family!r}", "dgrad_strided, stem_dgrad or stem_fprop")
 
 
 def _source(kernel: HopperKernel, config: str, arguments: list[str], library: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..workload import Workload
 from .base import Device
-from .hopper_kernels import DgradKernel, HopperKernel, StemKernel
+from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpropKernel
 
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
 UNITS, SORTED = 1, 2
@@ -83,9 +83,14 @@ def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
 
 def stem_launches(w: Workload, device: Device) -> list[Launch]:
     """The stem's kernel with its own choice of chunks, and with fixed ones around it."""
-    kernel = StemKernel(w.c, w.dtype)
-    rows = (w.h + 1) // 2
-    strips = (w.w + 239) // 240  # 120 output columns, two of dx each
+    kernel: HopperKernel
+    if w.op == "dgrad":
+        kernel = StemDgradKernel(w.c, w.dtype)
+        rows, strips = (w.h + 1) // 2, (w.w + 239) // 240  # 120 output columns, two of dx each
+    else:
+        relu = w.epilogue.activation == "relu"
+        kernel = StemFpropKernel(w.c, w.r, w.s, relu, w.dtype)
+        rows, strips = w.p, (w.q + 127) // 128
     # As many chunks as give every multiprocessor one or two.
     chunks = set()
     for blocks in (1, 2):

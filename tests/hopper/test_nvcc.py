@@ -1,0 +1,126 @@
+"""Real compilations: no spills, tensor cores not serialised, and checks that agree with Python."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from hypothesis import assume, given, settings
+
+from convoy.backends.base import Device
+from convoy.backends.hopper import HopperBackend, is_stem
+from convoy.backends.hopper_compile import compile_kernel, compile_to
+from convoy.backends.hopper_kernels import DgradKernel, StemDgradKernel, StemFpropKernel
+from convoy.codegen.library import KernelLibrary, Shape
+from convoy.codegen.toolkit import Toolkit, find_toolkit
+from convoy.errors import LibraryMissing
+
+from .test_backend import BASE, STEM, STEM_FPROP, changed, stem_fprops, workloads
+
+GENERAL = DgradKernel(128, 128, True, 2, zeros=True)
+KERNELS = [
+    GENERAL,
+    DgradKernel(128, 256, False, 4, dtype="bfloat16"),
+    DgradKernel(256, 128, False, 2),
+    StemDgradKernel(3),
+    StemDgradKernel(4, "bfloat16"),
+    StemFpropKernel(3, 7, 7, relu=True),
+    StemFpropKernel(4, 7, 7, dtype="bfloat16"),
+]
+
+
+@pytest.fixture(scope="module")
+def toolkit() -> Toolkit:
+    try:
+        return find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
+
+
+@pytest.fixture(scope="module")
+def general(toolkit) -> KernelLibrary:
+    return KernelLibrary(compile_kernel(GENERAL, toolkit=toolkit).path)
+
+
+@pytest.fixture(scope="module")
+def stems(toolkit) -> dict[int, KernelLibrary]:
+    return {c: KernelLibrary(compile_kernel(StemDgradKernel(c)).path) for c in (1, 3)}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_compiles_without_spills(toolkit, tmp_path, kernel):
+    library = tmp_path / "kernel.so"
+    words = compile_to(kernel, library, toolkit, ["-Xptxas=-v"])
+    assert re.findall(r"(\d+) bytes spill", words) == ["0", "0"], words
+    assert "C75" not in words, words  # ptxas: wgmma serialised, or setmaxnreg ignored
+    names = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    exported = re.findall(r" T (\w+)", names)
+    assert sorted(exported) == sorted(
+        f"convoy_kernel_{name}"
+        for name in [
+            "abi",
+            "check",
+            "error",
+            "footprint",
+            "launch",
+            "prepare",
+            "state_bytes",
+            "workspace",
+        ]
+    )
+
+
+@given(workloads())
+@settings(max_examples=200)
+def test_library_and_backend_accept_the_same(general, stems, workload):
+    assume(workload.stride != (1, 1))  # the kernel can do it; the backend leaves it to others
+    accepted = HopperBackend().accepts(workload, Device()) is None
+    shape = Shape.of(workload, sm_count=132)
+    if not is_stem(workload):
+        assert (general.check(shape) == "") == accepted
+    elif workload.c in stems:
+        assert (stems[workload.c].check(shape) == "") == accepted
+
+
+@given(stem_fprops(filter_sizes=(3,), channels=(3,)))
+@settings(max_examples=100)
+def test_library_and_backend_accept_the_same_fprops(toolkit, workload):
+    library = KernelLibrary(compile_kernel(StemFpropKernel(3, 3, 3), toolkit=toolkit).path)
+    accepted = HopperBackend().accepts(workload, Device()) is None
+    assert (library.check(Shape.of(workload, sm_count=132)) == "") == accepted
+
+
+def test_library_declines_with_words(general, stems):
+    def why(library, workload, **fields):
+        shape = Shape.of(workload, sm_count=132)
+        for name, value in fields.items():
+            setattr(shape, name, value)
+        return library.check(shape)
+
+    assert why(general, BASE) == "" and why(stems[3], STEM) == ""
+    assert "another direction" in why(general, changed(op="fprop"))
+    assert "do not follow" in why(general, BASE, p=27)
+    assert "not split" in why(general, BASE, split_k=2)
+    assert "not supported" in why(general, changed(dilation=(2, 2)))
+    assert "multiples" in why(general, changed(c=100))
+    assert "another number" in why(stems[3], changed(STEM, c=1))
+    assert "not supported" in why(stems[3], changed(STEM, r=9))
+    assert "another direction" in why(general, STEM_FPROP)
+    assert general.workspace(Shape.of(BASE, sm_count=132)) == 0
+
+
+def test_kernel_without_zero_tile_declines_zero_phases(toolkit):
+    library = KernelLibrary(compile_kernel(DgradKernel(128, 128, True, 2)).path)
+    workload = changed(r=1, s=1, padding=(0, 0, 0, 0))
+    assert "zero tile" in library.check(Shape.of(workload, sm_count=132))
+    assert library.check(Shape.of(BASE, sm_count=132)) == ""
+
+
+def test_cache_key_follows_the_source(toolkit):
+    first = compile_kernel(StemDgradKernel(3), toolkit=toolkit)
+    again = compile_kernel(StemDgradKernel(3), toolkit=toolkit)
+    other = compile_kernel(StemDgradKernel(1), toolkit=toolkit)
+    assert first == again and first.sha256 != other.sha256
