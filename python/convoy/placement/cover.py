@@ -18,7 +18,7 @@ from .assignment import Layouts, Pick, Transition, launch_order, owners
 from .match_graph import Match, MatchGraph, bits
 from .plan import Scored
 from .problem import UNIT, Problem, Usable
-from .solve import LIMITS, solve
+from .solve import WIDTH, solve
 from .ties import Ties
 from .transition import NoTransitions, Transitions
 
@@ -98,16 +98,18 @@ def find_cover(
     transitions: Transitions | None = None,
     backend_order: Sequence[str] | None = None,
     decide_ties: bool = True,
-    limits: Sequence[int] = LIMITS,
+    width: int = WIDTH,
+    seconds: float = 60.0,
     usable: Usable | None = None,
 ) -> Cover:
     """The cheapest cover of a graph under an objective.
 
     Options without figures, and those that failed, are left out. ``transitions`` default to none
     at all: matches must agree on forms. ``backend_order`` decides between ties (default: order of
-    appearance in the graph). ``limits`` bound the partial covers kept at a cut in successive
-    passes; a limit that is met makes the result one with a stated bound instead of exact.
-    ``usable`` may name for each match the options to choose from.
+    appearance in the graph). ``width`` is the number of partial covers at one cut beyond which an
+    integer program takes over, ``seconds`` the time that this may take: when it runs out, the
+    cover is not proven optimal but has a stated bound. ``usable`` may name for each match the
+    options to choose from.
 
     Raises InvalidOption for an unknown objective, NoCandidate where ops cannot be covered.
     """
@@ -118,10 +120,10 @@ def find_cover(
         usable = usable_options(graph)
     layouts = Layouts(graph, transitions or NoTransitions())
     problem = Problem(graph, objective, layouts.transitions, order, usable)
-    solved = solve(problem, layouts, limits)
+    solved = solve(problem, layouts, width, seconds)
     picks: Sequence[Pick] = solved.picks
     if decide_ties:
-        picks = Ties(layouts, objective, order, usable).decide(picks)
+        picks = Ties(layouts, objective, order, usable).decide(picks, not solved.preferred)
     optimum, bound = solved.value / UNIT, solved.bound / UNIT
     cover = cover_of(layouts, objective, picks, optimum, bound, solved.states)
     assert cover is not None, "the search closes no cycle and takes no impossible transition"
@@ -133,7 +135,6 @@ def single_backend(
     backends: Sequence[str],
     objective: str = "graph",
     transitions: Transitions | None = None,
-    limits: Sequence[int] = LIMITS,
 ) -> Cover:
     """The cheapest cover with one backend, and others behind it for what it declines.
 
@@ -156,9 +157,9 @@ def single_backend(
         for number in own:
             before.setdefault(next(bits(masks[number])), []).append(masks[number])
     try:
-        return find_cover(graph, objective, transitions, backends, True, limits, usable)
+        return find_cover(graph, objective, transitions, backends, usable=usable)
     except NoCandidate:
-        return find_cover(graph, objective, transitions, backends, True, limits, every)
+        return find_cover(graph, objective, transitions, backends, usable=every)
 
 
 def usable_options(graph: MatchGraph) -> list[list[int]]:

@@ -8,7 +8,6 @@ front). All partial covers of one cut are rows of arrays, and a match extends al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +20,10 @@ from .problem import IMPOSSIBLE, Cost, Move, Option, Problem
 DOMINATORS = 8  # rows of a cut that all others are compared with
 Demands = tuple[tuple[int, int], ...]  # value not made yet, forms demanded (bit mask)
 Relation = tuple[tuple[int, int], ...]  # value alive, ops not covered yet that it waits for
+
+
+class TooWide(Exception):
+    """A cut has more partial covers than the search was allowed to keep."""
 
 
 @dataclass
@@ -66,45 +69,29 @@ class Cut:
 
 @dataclass(frozen=True)
 class Found:
-    """The best cover that a search found.
-
-    ``bound`` is a proven lower bound on the value of any cover, or None where no partial cover
-    was left out, so that this one is optimal. ``states`` counts partial covers kept.
-    """
+    """The best cover: its options, cost and priority. ``states`` counts partial covers kept."""
 
     options: tuple[Option, ...]
     cost: Cost
     priority: int
-    bound: int | None
     states: int
 
 
 class Search:
-    """One pass over a problem that keeps at most ``limit`` partial covers at each cut.
+    """Shortest path over the cuts of a problem; gives up where a position has more than ``limit``
+    partial covers."""
 
-    ``ceiling`` is the value of a cover already known: what cannot come in below or at it is
-    dropped. ``mixed`` is (weights, problem) of a weighted problem, for a second lower bound on
-    two-sided costs.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        limit: int,
-        ceiling: int | None = None,
-        mixed: tuple[Sequence[int], Problem] | None = None,
-    ) -> None:
-        self.problem, self.limit, self.ceiling = problem, limit, ceiling
+    def __init__(self, problem: Problem, limit: int) -> None:
+        self.problem, self.limit = problem, limit
         self.tables = {number: FormTable(value) for number, value in problem.values.items()}
         self._cuts: list[dict[tuple[object, ...], Cut]] = [{} for _ in range(problem.size + 1)]
-        self._mixed = mixed
-        self._suffix = [_suffix_sums(price) for price in problem.prices]
-        self._mixed_suffix = _suffix_sums(mixed[1].prices[0]) if mixed else []
-        self._dropped: int | None = None
         self._states = 0
 
     def run(self) -> Found | None:
-        """The best cover, or None where there is none (or none within limit and ceiling)."""
+        """The best cover, or None where there is none.
+
+        Raises TooWide where the limit is met.
+        """
         self._start()
         for position in range(self.problem.size):
             for cut in self._reduced(position):
@@ -114,11 +101,6 @@ class Search:
             self._cuts[position] = {}
         last = self._reduced(self.problem.size)
         return self._best(last[0]) if last else None
-
-    @property
-    def dropped(self) -> int | None:
-        """Lower bound on what was left out, None where nothing was."""
-        return self._dropped
 
     def _start(self) -> None:
         """Before the first op only the graph inputs are alive, in their own forms."""
@@ -247,9 +229,10 @@ class Search:
                 self._drop_dominated(cut)
             if len(cut.rows):
                 cuts.append(cut)
-        if self.ceiling is not None or sum(len(cut.rows) for cut in cuts) > self.limit:
-            cuts = self._limited(cuts, position)
-        self._states += sum(len(cut.rows) for cut in cuts)
+        kept = sum(len(cut.rows) for cut in cuts)
+        if kept > self.limit:
+            raise TooWide
+        self._states += kept
         return cuts
 
     def _drop_dominated(self, cut: Cut) -> None:
@@ -275,46 +258,6 @@ class Search:
             if worse.any():
                 cut.rows = rows.take(np.flatnonzero(~worse))
 
-    def _limited(self, cuts: list[Cut], position: int) -> list[Cut]:
-        """Drop what cannot stay under the ceiling, then the least promising beyond the limit."""
-        if not cuts:
-            return cuts
-        value = np.concatenate([self._lower_bound(cut, position) for cut in cuts])
-        keep: NDArray[np.bool_] = np.ones(len(value), np.bool_)
-        if self.ceiling is not None:
-            keep &= value <= self.ceiling
-        if np.count_nonzero(keep) > self.limit:
-            order = np.argsort(np.where(keep, value, IMPOSSIBLE), kind="stable")
-            out = order[self.limit : np.count_nonzero(keep)]
-            lowest = int(value[out].min())
-            self._dropped = lowest if self._dropped is None else min(self._dropped, lowest)
-            keep[out] = False
-        start, left = 0, []
-        for cut in cuts:
-            index = np.flatnonzero(keep[start : start + len(cut.rows)])
-            start += len(cut.rows)
-            if len(index):
-                cut.rows = cut.rows.take(index)
-                left.append(cut)
-        return left
-
-    def _lower_bound(self, cut: Cut, position: int) -> Ints:
-        """For each row a lower bound on the value of every cover that it can become."""
-        ahead = list(bits(cut.covered >> position << position))
-
-        def rest(suffix: list[int], price: list[int]) -> int:
-            return suffix[position] - sum(price[op] for op in ahead)
-
-        prices = self.problem.prices
-        sides = [rest(s, p) for s, p in zip(self._suffix, prices, strict=True)]
-        bound: Ints = (cut.rows.cost + np.array(sides, np.int64)).max(axis=1)
-        if self._mixed:
-            weights, problem = self._mixed
-            total = cut.rows.cost @ np.array(weights, np.int64)
-            total += rest(self._mixed_suffix, problem.prices[0])
-            bound = np.maximum(bound, -(-total // sum(weights)))
-        return bound
-
     def _best(self, cut: Cut) -> Found:
         rows = cut.rows
         order = np.lexsort((rows.priority, rows.cost.sum(axis=1), rows.cost.max(axis=1)))
@@ -328,16 +271,7 @@ class Search:
             at, option = at.sources[source]
             if option is not None:
                 options.append(option)
-        bound = self._dropped if self._dropped is None else min(self._dropped, max(cost))
-        return Found(tuple(reversed(options)), cost, priority, bound, self._states)
-
-
-def _suffix_sums(price: Sequence[int]) -> list[int]:
-    total, found = 0, [0]
-    for one in reversed(price):
-        total += one
-        found.append(total)
-    return found[::-1]
+        return Found(tuple(reversed(options)), cost, priority, self._states)
 
 
 def _merged(rows: Rows) -> Rows:
@@ -354,7 +288,7 @@ def _merged(rows: Rows) -> Rows:
     keys = (rows.priority, *rows.cost.T[::-1], code)
     order = np.lexsort(keys)
     code = code[order]
-    first = np.ones(len(rows), bool)
+    first: NDArray[np.bool_] = np.ones(len(rows), np.bool_)
     first[1:] = code[1:] != code[:-1]
     if rows.cost.shape[1] == 2:
         # Within each code the first side rises; a row stays where the second side falls below all

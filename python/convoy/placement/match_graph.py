@@ -102,6 +102,18 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
+def closures(consumers: Sequence[int]) -> tuple[list[int], list[int]]:
+    """All ancestors and all descendants of each op of a topological order, as bit masks."""
+    ancestors, descendants = [0] * len(consumers), [0] * len(consumers)
+    for op, mask in enumerate(consumers):
+        for reader in bits(mask):
+            ancestors[reader] |= ancestors[op] | 1 << op
+    for op in reversed(range(len(consumers))):
+        for reader in bits(consumers[op]):
+            descendants[op] |= descendants[reader] | 1 << reader
+    return ancestors, descendants
+
+
 class Dependencies:
     """Who needs whom, as bit masks over positions in ``ops`` (which is a topological order)."""
 
@@ -111,7 +123,6 @@ class Dependencies:
             raise InvalidMatchGraph("two values of one name", "a name of its own for each value")
         known = set(inputs)
         self.consumers = [0] * len(ops)  # positions that read the value
-        self.ancestors = [0] * len(ops)
         for i, op in enumerate(ops):
             for name in op.inputs:
                 if name not in known:
@@ -120,14 +131,9 @@ class Dependencies:
                         "ops in topological order and all graph inputs named",
                     )
                 if name in self.position:
-                    source = self.position[name]
-                    self.consumers[source] |= 1 << i
-                    self.ancestors[i] |= self.ancestors[source] | 1 << source
+                    self.consumers[self.position[name]] |= 1 << i
             known.add(op.name)
-        self.descendants = [0] * len(ops)
-        for i in reversed(range(len(ops))):
-            for reader in bits(self.consumers[i]):
-                self.descendants[i] |= self.descendants[reader] | 1 << reader
+        self.ancestors, self.descendants = closures(self.consumers)
         self.results = 0
         for name in results:
             if name not in self.position:

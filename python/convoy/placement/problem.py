@@ -1,4 +1,4 @@
-"""The cover problem in whole numbers: moves along an order of ops, costs, and a lower bound.
+"""The cover problem in whole numbers: moves along an order of ops, and what they cost.
 
 Costs are integers of a picosecond, so that sums do not depend on the order in which they are
 taken, equal costs are equal, and the same graph gives the same cover on every machine.
@@ -6,14 +6,12 @@ taken, equal costs are equal, and the same graph gives the same cover on every m
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import NoCandidate
 from ..measure.measurement import Measurement
-from .match_graph import Form, Match, MatchGraph, bits
+from .match_graph import Form, Match, MatchGraph, bits, closures
 from .order import narrow_order
 from .transition import Transitions
 
@@ -126,22 +124,22 @@ class Problem:
         names = [graph.ops[op].name for op in order] + [name for name, _ in graph.inputs]
         self.where = {name: position for position, name in enumerate(names)}
 
-        def moved(mask: int) -> int:
-            found = 0
-            for op in bits(mask):
-                found |= 1 << place[op]
-            return found
-
-        self.consumers = [moved(known.consumers[op]) for op in order]
+        self.consumers = [_bits_at(place, known.consumers[op]) for op in order]
         for name, _ in graph.inputs:
             readers = (1 << place[i] for i, op in enumerate(graph.ops) if name in op.inputs)
             self.consumers.append(sum(readers))
-        self.ancestors = [moved(known.ancestors[op]) for op in order]
-        self.descendants = [moved(known.descendants[op]) for op in order]
+        self.ancestors, self.descendants = closures(self.consumers[: self.size])
         self.values = self._values(forms)
+        self._read_masks = [
+            sum(
+                1 << self.where[name]
+                for name in set(graph.ops[op].inputs)
+                if name in known.position
+            )
+            for op in order
+        ]
         self.moves_at: list[list[Move]] = [[] for _ in order]
         self._add_moves(found)
-        self.prices = [prices(self.size, self.moves_at, side) for side in range(self.sides)]
 
     def _options(self, number: int, indices: Sequence[int]) -> list[Option]:
         match, found = self.graph.matches[number], []
@@ -210,14 +208,13 @@ class Problem:
             for op in bits(mask):
                 above |= self.ancestors[op]
                 below |= self.descendants[op]
-            for op in bits(above & ~mask):
-                read_mask |= (1 << op) if self.consumers[op] & mask else 0
+                read_mask |= self._read_masks[op]
             for value, form in reads:
                 demanded = self.values[value].demanded
                 for reader in bits(self.consumers[value] & mask):
                     demanded[reader] = demanded.get(reader, 0) | 1 << form
             outside = (above & ~mask, below & ~mask)
-            move = Move(mask, reads, writes, read_mask, *outside, useful(options))
+            move = Move(mask, reads, writes, read_mask & ~mask, *outside, useful(options))
             self.moves_at[next(bits(mask))].append(move)
 
     def _several(self, pairs: Iterable[tuple[str, Form]]) -> Pairs:
@@ -227,36 +224,13 @@ class Problem:
             sorted((v, self.values[v].forms.index(form)) for v, form in known if v in self.values)
         )
 
-    def weighted(self, weights: Sequence[int]) -> Problem:
-        """The same problem with one side only: the weighted sum of its sides."""
 
-        def mixed(cost: Cost) -> Cost:
-            if max(cost) >= IMPOSSIBLE:
-                return (IMPOSSIBLE,)
-            return (sum(w * c for w, c in zip(weights, cost, strict=True)),)
-
-        other = copy.copy(self)
-        other.sides = 1
-        other.values = {
-            number: dataclasses.replace(
-                value, pay=[[mixed(cost) for cost in row] for row in value.pay]
-            )
-            for number, value in self.values.items()
-        }
-        other.moves_at = [
-            [
-                dataclasses.replace(
-                    move,
-                    options=useful(
-                        [dataclasses.replace(o, cost=mixed(o.cost)) for o in move.options]
-                    ),
-                )
-                for move in there
-            ]
-            for there in self.moves_at
-        ]
-        other.prices = [prices(self.size, other.moves_at, 0)]
-        return other
+def _bits_at(place: dict[int, int], mask: int) -> int:
+    """A bit mask with every bit moved to its place."""
+    found = 0
+    for op in bits(mask):
+        found |= 1 << place[op]
+    return found
 
 
 def useful(options: Sequence[Option]) -> list[Option]:
@@ -266,27 +240,3 @@ def useful(options: Sequence[Option]) -> list[Option]:
         if not any(all(a <= b for a, b in zip(k.cost, option.cost, strict=True)) for k in kept):
             kept.append(option)
     return kept
-
-
-def prices(size: int, moves_at: Sequence[Sequence[Move]], side: int) -> list[int]:
-    """A price for each op such that no move costs less than the prices of its ops together.
-
-    The sum of the prices of any set of ops is then a lower bound on the cost of covering it (weak
-    duality of set partitioning; the greedy rise of the prices is dual ascent). Transitions are
-    left out, which only lowers the bound.
-    """
-    moves = [move for there in moves_at for move in there]
-    slack = [min(option.cost[side] for option in move.options) for move in moves]
-    over: list[list[int]] = [[] for _ in range(size)]
-    for i, move in enumerate(moves):
-        for op in bits(move.mask):
-            over[op].append(i)
-    price = [min(slack[i] // moves[i].mask.bit_count() for i in over[op]) for op in range(size)]
-    for i, move in enumerate(moves):
-        slack[i] -= sum(price[op] for op in bits(move.mask))
-    for op in range(size):
-        rise = min(slack[i] for i in over[op])
-        price[op] += rise
-        for i in over[op]:
-            slack[i] -= rise
-    return price

@@ -63,7 +63,7 @@ def random_graph(
     if rng.random() < 0.5:
         results[rng.choice(names)] = None
     bare = MatchGraph(tuple(nodes), (), bare.inputs, tuple(results.items()))
-    sets = [
+    sets: list[tuple[str, ...]] = [
         (name,) for name in names for _ in range(0 if rng.random() < 0.04 else rng.choice((1, 2)))
     ]
     sets += [_grown(rng, bare) for _ in range(groups)]
@@ -94,7 +94,7 @@ def _crossing(rng: random.Random, graph: MatchGraph) -> list[tuple[str, ...]]:
     edges = [(source, op.name) for op in graph.ops for source in op.inputs if source != "x"]
     if len(edges) < 2:
         return []
-    pairs = []
+    pairs: list[tuple[str, ...]] = []
     for _ in range(3):
         (a, b), (c, d) = rng.sample(edges, 2)
         if len({a, b, c, d}) == 4:
@@ -240,12 +240,15 @@ _BUILDERS: dict[str, Callable[[_Net, int, random.Random], str]] = {
 FAMILIES = tuple(_BUILDERS)
 
 
-def network(family: str, size: int, seed: int = 0, forms: int = 2) -> MatchGraph:
+def network(
+    family: str, size: int, seed: int = 0, forms: int = 2, speed: float = 1.0
+) -> MatchGraph:
     """At least ``size`` ops of a family, with matches as fusing backends would offer them.
 
     Every op has a match of its own in each form. A convolution also has one with every prefix of
     the bias, addition and activation behind it that nobody else reads. Kernel times are drawn
-    per op and backend, so that no two ops agree on what is best.
+    per op and backend, so that no two ops agree on what is best; ``speed`` divides them, to bring
+    device time near to host time.
     """
     rng, net = random.Random(seed), _Net()
     result = _BUILDERS[family](net, size, rng)
@@ -254,7 +257,7 @@ def network(family: str, size: int, seed: int = 0, forms: int = 2) -> MatchGraph
     for taken in _fusions(net, graph):
         root = net.kind[taken[0]]
         backends = BACKENDS if root == "conv" else ("tvm",)
-        work = rng.uniform(4, 30) if root == "conv" else rng.uniform(1.5, 4)
+        work = (rng.uniform(4, 30) if root == "conv" else rng.uniform(1.5, 4)) / speed
         for form in FORMS[:forms]:
             options = tuple(_network_option(rng, b, work, len(taken), form) for b in backends)
             match = Match("+".join(net.kind[name] for name in taken), taken, taken[-1:], options)

@@ -48,14 +48,18 @@ class Ties:
             for name in match.ops if usable[number] else ():
                 self._by_op[name].append(number)
 
-    def decide(self, picks: Sequence[Pick]) -> list[Pick]:
-        """The cover with all ties decided. Deterministic; ``picks`` must be an optimal cover."""
-        decided = self._decide(picks, careful=False)
+    def decide(self, picks: Sequence[Pick], equal_too: bool = True) -> list[Pick]:
+        """The cover with all ties decided. Deterministic.
+
+        ``equal_too`` may be False where the cover is known to be of the best priority among
+        those of equal cost: blocks without any spread are then left alone.
+        """
+        decided = self._decide(picks, equal_too, careful=False)
         if launch_order(self._graph, decided) is None:
-            decided = self._decide(picks, careful=True)
+            decided = self._decide(picks, equal_too, careful=True)
         return decided
 
-    def _decide(self, picks: Sequence[Pick], careful: bool) -> list[Pick]:
+    def _decide(self, picks: Sequence[Pick], equal_too: bool, careful: bool) -> list[Pick]:
         chosen = dict.fromkeys(picks)
         owner = owners(self._graph, picks)
         option = dict(picks)
@@ -67,7 +71,7 @@ class Ties:
             if sum(len(self._graph.matches[number].ops) for number in inside) != len(ops):
                 continue
             old = [(number, option[number]) for number in inside]
-            better = self._better(ops, old, owner)
+            better = self._better(ops, old, owner, equal_too)
             if better is None:
                 continue
             if careful:
@@ -93,11 +97,11 @@ class Ties:
         return list(dict.fromkeys(blocks))
 
     def _better(
-        self, ops: tuple[str, ...], old: Sequence[Pick], owner: dict[str, int]
+        self, ops: tuple[str, ...], old: Sequence[Pick], owner: dict[str, int], equal_too: bool
     ) -> tuple[Pick, ...] | None:
         slack = self._sum([self._spread(pick) for pick in old])
-        if not any(slack):
-            return None  # the search has decided ties of equal cost
+        if not any(slack) and not equal_too:
+            return None
         now = self._way(ops, old, owner)
         assert now is not None, "a cover in use has no impossible transition"
         ceiling = tuple(a + b for a, b in zip(now.cost, slack, strict=True))

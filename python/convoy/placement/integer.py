@@ -1,0 +1,184 @@
+"""The cover problem as an integer program, for graphs too wide for the search over cuts.
+
+    minimise    sum of cost * x  +  sum of cost * t          (one-sided objectives)
+    or          z,  z >= either side's sum                   (stream)
+    subject to  sum of x over the options that cover an op          =  1   for every op
+                t[v,f,g]                                            <= sum of x that write v as f
+                sum over f of t[v,f,g]                              >= sum of x that cover a
+                                                                       reader of v and read it as g
+                sum of x over a set of matches that form a cycle    <= size of the set - 1
+
+``x`` chooses an option, ``t[v,f,g]`` a transition of value v from form f to g (free for f = g).
+The first constraint is set partitioning, the next two are those of uncapacitated facility
+location, which keep the linear relaxation tight: it is integral for most networks, so that the
+solver (HiGHS, through scipy) needs no branching. Cycles are rare and are cut off when one is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from .match_graph import bits
+from .problem import IMPOSSIBLE, UNIT, Cost, Move, Option, Problem
+
+TOLERANCE = 1e-6  # microseconds; the solver's own absolute tolerance
+CYCLE_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Options of a cover and a lower bound, in picoseconds, on the value of any cover."""
+
+    options: tuple[Option, ...]
+    bound: float
+
+
+@dataclass
+class _Rows:
+    """Sparse constraint rows ``low <= sum of coefficients <= high``."""
+
+    row: list[int] = field(default_factory=list)
+    column: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+
+    def add(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> None:
+        self.row += [len(self.low)] * len(terms)
+        self.column += [column for column, _ in terms]
+        self.value += [value for _, value in terms]
+        self.low.append(low)
+        self.high.append(high)
+
+
+class IntegerProgram:
+    """One problem; :meth:`solve` may be called once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._choices: list[tuple[Move, Option]] = [
+            (move, option)
+            for there in problem.moves_at
+            for move in there
+            for option in move.options
+        ]
+        self._costs: list[Cost] = [option.cost for _, option in self._choices]
+        self._rows = _Rows()
+        self._cover_rows()
+        self._transition_rows()
+        self._columns = len(self._costs)
+        if problem.sides == 2:
+            self._side_rows()
+
+    def solve(self, seconds: float) -> Solution | None:
+        """The optimum, or within the time given the best cover found and a bound; None where there
+        is no cover, or none was found in time."""
+        left = seconds
+        for _ in range(CYCLE_ROUNDS):
+            result = self._run(left)
+            if result.x is None:
+                return None
+            chosen = [i for i in range(len(self._choices)) if result.x[i] > 0.5]
+            cycle = self._cycle(chosen)
+            if not cycle:
+                bound = result.mip_dual_bound if result.mip_dual_bound is not None else 0.0
+                options = tuple(self._choices[i][1] for i in chosen)
+                return Solution(options, (bound + TOLERANCE) * UNIT)
+            masks = {self._choices[i][0].mask for i in cycle}
+            terms = [(i, 1.0) for i, (move, _) in enumerate(self._choices) if move.mask in masks]
+            self._rows.add(terms, -np.inf, len(masks) - 1)
+        return None
+
+    def _run(self, seconds: float) -> Any:
+        rows, count = self._rows, self._columns
+        if self.problem.sides == 2:
+            weights = np.zeros(count + 1)
+            weights[count] = 1.0
+        else:
+            weights = np.array([cost[0] / UNIT for cost in self._costs])
+        matrix = csr_array(
+            (rows.value, (rows.row, rows.column)), shape=(len(rows.low), len(weights))
+        )
+        upper, whole = np.ones(len(weights)), np.zeros(len(weights))
+        upper[count:] = np.inf
+        whole[: len(self._choices)] = 1
+        return milp(
+            weights,
+            constraints=LinearConstraint(matrix, rows.low, rows.high),
+            bounds=Bounds(np.zeros(len(weights)), upper),
+            integrality=whole,
+            options={"mip_rel_gap": 0.0, "time_limit": seconds},
+        )
+
+    def _cover_rows(self) -> None:
+        covering: list[list[tuple[int, float]]] = [[] for _ in range(self.problem.size)]
+        for i, (move, _) in enumerate(self._choices):
+            for op in bits(move.mask):
+                covering[op].append((i, 1.0))
+        for terms in covering:
+            self._rows.add(terms, 1.0, 1.0)
+
+    def _transition_rows(self) -> None:
+        problem = self.problem
+        writers: dict[tuple[int, int], list[int]] = {}
+        readers: dict[tuple[int, int, int], list[int]] = {}  # value, reader, form
+        for i, (move, _) in enumerate(self._choices):
+            for written in move.writes:
+                writers.setdefault(written, []).append(i)
+            for value, form in move.reads:
+                for reader in bits(problem.consumers[value] & move.mask):
+                    readers.setdefault((value, reader, form), []).append(i)
+        into: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        brought = {problem.where[name]: form for name, form in problem.graph.inputs}
+        for number, known in problem.values.items():
+            given = known.forms.index(brought[number]) if number in brought else -1
+            for source, row in enumerate(known.pay):
+                makers = [(i, -1.0) for i in writers.get((number, source), ())]
+                if not makers and source != given:
+                    continue
+                for target, cost in enumerate(row):
+                    if max(cost) < IMPOSSIBLE:
+                        column = len(self._costs)
+                        self._costs.append(cost)
+                        into.setdefault((number, target), []).append((column, 1.0))
+                        if makers:
+                            self._rows.add([(column, 1.0), *makers], -np.inf, 0.0)
+            if known.result >= 0:
+                self._rows.add(into.get((number, known.result), []), 1.0, np.inf)
+        for (number, _, form), choices in readers.items():
+            terms = into.get((number, form), []) + [(i, -1.0) for i in choices]
+            self._rows.add(terms, 0.0, np.inf)
+
+    def _side_rows(self) -> None:
+        for side in range(2):
+            terms = [
+                (column, -cost[side] / UNIT)
+                for column, cost in enumerate(self._costs)
+                if cost[side]
+            ]
+            self._rows.add([*terms, (self._columns, 1.0)], 0.0, np.inf)
+
+    def _cycle(self, chosen: Sequence[int]) -> list[int]:
+        """Choices that wait for each other in a circle; empty where all can be launched."""
+        moves = [self._choices[i][0] for i in chosen]
+        of_op = {op: j for j, move in enumerate(moves) for op in bits(move.mask)}
+        needs = [{of_op[op] for op in bits(move.read_mask)} for move in moves]
+        left = set(range(len(moves)))
+        while True:
+            able = {j for j in left if not needs[j] & left}
+            if not able:
+                break
+            left -= able
+        if not left:
+            return []
+        at, path = min(left), []
+        while at not in path:
+            path.append(at)
+            at = min(needs[at] & left)
+        return [chosen[j] for j in path[path.index(at) :]]
