@@ -54,9 +54,15 @@ class Net:
         w = self.const(*(sizes[letter] for letter in layout), low=-scale, high=scale)
         y = self.emit(
             op.nn.conv2d(
-                x, w, strides=stride, padding=padding, dilation=dilation, groups=groups,
-                data_layout=self.layout, kernel_layout=layout,
-            )  # fmt: skip
+                x,
+                w,
+                strides=stride,
+                padding=padding,
+                dilation=dilation,
+                groups=groups,
+                data_layout=self.layout,
+                kernel_layout=layout,
+            )
         )
         return self.bias(y) if bias else y
 
@@ -68,9 +74,7 @@ class Net:
         k = self.channels(x)
         args = [self.const(k, low=0.5, high=1.5), self.const(k), self.const(k)]
         args.append(self.const(k, low=0.5, high=1.5))
-        out = self.emit(
-            op.nn.batch_norm(x, *args, axis=self.axis, epsilon=2e-5, training=False)
-        )
+        out = self.emit(op.nn.batch_norm(x, *args, axis=self.axis, epsilon=2e-5, training=False))
         return self.emit(relax.TupleGetItem(out, 0))
 
     def relu(self, x):
@@ -96,7 +100,7 @@ class Net:
         y = self.emit(op.nn.adaptive_avg_pool2d(x, (1, 1), layout=self.layout))
         n, c = int(y.ty.shape.values[0]), self.channels(y)
         y = self.emit(op.reshape(y, (n, c)))
-        w = self.const(classes, c, low=-(3.0 / c) ** 0.5, high=(3.0 / c) ** 0.5)
+        w = self.const(classes, c, low=-((3.0 / c) ** 0.5), high=(3.0 / c) ** 0.5)
         y = self.emit(op.matmul(y, self.emit(op.permute_dims(w))))
         y = self.emit(op.add(y, self.const(classes)))
         return self.emit(op.nn.softmax(y))
@@ -161,9 +165,7 @@ def to_numpy(result):
 
 def random_inputs(mod, seed=1):
     rng = np.random.default_rng(seed)
-    shapes = [
-        ([int(d) for d in p.ty.shape.values], str(p.ty.dtype)) for p in mod["main"].params
-    ]
+    shapes = [([int(d) for d in p.ty.shape.values], str(p.ty.dtype)) for p in mod["main"].params]
     return [rng.standard_normal(shape).astype(dtype) for shape, dtype in shapes]
 
 

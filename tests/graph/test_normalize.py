@@ -12,8 +12,16 @@ from tvm.relax import op
 
 from convoy import errors, graph
 
-from .nets import Net, count_ops, preact_resnet, random_inputs, relative_error, resnet_v1
-from .nets import run_llvm, to_numpy
+from .nets import (
+    Net,
+    count_ops,
+    preact_resnet,
+    random_inputs,
+    relative_error,
+    resnet_v1,
+    run_llvm,
+    to_numpy,
+)
 
 
 def run_normal(mod, *inputs):
@@ -265,7 +273,8 @@ def test_stem_channels_are_padded_only_in_16_bit():
 
 
 @given(
-    r=st.integers(1, 7), s=st.integers(1, 7), stride=st.tuples(st.integers(2, 4), st.integers(2, 4)),
+    r=st.integers(1, 7), s=st.integers(1, 7),
+    stride=st.tuples(st.integers(2, 4), st.integers(2, 4)),
     pad=st.tuples(*[st.integers(0, 4)] * 4), h=st.integers(7, 14), w=st.integers(7, 14),
     c=st.integers(1, 4),
 )  # fmt: skip

@@ -11,8 +11,7 @@ from tvm.relax import op
 
 from convoy import errors, graph
 
-from .nets import Net, count_ops, preact_resnet, random_inputs, relative_error, run_llvm
-from .nets import to_numpy
+from .nets import Net, count_ops, preact_resnet, random_inputs, relative_error, run_llvm, to_numpy
 from .numpy_kernels import register
 from .test_normalize import networks
 
@@ -173,7 +172,8 @@ def dense(weight_is_constant, transposed, bias_is_constant=True):
     x = relax.Var("x", relax.TensorType((3, 6), "float32"))
     shape = (5, 6) if transposed else (6, 5)
     net = Net((1, 1, 1, 1))
-    w = net.const(*shape) if weight_is_constant else relax.Var("w", relax.TensorType(shape, "float32"))
+    w = relax.Var("w", relax.TensorType(shape, "float32"))
+    w = net.const(*shape) if weight_is_constant else w
     b = net.const(5) if bias_is_constant else relax.Var("b", relax.TensorType((5,), "float32"))
     net.finish(net.x)
     params = [x, *[p for p in (w, b) if isinstance(p, relax.Var)]]

@@ -11,16 +11,15 @@ from typing import ClassVar
 
 from tvm import relax
 
-from .expr import call_like, dtype_of, is_const, is_tensor, op_name
+from .expr import call_like, dtype_of, is_tensor, op_name, relax_ops
 from .rewriter import Rewriter
 
-_PRODUCTS = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
-_ARITHMETIC = frozenset(
-    "relax." + name
-    for name in """
+_PRODUCTS = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
+_ARITHMETIC = relax_ops(
+    """
     add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu
-    """.split()
+    """
 )
 NARROW = ("float16", "bfloat16")
 
@@ -48,6 +47,4 @@ class AccumulateInFloat32(Rewriter):
         made = self.producer(expr, "relax.astype")
         if made is not None and dtype_of(made.args[0]) == "float32" and self.uses[old] == 1:
             return made.args[0]
-        if is_const(expr):
-            return self.emit(relax.op.astype(expr, "float32"))
         return self.emit(relax.op.astype(expr, "float32"))

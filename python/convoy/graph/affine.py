@@ -12,8 +12,17 @@ from typing import ClassVar
 import numpy as np
 from tvm import relax
 
-from .expr import as_numpy, call_like, dtype_of, is_const, make_const, numpy_dtype, op_name
-from .expr import FLOAT_DTYPES, shape_of
+from .expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    call_like,
+    dtype_of,
+    is_const,
+    make_const,
+    numpy_dtype,
+    op_name,
+    shape_of,
+)
 from .rewriter import Rewriter
 
 
@@ -117,7 +126,7 @@ class FoldAffine(Rewriter):
         if op_name(made) == "relax.nn.conv2d":
             if str(made.attrs.kernel_layout) != "OHWI":
                 return None
-            scaled = array.astype(np.float64) * values.reshape(values.shape + (1, 1, 1))
+            scaled = array.astype(np.float64) * values.reshape((*values.shape, 1, 1, 1))
         elif op_name(made) == "relax.matmul" and array.ndim == 2:
             scaled = array.astype(np.float64) * values
         else:

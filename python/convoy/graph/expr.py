@@ -21,6 +21,11 @@ def op_name(expr: relax.Expr) -> str:
     return ""
 
 
+def relax_ops(names: str) -> frozenset[str]:
+    """Full names of Relax operators from a list separated by blanks."""
+    return frozenset(f"relax.{name}" for name in names.split())
+
+
 def is_tensor(expr: relax.Expr) -> bool:
     return isinstance(expr.ty, relax.TensorType)
 
@@ -79,7 +84,7 @@ def attr_fields(attrs: Any) -> dict[str, Any]:
         return {}
     info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
     if info is None or not info.fields:
-        return {key: attrs[key] for key in attrs.keys()}
+        return {key: attrs[key] for key in attrs.keys()}  # noqa: SIM118 (not a dict)
     return {field.name: getattr(attrs, field.name) for field in info.fields}
 
 

@@ -12,8 +12,17 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from .expr import as_numpy, dtype_of, ints, is_const, make_const, numpy_dtype, op_name
-from .expr import permutation_of, shape_of
+from .expr import (
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    numpy_dtype,
+    op_name,
+    permutation_of,
+    shape_of,
+)
 
 
 def _reduced_precision(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -62,9 +71,10 @@ def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None
             return None  # integer division rounds differently
         value = _reduced_precision(_ELEMENTWISE[name])(*(as_numpy(a) for a in tensors))
     else:
-        value = _fold_shape_op(name, call)
-        if value is None:
+        moved = _fold_shape_op(name, call)
+        if moved is None:
             return None
+        value = moved
     return make_const(np.asarray(value).astype(numpy_dtype(dtype_of(call)), copy=False))
 
 

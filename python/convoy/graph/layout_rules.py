@@ -178,9 +178,8 @@ def _strided_slice(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     axes = call.args[1]
     if not isinstance(axes, relax.Tuple):
         return None
-    values = [getattr(f, "value", None) for f in axes.fields]
-    if any(v is None for v in values):
+    if not all(hasattr(field, "value") for field in axes.fields):
         return None
-    moved = relax.Tuple([relax.prim_value(_AXIS[int(v) % 4]) for v in values])
+    moved = relax.Tuple([relax.prim_value(_AXIS[int(f.value) % 4]) for f in axes.fields])
     args = [p.view(call.args[0]), moved, *call.args[2:]]
     return p.unview(p.emit(relax.Call(call.op, args, call.attrs, call.ty_args)))

@@ -9,8 +9,17 @@ from collections.abc import Callable
 import tvm
 from tvm import relax, te, topi
 
-from .expr import as_numpy, dtype_of, ints, is_const, make_const, op_name, padding4, rank_of
-from .expr import shape_of
+from .expr import (
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    op_name,
+    padding4,
+    rank_of,
+    shape_of,
+)
 
 #: Elementwise operators behind such a kernel are fused into it (relay's kOutEWiseFusable).
 _FUSABLE = {"op_pattern": 4}

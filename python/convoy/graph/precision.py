@@ -15,30 +15,28 @@ import tvm
 from tvm import relax
 
 from ..errors import InvalidOption
-from .expr import FLOAT_DTYPES, call_like, dtype_of, is_const, is_tensor, op_name
+from .expr import FLOAT_DTYPES, call_like, dtype_of, is_const, is_tensor, op_name, relax_ops
 from .rewriter import Rewriter
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
 
-COMPUTE = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
+COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
 
-FOLLOW = frozenset(
-    "relax." + name
-    for name in """
+FOLLOW = relax_ops(
+    """
     add subtract multiply divide maximum minimum negative abs clip sigmoid tanh where
     nn.relu nn.leakyrelu nn.prelu nn.silu nn.gelu nn.gelu_tanh nn.max_pool2d nn.avg_pool2d
     nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
     broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
     image.resize2d zeros_like ones_like
-    """.split()
+    """
 )
 
-SENSITIVE = frozenset(
-    "relax." + name
-    for name in """
+SENSITIVE = relax_ops(
+    """
     nn.softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm
     nn.batch_norm exp log power sqrt rsqrt erf sum prod std variance cumsum nn.softplus
-    """.split()
+    """
 )
 
 

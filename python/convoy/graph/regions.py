@@ -22,8 +22,19 @@ from tvm import relax
 
 from ..workload import Epilogue, Workload
 from .affine import channel_constant
-from .expr import FLOAT_DTYPES, as_numpy, dtype_of, ints, is_const, make_const, numpy_dtype, op_name
-from .expr import padding4, permutation_of, rank_of, shape_of
+from .expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    numpy_dtype,
+    op_name,
+    padding4,
+    rank_of,
+    shape_of,
+)
 from .normalize import POLICY_ATTR
 from .rewriter import bindings_of, main_function, result_of, used_vars
 
@@ -104,7 +115,7 @@ class _Graph:
     def __init__(self, func: relax.Function) -> None:
         self.bindings = bindings_of(func)
         self.value: dict[relax.Var, relax.Expr] = {}
-        self.position: dict[relax.Var, int] = {param: -1 for param in func.params}
+        self.position: dict[relax.Var, int] = dict.fromkeys(func.params, -1)
         self.readers: dict[relax.Var, list[relax.Var]] = defaultdict(list)
         for index, binding in enumerate(self.bindings):
             self.value[binding.var] = binding.value
@@ -166,12 +177,14 @@ def _matmul_root(binding: relax.Binding, graph: _Graph) -> _Root | None:
     made = graph.value.get(b) if isinstance(b, relax.Var) else None
     if is_const(b):
         weights = make_const(as_numpy(b).T)
-    elif op_name(made) == "relax.permute_dims" and permutation_of(made) == (1, 0):
-        weights = made.args[0]
+    elif made is not None and op_name(made) == "relax.permute_dims":
+        weights = made.args[0]  # the only permutation of two axes that does something
     else:
         weights = relax.op.permute_dims(b, [1, 0])
-    dtypes = {"dtype": dtype_of(a), "out_dtype": dtype_of(binding.var)}
-    return _Root(Workload("matmul", n, 1, 1, c, k, 1, 1, **dtypes), [a, weights])
+    workload = Workload(
+        "matmul", n, 1, 1, c, k, 1, 1, dtype=dtype_of(a), out_dtype=dtype_of(binding.var)
+    )
+    return _Root(workload, [a, weights])
 
 
 # -- growing a region --------------------------------------------------------------------------
@@ -183,7 +196,7 @@ class _Chain:
 
     covered: list[relax.Var]
     end: relax.Var
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue = field(default_factory=Epilogue)
     residual: relax.Expr | None = None
     bias: relax.Expr | None = None
     affine: tuple[relax.Var, relax.Expr, relax.Expr] | None = None
@@ -285,7 +298,8 @@ def _with_affine_relu(graph: _Graph, chain: _Chain) -> _Chain | None:
         if op_name(reader) in ("relax.add", "relax.nn.relu") and y not in graph.returned:
             return None  # a plain bias or relu: one output does
     for first in dict.fromkeys(graph.readers[y]):
-        taken, scale, shift, at = [], None, None, first
+        taken: list[relax.Var] = []
+        scale, shift, at = None, None, first
         if op_name(graph.value[at]) == "relax.multiply":
             scale = _coefficient(graph, at, y, y)
             nxt = graph.only_reader(at)

@@ -96,7 +96,7 @@ class Rewriter:
         self.renamed: dict[relax.Var, relax.Expr] = {}
         self.value_of: dict[relax.Var, relax.Expr] = {}
         self.uses: Counter[relax.Var] = Counter()
-        self.old: relax.Binding | None = None
+        self.old: relax.Binding = None
 
     # -- to override ---------------------------------------------------------------------------
 

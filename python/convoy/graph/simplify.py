@@ -11,8 +11,18 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from .expr import as_numpy, dtype_of, ints, is_const, op_name, padding4, permutation_of, rank_of
-from .expr import shape_of
+from .expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    op_name,
+    padding4,
+    permutation_of,
+    rank_of,
+    shape_of,
+)
 from .rewriter import Rewriter
 
 
@@ -74,9 +84,10 @@ def _silu(p: Simplify, call: relax.Call) -> relax.Expr | None:
 
 def _maximum(p: Simplify, call: relax.Call) -> relax.Expr | None:
     for x, bound in (call.args, reversed(call.args)):
-        if is_const(bound) and as_numpy(bound).size == 1 and float(as_numpy(bound).item()) == 0.0:
-            if shape_of(x) == shape_of(call) and np.dtype(as_numpy(bound).dtype).kind not in "iu":
-                return relax.op.nn.relu(x)
+        if not is_const(bound) or dtype_of(x) not in FLOAT_DTYPES or shape_of(x) != shape_of(call):
+            continue
+        if as_numpy(bound).size == 1 and float(as_numpy(bound).item()) == 0.0:
+            return relax.op.nn.relu(x)
     return None
 
 

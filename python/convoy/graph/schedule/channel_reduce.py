@@ -14,8 +14,14 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
-from .loads import contiguous_in, loads_of, stage_reads, static_extents, vector_width
-from .loads import vectorize_copy
+from .loads import (
+    contiguous_in,
+    loads_of,
+    stage_reads,
+    static_extents,
+    vector_width,
+    vectorize_copy,
+)
 from .window import finish_output, inline_consumers
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
@@ -33,7 +39,9 @@ class ChannelReduce(ScheduleRule):
         if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
             return None
         reduction = reductions[0]
-        if not {"S", "R"} <= set(reduction.dom_kind()) or not static_extents(sch, reduction.block_rv):
+        if not {"S", "R"} <= set(reduction.dom_kind()):
+            return None
+        if static_extents(sch, reduction.block_rv) is None:
             return None
         try:
             for info in infos[: infos.index(reduction)]:

@@ -15,8 +15,18 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
 
 from ..legalize import VECTOR_LIMIT
-from .loads import bind_grid, coefficient, contiguous_in, depends_on, is_guarded_copy, loads_of
-from .loads import stage_reads, static_extents, vector_width, vectorize_copy
+from .loads import (
+    bind_grid,
+    coefficient,
+    contiguous_in,
+    depends_on,
+    is_guarded_copy,
+    loads_of,
+    stage_reads,
+    static_extents,
+    vector_width,
+    vectorize_copy,
+)
 
 
 class Elementwise(ScheduleRule):

@@ -1,4 +1,4 @@
-"""What a kernel's innermost statement reads, and how: the facts that the schedule rules decide by."""
+"""What a kernel's innermost statement reads and how: the facts that schedule rules decide by."""
 
 from __future__ import annotations
 

@@ -17,8 +17,18 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
-from .loads import Load, bind_grid, contiguous_in, loads_of, scope_of, stage_reads
-from .loads import staging_width, static_extents, vector_width, vectorize_copy
+from .loads import (
+    Load,
+    bind_grid,
+    contiguous_in,
+    loads_of,
+    scope_of,
+    stage_reads,
+    staging_width,
+    static_extents,
+    vector_width,
+    vectorize_copy,
+)
 
 _UNROLL = 512  # multiply-adds that are written out
 

@@ -1,0 +1,154 @@
+"""TVM's own kernels on a GPU: right at odd sizes, and near memory speed at large ones.
+
+``pytest tests/gpu/test_schedules_gpu.py -s`` prints the table of GB/s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from convoy import graph
+
+from ..graph.kernels import Case, affine_relu, depthwise, entry, small_cases
+from ..graph.nets import Net, preact_resnet, random_inputs, relative_error, run_llvm, to_numpy
+
+pytestmark = pytest.mark.gpu
+
+SMALL = {case.name: case for case in small_cases()}
+
+
+@pytest.fixture(scope="module")
+def target() -> tvm.target.Target:
+    return tvm.target.Target("nvidia/nvidia-h100", host="llvm")
+
+
+def machine(executable: relax.VMExecutable) -> relax.VirtualMachine:
+    return relax.VirtualMachine(executable, tvm.cuda(0))
+
+
+def on_gpu(array: np.ndarray) -> tvm.runtime.Tensor:
+    return tvm.runtime.tensor(array, tvm.cuda(0))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_kernel_is_right(name, target):
+    case = SMALL[name]
+    vm = machine(case.executable(target))
+    for seed in range(3):
+        inputs = case.inputs(seed)
+        got = vm["main"](*[on_gpu(i) for i in inputs]).numpy()
+        want = case.reference(inputs)
+        assert relative_error(got.astype("float32"), want) < (
+            2e-3 if got.dtype == np.float16 else 1e-5
+        )
+
+
+def large_cases() -> list[tuple[Case, float]]:
+    """Kernels of networks at N=256 with the least share of ``COPY_GBS`` that they must reach."""
+    h, f = "float16", "float32"
+    pool = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "layout": "NHWC"}
+    stem = [(256, 112, 112, 64)]
+    return [
+        (
+            Case(
+                "affine_relu", [(256, 56, 56, 256), (256,), (256,)], [h] * 3, affine_relu, ""
+            ), 0.8,
+        ),
+        (Case("add", [(256, 56, 56, 256)] * 2, [h] * 2, lambda e, a, b: e(op.add(a, b)), ""), 0.8),
+        (Case("entry_pad", [(256, 3, 224, 224)], [f], entry, ""), 0.6),
+        (Case("entry_wide", [(64, 256, 56, 56)], [f], lambda e, x: entry(e, x, h, 0), ""), 0.4),
+        (Case("max_pool", stem, [h], lambda e, x: e(op.nn.max_pool2d(x, **pool)), ""), 0.6),
+        (
+            Case(
+                "max_pool_affine_relu", [*stem, (64,), (64,)], [h] * 3,
+                lambda e, x, s, t: affine_relu(e, e(op.nn.max_pool2d(x, **pool)), s, t), "",
+            ), 0.6,
+        ),
+        (Case("avg_pool", stem, [h], lambda e, x: e(op.nn.avg_pool2d(x, **pool)), ""), 0.5),
+        (
+            Case(
+                "mean", [(256, 7, 7, 2048)], [h],
+                lambda e, x: e(op.mean(x, [1, 2], keepdims=True)), "",
+            ), 0.4,
+        ),
+        (
+            Case(
+                "concat", [(64, 28, 28, 128), (64, 28, 28, 192), (64, 28, 28, 96)], [h] * 3,
+                lambda e, *xs: e(op.concat(xs, axis=3)), "",
+            ), 0.5,
+        ),
+        (Case("depthwise_3x3", [(256, 56, 56, 128)], [h], depthwise(128, 3, 1), ""), 0.4),
+        (Case("depthwise_5x5", [(256, 28, 28, 240)], [h], depthwise(240, 5, 1), ""), 0.2),
+        (Case("softmax", [(256, 1000)], [f], lambda e, x: e(op.nn.softmax(x)), ""), 0.0),
+    ]  # fmt: skip
+
+
+COPY_GBS = 4300.0  # what an H200 copies
+
+
+def microseconds(vm: relax.VirtualMachine, args: list[tvm.runtime.Tensor]) -> float:
+    """Median time of one call by CUDA events over many calls in a row."""
+    timer = vm.time_evaluator("main", tvm.cuda(0), number=50, repeat=5)
+    return timer(*args).median * 1e6
+
+
+@pytest.mark.parametrize("case", large_cases(), ids=lambda c: c[0].name)
+def test_kernel_is_fast(case, target, capsys):
+    kernel, share = case
+    vm = machine(kernel.executable(target))
+    args = [on_gpu(i) for i in kernel.inputs()]
+    out = vm["main"](*args)
+    moved = sum(a.numpy().nbytes for a in [*args, out])
+    us = microseconds(vm, args)
+    gbs = moved / us / 1e3
+    with capsys.disabled():
+        print(f"{kernel.name:24s} {moved / 1e6:9.1f} MB {us:9.2f} us {gbs:8.0f} GB/s")
+    assert gbs >= share * COPY_GBS
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_network_without_backends(cuda_graph, target):
+    """A whole network on TVM's kernels alone: replays see new inputs, outputs are not shared."""
+    mod = preact_resnet(batch=2, image=64, width=16, blocks=(1, 1))
+    normal = graph.normalize(mod, dtype="float16")
+    vm = machine(graph.lower(normal, target, cuda_graph))
+    kept = []
+    for seed in range(4):
+        inputs = random_inputs(mod, seed)
+        got = vm["main"](*[on_gpu(i) for i in inputs])
+        kept.append((got, run_llvm(mod, *inputs)[0]))
+    for got, want in kept:  # read only now: a later call must not have overwritten it
+        assert relative_error(got.numpy(), want) < 2e-2
+
+
+def test_swapped_weights_are_seen_under_a_cuda_graph(target):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 16, 8, 8), "float32"))
+    w = relax.Var("w", relax.TensorType((16, 16, 3, 3), "float32"))
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            y = bb.emit(op.nn.conv2d(x, w, padding=1))
+            y = bb.emit_output(bb.emit(op.nn.conv2d(bb.emit(op.nn.relu(y)), w, padding=1)))
+        bb.emit_func_output(y)
+    mod = bb.get()
+    vm = machine(graph.lower(graph.normalize(mod, dtype="float32"), target))
+    for seed in range(4):
+        inputs = random_inputs(mod, seed)
+        (got,) = to_numpy(vm["main"](*[on_gpu(i) for i in inputs]))
+        assert relative_error(got, run_llvm(mod, *inputs)[0]) < 1e-4
+
+
+def test_several_results_under_a_cuda_graph(target):
+    net = Net((2, 8, 9, 8))
+    y = net.relu(net.bn(net.conv(net.x, 16, 3)))
+    mod = net.finish(net.x, y, net.conv(y, 8, 1), net.head(y))
+    vm = machine(graph.lower(graph.normalize(mod, dtype="float16"), target))
+    for seed in range(3):
+        inputs = random_inputs(mod, seed)
+        results = to_numpy(vm["main"](*[on_gpu(i) for i in inputs]))
+        for got, want in zip(results, run_llvm(mod, *inputs), strict=True):
+            assert relative_error(got, want) < 2e-2
