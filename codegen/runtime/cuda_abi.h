@@ -26,6 +26,8 @@ constexpr Error kCaptureImplicit = 906;
 
 enum DeviceAttribute : int {
   kMultiProcessorCount = 16,
+  kMemoryClockRate = 36,
+  kGlobalMemoryBusWidth = 37,
   kL2CacheSize = 38,
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,

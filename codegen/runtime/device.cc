@@ -28,8 +28,9 @@ int64_t DeviceCount() {
   return count;
 }
 
-// {"name", "arch", "sm_count", "shared_memory_per_block", "l2_bytes", "memory_bytes", "driver",
-// "runtime"} as JSON; versions as CUDA numbers them (13000 for 13.0).
+// {"name", "arch", "sm_count", "shared_memory_per_block", "l2_bytes", "memory_bytes",
+// "peak_bandwidth", "driver", "runtime"} as JSON; peak_bandwidth is in bytes per second, 0 where the
+// driver does not tell; versions are as CUDA numbers them (13000 for 13.0).
 ffi::String DeviceInfo(int device) {
   auto properties = std::make_unique<cuda::DeviceProperties>();
   CONVOY_CUDA(cudaGetDeviceProperties, properties.get(), device);
@@ -45,6 +46,9 @@ ffi::String DeviceInfo(int device) {
   set("shared_memory_per_block", Attribute(cuda::kMaxSharedMemoryPerBlockOptin, device));
   set("l2_bytes", Attribute(cuda::kL2CacheSize, device));
   set("memory_bytes", static_cast<int64_t>(properties->total_memory));
+  // Two transfers a clock; the clock is in kHz, the bus width in bits.
+  set("peak_bandwidth", 2 * 1000 * Attribute(cuda::kMemoryClockRate, device) *
+                            (Attribute(cuda::kGlobalMemoryBusWidth, device) / 8));
   set("driver", int64_t{driver});
   set("runtime", int64_t{runtime});
   return json::Stringify(info);

@@ -118,3 +118,31 @@ def test_lost_gpu_ends_measuring(fakes: Fakes) -> None:
         """,
     )
     assert "the GPU stopped working after kernel:loops" in text
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_inputs_are_what_the_reference_reads(dtype: str, fakes: Fakes) -> None:
+    """Tensors larger than the random block, which is repeated over them."""
+    equal = run(
+        fakes,
+        f"""
+        from convoy.measure import dtypes
+        protocol._BLOCK = 101
+        seen = {{}}
+        def sample(workload, operands, rng):
+            seen.update(operands)
+            return []
+        protocol.reference.sample = sample
+        w = small(dtype={dtype!r}, out_dtype={dtype!r})
+        problem = protocol.make_problem(w, np.random.default_rng(0))
+        equal = []
+        for (name, shape, dtype), tensor in zip(w.operand_shapes(), problem.tensors):
+            if name not in seen: continue
+            stored = np.empty(shape, dtypes.STORAGE[dtype])
+            function("cuda.copy")(tensor, tvm_ffi.from_dlpack(stored))
+            values = seen[name](np.arange(stored.size)).reshape(shape)
+            equal.append(bool((dtypes.decode(stored, dtype) == values).all() and values.std() > 0))
+        result(equal)
+        """,
+    )
+    assert equal == [True, True]

@@ -54,6 +54,8 @@ def test_cuda_constants_and_layouts(tmp_path: Path) -> None:
         "kCaptureUnsupported": "cudaErrorStreamCaptureUnsupported",
         "kCaptureImplicit": "cudaErrorStreamCaptureImplicit",
         "kMultiProcessorCount": "cudaDevAttrMultiProcessorCount",
+        "kMemoryClockRate": "cudaDevAttrMemoryClockRate",
+        "kGlobalMemoryBusWidth": "cudaDevAttrGlobalMemoryBusWidth",
         "kL2CacheSize": "cudaDevAttrL2CacheSize",
         "kComputeCapabilityMajor": "cudaDevAttrComputeCapabilityMajor",
         "kComputeCapabilityMinor": "cudaDevAttrComputeCapabilityMinor",

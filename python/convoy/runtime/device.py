@@ -9,9 +9,16 @@ from ..errors import LibraryMissing, NoGpu, WrongDevice
 from .library import call_json
 
 
+# What a large copy reaches of the memory's peak; 4.3 of 4.92 TB/s on an H200.
+_COPY_EFFICIENCY = 0.875
+
+
 @functools.cache
 def _describe(index: int) -> Device:
     info = call_json("cuda.device_info", index)
+    known = {}
+    if info["peak_bandwidth"]:
+        known["memory_bandwidth"] = float(f"{_COPY_EFFICIENCY * info['peak_bandwidth']:.1e}")
     return Device(
         name=info["name"],
         arch=info["arch"],
@@ -19,6 +26,7 @@ def _describe(index: int) -> Device:
         shared_memory_per_block=info["shared_memory_per_block"],
         l2_bytes=info["l2_bytes"],
         memory_bytes=info["memory_bytes"],
+        **known,
     )
 
 

@@ -138,8 +138,8 @@ API int cudaSetDevice(int device) { return current_device = device, kSuccess; }
 API int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   const char* arch = std::getenv("FAKE_CUDA_ARCH");
   int number = arch ? std::atoi(arch) : 90;
-  std::map<int, int> values = {
-      {16, 132}, {38, 1 << 20}, {75, number / 10}, {76, number % 10}, {97, 232448}};
+  std::map<int, int> values = {{16, 132},         {36, 3201000},     {37, 6144},  {38, 1 << 20},
+                               {75, number / 10}, {76, number % 10}, {97, 232448}};
   *value = values.at(attribute);
   return kSuccess;
 }
