@@ -8,7 +8,6 @@ from ..backends.base import Device
 from ..errors import LibraryMissing, NoGpu, WrongDevice
 from .library import call_json
 
-
 # What a large copy reaches of the memory's peak; 4.3 of 4.92 TB/s on an H200.
 _COPY_EFFICIENCY = 0.875
 
