@@ -177,9 +177,9 @@ class Call(Expr):
     """
 
     op: Expr
-    args: tuple[Expr, ...]
+    args: Sequence[Expr]
     attrs: Attrs | None = None
-    type_args: tuple[Type, ...] = ()
+    type_args: Sequence[Type] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", tuple(self.args))
@@ -190,7 +190,7 @@ class Call(Expr):
 class Tuple(Expr):
     """A tuple of expressions."""
 
-    fields: tuple[Expr, ...]
+    fields: Sequence[Expr]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
@@ -235,10 +235,10 @@ class If(Expr):
 class Function(Expr):
     """A function. `attrs` are its own attributes: Primitive, Composite, Compiler, ..."""
 
-    params: tuple[Var, ...]
+    params: Sequence[Var]
     body: Expr
     ret_type: Type | None = None
-    type_params: tuple[Type, ...] = ()
+    type_params: Sequence[Type] = ()
     attrs: Mapping[str, AnyValue] | None = None
 
     def __post_init__(self) -> None:

@@ -22,9 +22,9 @@ def with_batch(mod: IRModule, batch: int) -> IRModule:
         DynamicShape: a first parameter without a static shape.
     """
     main = mod["main"]
-    if not main.params or not isinstance(main.params[0].checked_type, TensorType):
+    old = main.params[0] if main.params else None
+    if old is None or not isinstance(old.checked_type, TensorType):
         raise RelayTypeError("a main function without a tensor as its first parameter")
-    old = main.params[0]
     shape = old.checked_type.shape
     if not shape or not isinstance(shape[0], int):
         raise DynamicShape(f"%{old.name_hint} of shape {shape}", "a static shape with a batch")

@@ -113,12 +113,14 @@ class ScopeBuilder:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        for stack, empty in ((self._bindings, []), (self._ret, None), (self._branches, [])):
-            stack.append(empty)  # type: ignore[attr-defined]
+        self._bindings.append([])
+        self._ret.append(None)
+        self._branches.append([])
         yield
         self._done = self.get()
-        for stack in (self._bindings, self._ret, self._branches):
-            stack.pop()  # type: ignore[attr-defined]
+        self._bindings.pop()
+        self._ret.pop()
+        self._branches.pop()
 
     def type_of(self, expr: Expr) -> Type | None:
         """The type of an expression, where it is known."""

@@ -21,7 +21,7 @@ class IRModule:
 
     def __init__(
         self,
-        functions: Mapping[GlobalVar | str, Function] | None = None,
+        functions: Mapping[Any, Function] | None = None,
         type_definitions: Mapping[Any, Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
@@ -35,7 +35,7 @@ class IRModule:
     @staticmethod
     def from_expr(
         expr: Expr,
-        functions: Mapping[GlobalVar | str, Function] | None = None,
+        functions: Mapping[Any, Function] | None = None,
         type_defs: Mapping[Any, Any] | None = None,
     ) -> IRModule:
         """A module with `expr` as `main`; free variables of a bare expression become parameters."""

@@ -9,7 +9,7 @@ attributes of an unexpected class, boxed integers) goes into the metadata sectio
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -334,7 +334,7 @@ class _Printer:
         )
 
 
-def _operands(node: Expr) -> tuple[Expr, ...]:
+def _operands(node: Expr) -> Sequence[Expr]:
     """What a call, a tuple or a projection takes; nothing for other nodes."""
     if isinstance(node, ast.Call):
         return node.args

@@ -79,14 +79,14 @@ def conv2d_backward_weight(op: OpCall) -> RelaxExpr:
     out_layout = layout(attrs["out_layout"] or "OIHW", "OIHW")
     grad = op.permute(op.args[0], [grad_layout.index(a) for a in "NCHW"])
     data = op.permute(op.args[1], [data_layout.index(a) for a in "NCHW"])
-    n, c, h, w = data_layout.to_axes(op.shape(1), "NCHW")
+    n, c, h, w = (int(d) for d in data_layout.to_axes(op.shape(1), "NCHW"))  # type: ignore[arg-type]
     kernel = [int(k) for k in attrs["kernel_size"]]
     if groups > 1:
         # (n, g * c', h, w) to (g * n, c', h, w): the groups stand in the batch, which is the
         # axis that the swapped convolution sums over, group by group.
-        data = op.reshape(data, (n, groups, int(c) // groups, h, w))
+        data = op.reshape(data, (n, groups, c // groups, h, w))
         data = op.permute(data, (1, 0, 2, 3, 4))
-        data = op.reshape(data, (groups * int(n), int(c) // groups, h, w))
+        data = op.reshape(data, (groups * n, c // groups, h, w))
     out_dtype = op.result.dtype
     result = relax.op.nn.conv2d(
         data,

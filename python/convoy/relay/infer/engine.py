@@ -6,7 +6,7 @@ that can tell (a convolution knows its weight's shape); calls that need it earli
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -111,7 +111,7 @@ def _steps(expr: Expr) -> Iterator[_Step]:
             yield _Step("type", node)
 
 
-def _operands(node: Expr) -> tuple[Expr, ...]:
+def _operands(node: Expr) -> Sequence[Expr]:
     if isinstance(node, Call):
         return (node.op, *node.args)
     if isinstance(node, ast.Tuple):

@@ -1,6 +1,6 @@
 """How each type of node is decoded.
 
-A decoder is a generator: `yield index` gives the decoded object of another node.
+A decoder that needs other nodes is a generator: `yield index` gives the decoded object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from convoy.relay.json_format.reader import Node
 
 Step = Generator[int, Any, Any]
-Decoder = Callable[["Node"], Step]
+Decoder = Callable[["Node"], Any]  # the object, or a Step that returns it
 DECODERS: dict[str, Decoder] = {}
 
 # Deeper types are not written by anything; Python compares types recursively.
@@ -82,9 +82,8 @@ def _all(values: Any, kind: type | tuple[type, ...], node: Node, field: str) -> 
 
 
 @decodes("")
-def null(node: Node) -> Step:
+def null(node: Node) -> Any:
     return None
-    yield
 
 
 @decodes("Array")
@@ -109,40 +108,35 @@ def mapping(node: Node) -> Step:
 
 
 @decodes("runtime.String")
-def string(node: Node) -> Step:
+def string(node: Node) -> Any:
     from convoy.relay.json_format.reader import string_of
 
     return string_of(node.raw)
-    yield
 
 
 @decodes("runtime.BoxInt", "runtime.BoxBool")
-def box_int(node: Node) -> Step:
+def box_int(node: Node) -> Any:
     from convoy.relay.json_format.reader import to_int
 
     return to_int(str(node.raw.get("repr_str", "")), node.key)
-    yield
 
 
 @decodes("runtime.BoxFloat")
-def box_float(node: Node) -> Step:
+def box_float(node: Node) -> Any:
     return _float(str(node.raw.get("repr_str", "")), node.key)
-    yield
 
 
 @decodes("IntImm")
-def int_imm(node: Node) -> Step:
+def int_imm(node: Node) -> Any:
     value, dtype = node.int("value"), node.text("dtype")
     if dtype == "bool":
         return bool(value)
     return Int64(value) if dtype == "int64" else value
-    yield
 
 
 @decodes("FloatImm")
-def float_imm(node: Node) -> Step:
+def float_imm(node: Node) -> Any:
     return _float(node.text("value"), "FloatImm.value")
-    yield
 
 
 def _float(text: str, what: str) -> float:
@@ -162,16 +156,14 @@ def dict_attrs(node: Node) -> Step:
 
 
 @decodes("VirtualDevice", "SourceMap", "Source", "EnvFunc", "Target")
-def opaque(node: Node) -> Step:
+def opaque(node: Node) -> Any:
     """Nothing that a program's meaning depends on."""
     return None
-    yield
 
 
 @decodes("SourceName")
-def source_name(node: Node) -> Step:
+def source_name(node: Node) -> Any:
     return str(node.raw.get("repr_str", node.fields.get("name", "")))
-    yield
 
 
 @decodes("Span")
@@ -205,16 +197,14 @@ def tensor_type(node: Node) -> Step:
 
 
 @decodes("tir.Any")
-def any_dim(node: Node) -> Step:
+def any_dim(node: Node) -> Any:
     return ty.Any()
-    yield
 
 
 @decodes("tir.Var", "tir.SizeVar")
-def symbolic_dim(node: Node) -> Step:
+def symbolic_dim(node: Node) -> Any:
     field = "name_hint" if "name_hint" in node.fields else "name"
     return ty.SymbolicDim(node.string(field), str(node.fields.get("dtype", "int32")))
-    yield
 
 
 @decodes("TupleType")
@@ -253,36 +243,32 @@ def _shallow(type_: ty.TupleType | ty.FuncType) -> ty.Type:
 
 
 @decodes("IncompleteType")
-def incomplete_type(node: Node) -> Step:
+def incomplete_type(node: Node) -> Any:
     return ty.IncompleteType()
-    yield
 
 
 @decodes("TypeVar")
-def type_var(node: Node) -> Step:
+def type_var(node: Node) -> Any:
     return ty.TypeVar(node.string("name_hint"))
-    yield
 
 
 @decodes(
     "TypeCall", "GlobalTypeVar", "relay.TypeData", "TypeData", "Constructor", "relay.Match",
     "relay.Clause", "relay.RefCreate", "relay.RefRead", "relay.RefWrite", "RelayRefType",
 )  # fmt: skip
-def refused(node: Node) -> Step:
+def refused(node: Node) -> Any:
     raise UnsupportedOp(
         f"a {node.key}", "tensors, tuples, let, if and functions",
         "Algebraic data types and references are not supported",
     )  # fmt: skip
-    yield
 
 
 # ---- expressions
 
 
 @decodes("relay.Id")
-def identifier(node: Node) -> Step:
+def identifier(node: Node) -> Any:
     return node.string("name_hint")
-    yield
 
 
 @decodes("relay.Var")
@@ -294,16 +280,14 @@ def var(node: Node) -> Step:
 
 
 @decodes("GlobalVar")
-def global_var(node: Node) -> Step:
+def global_var(node: Node) -> Any:
     return ast.GlobalVar(node.string("name_hint"))
-    yield
 
 
 @decodes("Op")
-def operator(node: Node) -> Step:
+def operator(node: Node) -> Any:
     name = node.raw.get("repr_str", node.raw.get("global_key", node.fields.get("name", "")))
     return ast.op(str(name))
-    yield
 
 
 @decodes("relay.Constant")

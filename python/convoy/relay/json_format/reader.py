@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from types import GeneratorType
 from typing import Any
 
 from convoy.errors import ConvoyError, RelaySyntaxError
@@ -142,12 +143,13 @@ class Node:
         self.fields: dict[str, Any] = attrs if isinstance(attrs, dict) else {}
 
     def decode(self) -> Step:
-        decoder: Callable[[Node], Step] | None = DECODERS.get(self.key)
+        decoder = DECODERS.get(self.key)
         if decoder is None and self.key.startswith("relay.attrs."):
             decoder = decode_attrs
         if decoder is None:
             raise RelaySyntaxError(f"a node of type '{self.key[:64]}'", "a node of Relay")
-        return (yield from decoder(self))
+        result = decoder(self)
+        return (yield from result) if isinstance(result, GeneratorType) else result
 
     def text(self, field: str) -> str:
         """A field's string as it stands in the file."""

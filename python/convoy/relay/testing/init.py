@@ -58,6 +58,9 @@ class Xavier(Initializer):
             raise RelayTypeError(f"weight '{name}' of shape {array.shape}", "two axes or more")
         window = float(np.prod(array.shape[2:]))
         fan_in, fan_out = array.shape[1] * window, array.shape[0] * window
+        # A depthwise filter sees one channel.
+        if "depthwise" in name:
+            fan_in = fan_out = window
         fan = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}[self.factor_type]
         scale = np.sqrt(self.magnitude / fan)
         if self.rnd_type == "uniform":

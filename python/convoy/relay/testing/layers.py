@@ -19,16 +19,18 @@ def batch_norm_infer(
     **attrs: Any,
 ) -> Expr:
     """Batch normalisation; the result alone."""
-    parts = [
-        given if given is not None else var(f"{name}_{part}")
-        for given, part in (
-            (gamma, "gamma"),
-            (beta, "beta"),
-            (moving_mean, "moving_mean"),
-            (moving_var, "moving_var"),
-        )
-    ]
-    return nn.batch_norm(data, *parts, **attrs)[0]
+
+    def part(given: Expr | None, what: str) -> Expr:
+        return var(f"{name}_{what}") if given is None else given
+
+    return nn.batch_norm(
+        data,
+        part(gamma, "gamma"),
+        part(beta, "beta"),
+        part(moving_mean, "moving_mean"),
+        part(moving_var, "moving_var"),
+        **attrs,
+    )[0]
 
 
 def conv2d(data: Expr, weight: Expr | None = None, name: str = "", **attrs: Any) -> Expr:

@@ -91,8 +91,7 @@ def resnet(
         body = build.conv(body, "conv0", filters[0], 3)
     else:
         body = build.norm_relu(build.conv(body, "conv0", filters[0], 7, 2), "bn0")
-        pool = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}
-        body = nn.max_pool2d(body, layout=layout, **pool)
+        body = nn.max_pool2d(body, (3, 3), strides=(2, 2), padding=(1, 1), layout=layout)
     for stage, count in enumerate(units, 1):
         for unit in range(1, count + 1):
             stride = 2 if stage > 1 and unit == 1 else 1

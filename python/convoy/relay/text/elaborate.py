@@ -18,7 +18,7 @@ from convoy.relay.schema import attrs_class
 from convoy.relay.source import Source, Span, nearest
 from convoy.relay.text.literals import BadNumber, as_attribute, as_constant, parse_number
 from convoy.relay.text.scope import Scopes
-from convoy.relay.text.types import TypeElaborator
+from convoy.relay.text.types import Syntax, TypeElaborator
 from convoy.relay.trampoline import Step, run
 from convoy.relay.types import Type
 
@@ -64,7 +64,7 @@ class Elaborator:
 
     # ---- whole texts
 
-    def module(self, tree: Tree) -> IRModule:
+    def module(self, tree: Syntax) -> IRModule:
         children = list(tree.children)
         if not children or not _is(children[0], "version"):
             raise error_at(
@@ -92,14 +92,14 @@ class Elaborator:
                 )
         return mod
 
-    def lone_expr(self, tree: Tree) -> Expr:
+    def lone_expr(self, tree: Syntax) -> Expr:
         children = list(tree.children)
         if children and _is(children[0], "version"):
             self._version(children.pop(0))
         self._metadata(children)
         return run(self.expr(children[0]))
 
-    def _version(self, tree: Tree) -> None:
+    def _version(self, tree: Syntax) -> None:
         got = tree.children[0][1:-1]
         if got != VERSION:
             raise error_at(
@@ -118,7 +118,7 @@ class Elaborator:
 
     # ---- places and names
 
-    def span(self, at: Tree | Token) -> Span:
+    def span(self, at: Syntax | Token) -> Span:
         where = at if isinstance(at, Token) else at.meta
         return Span(
             self.source.name,
@@ -130,7 +130,7 @@ class Elaborator:
         )
 
     def error(
-        self, at: Tree | Token, got: str, expected: str = "", remedy: str = ""
+        self, at: Syntax | Token, got: str, expected: str = "", remedy: str = ""
     ) -> ConvoyError:
         return error_at(RelaySyntaxError, got, self.span(at), expected, remedy)
 
@@ -160,7 +160,7 @@ class Elaborator:
 
     # ---- functions and bindings
 
-    def function(self, tree: Tree) -> Step:
+    def function(self, tree: Syntax) -> Step:
         *head, body = tree.children
         self.scopes.push()
         type_params: list[Type] = []
@@ -184,13 +184,13 @@ class Elaborator:
             self.types.forget(str(name))
         return Function(params, value, ret_type, type_params, attrs, span=self.span(tree))
 
-    def _param(self, tree: Tree) -> Var:
+    def _param(self, tree: Syntax) -> Var:
         name, annotation = self._name_and_type(tree)
         var = Var(name, annotation, span=self.span(tree))
         self.scopes.bind(name, var)
         return var
 
-    def _name_and_type(self, tree: Tree) -> tuple[str, Type | None]:
+    def _name_and_type(self, tree: Syntax) -> tuple[str, Type | None]:
         """`%input.1: T`: names with dots do not parse in TVM; here they are read."""
         parts = [str(c) for c in tree.children if isinstance(c, Token)]
         annotation = None
@@ -199,10 +199,10 @@ class Elaborator:
                 annotation = self.types.elaborate(child)
         return ".".join(parts)[1:], annotation
 
-    def expr(self, tree: Tree) -> Step:
+    def expr(self, tree: Syntax) -> Step:
         """A sequence of bindings and its value. `let` and discarded values nest to the right."""
         lets: list[tuple[Var, Expr, Span]] = []
-        pushed = 0
+        pushed, leaves = 0, ""
         for statement in tree.children[:-1]:
             kind, parts = statement.data, statement.children
             if kind == "graph_binding":
@@ -212,9 +212,11 @@ class Elaborator:
                 name = str(parts[0])[1:]
                 annotation = self.types.elaborate(parts[1]) if len(parts) == 3 else None
                 var = Var(name, annotation, span=self.span(parts[0]))
-                # Bound before its value is read, so that a function may call itself; the next
-                # binding is in a scope of its own.
-                self.scopes.bind(name, var)
+                # Bound before its value is read, so that a function may call itself. The first
+                # let stands in the scope around it, where a parameter of its name wins; each
+                # other one is in a scope of its own.
+                if self.scopes.bind(name, var) and not pushed:
+                    leaves = name
                 value = yield self.visit(parts[-1])
                 lets.append((var, _named(value, str(parts[0])), self.span(statement)))
                 self.scopes.push()
@@ -230,28 +232,30 @@ class Elaborator:
         body = yield self.visit(tree.children[-1])
         for _ in range(pushed):
             self.scopes.pop()
+        if leaves:
+            self.scopes.unbind(leaves)
         for var, value, span in reversed(lets):
             body = ast.Let(var, value, body, span=span)
         return body
 
     # ---- expressions
 
-    def visit(self, tree: Tree) -> Any:
+    def visit(self, tree: Syntax) -> Any:
         return getattr(self, f"on_{tree.data}")(tree)
 
-    def on_block(self, tree: Tree) -> Step:
+    def on_block(self, tree: Syntax) -> Step:
         self.scopes.push()
         value = yield self.expr(tree.children[0])
         self.scopes.pop()
         return value
 
-    def on_paren(self, tree: Tree) -> Step:
+    def on_paren(self, tree: Syntax) -> Step:
         return self.expr(tree.children[0])
 
-    def on_expr(self, tree: Tree) -> Step:
+    def on_expr(self, tree: Syntax) -> Step:
         return self.expr(tree)
 
-    def _operator(self, tree: Tree) -> Step:
+    def _operator(self, tree: Syntax) -> Step:
         left, operator, right = tree.children
         lhs = yield self.visit(left)
         rhs = yield self.visit(right)
@@ -260,7 +264,7 @@ class Elaborator:
 
     on_equality = on_comparison = on_sum = on_product = _operator
 
-    def on_call(self, tree: Tree) -> Step:
+    def on_call(self, tree: Syntax) -> Step:
         head, *items = tree.children
         callee = yield self.visit(head)
         args: list[Expr] = []
@@ -301,7 +305,7 @@ class Elaborator:
         except ConvoyError as error:
             raise place(error, span) from None
 
-    def on_projection(self, tree: Tree) -> Step:
+    def on_projection(self, tree: Syntax) -> Step:
         inner, token = tree.children
         if inner.data == "local":
             # `%input.1` may be the name of a parameter.
@@ -318,23 +322,23 @@ class Elaborator:
         value = yield self.visit(inner)
         return ast.TupleGetItem(value, int(token), span=self.span(tree))
 
-    def on_number(self, tree: Tree) -> Constant:
+    def on_number(self, tree: Syntax) -> Constant:
         value, dtype = self._number(tree)
         return Constant(as_constant(value, dtype), span=self.span(tree))
 
-    def _number(self, tree: Tree) -> tuple[Any, str]:
+    def _number(self, tree: Syntax) -> tuple[Any, str]:
         try:
             return parse_number(str(tree.children[0]))
         except BadNumber as bad:
             raise self.error(tree, bad.got, bad.expected, bad.remedy) from None
 
-    def on_bool(self, tree: Tree) -> Constant:
+    def on_bool(self, tree: Syntax) -> Constant:
         return Constant(np.array(tree.children[0] == "True"), span=self.span(tree))
 
-    def on_string(self, tree: Tree) -> Expr:
+    def on_string(self, tree: Syntax) -> Expr:
         raise self.error(tree, "a string as a value", "an expression")
 
-    def on_local(self, tree: Tree) -> Expr:
+    def on_local(self, tree: Syntax) -> Expr:
         name = str(tree.children[0])[1:]
         var = self.scopes.find(name)
         if var is None:
@@ -343,36 +347,36 @@ class Elaborator:
             )
         return var
 
-    def on_graph(self, tree: Tree) -> Expr:
+    def on_graph(self, tree: Syntax) -> Expr:
         name = str(tree.children[0])
         if name not in self.graph:
             raise self.error(tree, f"{name} is not defined yet", f"{name} = ...; before it is used")
         return self.graph[name]
 
-    def on_global(self, tree: Tree) -> Expr:
+    def on_global(self, tree: Syntax) -> Expr:
         return self._global(tree.children[0], called=True)
 
-    def on_name(self, tree: Tree) -> Expr:
+    def on_name(self, tree: Syntax) -> Expr:
         name = str(tree.children[0])
         try:
             return ast.op(name)
         except UnsupportedOp as error:
             raise place(error, self.span(tree)) from None
 
-    def on_meta(self, tree: Tree) -> Any:
+    def on_meta(self, tree: Syntax) -> Any:
         return self.meta_object(tree.children[0])
 
-    def on_lambda(self, tree: Tree) -> Step:
+    def on_lambda(self, tree: Syntax) -> Step:
         return self.function(tree.children[0])
 
-    def on_conditional(self, tree: Tree) -> Step:
+    def on_conditional(self, tree: Syntax) -> Step:
         cond, true_branch, false_branch = tree.children
         c = yield self.expr(cond)
         t = yield self.visit(true_branch)
         f = yield self.visit(false_branch)
         return ast.If(c, t, f, span=self.span(tree))
 
-    def on_tuple(self, tree: Tree) -> Step:
+    def on_tuple(self, tree: Syntax) -> Step:
         fields = []
         for child in tree.children:
             fields.append((yield self.visit(child)))
@@ -380,7 +384,7 @@ class Elaborator:
 
     # ---- attribute values
 
-    def _attr_value(self, tree: Tree) -> Step:
+    def _attr_value(self, tree: Syntax) -> Step:
         kind = tree.data
         if kind == "attr_list":
             items = []

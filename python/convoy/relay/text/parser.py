@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from lark import Lark, Token, Tree
+from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from convoy.errors import RelaySyntaxError, UnsupportedOp
@@ -16,6 +16,7 @@ from convoy.relay.module import IRModule
 from convoy.relay.source import Source, Span
 from convoy.relay.text.comments import blank_comments
 from convoy.relay.text.elaborate import Elaborator
+from convoy.relay.text.types import Syntax
 
 # How the terminals of grammar.lark are named in an error. Others are shown as they are written.
 _TERMINALS = {
@@ -76,7 +77,7 @@ def parse_expr_text(source: Source, meta_table: dict[str, Any] | None = None) ->
     return Elaborator(source, None, meta_table).lone_expr(_tree(source, "lone_expr"))
 
 
-def _tree(source: Source, start: str) -> Tree:
+def _tree(source: Source, start: str) -> Syntax:
     try:
         return _grammar().parse(blank_comments(source), start=start)
     except _Refused as refused:

@@ -23,12 +23,20 @@ class Scopes:
         for name in self._scopes.pop():
             self._bound[name].pop()
 
-    def bind(self, name: str, var: Var) -> None:
+    def bind(self, name: str, var: Var) -> bool:
+        """Bring a variable into scope; False if this scope has one of the name already."""
         stack = self._bound.setdefault(name, [])
         depth = len(self._scopes)
-        if not stack or stack[-1][0] != depth:
-            stack.append((depth, var))
-            self._scopes[-1].append(name)
+        if stack and stack[-1][0] == depth:
+            return False
+        stack.append((depth, var))
+        self._scopes[-1].append(name)
+        return True
+
+    def unbind(self, name: str) -> None:
+        """Take back the last `bind` of this scope."""
+        self._scopes[-1].remove(name)
+        self._bound[name].pop()
 
     def find(self, name: str) -> Var | None:
         stack = self._bound.get(name)

@@ -13,6 +13,9 @@ from convoy.relay import types as ty
 from convoy.relay.diagnostics import error_at
 from convoy.relay.source import Span
 
+# lark.Tree; its children are tokens and trees, which a type checker cannot tell apart.
+Syntax = Any
+
 _DTYPE = re.compile(r"(?:u?int|bfloat|float|bool|custom)[0-9]*(?:x[0-9]+)?")
 # Deeper types are not written by anything; Python compares and prints types recursively.
 _MAX_DEPTH = 100
@@ -27,7 +30,7 @@ class TypeElaborator:
     """
 
     def __init__(
-        self, span: Callable[[Tree | Token], Span], meta_object: Callable[[Token], Any]
+        self, span: Callable[[Syntax | Token], Span], meta_object: Callable[[Token], Any]
     ) -> None:
         self._span, self._meta_object = span, meta_object
         self._variables: dict[str, list[ty.TypeVar]] = {}
@@ -41,7 +44,7 @@ class TypeElaborator:
     def forget(self, name: str) -> None:
         self._variables[name].pop()
 
-    def elaborate(self, tree: Tree, depth: int = 0) -> ty.Type:
+    def elaborate(self, tree: Syntax, depth: int = 0) -> ty.Type:
         if depth > _MAX_DEPTH:
             raise error_at(
                 RelaySyntaxError, f"a type nested over {_MAX_DEPTH} deep", self._span(tree)
@@ -58,7 +61,7 @@ class TypeElaborator:
             return self._func_type(tree, inner)
         raise self._no_adt(tree.children[0])
 
-    def _func_type(self, tree: Tree, inner: int) -> ty.FuncType:
+    def _func_type(self, tree: Syntax, inner: int) -> ty.FuncType:
         parts = list(tree.children)
         params: list[ty.TypeVar] = []
         if isinstance(parts[0], Tree) and parts[0].data == "type_params":

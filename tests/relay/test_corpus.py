@@ -1,0 +1,140 @@
+"""Modules that TVM 0.18 printed, saved and ran."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convoy import relay
+
+from .conftest import corpus_names
+from .running import relative_error, run_graph, run_stock
+
+SMALL, MODELS = corpus_names("small"), corpus_names("models")
+TOLERANCE = {"float32": 1e-5, "float64": 1e-5, "float16": 1e-2}
+_SPAN = re.compile(r" span=[\w.]+:\d+:\d+")
+
+
+def folder(corpus: Path, manifest: dict[str, Any], name: str) -> Path:
+    return corpus / manifest[name]["kind"]
+
+
+@pytest.mark.parametrize("name", SMALL + MODELS if SMALL != MODELS else SMALL)
+class TestFormats:
+    @pytest.fixture
+    def base(self, corpus: Path, manifest: dict[str, Any], name: str) -> Path:
+        return folder(corpus, manifest, name) / name
+
+    def test_text_and_json_give_one_module(self, base: Path) -> None:
+        text = relay.parse(base.with_suffix(".relay").read_text(), base.name)
+        saved = relay.load_json(base.with_suffix(".json").read_text())
+        assert relay.structural_equal(text, saved)
+
+    def test_prints_as_tvm_printed(self, base: Path) -> None:
+        """Byte for byte, types included; spans are not printed."""
+        text = base.with_suffix(".relay").read_text()
+        printed = relay.load_json(base.with_suffix(".json").read_text()).astext()
+        want, got = (t.partition("\n#[metadata]")[0] for t in (text, printed))
+        assert got == _SPAN.sub("", want)
+
+    def test_reads_back_what_it_prints(self, base: Path) -> None:
+        mod = relay.parse(base.with_suffix(".relay").read_text())
+        assert relay.structural_equal(mod, relay.parse(mod.astext()))
+
+    def test_reads_back_what_it_saves(self, base: Path) -> None:
+        mod = relay.parse(base.with_suffix(".relay").read_text())
+        assert relay.structural_equal(mod, relay.load_json(relay.save_json(mod)))
+
+    def test_types_are_those_of_the_oracle(
+        self, base: Path, manifest: dict[str, Any], name: str
+    ) -> None:
+        mod = relay.parse(base.with_suffix(".relay").read_text())
+        entry = manifest[name]
+        got = [
+            [p.name_hint, dims(p.checked_type), p.checked_type.dtype] for p in mod["main"].params
+        ]
+        assert got == entry["params"]
+        assert nested(mod["main"].checked_type.ret_type) == entry["ret_type"]
+
+
+def dims(type_: relay.TensorType) -> list[Any]:
+    return [d if isinstance(d, int) else "T.Any()" for d in type_.shape]
+
+
+def nested(type_: relay.Type) -> Any:
+    """A type as the manifest writes it."""
+    if isinstance(type_, relay.TupleType):
+        return {"tuple": [nested(f) for f in type_.fields]}
+    return [dims(type_), type_.dtype]
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "unbound"])
+@pytest.mark.parametrize("name", SMALL)
+def test_small_outputs(corpus: Path, manifest: dict[str, Any], name: str, bound: bool) -> None:
+    """Outputs equal the oracle's, with parameters as constants and as inputs."""
+    base = corpus / "small" / name
+    if not base.with_suffix(".npz").exists():
+        pytest.skip("the oracle has no outputs of it")
+    mod = relay.parse(base.with_suffix(".relay").read_text(), name)
+    arrays = dict(np.load(base.with_suffix(".npz")))
+    inputs = {k[3:]: v for k, v in arrays.items() if k.startswith("in_")}
+    params = {}
+    if base.with_suffix(".params").exists():
+        params = relay.load_param_dict(base.with_suffix(".params").read_bytes())
+    if "if" in name:
+        got = run_stock(mod, *inputs.values())
+    elif bound:
+        got = run_graph(mod, inputs, params)
+    else:
+        got = run_graph(mod, {**inputs, **params})
+    assert len(got) == len(arrays) - len(inputs)
+    for i, value in enumerate(got):
+        want = arrays[f"out_{i}"]
+        assert relative_error(value, want) <= TOLERANCE.get(str(want.dtype), 0)
+
+
+def parameters(corpus: Path, entry: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The parameters that the oracle used, made by the corpus's own script."""
+    spec = importlib.util.spec_from_file_location("init_params", corpus / "init_params.py")
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script.init_params(entry["params"])
+
+
+FAST = {"mlp", "squeezenet_v1_1", "resnet18", "corpus"}
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in MODELS]
+)
+def test_model_outputs(corpus: Path, manifest: dict[str, Any], name: str) -> None:
+    base = corpus / "models" / name
+    if not base.with_suffix(".npz").exists():
+        pytest.skip("the oracle has no outputs of it")
+    mod = relay.parse(base.with_suffix(".relay").read_text(), name)
+    entry = manifest[name]
+    shape = entry["params"][0][1]
+    data = np.random.default_rng(7).uniform(-1, 1, shape).astype("float32")
+    got = run_graph(mod, {"data": data}, parameters(corpus, entry))
+    want = np.load(base.with_suffix(".npz"))["out_0"]
+    assert relative_error(got[0], want) <= 1e-5
+
+
+def test_speed(corpus: Path) -> None:
+    """A network of 176 operators, well within the second that one of 300 may take."""
+    text = (corpus / "models/resnet50.relay").read_text()
+    saved = (corpus / "models/resnet50.json").read_text()
+    relay.parse(text)  # the grammar is prepared once a process
+    start = time.perf_counter()
+    relay.parse(text)
+    assert time.perf_counter() - start < 0.6
+    start = time.perf_counter()
+    relay.load_json(saved)
+    assert time.perf_counter() - start < 0.9
