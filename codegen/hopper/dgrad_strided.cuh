@@ -306,6 +306,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     fence_shared_for_async();
   }
   __syncthreads();
+  // Registers move within the block: 384 * 168 = 128 * 40 + 256 * 232.
   if (group == 0) {
     shrink_registers<40>();
     if (thread == 0) produce<Config>(params, shared);

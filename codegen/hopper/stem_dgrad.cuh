@@ -149,7 +149,7 @@ struct StemOutput {
   const StemShared<Config>& shared;
   int buffer = 0;
   int n = 0, strip = 0, row = -1;  // the row that is held back; -1: none
-  float value[2 * kChannels];      // of this thread: upper, then lower row of 8
+  uint32_t value[kChannels];       // of this thread, rounded: upper and lower row of 8
 
   __device__ void hold(const StemItem& item, int output_row, const float (&d)[8 * kChannels]) {
     n = item.n;
@@ -157,24 +157,22 @@ struct StemOutput {
     row = output_row;
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) {
-      value[c] = d[stem_accumulator(0, c, kChannels, 0)];
-      value[kChannels + c] = d[stem_accumulator(0, c, kChannels, 1)];
+      value[c] = pack<typename Config::Element>(d[stem_accumulator(0, c, kChannels, 0)],
+                                                d[stem_accumulator(0, c, kChannels, 1)]);
     }
   }
 
   __device__ void flush() {
     if (row < 0) return;
-    using T = typename Config::Element;
     const int lane = threadIdx.x % 32;
     const int x = stem_run_column(threadIdx.x / 128, threadIdx.x / 32 % 4);
     const int run = lane >> 2, phase_h = lane >> 1 & 1, phase_w = lane & 1;
     uint32_t to = shared.output(buffer, phase_h) + 2 * (2 * (kRun * run + x) + phase_w) * kChannels;
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) {
-      uint32_t pair = pack<T>(value[c], value[kChannels + c]);
-      store_shared(to + 2 * c, static_cast<uint16_t>(pair));
+      store_shared(to + 2 * c, static_cast<uint16_t>(value[c]));
       if (x + 1 < kRun)
-        store_shared(to + 2 * (2 * kChannels + c), static_cast<uint16_t>(pair >> 16));
+        store_shared(to + 2 * (2 * kChannels + c), static_cast<uint16_t>(value[c] >> 16));
     }
     fence_shared_for_async();
     // The barrier also tells that the buffer after this one is free: its copy was two rows ago.
@@ -293,8 +291,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerProcessor)
   barrier_wait(shared.filter_loaded(), 0);
   pack_filter(params, shared);
   __syncthreads();
+  // Registers move within a block: 384 * 80 at its start, 256 * 104 + 128 * 24 now. Asking for more
+  // than the block has would wait forever.
   if (threadIdx.x < Config::kConsumers) {
-    grow_registers<112>();
+    grow_registers<104>();
     consume_rows(params, shared);
   } else {
     shrink_registers<24>();

@@ -117,14 +117,16 @@ struct WindowConsumer {
   using T = typename Config::Element;
   using Mma = MmaRegisters<T, Config::kColumns>;
   static constexpr int kAccumulators = Config::kColumns / 2;
-  static constexpr int kGroup = 5;  // steps whose operands are in registers at once
+  // Steps whose operands are in registers at once: as many as there is room for.
+  static constexpr int kGroup = Config::kSteps > 12 ? 4 : 5;
 
   const WindowParams& params;
   const WindowShared<Config>& shared;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Where this lane's pairs lie, relative to the first row of the window and to output column 0 of
-  // the lane's 16: two for each step. The ring has at most 2^15 bytes.
-  uint16_t offset[Config::kSteps][2];
+  // the lane's 16: for each step the one of the lower eight k, and in the upper half that of the
+  // upper eight (both are less than 2^16).
+  uint32_t offset[Config::kSteps];
   uint32_t bias[Config::kColumns / 8];  // pairs, for columns 8j + 2 * (lane % 4), + 1
   int tile = 0;
 
@@ -133,12 +135,7 @@ struct WindowConsumer {
     int column = (warp * 16 + lane / 4) * params.stride_w * Config::kChannels * 2;
 #pragma unroll
     for (int step = 0; step < Config::kSteps; ++step) {
-#pragma unroll
-      for (int upper = 0; upper < 2; ++upper) {
-        WindowPair pair = window_pair(lane_pair(step, upper, lane), Config::kFilterH,
-                                      Config::kFilterW, Config::kChannels);
-        offset[step][upper] = uint16_t(pair.row * Config::kRowBytes + pair.element * 2 + column);
-      }
+      offset[step] = column * 0x10001 + (place(step, 0) | place(step, 1) << 16);
     }
     const uint16_t* values = static_cast<const uint16_t*>(params.bias);
 #pragma unroll
@@ -147,6 +144,12 @@ struct WindowConsumer {
       bool there = values && k < params.k;
       bias[j] = there ? __ldg(reinterpret_cast<const uint32_t*>(values + k)) : 0;
     }
+  }
+
+  __device__ uint32_t place(int step, int upper) const {
+    WindowPair pair = window_pair(lane_pair(step, upper, lane), Config::kFilterH, Config::kFilterW,
+                                  Config::kChannels);
+    return pair.row * Config::kRowBytes + pair.element * 2;
   }
 
   // Adds the products of the steps from kFirst on to d. The window's first row is in `slot`; when
@@ -163,7 +166,7 @@ struct WindowConsumer {
     for (int step = kFirst; step < kLast; ++step) {
 #pragma unroll
       for (int upper = 0; upper < 2; ++upper) {
-        uint32_t at = start + offset[step][upper];
+        uint32_t at = start + (upper ? offset[step] >> 16 : offset[step] & 0xffff);
         a[step - kFirst][2 * upper] = load_shared_u32(shared.base + (at & kMask));
         a[step - kFirst][2 * upper + 1] = load_shared_u32(shared.base + ((at + lower) & kMask));
       }
@@ -260,8 +263,9 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerProcessor)
   }
   pack_windows(params, shared);
   __syncthreads();
+  // Registers move within a block: 384 * 80 at its start, 256 * 104 + 128 * 24 now.
   if (threadIdx.x < Config::kConsumers) {
-    grow_registers<112>();
+    grow_registers<104>();
     WindowConsumer<Config>(params, shared).run();
   } else {
     shrink_registers<24>();
