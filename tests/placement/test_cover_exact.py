@@ -1,6 +1,6 @@
 """The cover search against brute force, on random graphs with random matches and costs.
 
-``CONVOY_COVER_EXAMPLES`` sets how many graphs are tried under each objective (default 120).
+``CONVOY_COVER_EXAMPLES`` sets how many graphs are tried under each objective (default 50).
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ from convoy.placement.solve import WIDTH
 from convoy.placement.synthetic import BACKENDS, FORMS, random_graph, random_transitions
 from convoy.placement.transition import Transitions
 
-EXAMPLES = int(os.environ.get("CONVOY_COVER_EXAMPLES", "120"))
-MOST_WAYS = 60_000
-
-Way = tuple[tuple[int, int], ...]
+EXAMPLES = int(os.environ.get("CONVOY_COVER_EXAMPLES", "50"))
 
 
 def partitions(graph: MatchGraph) -> Iterator[tuple[int, ...]]:

@@ -253,7 +253,7 @@ class Search:
                 own = int(rows.status[best, i])
                 excess = table.excess(own, demanded[i], readers[i].bit_count())
                 reach = np.minimum(reach + excess[rows.status[:, i]], IMPOSSIBLE)
-            worse = (reach <= rows.cost).all(axis=1) & (reach < rows.cost).any(axis=1)
+            worse = np.asarray((reach <= rows.cost).all(axis=1) & (reach < rows.cost).any(axis=1))
             worse[best] = False
             if worse.any():
                 cut.rows = rows.take(np.flatnonzero(~worse))
