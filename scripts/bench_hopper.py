@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-check", action="store_true", help="times only")
     parser.add_argument("--no-time", action="store_true", help="correctness only")
     parser.add_argument("--json", type=Path, help="write all results to this file")
+    parser.add_argument("--dump-jobs", type=Path, help="write the check jobs here, run nothing")
     options = parser.parse_args(arguments)
     batches = [int(n) for n in options.batch.split(",")]
 
@@ -59,7 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     timed = {x.kernel for found in launches.values() for x in found}
     libraries, failures = compile_kernels({*checked, *timed})
 
-    results = []
+    if options.dump_jobs:  # input of `hopper_lab.py --worker`, for compute-sanitizer
+        jobs = cases.check_jobs({k: libraries[k] for k in checked if k in libraries})
+        options.dump_jobs.write_text("".join(json.dumps(job.to_json()) + "\n" for job in jobs))
+        return 1 if failures else 0
+
+    results: list[dict] = []
     if checked:
         failures += check(checked, libraries, results)
     for name, workload in layers:

@@ -118,7 +118,7 @@ struct WindowConsumer {
   using Mma = MmaRegisters<T, Config::kColumns>;
   static constexpr int kAccumulators = Config::kColumns / 2;
   // Steps whose operands are in registers at once: as many as there is room for.
-  static constexpr int kGroup = Config::kSteps > 12 ? 4 : 5;
+  static constexpr int kGroup = Config::kSteps > 12 ? 3 : 5;
 
   const WindowParams& params;
   const WindowShared<Config>& shared;
