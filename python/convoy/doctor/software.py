@@ -108,7 +108,7 @@ def records() -> Check:
         return Check("records", "problem", err.got, err.remedy)
     if not by_gpu:
         where = f"{paths.records_dir()} and {paths.user_records_file()}"
-        remedy = "run `convoy tune` on a machine with a GPU"
+        remedy = "run `convoy place MODEL` on a machine with a GPU, which measures"
         return Check("records", "missing", f"none in {where}", remedy, need="advice")
     counts = ", ".join(f"{gpu} {count}" for gpu, count in by_gpu.most_common())
     detail = f"{counts} in {len(store.files)} files"
