@@ -134,7 +134,7 @@ def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]
                     print(tables.plain(explain.COLUMNS, explain.rows(built.plan)))
                     print(explain.summary(built.plan), flush=True)
             except Exception as err:  # one variant that fails must not end the comparison
-                row["failed"] = f"{type(err).__name__}: {err}"[:1500]
+                row["failed"] = f"{type(err).__name__}: {err}"[-1500:]
             rows.append(row)
             print(row, flush=True)
             save(args, rows)

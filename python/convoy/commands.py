@@ -54,11 +54,11 @@ def place(
     With a GPU candidates that no record knows are measured; without one, records of an H200
     decide.
     """
-    from . import build as builder
     from . import models
+    from .build import place as place_module
 
     mod, given = models.read(model, params, batch)
-    placement = builder.place(
+    placement = place_module(
         mod,
         given,
         precision=precision,
@@ -98,8 +98,8 @@ def build(
     records: Records = None,
 ) -> None:
     """Compile a network into one shared object."""
-    from . import build as builder
     from . import models
+    from .build import build as build_module
 
     mod, given = models.read(model, params, batch)
     options: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def build(
             "records": records,
             "progress": progress,
         }
-    compiled = builder.build(mod, target, given, precision=precision or None, **options)
+    compiled = build_module(mod, target, given, precision=precision or None, **options)
     compiled.export_library(output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
 
@@ -133,11 +133,11 @@ def run(
 
     import numpy as np
 
-    from . import build as builder
     from . import models
+    from .build import load
     from .errors import InvalidOption
 
-    compiled = builder.load(module)
+    compiled = load(module)
     session = compiled.session()
     known = {name: (shape, dtype) for name, shape, dtype in session.input_info}
     values = models.random_inputs(known)
