@@ -20,19 +20,23 @@ Prints a line for everything that is wrong, then the table; exit status 1 if a c
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import hopper_cases as cases
 import hopper_lab as lab
-from convoy.backends.base import Device
+from convoy.backends.base import Decline, Device
 from convoy.backends.hopper import HopperBackend, launch_of
 from convoy.backends.hopper_compile import compile_many
 from convoy.backends.hopper_kernels import HopperKernel
 from convoy.codegen.cache import Entry
+
+Results = list[dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     launches = {}
     backend = HopperBackend(limit=options.candidates)
     for name, workload in layers:
-        found = [launch_of(c) for c in backend.propose(workload, Device())]
+        proposed = backend.propose(workload, Device())
+        assert not isinstance(proposed, Decline), proposed
+        found = [launch_of(candidate) for candidate in proposed]
         launches[name] = [x for x in found if options.kernel in x.kernel.name]
     checked = [] if options.no_check else [k for k in cases.kernels() if options.kernel in k.name]
     timed = {x.kernel for found in launches.values() for x in found}
@@ -65,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.dump_jobs.write_text("".join(json.dumps(job.to_json()) + "\n" for job in jobs))
         return 1 if failures else 0
 
-    results: list[dict] = []
+    results: Results = []
     if checked:
         failures += check(checked, libraries, results)
     for name, workload in layers:
@@ -106,17 +112,22 @@ def compile_kernels(kernels: set[HopperKernel]) -> tuple[dict[HopperKernel, str]
 
 
 def check(
-    kernels: Sequence[HopperKernel], libraries: dict[HopperKernel, str], results: list[dict]
+    kernels: Sequence[HopperKernel],
+    libraries: dict[HopperKernel, str],
+    results: Results,
 ) -> int:
     """Runs all check jobs; prints what fails, and one line for each kernel."""
     jobs = cases.check_jobs({k: libraries[k] for k in kernels if k in libraries})
     print(f"checking {len(libraries)} kernels in {len(jobs)} runs ...", flush=True)
-    start, passed, failed, worst = time.monotonic(), {}, {}, {}
+    start = time.monotonic()
+    passed: collections.Counter[str] = collections.Counter()
+    failed: collections.Counter[str] = collections.Counter()
+    worst: dict[str, float] = {}
     for job, result in lab.run(jobs):
         results.append({"kind": "check", **job.to_json(), **vars(result)})
         name = job.name
         if result.error:
-            failed[name] = failed.get(name, 0) + 1
+            failed[name] += 1
             if failed[name] <= 5:
                 print(
                     f"WRONG {name} swizzle {job.swizzle} blocks {result.blocks}"
@@ -124,18 +135,18 @@ def check(
                     flush=True,
                 )
         else:
-            passed[name] = passed.get(name, 0) + 1
+            passed[name] += 1
             worst[name] = max(worst.get(name, 0.0), result.relative)
     for name in dict.fromkeys(job.name for job in jobs):
         print(
-            f"  {name:56s} right {passed.get(name, 0):4d}  wrong {failed.get(name, 0):4d}"
+            f"  {name:56s} right {passed[name]:4d}  wrong {failed[name]:4d}"
             f"  largest relative error {worst.get(name, float('nan')):.2e}"
         )
     print(f"checked in {time.monotonic() - start:.0f} s", flush=True)
-    return sum(failed.values())
+    return failed.total()
 
 
-def time_layer(name: str, jobs: Sequence[lab.Job], results: list[dict]) -> int:
+def time_layer(name: str, jobs: Sequence[lab.Job], results: Results) -> int:
     """Times one layer and prints its table, fastest first."""
     rows, failures, peer = [], 0, float("nan")
     for job, result in lab.run(jobs):
@@ -166,7 +177,7 @@ def time_layer(name: str, jobs: Sequence[lab.Job], results: list[dict]) -> int:
     return failures
 
 
-def print_summary(results: Sequence[dict]) -> None:
+def print_summary(results: Results) -> None:
     """One line a layer: cuDNN, the best kernel, the one that was proposed first."""
     print(f"\n{'layer':34s} {'cuDNN us':>9s} {'best us':>9s} {'ratio':>6s} {'first us':>9s}  best")
     for name in dict.fromkeys(r["layer"] for r in results if r["kind"] == "time"):
