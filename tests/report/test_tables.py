@@ -73,6 +73,11 @@ def test_any_table_fits_a_terminal_and_loses_nothing(rows: list[tuple], width: i
     assert body.count("c") == letters + "".join(columns).count("c")
 
 
+def test_a_cell_stays_on_its_line() -> None:
+    body = tables.plain(["why"], [("not found:\n  libcudnn.so.9",)], width=0)
+    assert body.splitlines()[2:] == ["not found: libcudnn.so.9"]
+
+
 def test_empty_table_has_its_heading() -> None:
     assert tables.plain(["a", "b"], [], width=0).splitlines()[0] == "a  b"
     assert tables.markdown(["a", "b"], []).splitlines() == ["| a | b |", "| --- | --- |"]

@@ -53,12 +53,14 @@ class Column:
 
 
 def text(value: Any, digits: int = 2) -> str:
-    """A cell: None and empty text as a dash, booleans as yes and no, floats with ``digits``."""
+    """A cell on one line: None and empty text as a dash, booleans as yes and no."""
     if value is None or value == "":
         return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.{digits}f}"
+    return re.sub(r"\s*\n\s*", " ", str(value))
 
 
 @dataclass(frozen=True)
