@@ -7,6 +7,7 @@ void; a null reference is None.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,10 @@ from convoy.errors import RelayTypeError
 from convoy.relay.schema import MANDATORY, AttrsClass, Field, op_schema
 from convoy.relay.source import nearest
 from convoy.relay.types import Any as DynamicDim
+
+
+# No attribute nests deeper than a list of pairs.
+_MAX_NESTING = 4
 
 
 class Int64(int):
@@ -114,7 +119,7 @@ def _coerce(field: Field, value: Any, where: str) -> Any:
         return check(value)
     except (TypeError, ValueError, OverflowError):
         raise RelayTypeError(
-            f"{where}: {field.name}={value!r}", _EXPECTED.get(field.kind, field.kind)
+            f"{where}: {field.name}={reprlib.repr(value)}", _EXPECTED.get(field.kind, field.kind)
         ) from None
 
 
@@ -168,9 +173,11 @@ def _expr(value: Any) -> int | None:
     return None if value is None else _int(value)
 
 
-def _element(value: Any) -> Any:
+def _element(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(map(_element, value))
+        if depth >= _MAX_NESTING:
+            raise TypeError
+        return tuple(_element(v, depth + 1) for v in value)
     if isinstance(value, (float, np.floating)):
         return float(value)
     if isinstance(value, DynamicDim):

@@ -34,6 +34,8 @@ _SUFFIX = {
     "int32": "",
     "int64": "i64",
 }
+# Indentation makes the text grow with the square of the depth.
+_MAX_INDENT = 500
 _ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var)
 
 
@@ -150,6 +152,10 @@ class _Printer:
         return f"{head}{type_params}({', '.join(items)}) {arrow}{body}"
 
     def _braces(self, body: Expr, indent: int) -> Step:
+        if indent >= _MAX_INDENT:
+            raise RelayTypeError(
+                f"blocks nested over {_MAX_INDENT} deep", "code that can be printed"
+            )
         block = _Block(indent + 1)
         yield self._scope(body, block)
         return "\n".join(["{", *block.lines, "  " * indent + "}"])
@@ -256,6 +262,8 @@ class _Printer:
 
     def _nested_let(self, expr: ast.Let, block: _Block) -> Step:
         """A let as an operand stands in brackets."""
+        if block.indent >= _MAX_INDENT:
+            raise RelayTypeError(f"lets nested over {_MAX_INDENT} deep", "code that can be printed")
         inner = _Block(block.indent + 1)
         node: Expr = expr
         while isinstance(node, ast.Let) and (node is expr or self._is_unique(node)):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from convoy.errors import RelayTypeError
+
 
 @dataclass(frozen=True)
 class Any:
@@ -32,10 +34,38 @@ class SymbolicDim:
 Dim = int | Any | SymbolicDim
 
 
-class Type:
-    """Base of all Relay types."""
+# Types beyond these are written by nothing. Python compares and prints types by recursion, and a
+# tuple that holds another one twice, sixty times over, would take all memory to print.
+_MAX_DEPTH = 100
+_MAX_SIZE = 200_000
 
-    __slots__ = ()
+
+class Type:
+    """Base of all Relay types.
+
+    Attributes:
+        depth: how deep tuples and functions nest in it.
+        size: how many types are in it, itself included.
+    """
+
+    depth = 0
+    size = 1
+
+    def _measure(self, parts: Sequence[Type]) -> None:
+        """Sets depth and size of a type of parts.
+
+        Raises:
+            RelayTypeError: a type beyond all reason.
+        """
+        depth = 1 + max((p.depth for p in parts), default=0)
+        size = 1 + sum(p.size for p in parts)
+        if depth > _MAX_DEPTH or size > _MAX_SIZE:
+            raise RelayTypeError(
+                f"a type nested {depth} deep with {size} parts",
+                f"at most {_MAX_DEPTH} deep with {_MAX_SIZE} parts",
+            )
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "size", size)
 
 
 @dataclass(frozen=True)
@@ -72,6 +102,7 @@ class TupleType(Type):
 
     def __init__(self, fields: Sequence[Type] = ()) -> None:
         object.__setattr__(self, "fields", tuple(fields))
+        self._measure(self.fields)
 
     def __str__(self) -> str:
         if len(self.fields) == 1:
@@ -109,6 +140,7 @@ class FuncType(Type):
         object.__setattr__(self, "arg_types", tuple(arg_types))
         object.__setattr__(self, "ret_type", ret_type)
         object.__setattr__(self, "type_params", tuple(type_params))
+        self._measure((*self.arg_types, ret_type))
 
     def __str__(self) -> str:
         params = f"[{', '.join(map(str, self.type_params))}]" if self.type_params else ""

@@ -148,8 +148,6 @@ class _Inference:
                     self._do(step)
                 except Undetermined:
                     waiting.append(step)
-                except RecursionError:
-                    raise RelayTypeError("types nested too deep") from None
             if len(waiting) == len(pending):
                 raise self._stuck(waiting)
             pending = waiting

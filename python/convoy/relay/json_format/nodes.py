@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from convoy.errors import ConvoyError, RelaySyntaxError, RelayTypeError, UnsupportedOp
+from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.attrs import Attrs, Int64, complete_attrs
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 Step = Generator[int, Any, Any]
 Decoder = Callable[["Node"], Any]  # the object, or a Step that returns it
 DECODERS: dict[str, Decoder] = {}
-
-# Deeper types are not written by anything; Python compares types recursively.
-_MAX_TYPE_DEPTH = 100
 
 # What TVM 0.6 called the types that lost their prefix or changed their name.
 _RENAMED = {
@@ -86,9 +83,24 @@ def null(node: Node) -> Any:
     return None
 
 
+# Arrays beyond these are written by nothing; printing them recurses and repeats shared ones.
+_MAX_ARRAY_DEPTH = 16
+_MAX_ARRAY_SIZE = 1_000_000
+
+
 @decodes("Array")
 def array(node: Node) -> Step:
-    return tuple((yield from node.data()))
+    items = tuple((yield from node.data()))
+    inner = [node.file.measures.get(id(item), (0, 1)) for item in items]
+    depth = 1 + max((d for d, _ in inner), default=0)
+    size = 1 + sum(s for _, s in inner)
+    if depth > _MAX_ARRAY_DEPTH or size > _MAX_ARRAY_SIZE:
+        raise RelaySyntaxError(
+            f"an array nested {depth} deep with {size} elements",
+            f"at most {_MAX_ARRAY_DEPTH} deep with {_MAX_ARRAY_SIZE} elements",
+        )
+    node.file.measures[id(items)] = (depth, size)
+    return items
 
 
 @decodes("Map")
@@ -210,7 +222,7 @@ def symbolic_dim(node: Node) -> Any:
 @decodes("TupleType")
 def tuple_type(node: Node) -> Step:
     fields = yield from node.ref("fields")
-    return _shallow(ty.TupleType(_all(fields, ty.Type, node, "fields")))
+    return ty.TupleType(_all(fields, ty.Type, node, "fields"))
 
 
 @decodes("FuncType")
@@ -218,28 +230,11 @@ def func_type(node: Node) -> Step:
     args = yield from node.ref("arg_types")
     ret = yield from node.ref("ret_type")
     params = yield from node.ref("type_params")
-    return _shallow(
-        ty.FuncType(
-            _all(args, ty.Type, node, "arg_types"),
-            _is(ret, ty.Type, node, "ret_type"),
-            _all(params, ty.TypeVar, node, "type_params"),
-        )
+    return ty.FuncType(
+        _all(args, ty.Type, node, "arg_types"),
+        _is(ret, ty.Type, node, "ret_type"),
+        _all(params, ty.TypeVar, node, "type_params"),
     )
-
-
-def _shallow(type_: ty.TupleType | ty.FuncType) -> ty.Type:
-    """Refuse types nested so deep that comparing them would overflow Python's stack."""
-    depth, level = 0, [type_]
-    while level:
-        depth += 1
-        if depth > _MAX_TYPE_DEPTH:
-            raise RelayTypeError(f"a type nested over {_MAX_TYPE_DEPTH} deep")
-        inner: dict[int, Any] = {}
-        for t in level:
-            parts = t.fields if isinstance(t, ty.TupleType) else (*t.arg_types, t.ret_type)
-            inner.update((id(p), p) for p in parts if isinstance(p, (ty.TupleType, ty.FuncType)))
-        level = list(inner.values())
-    return type_
 
 
 @decodes("IncompleteType")

@@ -63,6 +63,8 @@ class _File:
         arrays = data.get("b64ndarrays", [])
         self._arrays: list[Any] = arrays if isinstance(arrays, list) else []
         self._done: dict[int, Any] = {0: None}
+        # Depth and size of each decoded array, by identity.
+        self.measures: dict[int, tuple[int, int]] = {}
 
     def root(self) -> Any:
         if not isinstance(self._root, int) or isinstance(self._root, bool):

@@ -23,6 +23,7 @@ from convoy.relay.trampoline import Step, run
 from convoy.relay.types import Type
 
 VERSION = "0.0.5"
+_MAX_LISTS = 16
 
 _BINARY = {
     "*": "multiply",
@@ -81,7 +82,7 @@ class Elaborator:
         for definition in children:
             name, function = definition.children
             self.graph = {}
-            mod[self._global(name)] = run(self.function(function))
+            mod[self._global(name)] = run(self.function(function, name))
         for name, (var, span) in self._called.items():
             if var not in mod:
                 raise error_at(
@@ -100,7 +101,7 @@ class Elaborator:
         return run(self.expr(children[0]))
 
     def _version(self, tree: Syntax) -> None:
-        got = tree.children[0][1:-1]
+        got = tree.children[-1][1:-1]
         if got != VERSION:
             raise error_at(
                 RelaySyntaxError, f'Relay text of version "{got}"', self.span(tree), f'"{VERSION}"'
@@ -119,13 +120,23 @@ class Elaborator:
     # ---- places and names
 
     def span(self, at: Syntax | Token) -> Span:
-        where = at if isinstance(at, Token) else at.meta
+        """The place of a token, or of the first one of a tree."""
+        tree, path = at, []
+        while not isinstance(tree, Token):
+            path.append(tree)
+            found = getattr(tree, "first", None) or (tree.children[0] if tree.children else None)
+            if found is None:
+                return Span(self.source.name, 1, 1, source=self.source)
+            tree = found
+        # Remembered, because an operator's place is that of its left operand, and so on down.
+        for passed in path:
+            passed.first = tree
         return Span(
             self.source.name,
-            getattr(where, "line", None) or 1,
-            getattr(where, "column", None) or 1,
-            getattr(where, "end_line", None) or 0,
-            getattr(where, "end_column", None) or 0,
+            tree.line or 1,
+            tree.column or 1,
+            tree.end_line or 0,
+            tree.end_column or 0,
             self.source,
         )
 
@@ -160,7 +171,7 @@ class Elaborator:
 
     # ---- functions and bindings
 
-    def function(self, tree: Syntax) -> Step:
+    def function(self, tree: Syntax, at: Token) -> Step:
         *head, body = tree.children
         self.scopes.push()
         type_params: list[Type] = []
@@ -175,14 +186,14 @@ class Elaborator:
                     raise self.error(item, "a parameter behind attributes", "parameters first")
                 params.append(self._param(item))
             elif _is(item, "attr"):
-                attrs[str(item.children[0])] = run(self._attr_value(item.children[1]))
+                attrs[str(item.children[0])] = self._attr_value(item.children[1])
             else:
                 ret_type = self.types.elaborate(item)
         value = yield self.expr(body)
         self.scopes.pop()
         for name in type_params:
             self.types.forget(str(name))
-        return Function(params, value, ret_type, type_params, attrs, span=self.span(tree))
+        return Function(params, value, ret_type, type_params, attrs, span=self.span(at))
 
     def _param(self, tree: Syntax) -> Var:
         name, annotation = self._name_and_type(tree)
@@ -250,7 +261,7 @@ class Elaborator:
         return value
 
     def on_paren(self, tree: Syntax) -> Step:
-        return self.expr(tree.children[0])
+        return self.expr(tree.children[1])
 
     def on_expr(self, tree: Syntax) -> Step:
         return self.expr(tree)
@@ -275,7 +286,7 @@ class Elaborator:
                 name = str(item.children[0])
                 if name in given:
                     raise self.error(item, f"attribute '{name}' twice", "once")
-                given[name] = run(self._attr_value(item.children[1]))
+                given[name] = self._attr_value(item.children[1])
                 continue
             if given:
                 raise self.error(item, "an argument behind attributes", "arguments first")
@@ -367,10 +378,11 @@ class Elaborator:
         return self.meta_object(tree.children[0])
 
     def on_lambda(self, tree: Syntax) -> Step:
-        return self.function(tree.children[0])
+        keyword, function = tree.children
+        return self.function(function, keyword)
 
     def on_conditional(self, tree: Syntax) -> Step:
-        cond, true_branch, false_branch = tree.children
+        _, cond, true_branch, false_branch = tree.children
         c = yield self.expr(cond)
         t = yield self.visit(true_branch)
         f = yield self.visit(false_branch)
@@ -378,19 +390,18 @@ class Elaborator:
 
     def on_tuple(self, tree: Syntax) -> Step:
         fields = []
-        for child in tree.children:
+        for child in tree.children[1:]:
             fields.append((yield self.visit(child)))
         return ast.Tuple(fields, span=self.span(tree))
 
     # ---- attribute values
 
-    def _attr_value(self, tree: Syntax) -> Step:
+    def _attr_value(self, tree: Syntax, depth: int = 0) -> Any:
         kind = tree.data
         if kind == "attr_list":
-            items = []
-            for child in tree.children:
-                items.append((yield self._attr_value(child)))
-            return tuple(items)
+            if depth > _MAX_LISTS:
+                raise self.error(tree, f"lists nested over {_MAX_LISTS} deep")
+            return tuple(self._attr_value(child, depth + 1) for child in tree.children)
         if kind == "number":
             return as_attribute(*self._number(tree))
         if kind == "bool":

@@ -60,7 +60,6 @@ def _grammar() -> Lark:
         lexer="basic",
         start=["module", "lone_expr"],
         maybe_placeholders=False,
-        propagate_positions=True,
         lexer_callbacks=dict.fromkeys(_REFUSED, _refuse),
     )
 

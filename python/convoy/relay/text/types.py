@@ -17,7 +17,7 @@ from convoy.relay.source import Span
 Syntax = Any
 
 _DTYPE = re.compile(r"(?:u?int|bfloat|float|bool|custom)[0-9]*(?:x[0-9]+)?")
-# Deeper types are not written by anything; Python compares and prints types recursively.
+# Elaboration recurses; types that nest deeper than this are refused anyway.
 _MAX_DEPTH = 100
 
 
@@ -62,7 +62,7 @@ class TypeElaborator:
         raise self._no_adt(tree.children[0])
 
     def _func_type(self, tree: Syntax, inner: int) -> ty.FuncType:
-        parts = list(tree.children)
+        parts = tree.children[1:]
         params: list[ty.TypeVar] = []
         if isinstance(parts[0], Tree) and parts[0].data == "type_params":
             params = [self.declare(str(name)) for name in parts.pop(0).children]
