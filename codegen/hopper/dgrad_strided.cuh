@@ -14,8 +14,13 @@
 // multiplies while the other one stores. A pingpong consumer may only start on its tile's stages
 // when the other one has seen all of its own filled: before that, the stage's barrier can still be
 // two phases behind, and waiting for a parity would return at once (see mbarrier.cuh).
+//
+// Split (cooperative only): for problems with few tiles, the kSplit blocks of a cluster share one.
+// Each takes a part of the reduction and adds up, in a fixed order, a part of the columns: partial
+// sums go through distributed shared memory, from registers to the same thread of the other block.
 #pragma once
 
+#include "cluster.cuh"
 #include "ptx.cuh"
 #include "tile_order.cuh"
 
@@ -46,10 +51,11 @@ struct DgradParams {
 };
 
 template <class T, int kRows_, int kColumns_, int kStages_, bool kPingpong_, int kSlots_,
-          bool kZeros_>
+          bool kZeros_, int kSplit_ = 1>
 struct DgradConfig {
   using Element = T;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kStages = kStages_, kSlots = kSlots_;
+  static constexpr int kSplit = kSplit_;  // blocks that share the reduction of a tile
   static constexpr bool kPingpong = kPingpong_;
   static constexpr bool kZeros = kZeros_;  // room for the tile that zero phases are stored from
   static constexpr int kThreads = 384;
@@ -61,12 +67,17 @@ struct DgradConfig {
   // Offsets from a 1024-byte aligned base.
   static constexpr int kSlotsAt = kStages * kStageBytes;
   static constexpr int kZeroAt = kSlotsAt + 2 * kSlots * kSlotBytes;
-  static constexpr int kBarriersAt = kZeroAt + (kZeros ? kBlockBytes : 0);
-  static constexpr int kSharedBytes = 1024 + kBarriersAt + (2 * kStages + 2) * 8;
+  // Partial sums from the other blocks: for each consumer, sender, and own 64 columns.
+  static constexpr int kOwnBlocks = kColumnBlocks / kSplit;
+  static constexpr int kPartialBytes = kBlocks * kOwnBlocks * 2 * kBlockBytes;
+  static constexpr int kPartialsAt = kZeroAt + (kZeros ? kBlockBytes : 0);
+  static constexpr int kBarriersAt = kPartialsAt + 2 * (kSplit - 1) * kPartialBytes;
+  static constexpr int kSharedBytes = 1024 + kBarriersAt + (2 * kStages + 6) * 8;
 
   static_assert(kGroupRows % 64 == 0 && kColumns % 64 == 0 && kColumns <= 256);
   static_assert(kColumns != 192, "no wgmma wrapper of that width");
   static_assert(kBlocks * kColumns <= 256, "accumulators must fit into registers");
+  static_assert(kSplit == 1 || (!kPingpong && kColumnBlocks % kSplit == 0));
   static_assert(kSlots >= 1 && kSlots <= kColumnBlocks && kStages >= 2);
   static_assert(kSharedBytes <= 232448, "shared memory of a block on sm_90");
 };
@@ -85,6 +96,13 @@ struct DgradShared {
   __device__ uint32_t full(int stage) const { return base + Config::kBarriersAt + 8 * stage; }
   __device__ uint32_t empty(int stage) const { return full(Config::kStages + stage); }
   __device__ uint32_t turn(int group) const { return full(2 * Config::kStages + group); }
+  __device__ uint32_t partial(int group, int sender) const {
+    return base + Config::kPartialsAt +
+           (group * (Config::kSplit - 1) + sender) * Config::kPartialBytes;
+  }
+  // Partial sums have arrived; those that were sent have been read.
+  __device__ uint32_t ready(int group) const { return turn(2 + group); }
+  __device__ uint32_t taken(int group) const { return turn(4 + group); }
 };
 
 // Pixel of a phase's row.
@@ -102,6 +120,18 @@ __device__ __forceinline__ int reduction_steps(const DgradParams& params, const 
   return phase.h.taps * phase.w.taps * params.channel_steps;
 }
 
+// A cluster works as one block does without a split: its index, their number, the block's part.
+template <class Config>
+struct Team {
+  int index = blockIdx.x / Config::kSplit;
+  int count = gridDim.x / Config::kSplit;
+  int rank = Config::kSplit > 1 ? cluster_rank() : 0;
+
+  // First of the reduction steps that block `rank` of the cluster does; its last one is before
+  // that of rank + 1.
+  __device__ int first(int steps, int rank) const { return steps * rank / Config::kSplit; }
+};
+
 // The zero phases' part of unit (m, n): blocks of 64 rows and 64 columns, stored one at a time.
 template <class Config>
 struct ZeroStores {
@@ -109,12 +139,12 @@ struct ZeroStores {
   const DgradParams& params;
   int row0, column0, next, end;
 
-  __device__ ZeroStores(const DgradParams& p, const Tile& tile)
+  __device__ ZeroStores(const DgradParams& p, const Tile& tile, int rank)
       : params(p),
         row0(tile.m * Config::kRows),
         column0(tile.n * Config::kColumns),
         next(0),
-        end(tile.phase == 0 ? kPerPhase * p.zero_phases : 0) {}
+        end(tile.phase == 0 && rank == 0 ? kPerPhase * p.zero_phases : 0) {}
 
   __device__ void store(uint32_t zero, int count) {
     for (int stop = min(end, next + count); next < stop; ++next) {
@@ -135,37 +165,46 @@ struct ZeroStores {
 template <class Config>
 __device__ void produce(const DgradParams& params, const DgradShared<Config>& shared) {
   Ring<Config::kStages> ring(1);
+  const Team<Config> team;
   Tile tile;
-  for (int step = 0; tile_at(params.order, step, blockIdx.x, gridDim.x, &tile); ++step) {
+  for (int step = 0; tile_at(params.order, step, team.index, team.count, &tile); ++step) {
     const Phase& phase = params.phase[tile.phase];
     const CUtensorMap* dy = &params.dy[tile.phase];
-    int steps = tile.m < phase.tiles ? reduction_steps(params, phase) : 0;
-    ZeroStores<Config> zeros(params, tile);
-    int zeros_per_step = steps > 0 ? (zeros.end + steps - 1) / steps : zeros.end;
-    if (steps > 0) {
-      Pixel pixel(phase, tile.m * Config::kRows);
-      int column = tile.n * Config::kColumns;
+    ZeroStores<Config> zeros(params, tile, team.rank);
+    if (tile.m < phase.tiles) {
+      const int steps = reduction_steps(params, phase);
+      const int begin = team.first(steps, team.rank), end = team.first(steps, team.rank + 1);
+      const int zeros_per_step = (zeros.end + end - begin - 1) / max(1, end - begin);
+      const Pixel pixel(phase, tile.m * Config::kRows);
+      const int column = tile.n * Config::kColumns;
       // Channels outside, taps inside: a tap's pixels were loaded by the tap before, up to a shift.
-      for (int channel = 0; channel < params.channel_steps; ++channel) {
-        for (int th = 0; th < phase.h.taps; ++th) {
-          for (int tw = 0; tw < phase.w.taps; ++tw) {
-            int filter = filter_position(phase.h, params.stride_h, th) * params.filter_w +
-                         filter_position(phase.w, params.stride_w, tw);
-            uint32_t full = shared.full(ring.slot);
-            barrier_wait(shared.empty(ring.slot), ring.parity);
-            barrier_expect(full, Config::kStageBytes);
-            load_im2col(shared.a(ring.slot), dy, full, channel * kStepK, pixel.w + phase.w.lower,
-                        pixel.h + phase.h.lower, pixel.n, tap_offset(phase.w, tw),
-                        tap_offset(phase.h, th));
+      const int taps = phase.h.taps * phase.w.taps;
+      int channel = begin / taps;
+      int th = (begin - channel * taps) / phase.w.taps;
+      int tw = begin - channel * taps - th * phase.w.taps;
+      for (int k = begin; k < end; ++k) {
+        int filter = filter_position(phase.h, params.stride_h, th) * params.filter_w +
+                     filter_position(phase.w, params.stride_w, tw);
+        uint32_t full = shared.full(ring.slot);
+        barrier_wait(shared.empty(ring.slot), ring.parity);
+        barrier_expect(full, Config::kStageBytes);
+        load_im2col(shared.a(ring.slot), dy, full, channel * kStepK, pixel.w + phase.w.lower,
+                    pixel.h + phase.h.lower, pixel.n, tap_offset(phase.w, tw),
+                    tap_offset(phase.h, th));
 #pragma unroll
-            for (int i = 0; i < Config::kColumnBlocks; ++i) {
-              load_3d(shared.b(ring.slot) + i * kBlockBytes, &params.filter, full, column + i * 64,
-                      filter, channel * kStepK);
-            }
-            ring.advance();
-            if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros_per_step);
+        for (int i = 0; i < Config::kColumnBlocks; ++i) {
+          load_3d(shared.b(ring.slot) + i * kBlockBytes, &params.filter, full, column + i * 64,
+                  filter, channel * kStepK);
+        }
+        ring.advance();
+        if (++tw == phase.w.taps) {
+          tw = 0;
+          if (++th == phase.h.taps) {
+            th = 0;
+            ++channel;
           }
         }
+        if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros_per_step);
       }
     }
     if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros.end);
@@ -173,13 +212,74 @@ __device__ void produce(const DgradParams& params, const DgradShared<Config>& sh
   if constexpr (Config::kZeros) wait_stores_read<0>();
 }
 
+// Adds the partial sums of a cluster's blocks: afterwards d holds the whole sum in the columns of
+// this block (kOwnBlocks * rank of 64 on).
+template <class Config>
+struct PartialSums {
+  const DgradShared<Config>& shared;
+  const int group, rank;
+  uint32_t round = 0;
+
+  __device__ void add(float (&d)[Config::kBlocks][Config::kColumns / 2]) {
+    const int thread = threadIdx.x % 128;
+    cluster_wait(shared.taken(group), round ^ 1);
+#pragma unroll
+    for (int other = 0; other < Config::kSplit; ++other) {
+      if (other == rank) continue;
+      uint32_t to = cluster_address(shared.partial(group, sender(rank, other)), other);
+      each(d, other, [&](float* v, int i) {
+        cluster_store(to + (i * 128 + thread) * 16, v[0], v[1], v[2], v[3]);
+      });
+      cluster_arrive(cluster_address(shared.ready(group), other));
+    }
+    cluster_wait(shared.ready(group), round);
+#pragma unroll
+    for (int own = 0; own < Config::kSplit; ++own) {
+      if (own != rank) continue;  // so that registers are indexed by constants
+#pragma unroll
+      for (int from = 0; from < Config::kSplit - 1; ++from) {
+        uint32_t at = shared.partial(group, from);
+        each(d, own, [&](float* v, int i) {
+          float4 other = load_shared_float4(at + (i * 128 + thread) * 16);
+          v[0] += other.x;
+          v[1] += other.y;
+          v[2] += other.z;
+          v[3] += other.w;
+        });
+      }
+    }
+#pragma unroll
+    for (int other = 0; other < Config::kSplit; ++other) {
+      if (other != rank) cluster_arrive(cluster_address(shared.taken(group), other));
+    }
+    round ^= 1;
+  }
+
+ private:
+  // Place of block `from` among the senders to block `to`.
+  static __device__ int sender(int from, int to) { return from < to ? from : from - 1; }
+
+  // f(four accumulators, their number) for all of the columns that block `owner` adds up.
+  template <class Function>
+  static __device__ void each(float (&d)[Config::kBlocks][Config::kColumns / 2], int owner,
+                              Function f) {
+#pragma unroll
+    for (int b = 0; b < Config::kBlocks; ++b) {
+#pragma unroll
+      for (int i = 0; i < Config::kOwnBlocks * 8; ++i) {
+        f(&d[b][(owner * Config::kOwnBlocks * 8 + i) * 4], b * Config::kOwnBlocks * 8 + i);
+      }
+    }
+  }
+};
+
 // Rounds a consumer's accumulators and stores them, 64 columns at a time through a ring of slots:
 // with as many slots as column blocks, a tile's stores drain while the next tile is computed.
 template <class Config>
 struct TileStores {
   const DgradParams& params;
   const DgradShared<Config>& shared;
-  int group, slot = 0;
+  int group, rank, slot = 0;
 
   __device__ void store(const Tile& tile, float (&d)[Config::kBlocks][Config::kColumns / 2]) {
     using T = typename Config::Element;
@@ -190,6 +290,7 @@ struct TileStores {
     int lane_row = warp * 16 + (lane & 15), lane_block = lane >> 4;
 #pragma unroll
     for (int c = 0; c < Config::kColumnBlocks; ++c) {
+      if (Config::kSplit > 1 && c / Config::kOwnBlocks != rank) continue;  // another block's
       int column = tile.n * Config::kColumns + c * 64;
       if (column >= params.channels) break;
       uint32_t out = shared.slot(group, slot);
@@ -229,15 +330,24 @@ __device__ void consume(const DgradParams& params, const DgradShared<Config>& sh
   using Mma = MmaShared<typename Config::Element, Config::kColumns>;
   const bool first_lane = threadIdx.x % 32 == 0;
   Ring<Config::kStages> ring(0);
-  TileStores<Config> stores{params, shared, group};
+  const Team<Config> team;
+  TileStores<Config> stores{params, shared, group, team.rank};
+  PartialSums<Config> sums{shared, group, team.rank};
   uint32_t turn = group == 0;  // parity to wait for; group 0 need not wait for its first turn
   int count = 0;
   float d[Config::kBlocks][Config::kColumns / 2];
   Tile tile;
-  for (int step = 0; tile_at(params.order, step, blockIdx.x, gridDim.x, &tile); ++step) {
+  for (int step = 0; tile_at(params.order, step, team.index, team.count, &tile); ++step) {
     const Phase& phase = params.phase[tile.phase];
     if (tile.m >= phase.tiles) continue;
     int steps = reduction_steps(params, phase);
+    if constexpr (Config::kSplit > 1) {
+      steps = team.first(steps, team.rank + 1) - team.first(steps, team.rank);
+      if (steps == 0) {
+#pragma unroll
+        for (int i = 0; i < Config::kBlocks * Config::kColumns / 2; ++i) (&d[0][0])[i] = 0.0f;
+      }
+    }
     if constexpr (Config::kPingpong) {
       if ((count++ & 1) != group) {
         ring.skip(steps);
@@ -274,7 +384,8 @@ __device__ void consume(const DgradParams& params, const DgradShared<Config>& sh
     mma_wait<0>();
 #pragma unroll
     for (int i = 0; i < Config::kBlocks; ++i) pin(d[i]);
-    if (first_lane) barrier_arrive(shared.empty(last));
+    if (first_lane && (Config::kSplit == 1 || steps > 0)) barrier_arrive(shared.empty(last));
+    if constexpr (Config::kSplit > 1) sums.add(d);
     stores.store(tile, d);
   }
   if (threadIdx.x % 128 == 0) wait_stores_read<0>();
@@ -291,7 +402,11 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       barrier_init(shared.full(i), 1);
       barrier_init(shared.empty(i), Config::kPingpong ? 4 : 8);  // one for each consuming warp
     }
-    for (int i = 0; i < 2; ++i) barrier_init(shared.turn(i), 4);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(shared.turn(i), 4);
+      barrier_init(shared.ready(i), max(1, Config::kSplit - 1) * 128);
+      barrier_init(shared.taken(i), max(1, Config::kSplit - 1) * 128);
+    }
     fence_barrier_init();
   }
   if (thread == 32) prefetch_map(&params.filter);
@@ -306,6 +421,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     fence_shared_for_async();
   }
   __syncthreads();
+  if constexpr (Config::kSplit > 1) cluster_sync();  // before others arrive at the barriers
   // Registers move within the block: 384 * 168 = 128 * 40 + 256 * 232.
   if (group == 0) {
     shrink_registers<40>();
@@ -314,6 +430,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     grow_registers<232>();
     consume<Config>(params, shared, group - 1);
   }
+  if constexpr (Config::kSplit > 1) cluster_sync();  // others may still need our shared memory
 }
 
 }  // namespace convoy::hopper

@@ -94,14 +94,24 @@ struct DgradStrided {
     if (int64_t(rows) * params.order.columns * params.order.phases >= int64_t(1) << 31) {
       return kTooLarge;
     }
-    state->blocks = int(std::min<long long>(tile_blocks(params.order), s.sm_count));
+    const int teams = std::max(1, s.sm_count / Config::kSplit);
+    state->blocks = int(std::min<long long>(tile_blocks(params.order), teams)) * Config::kSplit;
     return allow_shared(kernel(), Config::kSharedBytes);
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {
-    dgrad_strided<Config>
-        <<<state.blocks, Config::kThreads, Config::kSharedBytes, stream>>>(state.params);
-    return from_cuda(cudaGetLastError());
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = Config::kSplit;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(state.blocks);
+    config.blockDim = dim3(Config::kThreads);
+    config.dynamicSmemBytes = Config::kSharedBytes;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = Config::kSplit > 1;
+    return from_cuda(cudaLaunchKernelEx(&config, dgrad_strided<Config>, state.params));
   }
 
   static int32_t footprint(const State& state, ConvoyFootprint* out) {

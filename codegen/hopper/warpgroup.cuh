@@ -67,6 +67,15 @@ __device__ __forceinline__ uint32_t load_shared_u32(uint32_t address) {
   return value;
 }
 
+__device__ __forceinline__ float4 load_shared_float4(uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
 // Rounds to the 16-bit element type; `low` goes to the lower half.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);

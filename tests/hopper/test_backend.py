@@ -137,6 +137,15 @@ def test_candidates_are_unique_and_round_trip(workload, limit):
             assert kernel.channels == workload.c
 
 
+def test_few_tiles_get_a_split_reduction_first():
+    """At N = 8 a 14x14 layer has 64 tiles of 128x128 for 132 multiprocessors."""
+    small = changed(h=14, w=14, c=512, k=512)
+    names = [c.kernel for c in HopperBackend().propose(small, DEVICE)]
+    assert any("split2" in name for name in names[:4]), names
+    large = [c.kernel for c in HopperBackend(4).propose(changed(n=256), DEVICE)]
+    assert not any("split2" in name for name in large), large
+
+
 def test_zero_phases_get_kernels_that_can_write_them():
     for size, zeros in ((1, True), (2, False), (3, False)):
         workload = changed(r=size, s=size, padding=(0, 0, 0, 0))
@@ -180,6 +189,8 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
         ({"rows": 512}, "tile 512x128"),
         ({"slots": 3}, "1 to 2"),
         ({"stages": 99}, "shared memory"),
+        ({"split": 3}, "divisor of 2"),
+        ({"split": 2, "pingpong": True}, "cooperative schedule"),
         ({"dtype": "float32"}, "float16, bfloat16"),
     ],
 )

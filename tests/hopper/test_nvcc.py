@@ -23,6 +23,7 @@ KERNELS = [
     GENERAL,
     DgradKernel(128, 256, False, 4, dtype="bfloat16"),
     DgradKernel(256, 128, False, 2),
+    DgradKernel(128, 128, False, 1, split=2),
     StemDgradKernel(3),
     StemDgradKernel(4, "bfloat16"),
     StemFpropKernel(3, 7, 7, relu=True),

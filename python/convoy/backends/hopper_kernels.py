@@ -32,6 +32,7 @@ class DgradKernel:
                    each
     slots          column blocks (64 channels) that each consumer can have on the way to memory
     stages         depth of the load pipeline; 0 takes as many as fit
+    split          blocks of a cluster that share a tile's reduction (cooperative only)
     zeros          can write phases that no filter tap reaches (filter shorter than the stride)
 
     Raises InvalidOption for fields that the kernel cannot be compiled with.
@@ -43,6 +44,7 @@ class DgradKernel:
     slots: int
     stages: int = 0
     zeros: bool = False
+    split: int = 1
     dtype: str = "float16"
 
     family: ClassVar[str] = "dgrad_strided"
@@ -56,6 +58,11 @@ class DgradKernel:
             raise InvalidOption(
                 f"tile {self.rows}x{self.columns}",
                 "64, 128 or 256 columns, and for a consumer 64 rows times at most 256 / columns",
+            )
+        if self.split < 1 or self.columns // 64 % self.split or (self.split > 1 and self.pingpong):
+            raise InvalidOption(
+                f"a split in {self.split}",
+                f"1, or with the cooperative schedule a divisor of {self.columns // 64}",
             )
         if not 1 <= self.slots <= self.columns // 64:
             raise InvalidOption(f"{self.slots} slots", f"1 to {self.columns // 64}")
@@ -78,7 +85,7 @@ class DgradKernel:
     @property
     def name(self) -> str:
         schedule = "pingpong" if self.pingpong else "cooperative"
-        zeros = "_zeros" if self.zeros else ""
+        zeros = f"_split{self.split}" * (self.split > 1) + "_zeros" * self.zeros
         return (
             f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}_{schedule}"
             f"{zeros}_{_SHORT[self.dtype]}"
@@ -93,6 +100,7 @@ class DgradKernel:
             _bool(self.pingpong),
             str(self.slots),
             _bool(self.zeros),
+            *([str(self.split)] if self.split > 1 else []),
         ]
         return _source(self, "DgradConfig", arguments, "DgradStrided")
 
@@ -100,9 +108,12 @@ class DgradKernel:
         return {"family": self.family, **dataclasses.asdict(self)}
 
     def _stages_that_fit(self) -> int:
-        """The layout of ``DgradConfig``: alignment, stages, slots, zero tile, barriers."""
-        fixed = 1024 + 2 * self.slots * (self.group_rows // 64) * _BLOCK + _BLOCK * self.zeros + 16
-        return (SHARED_MEMORY - fixed) // (self.stage_bytes + 16)
+        """The layout of ``DgradConfig``, except for the stages: alignment, slots, zero tile, partial
+        sums, barriers."""
+        blocks = self.group_rows // 64
+        fixed = 1024 + 2 * self.slots * blocks * _BLOCK + _BLOCK * self.zeros
+        fixed += 2 * (self.split - 1) * blocks * (self.columns // 64 // self.split) * 2 * _BLOCK
+        return (SHARED_MEMORY - fixed - 6 * 8) // (self.stage_bytes + 16)
 
 
 @dataclass(frozen=True, order=True)

@@ -11,19 +11,21 @@ from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpro
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
 UNITS, SORTED = 1, 2
 
-# rows, columns, pingpong, slots. Full slots let a tile's stores drain under the next tile's
+# rows, columns, pingpong, slots, split. Full slots let a tile's stores drain under the next tile's
 # arithmetic; the variant with one slot has room for a fourth stage instead.
 _TILES = (
-    (128, 256, False, 4),
-    (128, 256, False, 1),
-    (256, 128, False, 2),
-    (128, 128, True, 2),
-    (128, 128, False, 2),
-    (64, 256, True, 4),
-    (64, 128, True, 2),
-    (128, 64, True, 1),
-    (256, 64, False, 1),
-    (64, 64, True, 1),
+    (128, 256, False, 4, 1),
+    (128, 256, False, 1, 1),
+    (256, 128, False, 2, 1),
+    (128, 128, True, 2, 1),
+    (128, 128, False, 2, 1),
+    (64, 256, True, 4, 1),
+    (64, 128, True, 2, 1),
+    (128, 64, True, 1, 1),
+    (256, 64, False, 1, 1),
+    (64, 64, True, 1, 1),
+    (128, 128, False, 1, 2),
+    (128, 256, False, 1, 2),
 )
 
 
@@ -69,15 +71,22 @@ def phases(w: Workload) -> list[tuple[PhaseAxis, PhaseAxis]]:
 
 
 def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
-    """Strided dgrad kernels of a workload with both orders, best guess first."""
-    zeros = any(h.taps * x.taps == 0 for h, x in phases(w))
+    """Strided dgrad kernels of a workload with both orders, best guess first.
+
+    With taps in one phase only, the orders are the same.
+    """
+    taps = [h.taps * x.taps for h, x in phases(w)]
+    zeros = 0 in taps
+    orders = (UNITS, SORTED) if len(taps) - taps.count(0) > 1 else (UNITS,)
     widest = -(-w.c // 64) * 64
     launches = []
-    for rows, columns, pingpong, slots in _TILES:
+    for rows, columns, pingpong, slots, split in _TILES:
         if columns > max(64, widest):
             continue
-        kernel = DgradKernel(rows, columns, pingpong, slots, zeros=zeros, dtype=w.dtype)
-        launches += [Launch(kernel, order) for order in (UNITS, SORTED)]
+        kernel = DgradKernel(
+            rows, columns, pingpong, slots, zeros=zeros, split=split, dtype=w.dtype
+        )
+        launches += [Launch(kernel, order) for order in orders]
     return sorted(launches, key=lambda launch: _guess(launch, w, device))
 
 
@@ -106,8 +115,9 @@ def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int
     columns = -(-w.c // kernel.columns)
     # Small tiles move more bytes from L2 for each multiplication than the machine can deliver.
     area = kernel.rows * kernel.columns / (128 * 128)
-    step = max(area, (kernel.rows + kernel.columns) / 256 * 1.2)
-    store = area * (0.3 if kernel.pingpong else 1.0)
+    step = max(area, (kernel.rows + kernel.columns) / 256 * 1.2) / kernel.split
+    store = area * (0.3 if kernel.pingpong else 1.0) + (1.0 if kernel.split > 1 else 0.0)
+    teams = device.sm_count // kernel.split
     times = [
         (-(-w.n * h.extent * x.extent // kernel.rows), h.taps * x.taps * -(-w.k // 64) * step)
         for h, x in phases(w)
@@ -117,9 +127,9 @@ def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int
         return 0.0, kernel.name, launch.swizzle
     if launch.swizzle == UNITS:
         units = max(tiles for tiles, _ in times) * columns
-        time = -(-units // device.sm_count) * sum(steps + store for _, steps in times)
+        time = -(-units // teams) * sum(steps + store for _, steps in times)
     else:
         total = sum(tiles * columns * (steps + store) for tiles, steps in times)
         longest = times[0][1] + store
-        time = max(longest, total / device.sm_count + longest / 4)
+        time = max(longest, total / teams + longest / 4)
     return time, kernel.name, launch.swizzle
