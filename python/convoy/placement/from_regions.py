@@ -1,0 +1,149 @@
+"""From regions to a match graph, and from a cover of it back to a plan of regions.
+
+Regions come with the figures of their candidates. What they leave to TVM's own kernels has to be
+costed as well, or the shortest region would always look cheapest: it gets an estimate from the
+bytes that it moves. Operations that no region covers cost the same in every plan and count zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ..backends.base import Candidate, Device
+from ..measure.measurement import Measurement
+from ..workload import DTYPE_BYTES, Workload
+from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us
+from .cover import Cover
+from .match_graph import Form, FormOf, Match, MatchGraph, Op, split_legal
+from .place import Options, rank
+from .plan import Choice, Plan, Scored
+
+NATIVE = "tvm"
+# Host time of one call of a TVM kernel through the VM, and what a synchronisation adds; estimates.
+NATIVE_ENQUEUE_US, SYNCHRONISE_US = 3.0, 6.0
+
+
+class RegionLike(Protocol):
+    """What is needed of a region here (see graph.regions)."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def root(self) -> str: ...
+    @property
+    def covered(self) -> tuple[str, ...]: ...
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+    @property
+    def workload(self) -> Workload: ...
+
+
+def regions_to_graph(
+    ops: Sequence[Op],
+    inputs: FormOf,
+    results: Sequence[tuple[str, Form | None]],
+    regions: Sequence[RegionLike],
+    options: Mapping[Workload, Options],
+    device: Device,
+) -> tuple[MatchGraph, list[tuple[Match, str]]]:
+    """A match graph of a network, and the matches that were illegal with the reason.
+
+    ``ops`` are all operations in program order, those in regions and the others; ``options`` as
+    ``place.gather`` returns them. The pattern of a region's match is the region's id. A root
+    that no candidate can run gets a match of its own, free of cost, because there is no choice.
+    """
+    bare = MatchGraph(tuple(ops), (), inputs, tuple(results))
+    groups: dict[str, list[RegionLike]] = {}
+    for region in regions:
+        groups.setdefault(region.root, []).append(region)
+    matches: list[Match] = []
+    dtype_of: dict[str, str] = {}
+    offloaded: set[str] = set()
+    for root, group in groups.items():
+        longest = max(group, key=lambda r: len(r.covered))
+        dtype_of.update(dict.fromkeys(longest.covered, longest.workload.out_dtype))
+        for region in group:
+            found = options.get(region.workload)
+            if found is not None and found.scored:
+                offloaded.add(root)
+                matches.append(
+                    Match(
+                        region.id,
+                        region.covered,
+                        region.outputs,
+                        tuple(found.scored),
+                        workload=region.workload,
+                    )
+                )
+            if rest := _rest(region, longest):
+                written = tuple(name for name in longest.outputs if name in rest)
+                matches.append(_native(rest, leftover_us(region, longest, device), written))
+    for op in ops:
+        if op.name not in offloaded:
+            cost = 0.0
+            if op.name in dtype_of and op.name not in groups:
+                cost = _elementwise_us(op, dtype_of[op.name], device)
+            matches.append(_native((op.name,), cost, (op.name,)))
+    legal, declined = split_legal(bare, matches)
+    return MatchGraph(bare.ops, tuple(legal), inputs, bare.results), declined
+
+
+def _rest(region: RegionLike, longest: RegionLike) -> tuple[str, ...]:
+    """What the longest region does beyond this one, where that is more than one operation."""
+    rest = tuple(name for name in longest.covered if name not in region.covered)
+    return rest if len(rest) > 1 else ()
+
+
+def _native(ops: tuple[str, ...], kernel_us: float, outputs: tuple[str, ...]) -> Match:
+    """One of TVM's own kernels for these ops."""
+    free = kernel_us == 0.0
+    figure = Measurement(
+        kernel_us=kernel_us,
+        enqueue_us=0.0 if free else NATIVE_ENQUEUE_US,
+        e2e_us=0.0 if free else kernel_us + NATIVE_ENQUEUE_US + SYNCHRONISE_US,
+    )
+    option = Scored(Candidate(NATIVE, "native"), figure)
+    return Match(f"native {ops[-1]}", ops, outputs, (option,))
+
+
+def _elementwise_us(op: Op, dtype: str, device: Device) -> float:
+    """One element-wise kernel: every operand read and the result written once."""
+    tensors = 1 + max(len(op.inputs), 1)
+    seconds = tensors * op.elements * DTYPE_BYTES[dtype]
+    return SMALLEST_KERNEL_US + 1e6 * seconds / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
+
+
+def cover_to_plan(
+    cover: Cover,
+    options: Mapping[Workload, Options],
+    device: Device,
+    source: str,
+    environment: str = "",
+) -> Plan:
+    """The plan of the regions that a cover chose, in launch order; native matches are left out.
+
+    Beside the chosen candidate, a choice holds the cheapest of each backend and the runner-up for
+    the same region.
+    """
+    choices = []
+    for match, scored in cover.matches:
+        if match.workload is None:
+            continue
+        found = options[match.workload]
+        ranked = [scored, *(s for s in rank(found.scored, cover.objective) if s != scored)]
+        best: dict[str, Scored] = {}
+        for item in ranked:
+            best.setdefault(item.candidate.backend, item)
+        choices.append(
+            Choice(
+                region=match.pattern,
+                workload=match.workload,
+                chosen=scored,
+                runner_up=ranked[1] if len(ranked) > 1 else None,
+                best_by_backend=tuple(best.values()),
+                declines=tuple(found.declines),
+                considered=len(ranked) + len(found.failed),
+            )
+        )
+    return Plan(cover.objective, device, tuple(choices), source, environment)
