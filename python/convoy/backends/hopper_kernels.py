@@ -108,7 +108,7 @@ class DgradKernel:
         return {"family": self.family, **dataclasses.asdict(self)}
 
     def _stages_that_fit(self) -> int:
-        """The layout of ``DgradConfig``, except for the stages: alignment, slots, zero tile, partial
+        """The layout of ``DgradConfig`` but for the stages: alignment, slots, zero tile, partial
         sums, barriers."""
         blocks = self.group_rows // 64
         fixed = 1024 + 2 * self.slots * blocks * _BLOCK + _BLOCK * self.zeros
