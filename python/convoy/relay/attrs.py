@@ -18,7 +18,6 @@ from convoy.relay.schema import MANDATORY, AttrsClass, Field, op_schema
 from convoy.relay.source import nearest
 from convoy.relay.types import Any as DynamicDim
 
-
 # No attribute nests deeper than a list of pairs.
 _MAX_NESTING = 4
 

@@ -219,7 +219,13 @@ class _Conversion:
             )
         _check_dtype(node.checked_type)
         args = [scope.need(a) for a in node.args]
-        return scope.bind(convert(OpCall(node, args, scope.builder)))
+        try:
+            return scope.bind(convert(OpCall(node, args, scope.builder)))
+        except ConvoyError:
+            raise
+        except Exception as error:  # what TVM refuses, it says in many classes
+            words = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UnsupportedOp(f"{name}, which TVM refuses here: {words}") from error
 
     def _field(self, value: RelaxExpr, index: int, scope: _Scope) -> RelaxExpr:
         if isinstance(value, relax.Tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import relax, topi
 
-from convoy.relay.convert.context import OpCall, RelaxExpr, converter
+from convoy.relay.convert.context import OpCall, RelaxExpr, converter, is_const
 from convoy.relay.convert.shape import fields_of
 
 
@@ -15,7 +15,10 @@ def einsum(op: OpCall) -> RelaxExpr:
 
 @converter("trilu")
 def trilu(op: OpCall) -> RelaxExpr:
-    return op.te(topi.trilu, op.args[0], op.args[1], op.attrs["upper"])
+    if not is_const(op.args[1]):
+        raise op.unsupported("a diagonal that is computed", "a constant")
+    k = int(op.args[1].value.numpy().reshape(()))
+    return (relax.op.triu if op.attrs["upper"] else relax.op.tril)(op.args[0], k)
 
 
 @converter("nn.deformable_conv2d")
