@@ -97,7 +97,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     shared = sch.cache_write(partial, 0, "local")
     sch.set_scope(shared, 0, "shared")
     sch.reverse_compute_at(shared, lane)
-    vectorize_copy(sch, shared, sch.get(shared).writes[0].source.dtype)
+    vectorize_copy(sch, shared, lane, sch.get(shared).writes[0].source.dtype)
     _keep_loads_in_flight(sch, step)
     stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
     sch.decompose_reduction(partial, sch.get_loops(partial)[3])

@@ -69,7 +69,7 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
     for info in copies:
         sch.set_scope(info.block_rv, 0, "local")
     _, thread = bind_grid(sch, order, math.prod(extents) // width)
-    vectorize_copy(sch, store, sch.get(store).writes[0].source.dtype)
+    vectorize_copy(sch, store, thread, sch.get(store).writes[0].source.dtype)
     if not direct:
         sch.compute_at(block, thread)
         if width > 1:
@@ -77,7 +77,7 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
         stage_reads(sch, block, thread, width)
     for info in reversed(copies):
         sch.compute_at(info.block_rv, thread)
-        vectorize_copy(sch, info.block_rv, sch.get(info.block_rv).writes[0].source.dtype)
+        vectorize_copy(sch, info.block_rv, thread, sch.get(info.block_rv).writes[0].source.dtype)
     return sch
 
 

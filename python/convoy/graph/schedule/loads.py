@@ -95,16 +95,19 @@ def vector_width(extent: int, dtype: object) -> int:
     return width
 
 
-def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, dtype: object) -> None:
-    """Make the last loop of a copying block 16-byte accesses (or what divides it), and write out
-    the short serial loops around it."""
-    *around, loop = sch.get_loops(block)
+def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, dtype: object) -> None:
+    """Make the last loop of a copying block below loop ``at`` 16-byte accesses (or what divides
+    it), and write out the other loops there."""
+    loops = sch.get_loops(block)
+    shared = sch.get(at).loop_var
+    position = next(i for i, loop in enumerate(loops) if sch.get(loop).loop_var.same_as(shared))
+    below = loops[position + 1 :]
+    if not below:
+        return  # one element
+    *around, loop = below
     for other in around:
-        if sch.get(other).kind == tirx.ForKind.SERIAL and int(sch.get(other).extent) <= 16:
-            sch.unroll(other)
+        sch.unroll(other)
     extent = int(sch.get(loop).extent)
-    if sch.get(loop).kind != tirx.ForKind.SERIAL:
-        return  # one element: the loop around it belongs to someone else
     width = vector_width(extent, dtype)
     if width == 1:
         return
@@ -135,7 +138,7 @@ def stage_reads(
             continue
         copy = sch.cache_read(block, index, "local")
         sch.compute_at(copy, at)
-        vectorize_copy(sch, copy, region.source.dtype)
+        vectorize_copy(sch, copy, at, region.source.dtype)
 
 
 def is_guarded_copy(block: s_tir.SBlock) -> bool:

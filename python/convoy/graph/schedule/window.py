@@ -30,7 +30,7 @@ from .loads import (
     vectorize_copy,
 )
 
-_UNROLL = 512  # multiply-adds that are written out
+_UNROLL = 256  # multiply-adds that are written out; more costs minutes of compiling a network
 
 
 class Window(ScheduleRule):
@@ -83,7 +83,7 @@ def _schedule(
     if padding is not None:
         sch.compute_at(padding, steps[-1])
         sch.set_scope(padding, 0, "local")
-        vectorize_copy(sch, padding, sch.get(padding).writes[0].source.dtype)
+        vectorize_copy(sch, padding, steps[-1], sch.get(padding).writes[0].source.dtype)
     stage_reads(sch, reduce, steps[-1], width, reduced)
     sch.decompose_reduction(reduce, steps[0])
     finish_output(sch, final, thread, width)
@@ -107,11 +107,11 @@ def finish_output(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, width: i
         return
     block = sch.get(final)
     if isinstance(block.body.value, tvm.ir.TensorLoad):  # a plain copy out of registers
-        vectorize_copy(sch, final, block.writes[0].source.dtype)
+        vectorize_copy(sch, final, thread, block.writes[0].source.dtype)
         return
     store = sch.cache_write(final, 0, "local")
     sch.reverse_compute_at(store, thread)
-    vectorize_copy(sch, store, block.writes[0].source.dtype)
+    vectorize_copy(sch, store, thread, block.writes[0].source.dtype)
     sch.unroll(sch.get_loops(final)[-1])
     stage_reads(sch, final, thread, width)
 
