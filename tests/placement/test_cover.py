@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.base import Candidate
+from convoy.backends.base import Candidate, Device
 from convoy.errors import InvalidMatchGraph, InvalidOption, NoCandidate
 from convoy.measure.measurement import Measurement
 from convoy.placement.cover import find_cover, single_backend
@@ -170,6 +170,14 @@ def test_empty_layout_or_dtype_fits_any() -> None:
     assert small is not None and large is not None
     assert large.kernel_us == pytest.approx(moves.launch_us + 6e7 / moves.bytes_per_us)
     assert small.kernel_us < large.kernel_us
+
+
+def test_transitions_follow_the_bandwidth_of_the_device() -> None:
+    slow = BandwidthTransitions.on(Device(memory_bandwidth=1e12))
+    fast = BandwidthTransitions.on(Device(memory_bandwidth=4e12))
+    figures = [t.between(10**8, Form("NHWC"), Form("NCHW")) for t in (slow, fast)]
+    times = [f.kernel_us - slow.launch_us for f in figures if f and f.kernel_us]
+    assert times[0] == pytest.approx(4 * times[1])
 
 
 def test_failed_and_unknown_figures_are_never_placed() -> None:

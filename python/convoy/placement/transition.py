@@ -11,6 +11,7 @@ import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..backends.base import Device
 from ..measure.measurement import Measurement
 from ..workload import DTYPE_BYTES
 from .match_graph import Form
@@ -66,14 +67,19 @@ class BandwidthTransitions(Transitions):
     memory bound of the roofline model (Williams, Waterman, Patterson, CACM 2009) with a fixed
     cost for the launch; ``e2e_us`` adds the time of a synchronisation.
 
-    The defaults are on the cautious side for an H200: two thirds of its 4.8 TB/s, because
-    transposing kernels seldom reach more.
+    Nothing here is measured: a transposing kernel is assumed to reach three quarters of the
+    bandwidth of a copy (the default is an H200's), the host times are those of any small launch.
     """
 
     bytes_per_us: float = 3.2e6
     launch_us: float = 1.5
     enqueue_us: float = 2.5
     synchronise_us: float = 6.0
+
+    @classmethod
+    def on(cls, device: Device) -> BandwidthTransitions:
+        """Transitions on a device."""
+        return cls(bytes_per_us=0.75e-6 * device.memory_bandwidth)
 
     def figure(self, elements: int, source: Form, target: Form) -> Measurement | None:
         sizes = [DTYPE_BYTES.get(form.dtype, 4) for form in (source, target)]
