@@ -1,9 +1,34 @@
 """Classic networks as Relay modules, under the names of `tvm.relay.testing`.
 
-Each has `get_net(...)`, a function, and `get_workload(...)`, a module with random parameters.
+Each has `get_workload(...)`, which gives a module with random parameters, and a function that
+gives the network alone.
 """
 
-from convoy.relay.testing import resnet
+from convoy.relay.testing import (
+    dcgan,
+    densenet,
+    inception_v3,
+    layers,
+    mlp,
+    mobilenet,
+    resnet,
+    squeezenet,
+    vgg,
+)
 from convoy.relay.testing.init import Constant, Initializer, Xavier, create_workload
 
-__all__ = ["Constant", "Initializer", "Xavier", "create_workload", "resnet"]
+__all__ = [
+    "Constant",
+    "Initializer",
+    "Xavier",
+    "create_workload",
+    "dcgan",
+    "densenet",
+    "inception_v3",
+    "layers",
+    "mlp",
+    "mobilenet",
+    "resnet",
+    "squeezenet",
+    "vgg",
+]
