@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.sym import detect_linear_equation
+from tvm.sym import Analyzer, detect_linear_equation
 
 #: Bytes that one thread loads or stores with one instruction.
 VECTOR_BYTES = 16
@@ -95,9 +96,24 @@ def vector_width(extent: int, dtype: object) -> int:
     return width
 
 
-def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, dtype: object) -> None:
+def alignment(load: Load, var: tirx.Var) -> int:
+    """Largest power of two (at most 16) that divides the element offset of every run of a load
+    that is contiguous in ``var``: of the index where a run starts, and of the rows' length. TVM
+    takes a vector that is not so aligned apart in a way that the compiler rejects for float16."""
+    analyzer = Analyzer()
+    known = analyzer.modular_set(analyzer.simplify(load.indices[-1] - var))
+    steps = [int(known.coeff), int(known.base)]
+    if len(load.indices) > 1:
+        length = load.buffer.shape[-1]
+        steps.append(int(length) if isinstance(length, tirx.IntImm) else 1)
+    return math.gcd(16, *steps)
+
+
+def vectorize_copy(
+    sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, dtype: object, aligned: int = 16
+) -> None:
     """Make the last loop of a copying block below loop ``at`` 16-byte accesses (or what divides
-    it), and write out the other loops there."""
+    it and ``aligned`` elements), and write out the other loops there."""
     loops = sch.get_loops(block)
     shared = sch.get(at).loop_var
     position = next(i for i, loop in enumerate(loops) if sch.get(loop).loop_var.same_as(shared))
@@ -108,7 +124,7 @@ def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, dtype: obje
     for other in around:
         sch.unroll(other)
     extent = int(sch.get(loop).extent)
-    width = vector_width(extent, dtype)
+    width = vector_width(math.gcd(extent, aligned), dtype)
     if width == 1:
         return
     if width < extent:
@@ -127,18 +143,18 @@ def stage_reads(
     under a condition are left: outside of it they may lie out of bounds.
     """
     stmt = sch.get(block)
-    widths = {}
+    aligned = {}
     for load in loads_of(stmt):
         if load.uniform and not load.guarded and scope_of(load.buffer) == "global":
-            fitting = staging_width(stmt, load, width, reduced)
-            if fitting > 1:
-                widths[load.buffer.name] = fitting
+            axis, fitting = staging_axis(stmt, load, width, reduced)
+            if axis is not None and fitting > 1:
+                aligned[load.buffer.name] = alignment(load, axis)
     for index, region in enumerate(stmt.reads):
-        if region.source.name not in widths:
+        if region.source.name not in aligned:
             continue
         copy = sch.cache_read(block, index, "local")
         sch.compute_at(copy, at)
-        vectorize_copy(sch, copy, at, region.source.dtype)
+        vectorize_copy(sch, copy, at, region.source.dtype, aligned[region.source.name])
 
 
 def is_guarded_copy(block: s_tir.SBlock) -> bool:
@@ -172,18 +188,25 @@ def _is_select(call: tvm.ir.Call) -> bool:
     return isinstance(call.op, tvm.ir.Op) and call.op.name.endswith("if_then_else")
 
 
-def staging_width(stmt: s_tir.SBlock, load: Load, width: int, reduced: int) -> int:
-    """Elements that ``load`` has in a row below the loop of :func:`stage_reads`: ``width`` when it
-    is contiguous along the last output axis alone, ``reduced`` when along the last reduction axis
-    alone, otherwise 1."""
+def staging_axis(
+    stmt: s_tir.SBlock, load: Load, width: int, reduced: int
+) -> tuple[tirx.Var | None, int]:
+    """Along which axis and how many elements ``load`` has in a row below the loop of
+    :func:`stage_reads`: ``width`` when it is contiguous along the last output axis alone,
+    ``reduced`` when along the last reduction axis alone, otherwise (None, 1)."""
     output = last_axis(stmt, tirx.IterVar.DataPar)
     summed = last_axis(stmt, tirx.IterVar.CommReduce)
     for axis, other, size in ((output, summed, width), (summed, output, reduced)):
         if axis is None or not contiguous_in(load, axis):
             continue
         if other is None or not depends_on(load.indices[-1], other):
-            return size
-    return 1
+            return axis, size
+    return None, 1
+
+
+def staging_width(stmt: s_tir.SBlock, load: Load, width: int, reduced: int) -> int:
+    """Elements in a row, as :func:`staging_axis` finds them."""
+    return staging_axis(stmt, load, width, reduced)[1]
 
 
 def last_axis(stmt: s_tir.SBlock, kind: int) -> tirx.Var | None:
