@@ -163,8 +163,8 @@ struct Sm90ConvProblem {
   using Element = typename Config::Element;
   using TileShape = cute::Shape<cute::Int<Config::kTileM>, cute::Int<Config::kTileN>,
                                 cute::Shape<cute::Int<Config::kTileK>>>;
-  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape, typename Config::ClusterShape,
-                                typename Config::EpilogueSchedule>;
+  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape,
+                                typename Config::EpilogueSchedule, typename Config::EpilogueShape>;
 
   // Stages that fit beside the epilogue; 2 KiB are left for barriers and alignment.
   static constexpr int kStageBytes =
@@ -204,9 +204,14 @@ struct Sm90ConvProblem {
   static typename Mainloop::ConvShape conv_shape(ConvoyShape const& s) {
     auto mode = cutlass::conv::Mode::kCrossCorrelation;
     if (!folds_width(s)) {
-      return {mode, {s.n, s.h, s.w, s.c}, {s.k, s.r, s.s, s.c}, {s.pad_top, s.pad_left},
-              {s.pad_bottom, s.pad_right}, {s.stride_h, s.stride_w},
-              {s.dilation_h, s.dilation_w}, 1};
+      return {mode,
+              {s.n, s.h, s.w, s.c},
+              {s.k, s.r, s.s, s.c},
+              {s.pad_top, s.pad_left},
+              {s.pad_bottom, s.pad_right},
+              {s.stride_h, s.stride_w},
+              {s.dilation_h, s.dilation_w},
+              1};
     }
     int64_t row = int64_t(s.w) * s.c, taps = int64_t(s.s) * s.c;
     return {mode,

@@ -3,7 +3,8 @@
 //   Sum     = activation(accumulator [+ residual] + bias)            one compute node
 //   plain   : D = Sum
 //   affine  : y = store(Sum) on the side, D = y2 = relu(scale * y + shift)
-// The residual is the epilogue's source tensor C, loaded by TMA ahead of use.
+// The residual is the epilogue's source tensor C, loaded by TMA ahead of use. A tile passes through
+// the epilogue in subtiles of 128 rows (cooperative) or 64 (pingpong), each through its own stage.
 #pragma once
 
 #include "abi.cuh"
@@ -56,9 +57,74 @@ struct AffineRelu {
   }
 };
 
+// How deep the epilogue is pipelined: subtiles of the residual in shared memory (being loaded, in
+// use, or overwritten by a result that is being stored), subtiles of which stores are under way, and
+// columns of a subtile. Zeros leave the choice to CUTLASS: up to 4, up to 2, 32 columns.
+template <int kLoadStages_ = 0, int kStoreStages_ = 0, int kColumns_ = 0>
+struct EpilogueShape {
+  static constexpr int kLoadStages = kLoadStages_, kStoreStages = kStoreStages_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr bool kAuto = kStoreStages == 0;
+};
+
+// A row vector that stays in shared memory while a persistent block remains in the same column of
+// tiles: loading it costs every tile a round trip to memory between main loop and epilogue. Only
+// for the cooperative schedule, since the warpgroups of pingpong share the copy and not the tile.
+template <class Base>
+struct KeptRow : Base {
+  using Base::Base;
+  int column = -1;
+
+  template <class Callbacks>
+  struct SkipBegin : Callbacks {
+    bool needed;
+
+    CUTLASS_DEVICE SkipBegin(Callbacks const& callbacks, bool needed)
+        : Callbacks(callbacks), needed(needed) {}
+
+    CUTLASS_DEVICE void begin() {
+      if (needed) Callbacks::begin();
+    }
+  };
+
+  template <bool kReferenceSource, class Args>
+  CUTLASS_DEVICE auto get_consumer_store_callbacks(Args const& args) {
+    auto callbacks = Base::template get_consumer_store_callbacks<kReferenceSource>(args);
+    int wanted = int(cute::get<1>(args.tile_coord_mnkl));
+    bool needed = wanted != column;
+    column = wanted;
+    return SkipBegin<decltype(callbacks)>(callbacks, needed);
+  }
+};
+
+// Subtile and stages of an epilogue, in the form of CUTLASS's EpilogueDescriptor.
+template <class TileShape, class Source, class Element, class Schedule, class Shape>
+struct EpiloguePipeline {
+  static constexpr bool kCooperative =
+      cute::is_same_v<Schedule, cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  using Subtile = cute::conditional_t<
+      Shape::kColumns == 0, cutlass::epilogue::collective::EpilogueTileAuto,
+      cute::Shape<cute::Int<kCooperative ? 128 : 64>, cute::Int<Shape::kColumns>>>;
+  using Auto = cutlass::epilogue::collective::detail::EpilogueDescriptor<TileShape, Subtile, Source,
+                                                                         Element, Schedule>;
+  using EpilogueTile = typename Auto::EpilogueTile;
+
+  // Results overwrite the residual in place. Without a residual nothing limits the issue of stores
+  // but the store itself, so it is delayed to overlap with the next subtile's arithmetic.
+  static constexpr bool kReuse = !cute::is_void_v<Source>;
+  static_assert(Shape::kAuto || !kReuse || Shape::kLoadStages > Shape::kStoreStages,
+                "stages of the residual are given back only when stores have finished");
+  using DispatchPolicy = cute::conditional_t<
+      Shape::kAuto, typename Auto::DispatchPolicy,
+      cutlass::epilogue::Sm90TmaWarpSpecialized<
+          Shape::kLoadStages, Shape::kStoreStages,
+          int(cute::size(EpilogueTile{})) / (kCooperative ? 256 : 128), kReuse, !kReuse>>;
+  static constexpr int StagesC = DispatchPolicy::StagesC, StagesD = DispatchPolicy::StagesD;
+};
+
 // Builds the collective epilogue of one kernel. Schedule is TmaWarpSpecialized (pingpong) or
-// TmaWarpSpecializedCooperative; output is a row-major (rows, K) matrix.
-template <class Spec, class TileShape, class ClusterShape, class Schedule>
+// TmaWarpSpecializedCooperative, Shape an EpilogueShape; output is a row-major (rows, K) matrix.
+template <class Spec, class TileShape, class Schedule, class Shape = EpilogueShape<>>
 struct Sm90Epilogue {
   using Element = typename Spec::Element;
   using Layout = cutlass::layout::RowMajor;
@@ -68,7 +134,10 @@ struct Sm90Epilogue {
 
   template <class Node, class... Children>
   using Tree = cutlass::epilogue::fusion::Sm90EVT<Node, Children...>;
-  using Row = cutlass::epilogue::fusion::Sm90RowBroadcast<0, TileShape, Element, float>;
+  using Pipeline = EpiloguePipeline<TileShape, Source, Element, Schedule, Shape>;
+  using LoadedRow = cutlass::epilogue::fusion::Sm90RowBroadcast<0, TileShape, Element, float>;
+  using Row =
+      cute::conditional_t<Pipeline::kCooperative && !Shape::kAuto, KeptRow<LoadedRow>, LoadedRow>;
   using SumNode =
       cutlass::epilogue::fusion::Sm90Compute<SumThenActivate<Spec::kActivation>::template Fn, float,
                                              float, kRound>;
@@ -77,21 +146,17 @@ struct Sm90Epilogue {
   using Sum = cute::conditional_t<Spec::kResidual, Tree<SumNode, Accumulator, Residual, Row>,
                                   Tree<SumNode, Accumulator, Row>>;
 
-  using Descriptor = cutlass::epilogue::collective::detail::EpilogueDescriptor<
-      TileShape, cutlass::epilogue::collective::EpilogueTileAuto, Source, Element, Schedule>;
-  using Side =
-      cutlass::epilogue::collective::detail::AuxStoreDescriptor<Descriptor, Layout, Element>;
+  using Side = cutlass::epilogue::collective::detail::AuxStoreDescriptor<Pipeline, Layout, Element>;
   using Store = cutlass::epilogue::fusion::Sm90AuxStore<
-      Side::Stages, typename Descriptor::EpilogueTile, Element, kRound, typename Side::Stride,
+      Side::Stages, typename Pipeline::EpilogueTile, Element, kRound, typename Side::Stride,
       typename Side::SmemLayoutAtom, typename Side::CopyOpR2S>;
   using AffineNode = cutlass::epilogue::fusion::Sm90Compute<AffineRelu, float, float, kRound>;
   using Affine = Tree<AffineNode, Tree<Store, Sum>, Row, Row>;
 
   using Fusion = cute::conditional_t<Spec::kAffineRelu, Affine, Sum>;
-  using Collective = typename cutlass::epilogue::collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
-      cutlass::epilogue::collective::EpilogueTileAuto, float, float, Source, Layout, kAlignment,
-      Element, Layout, kAlignment, Schedule, Fusion>::CollectiveOp;
+  using Collective = typename cutlass::epilogue::collective::detail::Sm90TmaBuilderImpl<
+      TileShape, typename Pipeline::EpilogueTile, float, float, Source, Layout, kAlignment, Element,
+      Layout, kAlignment, Fusion, typename Pipeline::DispatchPolicy>::CollectiveOp;
 
   static typename Sum::Arguments sum_arguments(ConvoyShape const& s, ConvoyOperands const& o) {
     typename Row::Arguments bias;

@@ -14,8 +14,8 @@ struct Sm90GemmProblem {
   using Element = typename Config::Element;
   using TileShape =
       cute::Shape<cute::Int<Config::kTileM>, cute::Int<Config::kTileN>, cute::Int<Config::kTileK>>;
-  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape, typename Config::ClusterShape,
-                                typename Config::EpilogueSchedule>;
+  using Epilogue = Sm90Epilogue<typename Config::MainSpec, TileShape,
+                                typename Config::EpilogueSchedule, typename Config::EpilogueShape>;
   using KernelSchedule =
       cute::conditional_t<Config::kCooperative, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
                           cutlass::gemm::KernelTmaWarpSpecializedPingpong>;

@@ -22,9 +22,11 @@ enum class Schedule { kCooperative, kPingpong };
 enum class Scheduler { kPersistent, kStreamK, kSplitK };
 
 // Element is the type of the operands; float means tf32 arithmetic. Spec is an EpilogueSpec.
-// kStages_ = 0 takes as many pipeline stages as fit into shared memory.
+// kStages_ = 0 takes as many pipeline stages as fit into shared memory beside the epilogue's, whose
+// number and width EpilogueShape_ gives.
 template <class Element_, class Spec_, int kTileM_, int kTileN_, int kTileK_, int kClusterM_,
-          int kClusterN_, Schedule kSchedule_, Scheduler kScheduler_, int kStages_ = 0>
+          int kClusterN_, Schedule kSchedule_, Scheduler kScheduler_, int kStages_ = 0,
+          class EpilogueShape_ = EpilogueShape<>>
 struct Sm90Config {
   using Element = Element_;
   using Spec = Spec_;
@@ -36,6 +38,8 @@ struct Sm90Config {
   static constexpr bool kSplitK = kScheduler == Scheduler::kSplitK;
   static constexpr int kAlignment = 128 / cutlass::sizeof_bits<Element>::value;
   static_assert(kTileM % (kCooperative ? 128 : 64) == 0 && kTileN % 8 == 0);
+  static_assert(EpilogueShape_::kAuto || kScheduler == Scheduler::kPersistent,
+                "only whole tiles have an epilogue of their own shape");
   static_assert(kCooperative || kScheduler != Scheduler::kStreamK,
                 "stream-K needs the cooperative schedule");
 
@@ -46,6 +50,7 @@ struct Sm90Config {
   using SchedulerTag =
       cute::conditional_t<kScheduler == Scheduler::kStreamK, cutlass::gemm::StreamKScheduler,
                           cutlass::gemm::PersistentScheduler>;
+  using EpilogueShape = EpilogueShape_;
   // What the main kernel writes: the result, or fp32 partial sums.
   using MainSpec =
       cute::conditional_t<kSplitK, EpilogueSpec<float, Activation::kNone, false, false>, Spec>;

@@ -149,6 +149,33 @@ def test_pointwise_products_are_gemms_and_other_convolutions_are_not():
     assert families(conv(n=256)) == {"sm90_conv"}
 
 
+def deep_epilogues(workload) -> int:
+    launches = map(launch_of, CutlassBackend().propose(workload, H200))
+    return sum(launch.config.has_own_epilogue for launch in launches)
+
+
+def test_deep_epilogues_are_for_products_that_memory_bounds():
+    product = conv(n=256, r=1, s=1, padding=(0,) * 4)
+    for epilogue in (Epilogue(residual=True), Epilogue(residual=True, affine_relu=True)):
+        fused = dataclasses.replace(product, k=512, epilogue=epilogue)
+        assert deep_epilogues(fused) >= 4
+        assert not deep_epilogues(dataclasses.replace(fused, c=4096))
+        assert not deep_epilogues(dataclasses.replace(fused, n=1, h=7, w=7))
+    assert not deep_epilogues(dataclasses.replace(product, k=512))
+    assert not deep_epilogues(conv(n=256, epilogue=Epilogue(residual=True)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_deep_epilogues_fit_into_shared_memory(dtype):
+    epilogue = Epilogue(residual=True, affine_relu=True)
+    types = {"dtype": dtype, "out_dtype": dtype}
+    types |= {"math": "tf32"} if dtype == "float32" else {}
+    workload = conv(n=256, k=512, r=1, s=1, padding=(0,) * 4, epilogue=epilogue, **types)
+    offered = sum(config.has_own_epilogue for config in space.kernels(workload, 90))
+    assert offered == len(space.SM90_DEEP_EPILOGUE_TILES)
+    assert deep_epilogues(workload) == offered
+
+
 def test_channels_that_tma_cannot_address_go_to_sm80():
     assert families(conv(c=36)) == {"sm80_conv"}
     assert families(conv(k=36)) == {"sm80_conv"}

@@ -34,6 +34,15 @@ CONFIGS = [
         activation="silu",
     ),
     KernelConfig(
+        "sm90_gemm",
+        (128, 128, 64),
+        schedule="cooperative",
+        residual=True,
+        affine_relu=True,
+        epilogue_stages=(5, 3),
+        epilogue_columns=64,
+    ),
+    KernelConfig(
         "sm80_conv",
         (128, 64, 32),
         warp=(64, 32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -11,6 +12,16 @@ from convoy.errors import InvalidOption
 
 PINGPONG = KernelConfig("sm90_conv", (64, 64, 64), schedule="pingpong")
 SM80 = KernelConfig("sm80_conv", (128, 64, 32), warp=(64, 32), stages=4)
+DEEP = KernelConfig(
+    "sm90_gemm",
+    (128, 256, 64),
+    cluster=(2, 1),
+    schedule="cooperative",
+    residual=True,
+    affine_relu=True,
+    epilogue_stages=(8, 4),
+    epilogue_columns=32,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +88,22 @@ SM80 = KernelConfig("sm80_conv", (128, 64, 32), warp=(64, 32), stages=4)
             "split-K",
         ),
         ({"family": "sm80_conv", "tile": (64, 64, 32), "activation": "tanh"}, "activation 'tanh'"),
+        ({**vars(SM80), "epilogue_columns": 32}, "sm90"),
+        (
+            {
+                **vars(PINGPONG),
+                "epilogue_stages": (3, 2),
+                "epilogue_columns": 32,
+                "scheduler": "splitk",
+            },
+            "scheduler tiles",
+        ),
+        ({**vars(PINGPONG), "epilogue_stages": (3, 2)}, "multiples of 16"),
+        ({**vars(PINGPONG), "epilogue_stages": (3, 2), "epilogue_columns": 48}, "divide 64"),
+        ({**vars(PINGPONG), "epilogue_stages": (3, 3), "epilogue_columns": 32}, "more than those"),
+        # 2 subtiles in a tile: a fourth store would never be given back
+        ({**vars(PINGPONG), "epilogue_stages": (5, 4), "epilogue_columns": 32}, "1 to 3 stages"),
+        ({**vars(PINGPONG), "epilogue_columns": 32}, "1 to 3 stages"),
     ],
 )
 def test_contradictions_are_refused(fields, words):
@@ -84,7 +111,7 @@ def test_contradictions_are_refused(fields, words):
         KernelConfig(**fields)
 
 
-@pytest.mark.parametrize("config", [PINGPONG, SM80])
+@pytest.mark.parametrize("config", [PINGPONG, SM80, DEEP])
 def test_json_round_trip(config):
     data = json.loads(json.dumps(config.to_json()))
     assert KernelConfig.from_json(data) == config
@@ -106,3 +133,15 @@ def test_defaults_are_left_out_of_json():
 def test_threads():
     assert PINGPONG.threads == 384
     assert SM80.threads == 128
+
+
+def test_own_epilogue_is_part_of_the_name():
+    assert DEEP.mechanics == "sm90_gemm_128x256x64_c2x1_cooperative_e8-4x32"
+    assert "_e" not in PINGPONG.mechanics
+
+
+def test_own_epilogue_counts_as_shared_memory():
+    stage, subtile = (128 + 256) * 64 * 2, 128 * 32 * 2
+    assert DEEP.least_shared_bytes == 2 * stage + (8 + 4) * subtile + 4096
+    alone = dataclasses.replace(DEEP, residual=False)  # only stores of y and y2
+    assert alone.least_shared_bytes == 2 * stage + (4 + 4) * subtile + 4096

@@ -17,6 +17,9 @@ from .cutlass_space import is_pointwise
 #: A slice of the reduction shorter than this many tiles does not pay for the second kernel.
 LEAST_TILES_OF_A_SLICE = 2
 MOST_SLICES = 32
+#: Longest reduction, in main loop steps, whose product memory may bound: beyond it a deep epilogue
+#: takes shared memory that the main loop needs.
+MOST_STEPS_WITH_DEEP_EPILOGUE = 16
 
 
 @dataclass(frozen=True, order=True)
@@ -162,6 +165,8 @@ def is_hopeful(config: KernelConfig, workload: Workload, device: Device) -> bool
     channels = workload.c * (workload.s if folds_width(config, workload) else 1)
     if k * DTYPE_BYTES[config.dtype] > 128 and channels % k and config.is_sm90:
         return False  # half of the deeper tile would be padding
+    if config.has_own_epilogue:
+        return depth <= MOST_STEPS_WITH_DEEP_EPILOGUE and 2 * tiles >= full
     if config.scheduler in ("splitk", "streamk") and depth < 2 * LEAST_TILES_OF_A_SLICE:
         return False
     if config.scheduler == "splitk":
@@ -185,7 +190,8 @@ def launches(config: KernelConfig, workload: Workload, device: Device) -> Iterat
         yield Launch(config)
         m, n, _ = config.tile
         many = output_tiles(config, workload) > 6 * device.sm_count
-        if config.is_sm90 and m * n >= 128 * 128 and workload.k >= 4 * n and many:
+        wide = m * n >= 128 * 128 and not config.has_own_epilogue  # which keeps to one column
+        if config.is_sm90 and wide and workload.k >= 4 * n and many:
             yield Launch(config, swizzle=4)  # neighbouring tiles share filters in the L2 cache
         return
     if config.scheduler == "streamk":

@@ -17,7 +17,8 @@ from ..workload import DTYPE_BYTES, Workload
 
 @dataclass(frozen=True)
 class Sm90Tile:
-    """``depth`` is the reduction tile in bytes: 128 is one swizzled shared memory row."""
+    """``depth`` is the reduction tile in bytes: 128 is one swizzled shared memory row. ``epilogue``
+    and ``columns``, in bytes, are the config's ``epilogue_stages`` and ``epilogue_columns``."""
 
     m: int
     n: int
@@ -25,6 +26,8 @@ class Sm90Tile:
     cluster: tuple[int, int] = (1, 1)
     scheduler: str = "tiles"
     depth: int = 128
+    epilogue: tuple[int, int] = (0, 0)
+    columns: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,19 @@ SM90_TILES = (
     Sm90Tile(128, 64, "cooperative", scheduler="streamk"),
     Sm90Tile(64, 64, "pingpong", scheduler="splitk", depth=256),
     Sm90Tile(128, 64, "pingpong", scheduler="splitk"),
+)
+
+#: Additions for products with a residual or a second output, which memory bounds and not the tensor
+#: cores. Their epilogue has more residuals and stores under way than CUTLASS would give it, so that
+#: memory stays busy during the main loop; the main loop keeps two to four stages.
+SM90_DEEP_EPILOGUE_TILES = (
+    Sm90Tile(128, 256, "cooperative", (2, 1), epilogue=(8, 4), columns=64),
+    Sm90Tile(128, 256, "cooperative", epilogue=(4, 3), columns=128),
+    Sm90Tile(128, 128, "cooperative", epilogue=(8, 4), columns=64),
+    Sm90Tile(128, 128, "cooperative", epilogue=(5, 3), columns=128),
+    Sm90Tile(256, 128, "cooperative", (2, 1), epilogue=(4, 3), columns=128),
+    Sm90Tile(256, 64, "cooperative", epilogue=(5, 3), columns=128),
+    Sm90Tile(128, 128, "pingpong", (2, 1), epilogue=(8, 4), columns=128),
 )
 
 #: All channel counts on sm80 to sm89, and on sm90 what its own kernels cannot do.
@@ -124,7 +140,10 @@ def vector_width(channels: int, dtype: str) -> int:
 
 def _sm90_kernels(workload: Workload) -> Iterator[KernelConfig]:
     align = 16 // DTYPE_BYTES[workload.dtype]
-    for tile in SM90_TILES:
+    tiles: tuple[Sm90Tile, ...] = SM90_TILES
+    if is_pointwise(workload) and (workload.epilogue.residual or workload.epilogue.affine_relu):
+        tiles += SM90_DEEP_EPILOGUE_TILES
+    for tile in tiles:
         yield KernelConfig(
             family="sm90_gemm" if is_pointwise(workload) else "sm90_conv",
             tile=(tile.m, tile.n, tile.depth // DTYPE_BYTES[workload.dtype]),
@@ -133,6 +152,8 @@ def _sm90_kernels(workload: Workload) -> Iterator[KernelConfig]:
             scheduler=tile.scheduler,
             align=align,
             align_out=16 // DTYPE_BYTES[workload.out_dtype],
+            epilogue_stages=tile.epilogue,
+            epilogue_columns=tile.columns // DTYPE_BYTES[workload.out_dtype],
             **_types_and_epilogue(workload),
         )
 

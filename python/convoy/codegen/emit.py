@@ -50,11 +50,15 @@ def emit(config: KernelConfig) -> str:
 
 def _sm90(config: KernelConfig) -> str:
     sizes = ", ".join(map(str, (*config.tile, *config.cluster)))
+    epilogue = ""
+    if config.has_own_epilogue:
+        shape = ", ".join(map(str, (*config.epilogue_stages, config.epilogue_columns)))
+        epilogue = f",\n                                  convoy::EpilogueShape<{shape}>"
     return (
         f"Sm90Config<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
         f"                                  convoy::Schedule::{_SCHEDULE[config.schedule]},\n"
         f"                                  convoy::Scheduler::{_SCHEDULER[config.scheduler]},"
-        f" {config.stages}>"
+        f" {config.stages}{epilogue}>"
     )
 
 

@@ -35,6 +35,9 @@ class KernelConfig:
     dtype       of the operands; float32 means tf32 arithmetic
     out_dtype   of y, y2, residual, bias, scale and shift
     arch        compute capability times ten that it is compiled for
+    epilogue_stages   subtiles of the output that the epilogue has under way (sm90 with whole tiles
+                only): residuals in shared memory, stores; (0, 0) leaves both to CUTLASS
+    epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
 
     A bias needs no configuration of its own: every kernel takes one, or a null pointer.
     Raises InvalidOption where fields contradict each other.
@@ -56,6 +59,8 @@ class KernelConfig:
     residual: bool = False
     affine_relu: bool = False
     arch: int = 90
+    epilogue_stages: tuple[int, int] = (0, 0)
+    epilogue_columns: int = 0
 
     def __post_init__(self) -> None:
         _one_of("family", self.family, FAMILIES)
@@ -88,6 +93,24 @@ class KernelConfig:
                 f"iterator {self.iterator}, warp tile {self.warp} in {self.family}",
                 "neither: both belong to sm80_conv",
             )
+        if self.has_own_epilogue:
+            self._check_epilogue()
+
+    def _check_epilogue(self) -> None:
+        m, n, _ = self.tile
+        loads, stores = self.epilogue_stages
+        shape = f"epilogue stages {self.epilogue_stages}, {self.epilogue_columns} columns"
+        if self.scheduler != "tiles":
+            raise InvalidOption(f"{shape} with scheduler {self.scheduler}", "scheduler tiles")
+        columns = self.epilogue_columns
+        if columns < 16 or columns % 16 or n % columns:
+            raise InvalidOption(shape, f"columns in multiples of 16 that divide {n}")
+        # The kernel gives back at its end only as many stages as a tile has subtiles.
+        subtiles = m * n // (self.epilogue_rows * columns)
+        if not 1 <= stores <= subtiles + 1 or loads <= stores:
+            raise InvalidOption(
+                shape, f"1 to {subtiles + 1} stages for stores, and more than those for residuals"
+            )
 
     def _check_sm80(self) -> None:
         if self.arch < 80:
@@ -97,6 +120,11 @@ class KernelConfig:
             raise InvalidOption(
                 f"schedule {self.schedule!r}, cluster {self.cluster}, scheduler {self.scheduler}",
                 "none of sm90's: sm80_conv has tiles and splitk",
+            )
+        if self.has_own_epilogue:
+            raise InvalidOption(
+                f"epilogue stages {self.epilogue_stages}, {self.epilogue_columns} columns",
+                "neither: both belong to sm90",
             )
         if self.stages < 3 or min(self.warp) < 1 or m % self.warp[0] or n % self.warp[1]:
             raise InvalidOption(
@@ -115,6 +143,16 @@ class KernelConfig:
     @property
     def is_sm90(self) -> bool:
         return self.family != "sm80_conv"
+
+    @property
+    def has_own_epilogue(self) -> bool:
+        """Whether stages and columns of the epilogue are given, not left to CUTLASS."""
+        return self.epilogue_stages != (0, 0) or self.epilogue_columns != 0
+
+    @property
+    def epilogue_rows(self) -> int:
+        """Rows of an epilogue subtile (sm90 only)."""
+        return 128 if self.schedule == "cooperative" else 64
 
     @property
     def threads(self) -> int:
@@ -138,9 +176,14 @@ class KernelConfig:
             return self.stages * self.stage_bytes
         stages = self.stages or 2
         out = 4 if self.scheduler == "splitk" else DTYPE_BYTES[self.out_dtype]
-        tensors = 1 + self.residual + self.affine_relu
-        epilogue_rows = 128 if self.schedule == "cooperative" else 64
-        return stages * self.stage_bytes + 4 * tensors * epilogue_rows * 32 * out + 4096
+        if self.has_own_epilogue:
+            loads, stores = self.epilogue_stages
+            subtiles = (loads if self.residual else stores) + stores * self.affine_relu
+            subtile_bytes = self.epilogue_rows * self.epilogue_columns * out
+        else:
+            subtiles = 4 * (1 + self.residual + self.affine_relu)
+            subtile_bytes = self.epilogue_rows * 32 * out
+        return stages * self.stage_bytes + subtiles * subtile_bytes + 4096
 
     @property
     def mechanics(self) -> str:
@@ -154,6 +197,9 @@ class KernelConfig:
             parts.append("c" + "x".join(map(str, self.cluster)))
         parts += [self.schedule] if self.schedule else []
         parts += [self.scheduler] if self.scheduler != "tiles" else []
+        if self.has_own_epilogue:
+            loads, stores = self.epilogue_stages
+            parts.append(f"e{loads}-{stores}x{self.epilogue_columns}")
         parts += [self.iterator] if self.iterator != "optimized" else []
         if (self.align, self.align_out) != (8, 8):
             parts.append(f"a{self.align}-{self.align_out}")
