@@ -146,8 +146,9 @@ def place(
     offload = [backend for backend in used if backend.name != "tvm"]
     costs, environment = _cost_model(offload, device, records, measure, progress)
     forms = [graph.normalize(mod, params, dtype=precision)]
-    if precision in ("float16", "bfloat16"):
+    if precision in ("float16", "bfloat16"):  # other ways to present the first convolution
         forms.append(graph.normalize(mod, params, dtype=precision, space_to_depth=True))
+        forms.append(graph.normalize(mod, params, dtype=precision, pad_channels=1))
     placements = [
         _place_form(form, offload, device, costs, objective, environment)
         for form in _distinct(forms)
@@ -232,15 +233,16 @@ def build(
     from .runtime import create_module
 
     kind = _kind(target)
-    inputs, outputs = _signature(mod, params)
     if kind == "llvm":
         precision = precision or "float32"
         normal = graph.normalize(mod, params, dtype=precision)
+        inputs, outputs = _signature(mod, params)
         meta = Meta(inputs, outputs, kind, precision, versions=_versions())
         normal = graph.rewrite(normal, {}, create_module([], {}, meta.dumps()))
         return CompiledModule(lower(normal, target, cuda_graph=False), meta)
     precision = precision or "float16"
     placed = place(mod, params, precision=precision, **options)
+    inputs, outputs = _signature(mod, params)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
     entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
     external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
