@@ -66,7 +66,7 @@ def as_numpy(expr: relax.Expr) -> np.ndarray:
 
 
 def make_const(value: np.ndarray) -> relax.Expr:
-    return relax.const(np.ascontiguousarray(value))
+    return relax.const(np.asarray(value, order="C"))  # ascontiguousarray would make () into (1,)
 
 
 def numpy_dtype(dtype: str) -> np.dtype:

@@ -47,6 +47,8 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
     "relax.sqrt": np.sqrt,
     "relax.rsqrt": lambda x: (1.0 / np.sqrt(x)).astype(x.dtype),
     "relax.exp": np.exp,
+    "relax.isnan": np.isnan,
+    "relax.where": np.where,
     "relax.nn.relu": lambda x: np.maximum(x, x.dtype.type(0)),
 }
 

@@ -20,6 +20,7 @@ from .batchnorm import DecomposeBatchNorm
 from .bind import bind_params, check_static, straight_line
 from .channels import PadStemChannels
 from .layout import ChannelsLast
+from .lift import LiftKernels
 from .precision import ApplyPrecision, compute_dtype
 from .simplify import Simplify
 
@@ -58,6 +59,7 @@ def normalize(
 def passes(dtype: str, pad_channels: int, space_to_depth: bool) -> list[Pass]:
     """The steps of :func:`normalize`, in order; each takes and gives a module."""
     steps: list[Pass] = [
+        LiftKernels(),
         Simplify(),
         DecomposeBatchNorm(),
         ChannelsLast(),

@@ -6,6 +6,7 @@ relu6 is a clip, ``x * sigmoid(x)`` is silu, and chains of reshapes or permutati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -82,13 +83,41 @@ def _silu(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return None
 
 
-def _maximum(p: Simplify, call: relax.Call) -> relax.Expr | None:
+def _bound(call: relax.Call) -> tuple[relax.Expr, float] | None:
+    """(x, constant) of a maximum or minimum with one number."""
     for x, bound in (call.args, reversed(call.args)):
         if not is_const(bound) or dtype_of(x) not in FLOAT_DTYPES or shape_of(x) != shape_of(call):
             continue
-        if as_numpy(bound).size == 1 and float(as_numpy(bound).item()) == 0.0:
-            return relax.op.nn.relu(x)
+        if as_numpy(bound).size == 1:
+            return x, float(as_numpy(bound).item())
     return None
+
+
+def _maximum(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    found = _bound(call)
+    if found is None:
+        return None
+    if found[1] == -math.inf:
+        return found[0]
+    return relax.op.nn.relu(found[0]) if found[1] == 0.0 else None
+
+
+def _minimum(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """``min(max(x, low), high)``, as clips are written out, is a clip."""
+    found = _bound(call)
+    if found is None:
+        return None
+    x, high = found
+    if high == math.inf:
+        return x
+    relu = p.producer(x, "relax.nn.relu")
+    if relu is not None:
+        return relax.op.clip(relu.args[0], 0.0, high) if high >= 0 else None
+    lower = p.producer(x, "relax.maximum")
+    inner = _bound(lower) if lower is not None else None
+    if inner is None or inner[1] > high:
+        return None
+    return relax.op.clip(inner[0], inner[1], high)
 
 
 def _mean_hw(p: Simplify, call: relax.Call) -> relax.Expr:
@@ -149,6 +178,7 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.nn.relu6": _clip6,
     "relax.multiply": _silu,
     "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
     "relax.nn.avg_pool2d": _average_pool,
     "relax.nn.dropout": _dropout,

@@ -1,0 +1,65 @@
+"""Constant folding in numpy gives what TVM computes: values, shapes and dtypes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from convoy.graph.expr import as_numpy
+from convoy.graph.fold import fold_call
+
+
+def constant(*shape, dtype="float32", low=0.5):
+    values = np.random.default_rng(len(shape)).uniform(low, 2.0, shape)
+    return relax.const(values.astype(dtype))
+
+
+CASES = {
+    "add": lambda: op.add(constant(3, 4), constant(4)),
+    "add_scalars": lambda: op.add(constant(), constant()),
+    "subtract_16": lambda: op.subtract(constant(3, dtype="float16"), constant(3, dtype="float16")),
+    "divide": lambda: op.divide(constant(2, 3), constant(3)),
+    "maximum": lambda: op.maximum(constant(2, 3), constant()),
+    "sqrt": lambda: op.sqrt(constant(5)),
+    "rsqrt_16": lambda: op.rsqrt(constant(5, dtype="float16")),
+    "relu": lambda: op.nn.relu(constant(4, low=-2.0)),
+    "permute": lambda: op.permute_dims(constant(2, 3, 4), [2, 0, 1]),
+    "reverse": lambda: op.permute_dims(constant(2, 3, 4)),
+    "reshape": lambda: op.reshape(constant(2, 6), (3, 4)),
+    "reshape_scalar": lambda: op.reshape(constant(1), ()),
+    "broadcast": lambda: op.broadcast_to(constant(1, 3), (2, 3)),
+    "astype": lambda: op.astype(constant(4), "float16"),
+    "flip": lambda: op.flip(constant(2, 3), 1),
+    "isnan": lambda: op.isnan(constant()),
+    "where": lambda: op.where(relax.const(np.array([True, False, True])), constant(3), constant()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_folded_value(name):
+    bb = relax.BlockBuilder()
+    with bb.function("main", []):
+        with bb.dataflow():
+            result = bb.emit_output(bb.normalize(CASES[name]()))
+        bb.emit_func_output(result)
+    vm = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())
+    want = vm["main"]().numpy()
+    folded = fold_call(relax.BlockBuilder().normalize(CASES[name]()))
+    got = as_numpy(folded)
+    assert got.shape == want.shape and got.dtype == want.dtype
+    np.testing.assert_allclose(got.astype("float64"), want.astype("float64"), rtol=2e-3)
+
+
+def test_variables_and_unknown_operators_are_left():
+    x = relax.Var("x", relax.TensorType((3,), "float32"))
+    bb = relax.BlockBuilder()
+    assert fold_call(bb.normalize(op.add(constant(3), x))) is None
+    assert fold_call(bb.normalize(op.cumsum(constant(3), 0))) is None
+
+
+def test_integer_division_is_left():
+    a = relax.const(np.array([7], "int32"))
+    assert fold_call(relax.BlockBuilder().normalize(op.divide(a, a))) is None
