@@ -185,7 +185,7 @@ def test_module_for_another_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(devices, "_describe", lambda index: Device(name="NVIDIA A100", arch=80))
     meta = Meta((), (), "cuda", "float16", {"device": {"arch": 90}})
     load_runtime()
-    with pytest.raises(errors.WrongDevice, match="8.0"):
+    with pytest.raises(errors.WrongDevice, match=r"8\.0"):
         CompiledModule(create_module([], {}, meta.dumps()), meta).session()
 
 

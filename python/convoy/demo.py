@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-LAYERS = 18
+LAYERS = 50
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def random_params(module: Any, seed: int = 0) -> dict[str, np.ndarray]:
         if var.name_hint.endswith(("gamma", "var", "variance")):
             value = rng.uniform(0.5, 1.5, shape)
         elif len(shape) > 1:
-            value = rng.normal(0, (2.0 / max(1.0, np.prod(shape[1:]))) ** 0.5, shape)
+            value = rng.normal(0, (2.0 / max(1, math.prod(shape[1:]))) ** 0.5, shape)
         else:
             value = rng.normal(0, 0.1, shape)
         values[var.name_hint] = np.asarray(value).astype(dtype)
