@@ -88,7 +88,7 @@ class GraphModule:
         It is copied on the device at the start of each run, because a replayed CUDA graph reads
         from a fixed address.
         """
-        for name, tensor in {key: value, **params}.items():
+        for name, tensor in [(key, value), *params.items()]:
             index = self._need(name)
             self._session.set_input(index, tensor)  # checks shape and dtype
             self._sources[index] = tensor
@@ -115,7 +115,7 @@ class GraphModule:
         """Set inputs from the bytes of a parameter file; names of no input are passed over."""
         from convoy.relay.params import read_params
 
-        self.set_input(**read_params(bytes(params_bytes)))
+        self.set_input(None, None, **dict[str, Any](read_params(bytes(params_bytes))))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
         """Set the inputs named in a parameter file to what another module has in them."""
@@ -221,7 +221,7 @@ class GraphModule:
         device.sync()
         results: list[float] = []
         while len(results) < max(1, repeat):
-            seconds = _timed(once, device, number)
+            seconds = timed(once, device, number)
             if min_repeat_ms and seconds * number * 1e3 < min_repeat_ms and number < 1_000_000:
                 number = int(min(number * 10, max(number * 2, min_repeat_ms / 1e3 / seconds + 1)))
                 continue
@@ -236,7 +236,7 @@ class GraphModule:
             self.get_output(index).numpy()
 
 
-def _timed(once: Callable[[], None], device: Any, number: int) -> float:
+def timed(once: Callable[[], None], device: Any, number: int) -> float:
     """Mean seconds of a run."""
     start = time.perf_counter()
     for _ in range(max(1, number)):

@@ -4,7 +4,7 @@ Reads and prints the text format, reads and writes `save_json` and parameter fil
 expressions with TVM 0.18's names, and compiles with `relay.build`.
 """
 
-from convoy.relay import analysis, op, testing, transform
+from convoy.relay import analysis, backend, build_module, op, testing, transform, vm
 from convoy.relay.api import fromtext, parse, parse_expr, to_relax
 from convoy.relay.ast import (
     Call,
@@ -21,6 +21,7 @@ from convoy.relay.ast import (
 )
 from convoy.relay.build import build, load_module
 from convoy.relay.builder import ScopeBuilder, const, var
+from convoy.relay.executor import create_executor
 from convoy.relay.json_format import load_json, save_json
 from convoy.relay.module import IRModule
 from convoy.relay.op import *  # noqa: F403
@@ -43,7 +44,11 @@ __all__ = [
     "analysis",
     "Any",
     "astext",
+    "backend",
     "bind",
+    "build_module",
+    "create_executor",
+    "vm",
     "build",
     "Call",
     "const",

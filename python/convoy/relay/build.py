@@ -65,9 +65,16 @@ def build(
     warn_about_passes(stacklevel=3)
     infer_module(mod)
     check_graph(mod)
-    options.setdefault("precision", precision_of(mod))
+    from_attributes(mod, kind, options)
     compiled = convoy.build(to_relax(mod, params), target=kind, **options)
     return GraphExecutorFactoryModule(compiled, mod, kind, mod_name)
+
+
+def from_attributes(mod: IRModule, kind: str, options: dict[str, Any]) -> None:
+    """Options that passes and partitioning left in the module; those given come first."""
+    options.setdefault("precision", mod.attrs.get("convoy.precision") or precision_of(mod))
+    if kind == "cuda" and "convoy.backends" in mod.attrs:
+        options.setdefault("backends", tuple(mod.attrs["convoy.backends"]))
 
 
 def as_module(ir_mod: Any) -> IRModule:

@@ -1,15 +1,19 @@
-"""`relay.transform`: the passes of TVM 0.18 that mean something here.
+"""`relay.transform`: the passes of TVM 0.18.
 
-Passes that only prepare code generation (FuseOps, AlterOpLayout, ...) have no counterpart: the
-Relax pipeline does their work.
+`InferType`, `ToMixedPrecision` and `Sequential` do what they say. The passes in `WITHOUT_EFFECT`
+rewrite a module into an equal one that suits Relay's code generation; convoy's own pipeline does
+that work later, so they return the module as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from convoy.errors import InvalidOption
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
+from convoy.relay.visit import post_order
 
 
 class Pass:
@@ -27,7 +31,7 @@ def InferType() -> Pass:
     return Pass("InferType", infer_module)
 
 
-def Sequential(passes: Sequence[Pass], **options: object) -> Pass:
+def Sequential(passes: Sequence[Callable[[IRModule], IRModule]], **options: object) -> Pass:
     """Passes one after the other."""
     del options
 
@@ -37,3 +41,78 @@ def Sequential(passes: Sequence[Pass], **options: object) -> Pass:
         return mod
 
     return Pass("Sequential", run)
+
+
+def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int = 1) -> Pass:
+    """Have `relay.build` compute in a half precision, accumulating in float32.
+
+    Inputs and outputs keep their types.
+    """
+    del missing_op_mode
+    if mixed_precision_type not in ("float16", "bfloat16"):
+        raise InvalidOption(f"precision '{mixed_precision_type}'", "'float16' or 'bfloat16'")
+    return Pass(
+        "ToMixedPrecision", lambda mod: mod.with_attr("convoy.precision", mixed_precision_type)
+    )
+
+
+def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
+    """Keep the functions that the entry functions call."""
+    from convoy.relay.ast import GlobalVar
+
+    def run(mod: IRModule) -> IRModule:
+        keep: dict[str, None] = {}
+        todo = [n for n in entry_functions if n in mod]
+        while todo:
+            name = todo.pop()
+            if name not in keep:
+                keep[name] = None
+                calls = post_order(mod[name])
+                todo += [n.name_hint for n in calls if isinstance(n, GlobalVar)]
+        functions = {g: f for g, f in mod.functions.items() if g.name_hint in keep}
+        return IRModule(functions, attrs=mod.attrs)
+
+    return Pass("RemoveUnusedFunctions", run)
+
+
+WITHOUT_EFFECT = (
+    "AlterOpLayout",
+    "AnnotateSpans",
+    "AnnotateTarget",
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
+    "ConvertLayout",
+    "DeadCodeElimination",
+    "DynamicToStatic",
+    "EliminateCommonSubexpr",
+    "FastMath",
+    "FlattenAtrousConv",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "FuseOps",
+    "Inline",
+    "Legalize",
+    "MergeComposite",
+    "MergeCompilerRegions",
+    "PartitionGraph",
+    "SimplifyExpr",
+    "SimplifyInference",
+    "ToANormalForm",
+    "ToBasicBlockNormalForm",
+    "ToGraphNormalForm",
+)
+
+
+def _without_effect(name: str) -> Callable[..., Pass]:
+    def make(*args: Any, **kwargs: Any) -> Pass:
+        return Pass(name, lambda mod: mod)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Returns the module as it is: convoy's pipeline does the work of {name}."
+    return make
+
+
+globals().update({name: _without_effect(name) for name in WITHOUT_EFFECT})

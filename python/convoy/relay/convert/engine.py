@@ -1,7 +1,8 @@
 """The walk from a Relay module to a Relax one.
 
 Functions are inlined where they are called, so that partitioned modules (functions with Compiler
-and Composite attributes) are whole again. The branches of an `if` are blocks of their own.
+and Composite attributes) are whole again. The branches of an `if` become functions of their
+own: TVM's memory planner gives tensors of one branch storage that only the other one allocates.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from convoy.relay.visit import post_order
 _DTYPE = re.compile(r"(?:u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|bool)")
 # Relax compiles branches by recursion.
 _MAX_IF_DEPTH = 32
-_MAX_INLINED = 100_000
+_MAX_INLINED = 10_000
 
 
 def supported_ops() -> list[str]:
@@ -114,26 +115,34 @@ class _Conversion:
                 value = relax.Var(names.pop(0), relax_type(var.checked_type))
                 scope.values[var] = value
                 params.append(value)
-        with builder.function("main", params):
-            try:
-                self._body(builder, function.body, scope)
-            except BaseException:
-                self._close(builder)
-                raise
+        self._emit_function(builder, "main", params, function.body, scope)
         return builder.get()
 
-    def _body(self, builder: relax.BlockBuilder, body: Expr, scope: _Scope) -> None:
-        if self._has_if(body):  # a dataflow block cannot hold an `if`
-            result = builder.emit(run(self.convert(body, scope)))
-        else:
-            with builder.dataflow():
-                result = builder.emit_output(run(self.convert(body, scope)))
-        builder.emit_func_output(result)
+    def _emit_function(
+        self,
+        builder: relax.BlockBuilder,
+        name: str,
+        params: list[RelaxExpr],
+        body: Expr,
+        scope: _Scope,
+    ) -> None:
+        with builder.function(name, params):
+            try:
+                if self._has_if(body):  # a dataflow block cannot hold an `if`
+                    result = builder.emit(self._value(body, scope))
+                else:
+                    with builder.dataflow():
+                        result = builder.emit_output(self._value(body, scope))
+                builder.emit_func_output(result)
+            except BaseException:
+                builder._end_block()  # a builder that dies with an open block warns
+                raise
 
-    def _close(self, builder: relax.BlockBuilder) -> None:
-        """End the blocks that an error left open: a builder that dies with some warns."""
-        for _ in range(self.if_depth + 1):
-            builder._end_block()
+    def _value(self, body: Expr, scope: _Scope) -> RelaxExpr:
+        value = run(self.convert(body, scope))
+        if isinstance(value, _Callable):
+            raise UnsupportedOp("a function as a result", "tensors and tuples")
+        return value
 
     def _has_if(self, expr: Expr) -> bool:
         todo, seen = [expr], set()
@@ -263,13 +272,16 @@ class _Conversion:
         return scope.bind(relax.If(scope.need(node.cond), *branches))
 
     def _branch(self, body: Expr, scope: _Scope) -> RelaxExpr:
-        """A branch as a sequence of its own."""
-        inner = _Scope(scope.builder, scope)
-        inner.inlining = scope.inlining
-        scope.builder._begin_binding_block()
-        value = scope.builder.normalize(run(self.convert(body, inner)))
-        block = scope.builder._end_block()
-        return relax.SeqExpr([block], value)
+        """A call of a private function with a branch as its body."""
+        builder, inner = scope.builder, _BranchScope(scope)
+        builder._begin_binding_block()
+        try:
+            value = builder.normalize(self._value(body, inner))
+        finally:
+            block = builder._end_block()
+        blocks = [block] if len(block.bindings) else []
+        function = relax.Function(inner.params, relax.SeqExpr(blocks, value), value.ty)
+        return relax.Call(builder.add_func(function, "branch"), inner.taken)
 
 
 class _Scope:
@@ -281,12 +293,9 @@ class _Scope:
         self.inlining: frozenset[Function] = frozenset()
 
     def find(self, node: Expr) -> Any:
-        scope: _Scope | None = self
-        while scope is not None:
-            if node in scope.values:
-                return scope.values[node]
-            scope = scope.outer
-        return None
+        if node in self.values:
+            return self.values[node]
+        return None if self.outer is None else self.outer.find(node)
 
     def need(self, node: Expr) -> Any:
         found = self.find(node)
@@ -300,6 +309,40 @@ class _Scope:
         if isinstance(value, relax.Tuple):
             return relax.Tuple([self.bind(f) for f in value.fields])
         return self.builder.emit(value)
+
+
+class _BranchScope(_Scope):
+    """The scope of a branch: what it takes from around it becomes parameters.
+
+    Attributes:
+        taken: Relax values of the scope around it, and
+        params: the parameters that stand for them.
+    """
+
+    def __init__(self, outer: _Scope) -> None:
+        super().__init__(outer.builder, None)
+        self.around = outer
+        self.inlining = outer.inlining
+        self.taken: list[RelaxExpr] = []
+        self.params: list[RelaxExpr] = []
+
+    def find(self, node: Expr) -> Any:
+        if node not in self.values:
+            value = self.around.find(node)
+            if value is None:
+                return None
+            self.values[node] = self._take(value)
+        return self.values[node]
+
+    def _take(self, value: Any) -> Any:
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self._take(f) for f in value.fields])
+        if not isinstance(value, relax.Var):
+            return value  # a constant or a function
+        param = relax.Var(f"p{len(self.params)}", value.ty)
+        self.taken.append(value)
+        self.params.append(param)
+        return param
 
 
 class _Callable:

@@ -5,7 +5,7 @@ that text has (alpha of leaky_relu, transpose_b of batch_matmul, ...).
 """
 
 from convoy.relay.ast import op as get
-from convoy.relay.op import annotation, elementwise, image, nn, tensor
+from convoy.relay.op import annotation, contrib, elementwise, image, nn, tensor
 from convoy.relay.op.elementwise import *  # noqa: F403
 from convoy.relay.op.tensor import *  # noqa: F403
 
@@ -14,4 +14,4 @@ _TENSOR = [
     for name, value in vars(tensor).items()
     if callable(value) and getattr(value, "__module__", "") == tensor.__name__ and name[0] != "_"
 ]
-__all__ = ["annotation", "get", "image", "nn", *elementwise.__all__, *_TENSOR]
+__all__ = ["annotation", "contrib", "get", "image", "nn", *elementwise.__all__, *_TENSOR]

@@ -68,7 +68,7 @@ def get_net(
     stem = layers.conv2d(
         data, name="conv1", channels=features, kernel_size=(7, 7), strides=(2, 2), padding=(3, 3)
     )
-    body = nn.max_pool2d(_norm_relu(stem, "batch1"), (3, 3), (2, 2), padding=(1, 1))
+    body: Expr = nn.max_pool2d(_norm_relu(stem, "batch1"), (3, 3), (2, 2), padding=(1, 1))
     for block, count in enumerate(blocks):
         body = _block(body, count, growth, block)
         features += count * growth

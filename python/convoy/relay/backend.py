@@ -1,0 +1,26 @@
+"""`relay.backend`: the names that scripts pass to relay.build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from convoy.errors import InvalidOption
+
+
+class Executor:
+    """A kind of executor. There is one here, which serves for "graph" and for "aot"."""
+
+    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        if name not in ("graph", "aot"):
+            raise InvalidOption(f"executor '{name}'", "'graph' or 'aot'")
+        self.name, self.attrs = name, dict(options or {})
+
+
+class Runtime:
+    """A kind of runtime: the C++ one."""
+
+    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        if name != "cpp":
+            raise InvalidOption(f"runtime '{name}'", "'cpp'")
+        self.name, self.attrs = name, dict(options or {})

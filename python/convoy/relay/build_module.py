@@ -1,0 +1,31 @@
+"""`relay.build_module`: binding parameters to functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from convoy.errors import RelayTypeError
+from convoy.relay.ast import Constant, Expr, Function, Var
+from convoy.relay.visit import bind
+
+
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+    """The function with parameters replaced by constants; unknown names are passed over.
+
+    Raises:
+        RelayTypeError: a name that two parameters have.
+    """
+    found: dict[Var, Expr] = {}
+    seen: set[str] = set()
+    for var in func.params:
+        if var.name_hint not in params:
+            continue
+        if var.name_hint in seen:
+            raise RelayTypeError(f"params['{var.name_hint}']", "one parameter of that name")
+        seen.add(var.name_hint)
+        value = params[var.name_hint]
+        found[var] = Constant(np.asarray(value if isinstance(value, np.ndarray) else value.numpy()))
+    return bind(func, found) if found else func  # type: ignore[return-value]

@@ -1,0 +1,82 @@
+"""`relay.create_executor`: run a module without naming the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from convoy.errors import InvalidOption
+from convoy.relay import vm
+from convoy.relay.ast import Expr, Function, GlobalVar
+from convoy.relay.build import as_module
+from convoy.relay.module import IRModule
+
+_KINDS = ("debug", "graph", "vm", "aot")
+
+
+class Executor:
+    """Evaluates expressions of a module on a device."""
+
+    def __init__(
+        self, kind: str, mod: IRModule, device: Any, target: Any, params: Mapping[str, Any] | None
+    ) -> None:
+        self.kind, self.mod, self.device, self.target = kind, mod, device, target
+        self.params = params
+
+    def evaluate(
+        self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None
+    ) -> Callable[..., Any] | Any:
+        """A Python function of a Relay one; the value of an expression without parameters.
+
+        Arguments:
+            expr: a function, a GlobalVar of the module or an expression; None is `main`.
+            binds: values for free variables of `expr`.
+        """
+        from convoy.relay.visit import bind
+
+        if binds and expr is not None:
+            expr = bind(expr, binds)  # type: ignore[arg-type]
+        mod = self._module(expr)
+        machine = vm.VirtualMachine(
+            vm.compile(mod, target=self.target, params=self.params), self.device
+        )
+        if expr is None or isinstance(expr, (Function, GlobalVar)):
+            return machine.run
+        return machine.run()
+
+    def _module(self, expr: Expr | None) -> IRModule:
+        if expr is None:
+            return self.mod
+        if isinstance(expr, GlobalVar):
+            mod = self.mod.shallow_copy()
+            mod["main"] = self.mod[expr]
+            return mod
+        others = {g: f for g, f in self.mod.functions.items() if g.name_hint != "main"}
+        return IRModule.from_expr(expr, others)
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: Any = None,
+    device: Any = None,
+    target: Any = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Executor:
+    """An executor. All kinds run compiled code; they differ in name only.
+
+    Arguments:
+        kind: "debug", "graph", "vm" or "aot".
+        device: a TVM device; None is the first of the target's kind.
+
+    Raises:
+        InvalidOption: another kind.
+    """
+    import tvm
+
+    from convoy.relay.build import device_target
+
+    if kind not in _KINDS:
+        raise InvalidOption(f"kind='{kind}'", ", ".join(_KINDS))
+    if device is None:
+        device = tvm.cuda(0) if device_target(target) == "cuda" else tvm.cpu(0)
+    return Executor(kind, IRModule() if mod is None else as_module(mod), device, target, params)

@@ -1,0 +1,8 @@
+"""Partitioning for one library, as TVM 0.18 offers it.
+
+A network that is built without it uses whatever kernel is fastest for each operator.
+"""
+
+from convoy.relay.op.contrib import cudnn, cutlass
+
+__all__ = ["cudnn", "cutlass"]

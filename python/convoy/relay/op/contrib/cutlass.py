@@ -1,0 +1,68 @@
+"""`partition_for_cutlass` and its companions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from convoy.relay.ast import Call, Op
+from convoy.relay.build_module import bind_params_by_name
+from convoy.relay.infer import infer_module
+from convoy.relay.module import IRModule
+from convoy.relay.visit import post_order
+
+# What CUTLASS has kernels for.
+_OPS = (
+    "nn.conv2d",
+    "nn.conv2d_transpose",
+    "nn.conv2d_backward_weight",
+    "nn.dense",
+    "nn.matmul",
+    "nn.batch_matmul",
+)
+
+
+def partition_for_cutlass(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
+    """The module, to be built with CUTLASS and TVM's kernels alone.
+
+    Arguments:
+        params: values that become constants; unknown names are passed over.
+    """
+    result = mod.shallow_copy()
+    if params:
+        result["main"] = bind_params_by_name(result["main"], params)
+    result.attrs["convoy.backends"] = ("cutlass", "tvm")
+    return infer_module(result)
+
+
+def num_cutlass_partitions(mod: IRModule) -> int:
+    """The number of operators that CUTLASS may run; 0 for a module that is not partitioned."""
+    if mod.attrs.get("convoy.backends") != ("cutlass", "tvm"):
+        return 0
+    return sum(
+        isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _OPS
+        for name in mod
+        for node in post_order(mod[name])
+    )
+
+
+def has_cutlass() -> bool:
+    """Whether kernels of CUTLASS can be compiled: always; `convoy doctor` says with what."""
+    return True
+
+
+def finalize_modules(
+    lib: Any, lib_path: str | os.PathLike[str] = "compile.so", tmp_dir: str = "./tmp"
+) -> Any:
+    """Export a library and load it again; kernels are compiled already when it is built.
+
+    Arguments:
+        lib_path: the file's name, in `tmp_dir`.
+    """
+    from convoy.relay.build import load_module
+
+    os.makedirs(tmp_dir, exist_ok=True)
+    path = os.path.join(tmp_dir, lib_path)
+    lib.export_library(path)
+    return load_module(path)

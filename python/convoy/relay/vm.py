@@ -1,0 +1,190 @@
+"""`relay.vm`: compiling and running modules that a graph executor cannot hold.
+
+Modules with unknown sizes or control flow are compiled for the CPU by TVM's own Relax pipeline;
+all others go the way of `relay.build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.relay.build import as_module, check_graph, device_target, from_attributes
+from convoy.relay.infer import infer_module
+
+
+class Executable:
+    """A compiled module, for `VirtualMachine`.
+
+    Attributes:
+        compiled: a `convoy.CompiledModule`, or TVM's executable for modules beyond it.
+        input_names: the inputs of `main`, in order.
+    """
+
+    def __init__(self, compiled: Any, input_names: list[str], is_graph: bool) -> None:
+        self.compiled, self.input_names, self.is_graph = compiled, input_names, is_graph
+
+    @property
+    def mod(self) -> Executable:
+        return self
+
+    @property
+    def lib(self) -> Any:
+        return self.compiled
+
+
+def compile(
+    mod: Any,
+    target: Any = None,
+    target_host: Any = None,
+    params: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Executable:
+    """Compile a module for VirtualMachine; arguments and errors are those of `relay.build`.
+
+    Raises:
+        DynamicShape, UnsupportedOp: unknown sizes or control flow, for another target than llvm.
+    """
+    import tvm
+
+    import convoy
+    from convoy.relay.convert import to_relax
+
+    mod = as_module(mod)
+    kind = device_target(target)
+    infer_module(mod)
+    converted = to_relax(mod, params)
+    names = [str(p.name) for p in converted["main"].params]
+    try:
+        check_graph(mod)
+    except (DynamicShape, UnsupportedOp) as error:
+        if kind != "llvm":
+            raise type(error)(
+                error.got, error.expected, "For a GPU, give every dimension a size; llvm takes it"
+            ) from None
+        try:
+            compiled = tvm.compile(converted, "llvm")
+        except Exception as failure:  # what TVM refuses, it says in many classes
+            words = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+            raise UnsupportedOp(f"a module that TVM does not compile: {words}") from failure
+        return Executable(compiled, names, is_graph=False)
+    from_attributes(mod, kind, options)
+    return Executable(convoy.build(converted, target=kind, **options), names, is_graph=True)
+
+
+class VirtualMachine:
+    """Runs an Executable on a device. Inputs may be numpy arrays or TVM tensors."""
+
+    def __init__(self, exe: Executable, device: Any, memory_cfg: Any = None) -> None:
+        import tvm
+
+        if not isinstance(exe, Executable):
+            raise InvalidOption(f"a {type(exe).__name__}", "what relay.vm.compile returns")
+        del memory_cfg  # memory is planned when compiling
+        self._exe = exe
+        self._device = device[0] if isinstance(device, (list, tuple)) else device
+        self._inputs: dict[str, Any] = {}
+        self._result: list[Any] = []
+        if exe.is_graph:
+            self._session = exe.compiled.session(self._device)
+        else:
+            self._machine = tvm.relax.VirtualMachine(exe.compiled, self._device)
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Inputs for `invoke_stateful`, by position or by name."""
+        self._check(func_name)
+        self._inputs = self._named(args, kwargs)
+
+    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Run; returns a tensor, or a list of them where the function returns a tuple."""
+        self._check(func_name)
+        values = self._named(args, kwargs) if args or kwargs else self._inputs
+        missing = [n for n in self._exe.input_names if n not in values]
+        if missing:
+            raise InvalidOption(f"no value for {', '.join(missing)}", "all inputs")
+        self._result = self._run([values[n] for n in self._exe.input_names])
+        return self._result[0] if len(self._result) == 1 else list(self._result)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `main`."""
+        return self.invoke("main", *args, **kwargs)
+
+    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Run with the inputs of set_input; get_outputs has the results."""
+        self.invoke(func_name, *args, **kwargs)
+
+    def get_outputs(self) -> list[Any]:
+        """The results of the last run."""
+        return list(self._result)
+
+    def benchmark(
+        self,
+        device: Any,
+        *args: Any,
+        func_name: str = "main",
+        repeat: int = 5,
+        number: int = 5,
+        **kwargs: Any,
+    ) -> Any:
+        """Times of runs, as TVM's BenchmarkResult."""
+        from tvm.runtime.module import BenchmarkResult
+
+        from convoy.graph_executor import timed
+
+        values = self._named(args, kwargs) if args or kwargs else dict(self._inputs)
+        self.invoke(func_name, **values)
+        once = lambda: self.invoke(func_name, **values)  # noqa: E731
+        return BenchmarkResult([timed(once, device, number) for _ in range(max(1, repeat))])
+
+    def _check(self, func_name: str) -> None:
+        if func_name != "main":
+            raise InvalidOption(f"function '{func_name}'", "'main'")
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Values by name: those by name first, the others in the order of the rest."""
+        names = self._exe.input_names
+        unknown = [n for n in kwargs if n not in names]
+        if unknown:
+            raise InvalidOption(f"input '{unknown[0]}'", ", ".join(names))
+        rest = [n for n in names if n not in kwargs]
+        if len(args) > len(rest):
+            raise InvalidOption(f"{len(args) + len(kwargs)} inputs", str(len(names)))
+        return {**kwargs, **dict(zip(rest, args, strict=False))}
+
+    def _run(self, values: list[Any]) -> list[Any]:
+        import tvm
+
+        if self._exe.is_graph:
+            for position, value in enumerate(values):
+                self._session.set_input(position, value)
+            self._session.run()
+            # The session keeps its outputs' memory for the next run.
+            outputs = [self._session.output(i) for i in range(self._session.num_outputs)]
+            return [_copy(tensor, self._device) for tensor in outputs]
+        tensors = [
+            tvm.runtime.tensor(
+                np.asarray(v) if isinstance(v, (np.ndarray, float, int)) else v.numpy()
+            )
+            for v in values
+        ]
+        try:
+            return _flat(self._machine["main"](*tensors))
+        except (RuntimeError, TypeError, ValueError) as error:
+            words = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InvalidOption(f"inputs that do not fit: {words}") from error
+
+
+def _copy(tensor: Any, device: Any) -> Any:
+    import tvm
+
+    return tvm.runtime.empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
+
+
+def _flat(result: Any) -> list[Any]:
+    """Tensors of nested tuples, in order."""
+    if hasattr(result, "numpy"):
+        return [result]
+    return [tensor for part in result for tensor in _flat(part)]

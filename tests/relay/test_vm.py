@@ -1,0 +1,157 @@
+"""relay.vm, create_executor, and modules beyond a graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from convoy import relay
+from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.relay.op.contrib import cudnn, cutlass
+
+from .reference import conv
+from .running import HEAD, run_stock
+
+RNG = np.random.default_rng(0)
+BRANCHES = f"""{HEAD}def @main(%x: Tensor[(4), float32]) {{
+  %0 = sum(%x);
+  %1 = exp(%x);
+  %2 = if (less(%0, 0f)) {{
+    %3 = negative(%1);
+    if (less(%0, -100f)) {{ %3 }} else {{ (add(%3, %x)) }}
+  }} else {{
+    multiply(%1, %x)
+  }};
+  add(%2, %1)
+}}
+"""
+
+
+def branches(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x)
+    if x.sum() < 0:
+        return (-e if x.sum() < -100 else -e + x) + e
+    return e * x + e
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.0, -50.0])
+def test_branches(shift: float) -> None:
+    machine = relay.vm.VirtualMachine(
+        relay.vm.compile(relay.parse(BRANCHES), target="llvm"), tvm.cpu()
+    )
+    x = (RNG.uniform(0, 1, 4) + shift).astype("float32")
+    np.testing.assert_allclose(machine.run(x).numpy(), branches(x), 1e-5, 1e-5)
+
+
+def test_unknown_batch() -> None:
+    text = f"""{HEAD}def @main(%x: Tensor[(?, 3, 6, 6), float32], %w: Tensor[(4, 3, 3, 3), float32]) {{
+      %0 = nn.conv2d(%x, %w, padding=[1, 1], channels=4, kernel_size=[3, 3]);
+      nn.batch_flatten(nn.max_pool2d(nn.relu(%0), pool_size=[2, 2], strides=[2, 2]))
+    }}"""
+    w = RNG.uniform(-1, 1, (4, 3, 3, 3)).astype("float32")
+    exe = relay.vm.compile(relay.parse(text), target="llvm", params={"w": w})
+    machine = relay.vm.VirtualMachine(exe, tvm.cpu())
+    for batch in (1, 3):
+        x = RNG.uniform(-1, 1, (batch, 3, 6, 6)).astype("float32")
+        y = np.maximum(conv(x, w, (1, 1), [(1, 1), (1, 1)], (1, 1)), 0)
+        want = y.reshape(batch, 4, 3, 2, 3, 2).max((3, 5)).reshape(batch, -1)
+        np.testing.assert_allclose(machine.invoke("main", x).numpy(), want, 1e-5, 1e-5)
+
+
+def test_unknown_sizes_are_for_the_cpu() -> None:
+    text = f"{HEAD}def @main(%x: Tensor[(?), float32]) {{ exp(%x) }}"
+    with pytest.raises(DynamicShape, match="For a GPU, give every dimension a size"):
+        relay.vm.compile(relay.parse(text), target="cuda")
+    with pytest.raises(UnsupportedOp, match="llvm takes it"):
+        relay.vm.compile(relay.parse(BRANCHES), target="cuda")
+
+
+def test_machine_on_a_graph() -> None:
+    text = f"{HEAD}def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) {{ (%x + %y, %x * %y) }}"
+    machine = relay.vm.VirtualMachine(relay.vm.compile(relay.parse(text), "llvm"), tvm.cpu())
+    x, y = np.array([1, 2], "float32"), np.array([3, 5], "float32")
+    total, product = machine.run(x, y=y)
+    again = machine.run(y, y)
+    np.testing.assert_array_equal(total.numpy(), x + y)  # results outlive the next run
+    np.testing.assert_array_equal(product.numpy(), x * y)
+    np.testing.assert_array_equal(again[1].numpy(), y * y)
+    machine.set_input("main", x, y)
+    machine.invoke_stateful("main")
+    np.testing.assert_array_equal(machine.get_outputs()[0].numpy(), x + y)
+    assert machine.benchmark(tvm.cpu(), x, y, repeat=2, number=1).mean > 0
+    for bad in ({"z": x}, {"x": x}):
+        with pytest.raises(InvalidOption):
+            machine.run(**bad)
+    with pytest.raises(InvalidOption):
+        machine.invoke("other", x, y)
+
+
+@pytest.mark.parametrize("kind", ["debug", "graph", "vm"])
+def test_create_executor(kind: str) -> None:
+    x = relay.var("x", shape=(3,))
+    function = relay.Function([x], relay.exp(x) + x)
+    value = np.array([1, 2, 3], "float32")
+    run = relay.create_executor(kind, device=tvm.cpu()).evaluate(function)
+    np.testing.assert_allclose(run(value).numpy(), np.exp(value) + value, 1e-6)
+    mod = relay.IRModule.from_expr(function)
+    got = relay.create_executor(kind, mod).evaluate()(x=value)
+    np.testing.assert_allclose(got.numpy(), np.exp(value) + value, 1e-6)
+    constant = relay.create_executor(kind).evaluate(relay.const(2.0) + relay.const(3.0))
+    assert constant.numpy() == 5
+
+
+def test_create_executor_of_another_kind() -> None:
+    with pytest.raises(InvalidOption, match="debug"):
+        relay.create_executor("interpreter")
+
+
+PARTITIONED = f"""{HEAD}
+def @main(%x: Tensor[(2, 3), float32]) {{
+  %4 = fn (%a: Tensor[(2, 3), float32], Composite="lib.relu_abs") {{ abs(nn.relu(%a)) }};
+  let %y = @part(%x);
+  %4(%y)
+}}
+def @part(%i: Tensor[(2, 3), float32], Compiler="lib", global_symbol="part", Inline=1) {{
+  %2 = fn (%a: Tensor[(2, 3), float32], Composite="lib.neg") {{ negative(%a) }};
+  %2(%i)
+}}
+"""
+
+
+def test_partitioned_functions_are_whole_again() -> None:
+    x = RNG.uniform(-1, 1, (2, 3)).astype("float32")
+    mod = relay.parse(PARTITIONED)
+    np.testing.assert_allclose(run_stock(mod, x)[0], np.abs(np.maximum(-x, 0)))
+    assert [str(g.name_hint) for g in relay.to_relax(mod).get_global_vars()] == ["main"]
+
+
+def test_closures_see_the_variables_around_them() -> None:
+    text = f"{HEAD}def @main(%x: float32) {{ let %f = fn (%y: float32) {{ add(%x, %y) }}; %f(%f(1f)) }}"
+    assert run_stock(relay.parse(text), np.float32(5))[0] == 11
+
+
+def test_partitioning_for_a_library_binds_and_marks() -> None:
+    x, w = relay.var("x", shape=(4, 3)), relay.var("w", shape=(2, 3))
+    mod = relay.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    value = np.ones((2, 3), "float32")
+    parted = cutlass.partition_for_cutlass(mod, {"w": value, "unused": value})
+    assert [p.name_hint for p in parted["main"].params] == ["x"]
+    assert len(mod["main"].params) == 2
+    assert cutlass.num_cutlass_partitions(parted) == 1
+    assert cutlass.num_cutlass_partitions(mod) == 0
+    assert cudnn.partition_for_cudnn(mod).attrs["convoy.backends"] == ("cudnn", "tvm")
+    np.testing.assert_array_equal(run_stock(parted, np.ones((4, 3), "float32"))[0], 3)
+
+
+def test_passes() -> None:
+    mod = relay.parse(PARTITIONED)
+    seq = relay.transform.Sequential(
+        [relay.transform.InferType(), relay.transform.FoldConstant(), relay.transform.FuseOps(2)]
+    )
+    assert relay.structural_equal(seq(mod), mod)
+    mod["spare"] = mod["part"]
+    assert set(relay.transform.RemoveUnusedFunctions()(mod)) == {"main", "part"}
+    assert relay.transform.ToMixedPrecision()(mod).attrs["convoy.precision"] == "float16"
+    with pytest.raises(InvalidOption):
+        relay.transform.ToMixedPrecision("float8")
