@@ -89,9 +89,9 @@ def in_fresh_process(module: Path, inputs: Path, outputs: Path) -> dict[str, Any
 def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]]) -> None:
     import convoy
     from convoy import relay
+    from convoy.placement import explain
     from convoy.relay.batch import with_batch
     from convoy.relay.convert import to_relax
-    from convoy.placement import explain
     from convoy.report import tables
 
     path = Path(args.model)

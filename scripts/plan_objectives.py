@@ -43,11 +43,10 @@ def main() -> None:
     args = parser.parse_args()
     parts = [f"# {args.model.stem}: plans by objective\n"]
     for batch in args.batches:
-        mod, params = models.read(args.model, batch=batch)
+        mod = models.read(args.model, batch=batch)
         plans = {
             objective: place(
                 mod,
-                params,
                 precision=args.precision,
                 objective=objective,
                 records=args.records,

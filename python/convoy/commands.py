@@ -57,10 +57,9 @@ def place(
     from . import models
     from .build import place as place_module
 
-    mod, given = models.read(model, params, batch)
+    mod = models.read(model, params, batch)
     placement = place_module(
         mod,
-        given,
         precision=precision,
         objective=objective,
         backends=backends.split(","),
@@ -101,7 +100,7 @@ def build(
     from . import models
     from .build import build as build_module
 
-    mod, given = models.read(model, params, batch)
+    mod = models.read(model, params, batch)
     options: dict[str, Any] = {}
     if target != "llvm":
         options = {
@@ -110,7 +109,7 @@ def build(
             "records": records,
             "progress": progress,
         }
-    compiled = build_module(mod, target, given, precision=precision or None, **options)
+    compiled = build_module(mod, target, precision=precision or None, **options)
     compiled.export_library(output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
 

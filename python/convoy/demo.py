@@ -64,9 +64,9 @@ def step(text: str) -> None:
 
 def main() -> int:
     import convoy
-    from convoy.relay.convert import to_relax
     from convoy.errors import NoGpu
     from convoy.placement import explain
+    from convoy.relay.convert import to_relax
     from convoy.report import tables
     from convoy.runtime import current_device
 

@@ -21,10 +21,8 @@ KINDS = {
 }
 
 
-def read(
-    path: Path, params: Path | None = None, batch: int | None = None
-) -> tuple[Any, dict[str, np.ndarray]]:
-    """A Relax module of ``path`` and its parameters.
+def read(path: Path, params: Path | None = None, batch: int | None = None) -> Any:
+    """The Relax module of a file, with its parameters bound.
 
     ``params`` is a file of Relay's save_param_dict or an ``.npz``; a Relay network without one
     gets random parameters (normal weights scaled by their fan-in, batch norms near identity), which
@@ -38,7 +36,7 @@ def read(
     if not path.is_file():
         raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
     if path.suffix == ".onnx":
-        return _onnx(path, batch), {}
+        return _onnx(path, batch)
     from . import relay
     from .relay.batch import with_batch
     from .relay.convert import to_relax
@@ -48,7 +46,7 @@ def read(
     if batch is not None:
         module = with_batch(module, batch)
     given = load_params(params) if params else random_params(module)
-    return to_relax(module, given), given
+    return to_relax(module, given)
 
 
 def load_params(path: Path) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""One offloadable problem as plain data: a convolution (or matrix product) with its fused epilogue."""
+"""One offloadable problem as plain data: a convolution or product with its fused epilogue."""
 
 from __future__ import annotations
 
@@ -228,4 +228,6 @@ class Workload:
                     fields[name] = tuple(fields[name])
             return cls(**fields)
         except TypeError as err:
-            raise InvalidWorkload(json.dumps(data)[:200], f"the fields of a Workload ({err})") from None
+            raise InvalidWorkload(
+                json.dumps(data)[:200], f"the fields of a Workload ({err})"
+            ) from None
