@@ -1,0 +1,112 @@
+"""``convoy place``, ``build`` and ``run`` on files of every kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from convoy import errors, relay
+from convoy.cli import app
+from convoy.placement.plan import Plan
+
+TEXT = """#[version = "0.0.5"]
+def @main(%data: Tensor[(2, 8, 12, 12), float32], %w: Tensor[(16, 8, 3, 3), float32],
+          %b: Tensor[(16), float32]) {
+  nn.relu(nn.bias_add(nn.conv2d(%data, %w, padding=[1, 1, 1, 1], channels=16,
+                                kernel_size=[3, 3]), %b))
+}
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "net.relay"
+    path.write_text(TEXT)
+    return path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_place_prints_a_plan_and_writes_it(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    printed = run("place", text, "--backends", "cutlass,tvm", "--out", out)
+    assert "cutlass" in printed and "objective graph" in printed
+    plan = Plan.loads(out.read_text())
+    assert plan.backends() == {"cutlass": 1}
+    assert plan.choices[0].workload.epilogue.name == "bias_relu"
+    same = Plan.loads(run("place", text, "--backends", "cutlass,tvm", "--json"))
+    assert same == plan
+
+
+def test_place_takes_batch_and_precision(text: Path) -> None:
+    options = ("--batch", 5, "--precision", "bfloat16", "--backends", "cutlass", "--json")
+    workload = Plan.loads(run("place", text, *options)).choices[0].workload
+    assert (workload.n, workload.dtype) == (5, "bfloat16")
+
+
+def test_what_no_backend_takes_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "grouped.relay"
+    grouped = TEXT.replace("(16, 8, 3, 3)", "(16, 2, 3, 3)").replace(
+        "channels=16", "groups=4, channels=16"
+    )
+    path.write_text(grouped)
+    assert "left to TVM's own kernels" in run("place", path, "--backends", "cutlass,tvm")
+
+
+def test_build_and_run(text: Path, tmp_path: Path) -> None:
+    module = relay.parse(TEXT)
+    rng = np.random.default_rng(0)
+    params = {"w": rng.normal(size=(16, 8, 3, 3)), "b": rng.normal(size=16)}
+    np.savez(tmp_path / "params.npz", **{k: v.astype("float32") for k, v in params.items()})
+    (tmp_path / "net.json").write_text(relay.save_json(module))
+    x = rng.normal(size=(2, 8, 12, 12)).astype("float32")
+    np.savez(tmp_path / "x.npz", data=x)
+    results = []
+    for name in ("net.relay", "net.json"):
+        target = tmp_path / f"{name}.so"
+        options = ("--target", "llvm", "--params", tmp_path / "params.npz", "-o", target)
+        assert "MB" in run("build", tmp_path / name, *options)
+        outputs = tmp_path / f"{name}.npz"
+        report = run("run", target, "--inputs", tmp_path / "x.npz", "--outputs", outputs, "--json")
+        assert json.loads(report)["output_0"] == [2, 16, 12, 12]
+        results.append(np.load(outputs)["output_0"])
+    assert np.array_equal(*results)
+    assert "back to back" in run("run", target, "--time")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        (("place", "absent.relay"), errors.InvalidOption, "does not exist"),
+        (("place", "net.caffe"), errors.InvalidOption, "Relay text"),
+        (("run", "absent.so"), errors.CorruptArtefact, "cannot be read"),
+    ],
+)
+def test_mistakes(tmp_path: Path, arguments, error, match) -> None:
+    with pytest.raises(error, match=match):
+        run(*arguments)
+
+
+def test_unknown_input_is_refused(text: Path, tmp_path: Path) -> None:
+    target = tmp_path / "net.so"
+    run("build", text, "--target", "llvm", "-o", target)
+    np.savez(tmp_path / "x.npz", picture=np.zeros((2, 8, 12, 12), "float32"))
+    with pytest.raises(errors.InvalidOption, match="picture"):
+        run("run", target, "--inputs", tmp_path / "x.npz")
+
+
+def test_text_that_does_not_parse_points_at_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "bad.relay"
+    path.write_text(TEXT.replace("nn.relu(", "nn.rellu("))
+    with pytest.raises(errors.ConvoyError, match=r"nn\.relu"):
+        run("place", path)
