@@ -17,14 +17,14 @@ class AddModule : public ffi::ModuleObj {
   ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) final {
     if (std::string(name) != symbol_) return std::nullopt;
     int64_t offset = offset_;
-    return ffi::Function::FromTyped([offset](ffi::TensorView x, ffi::TensorView w,
-                                             ffi::TensorView out) {
-      for (int64_t i = 0; i < out.numel(); ++i) {
-        static_cast<float*>(out.data_ptr())[i] = static_cast<const float*>(x.data_ptr())[i] +
-                                                 static_cast<const float*>(w.data_ptr())[i] +
-                                                 static_cast<float>(offset);
-      }
-    });
+    return ffi::Function::FromTyped(
+        [offset](ffi::TensorView x, ffi::TensorView w, ffi::TensorView out) {
+          for (int64_t i = 0; i < out.numel(); ++i) {
+            static_cast<float*>(out.data_ptr())[i] = static_cast<const float*>(x.data_ptr())[i] +
+                                                     static_cast<const float*>(w.data_ptr())[i] +
+                                                     static_cast<float>(offset);
+          }
+        });
   }
   ffi::Bytes SaveToBytes() const final { return ffi::Bytes(std::to_string(offset_) + symbol_); }
   static ffi::Module Load(const ffi::Bytes& bytes) {

@@ -62,7 +62,8 @@ int64_t convoy_kernel_workspace(const ConvoyShape* shape);
 int64_t convoy_kernel_state_bytes(void);
 // Encodes problem and pointers (tensor maps included) into state. Host work only: no allocation on
 // the device, no launch, no synchronisation.
-int32_t convoy_kernel_prepare(const ConvoyShape* shape, const ConvoyOperands* operands, void* state);
+int32_t convoy_kernel_prepare(const ConvoyShape* shape, const ConvoyOperands* operands,
+                              void* state);
 // Enqueues the launch (and what must precede it, such as zeroing a workspace) on a cudaStream_t.
 // May be captured into a CUDA graph. State is not changed, so several threads may launch from it,
 // as long as their workspaces differ.
