@@ -172,9 +172,13 @@ def pool(
     total = np.full((*x.shape[:2], *out_size), fill)
     count = np.zeros_like(total)
     for tap in np.ndindex(*size):
-        window = (slice(None), slice(None)) + tuple(
-            slice(t * d, t * d + (o - 1) * s + 1, s)
-            for t, d, o, s in zip(tap, dilation, out_size, strides, strict=True)
+        window = (
+            slice(None),
+            slice(None),
+            *tuple(
+                slice(t * d, t * d + (o - 1) * s + 1, s)
+                for t, d, o, s in zip(tap, dilation, out_size, strides, strict=True)
+            ),
         )
         count += inside[window]
         total = np.maximum(total, padded[window]) if kind == "max" else total + padded[window]

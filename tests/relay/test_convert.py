@@ -167,7 +167,8 @@ def test_normalisations() -> None:
             "batch_norm": Case(
                 lambda *a: relay.nn.batch_norm(*a, epsilon=1e-3)[0],
                 lambda x, g, b, m, v: reference.affine(
-                    (x - reference.along(m, x, 1)) / np.sqrt(reference.along(v, x, 1) + 1e-3), g, b, 1
+                    (x - reference.along(m, x, 1)) / np.sqrt(reference.along(v, x, 1) + 1e-3),
+                    g, b, 1,
                 ),
                 X, g, b, m, v,
             ),
@@ -189,7 +190,8 @@ def test_normalisations() -> None:
             "group_norm": Case(
                 lambda x, g, b: relay.nn.group_norm(x, g, b, num_groups=3),
                 lambda x, g, b: reference.affine(
-                    reference.normalized(x.reshape(2, 3, 2, 5, 4), (2, 3, 4)).reshape(x.shape), g, b, 1
+                    reference.normalized(x.reshape(2, 3, 2, 5, 4), (2, 3, 4)).reshape(x.shape),
+                    g, b, 1,
                 ),
                 X, g, b,
             ),
@@ -248,7 +250,9 @@ def test_matrix_products() -> None:
                 relay.nn.batch_matmul, lambda x, y: x @ y.transpose(0, 2, 1), x, uniform(2, 5, 4)
             ),
             "batch_matmul_n": Case(
-                lambda x, y: relay.nn.batch_matmul(x, y, transpose_b=False), lambda x, y: x @ y, x, y
+                lambda x, y: relay.nn.batch_matmul(x, y, transpose_b=False),
+                lambda x, y: x @ y,
+                x, y,
             ),
             "batch_matmul_t": Case(
                 lambda x, y: relay.nn.batch_matmul(x, y, transpose_a=True, transpose_b=False),
@@ -398,7 +402,9 @@ def test_indexing() -> None:
                 X,
             ),
             "slice_negative": Case(
-                lambda x: relay.strided_slice(x, [5], [0], [-2], axes=[1]), lambda x: x[:, 5:0:-2], X
+                lambda x: relay.strided_slice(x, [5], [0], [-2], axes=[1]),
+                lambda x: x[:, 5:0:-2],
+                X,
             ),
             "slice_reversed": Case(
                 lambda x: relay.strided_slice(x, [-1], [-100], [-1], axes=[1]),

@@ -80,5 +80,5 @@ def test_parameters_are_those_of_the_seed() -> None:
 def test_unknown_sizes() -> None:
     with pytest.raises(ValueError, match="18"):
         testing.resnet.get_net(1, 1000, 17)
-    with pytest.raises(ValueError, match="1.1"):
+    with pytest.raises(ValueError, match=r"1\.1"):
         testing.squeezenet.get_net(1, (3, 224, 224), 1000, "2", "float32")

@@ -190,9 +190,9 @@ class TestErrors:
         assert line[caret.index("^") :].startswith("%q")
 
     def test_version(self) -> None:
-        with pytest.raises(RelaySyntaxError, match="begins with|in front"):
+        with pytest.raises(RelaySyntaxError, match="in front"):
             relay.parse("def @main(%x: float32) { %x }")
-        with pytest.raises(RelaySyntaxError, match="0.0.4"):
+        with pytest.raises(RelaySyntaxError, match=r"0\.0\.4"):
             relay.parse('#[version = "0.0.4"]\ndef @main(%x: float32) { %x }')
 
     def test_not_text(self) -> None:

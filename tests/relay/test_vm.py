@@ -45,7 +45,7 @@ def test_branches(shift: float) -> None:
 
 
 def test_unknown_batch() -> None:
-    text = f"""{HEAD}def @main(%x: Tensor[(?, 3, 6, 6), float32], %w: Tensor[(4, 3, 3, 3), float32]) {{
+    text = f"""{HEAD}def @main(%x: Tensor[(?, 3, 6, 6), float32], %w) {{
       %0 = nn.conv2d(%x, %w, padding=[1, 1], channels=4, kernel_size=[3, 3]);
       nn.batch_flatten(nn.max_pool2d(nn.relu(%0), pool_size=[2, 2], strides=[2, 2]))
     }}"""
@@ -68,7 +68,8 @@ def test_unknown_sizes_are_for_the_cpu() -> None:
 
 
 def test_machine_on_a_graph() -> None:
-    text = f"{HEAD}def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) {{ (%x + %y, %x * %y) }}"
+    pair = "%x: Tensor[(2), float32], %y: Tensor[(2), float32]"
+    text = f"{HEAD}def @main({pair}) {{ (%x + %y, %x * %y) }}"
     machine = relay.vm.VirtualMachine(relay.vm.compile(relay.parse(text), "llvm"), tvm.cpu())
     x, y = np.array([1, 2], "float32"), np.array([3, 5], "float32")
     total, product = machine.run(x, y=y)
@@ -127,7 +128,8 @@ def test_partitioned_functions_are_whole_again() -> None:
 
 
 def test_closures_see_the_variables_around_them() -> None:
-    text = f"{HEAD}def @main(%x: float32) {{ let %f = fn (%y: float32) {{ add(%x, %y) }}; %f(%f(1f)) }}"
+    body = "let %f = fn (%y: float32) { add(%x, %y) }; %f(%f(1f))"
+    text = f"{HEAD}def @main(%x: float32) {{ {body} }}"
     assert run_stock(relay.parse(text), np.float32(5))[0] == 11
 
 

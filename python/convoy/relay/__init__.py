@@ -22,6 +22,7 @@ from convoy.relay.ast import (
 from convoy.relay.build import build, load_module
 from convoy.relay.builder import ScopeBuilder, const, var
 from convoy.relay.executor import create_executor
+from convoy.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from convoy.relay.json_format import load_json, save_json
 from convoy.relay.module import IRModule
 from convoy.relay.op import *  # noqa: F403
@@ -54,6 +55,9 @@ __all__ = [
     "const",
     "Constant",
     "Expr",
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
     "fromtext",
     "Function",
     "FuncType",

@@ -36,7 +36,7 @@ def var(
 
 def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Constant:
     """A constant: of a number (int is int32, float is float32), an array or a TVM tensor."""
-    if isinstance(value, (bool, int, float, list, tuple)):
+    if isinstance(value, bool | int | float | list | tuple) and not isinstance(value, np.generic):
         array = np.array(value)
         if dtype is None:
             dtype = {"f": "float32", "i": "int32"}.get(array.dtype.kind)

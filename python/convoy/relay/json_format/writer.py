@@ -157,11 +157,11 @@ class _Data:
         self.value = value
 
 
-class _Device(tuple):  # type: ignore[type-arg]
+class _Device:
     """The unconstrained virtual device, which every expression of a plain module points at."""
 
 
-_ANYWHERE = _Device(("unconstrained",))
+_ANYWHERE = _Device()
 _Fields = list[tuple[str, Any]]
 
 
@@ -266,7 +266,7 @@ def _describe_expr(value: ast.Expr) -> tuple[str, _Fields]:
         return "relay.Constant", [("data", _Data(value.value)), *end]
     if isinstance(value, ast.Call):
         head: _Fields = [("op", value.op), ("args", value.args), ("attrs", value.attrs)]
-        return "relay.Call", [*head, ("type_args", value.type_args), *end]
+        return "relay.Call", [*head, ("type_args", _type_args(value)), *end]
     if isinstance(value, ast.Tuple):
         return "relay.Tuple", [("fields", value.fields), *end]
     if isinstance(value, ast.TupleGetItem):
@@ -279,6 +279,14 @@ def _describe_expr(value: ast.Expr) -> tuple[str, _Fields]:
         return "relay.If", [*branches, *end]
     assert isinstance(value, ast.Function)
     return "relay.Function", _function(value, end)
+
+
+def _type_args(call: ast.Call) -> Any:
+    """The types of an operator's arguments, which TVM's type inference leaves in the call."""
+    types = [a.checked_type_ for a in call.args]
+    if call.type_args or not isinstance(call.op, ast.Op) or None in types:
+        return call.type_args
+    return types
 
 
 def _function(value: ast.Function, end: _Fields) -> _Fields:

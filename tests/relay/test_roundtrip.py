@@ -1,0 +1,98 @@
+"""Random modules: printed and saved, they read back equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convoy import relay
+from convoy.relay.ast import Expr
+
+SHAPE = (2, 3)
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> relay.IRModule:
+    """Functions of shared values, tuples, lets, ifs, inner functions and constants."""
+    params = [relay.var(f"p{i}", shape=SHAPE) for i in range(draw(st.integers(1, 3)))]
+    flag = relay.var("flag", "bool")
+    pool: list[Expr] = list(params)
+
+    def value() -> Expr:
+        return pool[draw(st.integers(0, len(pool) - 1))]
+
+    def constant() -> Expr:
+        kind = draw(st.sampled_from(["scalar", "tensor", "nan"]))
+        if kind == "tensor":
+            return relay.const(np.arange(6, dtype="float32").reshape(SHAPE))
+        if kind == "nan":
+            return relay.const(float("nan"))
+        return relay.const(draw(st.sampled_from([0.0, -1.5, 2.0**20, 1e-5, float("inf")])))
+
+    def step(depth: int) -> Expr:
+        kind = draw(st.integers(0, 9 if depth < 2 else 5))
+        if kind == 0:
+            return relay.nn.relu(value())
+        if kind == 1:
+            return relay.add(value(), value())
+        if kind == 2:
+            return relay.multiply(value(), constant())
+        if kind == 3:
+            return relay.clip(value(), draw(st.sampled_from([-1, 0.25])), 3)
+        if kind == 4:
+            return relay.Tuple([value(), value()]).fields[0] + relay.TupleGetItem(
+                relay.Tuple([value(), value()]), draw(st.integers(0, 1))
+            )
+        if kind == 5:
+            parts = relay.split(relay.reshape(value(), (6,)), draw(st.sampled_from([2, (1, 3)])))
+            return relay.reshape(relay.concatenate(parts, axis=0), SHAPE)
+        if kind == 6:
+            return relay.If(flag, step(depth + 1), step(depth + 1))
+        if kind == 7:
+            inner = relay.var(draw(st.sampled_from(["x", "p0", "_y", "1z"])), shape=SHAPE)
+            attrs = draw(st.sampled_from([{}, {"Primitive": 1}, {"Composite": "a.b"}]))
+            body = relay.add(inner, step(depth + 1))
+            return relay.Function([inner], body, attrs=attrs)(value())
+        name = relay.var(draw(st.sampled_from(["a", "b", "p0"])))
+        let_value = step(depth + 1)
+        return relay.Let(name, let_value, relay.add(name, value()))
+
+    for _ in range(draw(st.integers(1, 8))):
+        pool.append(step(0))
+    result: Any = pool[-1] if draw(st.booleans()) else relay.Tuple(pool[-3:])
+    return relay.transform.InferType()(
+        relay.IRModule.from_expr(relay.Function([*params, flag], result))
+    )
+
+
+@settings(max_examples=150)
+@given(modules())
+def test_text(mod: relay.IRModule) -> None:
+    """Text keeps everything but the digits of scalars beyond six."""
+    text = mod.astext()
+    again = relay.parse(text)
+    assert relay.structural_equal(mod, again)
+    assert again.astext() == text
+
+
+@settings(max_examples=100)
+@given(modules())
+def test_json(mod: relay.IRModule) -> None:
+    again = relay.load_json(relay.save_json(mod))
+    assert relay.structural_equal(mod, again)
+    assert again.astext() == mod.astext()
+
+
+@settings(max_examples=50)
+@given(modules())
+def test_converts(mod: relay.IRModule) -> None:
+    """Whatever infers a type converts, and Relax finds the same type."""
+    converted = relay.to_relax(mod)
+    want = mod["main"].checked_type.ret_type
+    fields = want.fields if isinstance(want, relay.TupleType) else [want]
+    got = converted["main"].ret_ty
+    got = list(got.fields) if hasattr(got, "fields") else [got]
+    assert [tuple(int(d) for d in g.shape.values) for g in got] == [f.shape for f in fields]
