@@ -61,6 +61,8 @@ SHAPES = [
 #: For the stem's kernel; c is replaced by what the kernel is compiled for.
 STEM_SHAPES = [
     dgrad(c=3, k=64, r=7, s=7, padding=(3, 3, 3, 3), n=2, h=224, w=224),
+    # With chunks of 5 rows 184 blocks, two on a multiprocessor, all of dy in L2: shows races.
+    dgrad(c=3, k=64, r=7, s=7, padding=(3, 3, 3, 3), n=8, h=224, w=224),
     dgrad(c=3, k=64, r=7, s=7, padding=(3, 3, 3, 3)),
     dgrad(c=3, k=40, r=7, s=7, padding=(0, 1, 2, 3), n=1),
     dgrad(c=3, k=32, r=3, s=3, padding=(0, 0, 0, 0), n=8, h=299, w=299),
@@ -74,6 +76,8 @@ STEM_SHAPES = [
 #: For the stem's fprop.
 FPROP_SHAPES = [
     fprop(n=2, h=224, w=224, k=64),
+    fprop(n=8, h=224, w=224, k=64),
+    fprop(r=4, s=4, padding=(1, 1, 1, 1), k=16),  # an even window, an odd border
     fprop(),
     fprop(n=1, padding=(0, 1, 2, 3), epilogue=Epilogue(activation="relu")),
     fprop(n=8, padding=(5, 0, 0, 6), epilogue=BIAS),

@@ -231,10 +231,6 @@ __device__ void consume_rows(const StemParams& params, const StemShared<Config>&
             load_matrices(a[m],
                           shared.stage(ring.slot) + swizzled(pixel + m, half * 4 + (lane >> 3)));
           }
-          if (half == 1) {
-            __syncwarp();
-            if (lane == 0) barrier_arrive(shared.empty(ring.slot));
-          }
           pin(d);
           mma_fence();
 #pragma unroll
@@ -245,6 +241,11 @@ __device__ void consume_rows(const StemParams& params, const StemShared<Config>&
             Mma::mma(d, upper[2], lower[2], upper[3], lower[3], b + 2);
           }
           mma_commit();
+          // Only now, since an arrival does not wait for loads that no instruction has used yet.
+          if (half == 1) {
+            __syncwarp();
+            if (lane == 0) barrier_arrive(shared.empty(ring.slot));
+          }
           if (half == 0) output.flush();  // while the tensor cores work
           mma_wait<0>();
           pin(d);

@@ -20,7 +20,10 @@ struct WindowParams {
   const void* filter;
   const void* bias;  // may be null
   WindowGrid grid;
-  int k, stride_h, stride_w, pad_top, pad_left;
+  int k, stride_h, stride_w, pad_top;
+  int left;   // elements of a strip's row before column q * stride_w; a multiple of kCopyGranule
+  int first;  // element of the first pair in a strip's row
+  int lead;   // elements of the first pair before its window
   int row_boxes;  // boxes that a strip needs of a row
 };
 
@@ -78,8 +81,8 @@ __device__ void pack_windows(const WindowParams& params, const WindowShared<Conf
     uint32_t value[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      int weight =
-          window_weight(chunk * 8 + e, Config::kFilterH, Config::kFilterW, Config::kChannels);
+      int weight = window_weight(chunk * 8 + e, Config::kFilterH, Config::kFilterW,
+                                 Config::kChannels, params.lead);
       value[e] = weight >= 0 && k < params.k ? __ldg(filter + k * kWeights + weight) : 0;
     }
     store_shared(shared.filter(chunk / 2) + swizzled(column, chunk % 8),
@@ -96,7 +99,7 @@ __device__ void produce_windows(const WindowParams& params, const WindowShared<C
   for (int index = blockIdx.x; index < window_items(params.grid); index += gridDim.x) {
     WindowItem item = window_item(params.grid, index);
     int h0 = item.p0 * params.stride_h - params.pad_top;
-    int element = (item.q0 * params.stride_w - params.pad_left) * Config::kChannels;
+    int element = item.q0 * params.stride_w * Config::kChannels - params.left;
     int rows = window_input_rows(item, params.stride_h, Config::kFilterH);
     for (int i = 0; i < rows; ++i) {
       uint32_t full = shared.full(ring.slot);
@@ -132,10 +135,11 @@ struct WindowConsumer {
 
   __device__ WindowConsumer(const WindowParams& p, const WindowShared<Config>& s)
       : params(p), shared(s) {
-    int column = (warp * 16 + lane / 4) * params.stride_w * Config::kChannels * 2;
+    int column = (warp * 16 + lane / 4) * params.stride_w * Config::kChannels;
 #pragma unroll
     for (int step = 0; step < Config::kSteps; ++step) {
-      offset[step] = column * 0x10001 + (place(step, 0) | place(step, 1) << 16);
+      offset[step] =
+          2 * (column + params.first) * 0x10001 + (place(step, 0) | place(step, 1) << 16);
     }
     const uint16_t* values = static_cast<const uint16_t*>(params.bias);
 #pragma unroll
@@ -152,10 +156,9 @@ struct WindowConsumer {
     return pair.row * Config::kRowBytes + pair.element * 2;
   }
 
-  // Adds the products of the steps from kFirst on to d. The window's first row is in `slot`; when
-  // all operands have been read, `done` rows from there on are given back.
+  // Adds the products of the steps from kFirst on to d. The window's first row is in `slot`.
   template <int kFirst>
-  __device__ void multiply(float (&d)[kAccumulators], int slot, int done) {
+  __device__ void multiply(float (&d)[kAccumulators], int slot) {
     constexpr int kLast = kFirst + kGroup < Config::kSteps ? kFirst + kGroup : Config::kSteps;
     constexpr uint32_t kMask = Config::kRingBytes - 1;
     const uint32_t start = slot * Config::kRowBytes;
@@ -171,10 +174,6 @@ struct WindowConsumer {
         a[step - kFirst][2 * upper + 1] = load_shared_u32(shared.base + ((at + lower) & kMask));
       }
     }
-    if constexpr (kLast == Config::kSteps) {
-      __syncwarp();
-      if (lane < done) barrier_arrive(shared.empty((slot + lane) % Config::kSlots));
-    }
     pin(d);
     mma_fence();
 #pragma unroll
@@ -186,7 +185,7 @@ struct WindowConsumer {
     mma_commit();
     mma_wait<0>();
     pin(d);
-    if constexpr (kLast < Config::kSteps) multiply<kLast>(d, slot, done);
+    if constexpr (kLast < Config::kSteps) multiply<kLast>(d, slot);
   }
 
   // Bias, relu, rounding, and out through the warp's own tile of shared memory.
@@ -238,7 +237,10 @@ struct WindowConsumer {
         float d[kAccumulators];
 #pragma unroll
         for (int i = 0; i < kAccumulators; ++i) d[i] = 0.0f;
-        multiply<0>(d, slot, done);
+        multiply<0>(d, slot);
+        // Only now, since an arrival does not wait for loads that no instruction has used yet.
+        __syncwarp();
+        if (lane < done) barrier_arrive(shared.empty((slot + lane) % Config::kSlots));
         first += done;
         store(item, p, d);
       }

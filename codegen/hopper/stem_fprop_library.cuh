@@ -51,7 +51,10 @@ struct StemFprop {
     params.stride_h = s.stride_h;
     params.stride_w = s.stride_w;
     params.pad_top = s.pad_top;
-    params.pad_left = s.pad_left;
+    const int shift = window_shift(s.pad_left, s.c);
+    params.lead = window_lead(s.pad_left, s.c);
+    params.left = s.pad_left * s.c + shift;
+    params.first = shift - params.lead;
     set_grid(s, &params);
     const int column_blocks = (s.k + Config::kColumns - 1) / Config::kColumns;
     const int slots = std::max(1, s.sm_count * Config::kBlocksPerProcessor / column_blocks);
@@ -80,10 +83,9 @@ struct StemFprop {
     return dim3(state.blocks, (state.params.k + Config::kColumns - 1) / Config::kColumns);
   }
 
-  // Elements of a row that a strip reads, its windows rounded up to pairs.
   static int64_t row_elements(const ConvoyShape& s, int columns) {
-    return (int64_t(columns) - 1) * s.stride_w * s.c +
-           2 * window_pairs(Config::kFilterW, Config::kChannels);
+    return window_row_elements(columns, s.stride_w, s.pad_left, Config::kFilterW,
+                               Config::kChannels);
   }
 
   static void set_grid(const ConvoyShape& s, WindowParams* params) {

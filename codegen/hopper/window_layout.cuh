@@ -3,18 +3,38 @@
 // In NHWC the s * c inputs that one filter row of output (p, q) reads are contiguous:
 //   x[n][stride_h * p - pad_top + r][(stride_w * q - pad_left) * c + e],  e = 0 .. s * c - 1.
 // So the reduction runs over pairs of neighbouring elements, the 32-bit registers of wgmma's first
-// operand: filter row r has ceil(s * c / 2) of them, and all pairs are numbered through. The last
-// element of an odd window, and the pairs that fill up the last 16 k, have weight zero.
+// operand: filter row r has some s * c / 2 of them, and all pairs are numbered through. Elements of
+// its pairs outside the window, and the pairs that fill up the last 16 k, have weight zero.
+//
+// The copy engine starts at 16-byte boundaries only, so a row in shared memory begins up to seven
+// elements (window_shift) before its first window. Where that is an odd number, pairs begin one
+// element (window_lead) before their window. Strips start at multiples of 16 output columns, thus
+// both are the same for all of them.
 //
 // Plain C++ too: the tests compile this file for the host.
 #pragma once
+
+#include <cstdint>
 
 #include "phases.cuh"
 
 namespace convoy::hopper {
 
+constexpr int kCopyGranule = 8;  // elements: where a copy may start in a row
+
+// Elements that a strip's row has before its first window.
+CONVOY_HD int window_shift(int pad_left, int channels) {
+  return (kCopyGranule - pad_left * channels % kCopyGranule) % kCopyGranule;
+}
+
+// Elements that the first pair has before its window: 0 or 1.
+CONVOY_HD int window_lead(int pad_left, int channels) {
+  return window_shift(pad_left, channels) % 2;
+}
+
+// Pairs of a filter row; with odd channels enough for either lead.
 CONVOY_HD constexpr int window_pairs(int filter_w, int channels) {
-  return (filter_w * channels + 1) / 2;
+  return (filter_w * channels + channels % 2 + 1) / 2;
 }
 
 // Steps of 16 k, 8 pairs each.
@@ -22,7 +42,7 @@ CONVOY_HD constexpr int window_steps(int filter_h, int filter_w, int channels) {
   return (filter_h * window_pairs(filter_w, channels) + 7) / 8;
 }
 
-// Where a pair lies: filter row and first element within the window. Pairs behind the last one
+// Where a pair lies: filter row and first element, counted from the row's first pair. Pairs behind the last one
 // read what the first one reads, for it is sure to be a number.
 struct WindowPair {
   int row, element;
@@ -38,11 +58,11 @@ CONVOY_HD WindowPair window_pair(int index, int filter_h, int filter_w, int chan
 CONVOY_HD int lane_pair(int step, int upper, int lane) { return 8 * step + 4 * upper + lane % 4; }
 
 // Weight (r * s * c + ...) of element k of the reduction within one output channel; -1: zero.
-CONVOY_HD int window_weight(int k, int filter_h, int filter_w, int channels) {
+CONVOY_HD int window_weight(int k, int filter_h, int filter_w, int channels, int lead) {
   int pairs = window_pairs(filter_w, channels), index = k / 2;
   if (index >= filter_h * pairs) return -1;
-  int element = 2 * (index % pairs) + k % 2;
-  if (element >= filter_w * channels) return -1;
+  int element = 2 * (index % pairs) + k % 2 - lead;
+  if (element < 0 || element >= filter_w * channels) return -1;
   return index / pairs * filter_w * channels + element;
 }
 
@@ -69,6 +89,13 @@ CONVOY_HD WindowItem window_item(const WindowGrid& grid, int index) {
   int p0 = (rest - strip * grid.chunks) * grid.chunk_rows;
   int p1 = p0 + grid.chunk_rows < grid.rows ? p0 + grid.chunk_rows : grid.rows;
   return {n, strip * grid.strip_columns, p0, p1};
+}
+
+// Elements of a row that `columns` output columns read, from the row's first one in shared memory.
+CONVOY_HD int64_t window_row_elements(int columns, int stride_w, int pad_left, int filter_w,
+                                      int channels) {
+  return window_shift(pad_left, channels) - window_lead(pad_left, channels) +
+         (int64_t(columns) - 1) * stride_w * channels + 2 * window_pairs(filter_w, channels);
 }
 
 // Input rows that an item reads.

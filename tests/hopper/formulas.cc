@@ -81,8 +81,16 @@ void window_pair_of(int index, int filter_h, int filter_w, int channels, int* ou
 
 int lane_pair_of(int step, int upper, int lane) { return lane_pair(step, upper, lane); }
 
-int window_weight_of(int k, int filter_h, int filter_w, int channels) {
-  return window_weight(k, filter_h, filter_w, channels);
+int window_shift_of(int pad_left, int channels) { return window_shift(pad_left, channels); }
+
+int window_lead_of(int pad_left, int channels) { return window_lead(pad_left, channels); }
+
+int window_row_elements_of(int columns, int stride_w, int pad_left, int filter_w, int channels) {
+  return int(window_row_elements(columns, stride_w, pad_left, filter_w, channels));
+}
+
+int window_weight_of(int k, int filter_h, int filter_w, int channels, int lead) {
+  return window_weight(k, filter_h, filter_w, channels, lead);
 }
 
 int window_items_of(int images, int strips, int chunks, int chunk_rows, int rows,

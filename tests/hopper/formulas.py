@@ -84,8 +84,19 @@ class Formulas:
     def lane_pair(self, step: int, upper: int, lane: int) -> int:
         return self._library.lane_pair_of(step, upper, lane)
 
-    def window_weight(self, k: int, filter_h: int, filter_w: int, channels: int) -> int:
-        return self._library.window_weight_of(k, filter_h, filter_w, channels)
+    def window_shift(self, pad_left: int, channels: int) -> int:
+        return self._library.window_shift_of(pad_left, channels)
+
+    def window_lead(self, pad_left: int, channels: int) -> int:
+        return self._library.window_lead_of(pad_left, channels)
+
+    def window_row_elements(
+        self, columns: int, stride_w: int, pad_left: int, filter_w: int, channels: int
+    ) -> int:
+        return self._library.window_row_elements_of(columns, stride_w, pad_left, filter_w, channels)
+
+    def window_weight(self, k: int, filter_h: int, filter_w: int, channels: int, lead: int) -> int:
+        return self._library.window_weight_of(k, filter_h, filter_w, channels, lead)
 
     def window_items(self, grid: tuple[int, ...], stride_h: int, filter_h: int):
         """(n, q0, p0, p1, input rows) of all items of (images, strips, chunks, chunk_rows, rows,

@@ -240,20 +240,22 @@ def stem_fprop(
     """(y, how often each element was written) as stem_fprop.cuh goes about it, lane by lane."""
     size = (w.r, w.s, w.c)
     steps = f.window_steps(*size)
+    shift, lead = f.window_shift(w.padding[1], w.c), f.window_lead(w.padding[1], w.c)
     weights = np.zeros((w.k, 16 * steps))
     for k in range(16 * steps):
-        if (at := f.window_weight(k, *size)) >= 0:
+        if (at := f.window_weight(k, *size, lead)) >= 0:
             weights[:, k] = filt.reshape(w.k, -1)[:, at]
     flat = x.reshape(w.n, w.h, w.w * w.c)
     columns = (w.q + 16 * strips - 1) // (16 * strips) * 16
-    row_elements = (columns - 1) * w.stride[1] * w.c + 2 * -(-w.s * w.c // 2)
+    row_elements = f.window_row_elements(columns, w.stride[1], w.padding[1], w.s, w.c)
     y, writes = np.zeros((w.n, w.p, w.q, w.k)), np.zeros((w.n, w.p, w.q, w.k), int)
     chunks = -(-w.p // chunk_rows)
     grid = (w.n, strips, chunks, chunk_rows, w.p, columns)
     for n, q0, p0, p1, input_rows in f.window_items(grid, w.stride[0], w.r):
         # The item's rows of x in a line, as the producer loads them; zeros outside.
         ring = np.zeros((input_rows, row_elements))
-        first = (q0 * w.stride[1] - w.padding[1]) * w.c
+        first = (q0 * w.stride[1] - w.padding[1]) * w.c - shift
+        assert first % 8 == 0  # the copy engine starts at 16-byte boundaries
         for i in range(input_rows):
             h = p0 * w.stride[0] - w.padding[0] + i
             for e in range(row_elements):
@@ -268,7 +270,8 @@ def stem_fprop(
                         for lane in range(4):
                             index = f.lane_pair(step, upper, lane)
                             r, e = f.window_pair(index, *size)
-                            at = column * w.stride[1] * w.c + e
+                            at = shift - lead + column * w.stride[1] * w.c + e
+                            assert at % 2 == 0  # of 32-bit loads
                             k = 16 * step + 8 * upper + 2 * lane
                             operand[column, k : k + 2] = ring[top + r, at : at + 2]
             result = operand @ weights.T

@@ -21,6 +21,8 @@ from .hopper_kernels import (
     StemDgradKernel,
     StemFpropKernel,
     kernel_from_json,
+    window_row_elements,
+    window_steps,
 )
 
 _log = logging.getLogger(__name__)
@@ -163,10 +165,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
 
 def _fprop_objections(w: Workload) -> Iterator[tuple[str, str]]:
     size = f"a filter of {w.r}x{w.s} with C = {w.c}"
-    pairs = (w.s * w.c + 1) // 2
-    if w.r > MOST_WINDOW_ROWS or -(-w.r * pairs // 8) > MOST_WINDOW_STEPS:
+    if w.r > MOST_WINDOW_ROWS or window_steps(w.r, w.s, w.c) > MOST_WINDOW_STEPS:
         yield f"{size}: at most {MOST_WINDOW_ROWS} rows, {16 * MOST_WINDOW_STEPS} weights", ""
-    elif 15 * w.stride[1] * w.c + 2 * pairs > MOST_ROW_ELEMENTS:
+    elif window_row_elements(16, w.stride[1], w.padding[1], w.s, w.c) > MOST_ROW_ELEMENTS:
         yield f"stride {w.stride[1]}: 16 windows span over {MOST_ROW_ELEMENTS} elements", ""
     if w.stride[0] > w.r:
         yield f"stride {w.stride[0]} beyond the filter's {w.r} rows", ""

@@ -172,9 +172,8 @@ class StemFpropKernel:
 
     @property
     def steps(self) -> int:
-        """Steps of the reduction, 16 elements each; ``window_steps`` of window_layout.cuh."""
-        pairs = (self.filter_w * self.channels + 1) // 2
-        return -(-self.filter_h * pairs // 8)
+        """Steps of the reduction, 16 elements each."""
+        return window_steps(self.filter_h, self.filter_w, self.channels)
 
     @property
     def name(self) -> str:
@@ -191,6 +190,25 @@ class StemFpropKernel:
 
     def to_json(self) -> dict[str, Any]:
         return {"family": self.family, **dataclasses.asdict(self)}
+
+
+def window_pairs(filter_w: int, channels: int) -> int:
+    """Pairs of elements that stem_fprop reads for a filter row."""
+    return (filter_w * channels + channels % 2 + 1) // 2
+
+
+def window_steps(filter_h: int, filter_w: int, channels: int) -> int:
+    """Steps of stem_fprop's reduction, 16 elements each."""
+    return -(-filter_h * window_pairs(filter_w, channels) // 8)
+
+
+def window_row_elements(
+    columns: int, stride_w: int, pad_left: int, filter_w: int, channels: int
+) -> int:
+    """Elements of a row of x that stem_fprop loads for that many output columns."""
+    shift = -pad_left * channels % 8
+    pairs = window_pairs(filter_w, channels)
+    return shift - shift % 2 + (columns - 1) * stride_w * channels + 2 * pairs
 
 
 HopperKernel = DgradKernel | StemDgradKernel | StemFpropKernel
