@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from convoy import relay
@@ -30,7 +30,9 @@ def modules(draw: st.DrawFn) -> relay.IRModule:
             return relay.const(np.arange(6, dtype="float32").reshape(SHAPE))
         if kind == "nan":
             return relay.const(float("nan"))
-        return relay.const(draw(st.sampled_from([0.0, -1.5, 2.0**20, 1e-5, float("inf")])))
+        return relay.const(
+            draw(st.sampled_from([0.0, -1.5, 2.0**20, 1 / 3, 1e-5, -1e-40, float("inf")]))
+        )
 
     def step(depth: int) -> Expr:
         kind = draw(st.integers(0, 9 if depth < 2 else 5))
@@ -71,8 +73,8 @@ def modules(draw: st.DrawFn) -> relay.IRModule:
 @settings(max_examples=150)
 @given(modules())
 def test_text(mod: relay.IRModule) -> None:
-    """Text keeps everything but the digits of scalars beyond six."""
     text = mod.astext()
+    note(text)
     again = relay.parse(text)
     assert relay.structural_equal(mod, again)
     assert again.astext() == text

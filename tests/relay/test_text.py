@@ -7,7 +7,7 @@ import pytest
 
 from convoy import relay
 from convoy.errors import ConvoyError, RelaySyntaxError, RelayTypeError, UnsupportedOp
-from convoy.relay.text.literals import BadNumber, parse_number
+from convoy.relay.text.literals import BadNumber, as_constant, parse_number
 
 from .running import HEAD
 
@@ -44,6 +44,27 @@ class TestNumbers:
     def test_refused(self, text: str) -> None:
         with pytest.raises(BadNumber):
             parse_number(text)
+
+    @pytest.mark.parametrize(
+        ("value", "dtype", "text"),
+        [
+            (0.5, "float32", "0.5f"),
+            (1e-5, "float32", "1e-05f"),
+            (0.1, "float32", "0.1f"),
+            (0.1, "float64", "0.1f64"),
+            (1e30, "float32", "1e+30f"),
+            (100000, "float32", "100000f"),
+            (2**20, "float32", "1.048576e+06f"),
+            (1 / 3, "float32", "0.33333334f"),
+            (1 / 3, "float16", "0.333252f16"),
+            (float("-inf"), "float64", "-inff64"),
+            (-7, "int64", "-7i64"),
+        ],
+    )
+    def test_prints_so_that_nothing_is_lost(self, value: float, dtype: str, text: str) -> None:
+        constant = relay.const(value, dtype)
+        assert constant.astext().splitlines()[1] == text
+        assert as_constant(*parse_number(text)) == constant.value
 
     def test_int64_attributes_stay_wide(self) -> None:
         call = body("reshape(%x, newshape=[1i64, -1])")

@@ -280,7 +280,7 @@ class _Printer:
             return str(bool(value))
         # The text format has no NaN.
         if value.ndim == 0 and name in _SUFFIX and not np.isnan(value):
-            number = str(int(value)) if name.startswith("int") else _float(float(value))
+            number = str(int(value)) if name.startswith("int") else _float(float(value), name)
             return number + _SUFFIX[name]
         return self._meta("relay.Constant", expr)
 
@@ -362,9 +362,16 @@ def _typed(value: Any) -> Any:
     return f"{int(value)}i64" if isinstance(value, Int64) else value
 
 
-def _float(value: float) -> str:
-    """As C++ streams print: six significant digits."""
-    return f"{value:.6g}"
+def _float(value: float, dtype: str = "float64") -> str:
+    """Six significant digits, as C++ streams print, or as many more as tell the value apart.
+
+    TVM prints six always, and reads back another number then.
+    """
+    short = f"{value:.6g}"
+    exact = np.dtype(dtype).type(value)
+    if np.dtype(dtype).type(float(short)) == exact:
+        return short
+    return str(exact)  # the shortest that reads back as the same value
 
 
 _COMMENT = re.compile(r" ?/\*.*?\*/")
