@@ -64,13 +64,8 @@ SM90_TILES = (
 #: cores. Their epilogue has more residuals and stores under way than CUTLASS would give it, so that
 #: memory stays busy during the main loop; the main loop keeps two to four stages.
 SM90_DEEP_EPILOGUE_TILES = (
-    Sm90Tile(128, 256, "cooperative", (2, 1), epilogue=(8, 4), columns=64),
-    Sm90Tile(128, 256, "cooperative", (2, 1), epilogue=(5, 3), columns=64),
     Sm90Tile(128, 256, "cooperative", epilogue=(4, 3), columns=128),
     Sm90Tile(128, 128, "cooperative", epilogue=(8, 4), columns=64),
-    Sm90Tile(128, 128, "cooperative", epilogue=(5, 3), columns=128),
-    Sm90Tile(256, 128, "cooperative", (2, 1), epilogue=(4, 3), columns=128),
-    Sm90Tile(256, 64, "cooperative", epilogue=(5, 3), columns=128),
     Sm90Tile(128, 128, "pingpong", (2, 1), epilogue=(8, 4), columns=128),
 )
 
