@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from convoy import relay
-from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedDtype, UnsupportedOp
+from convoy.errors import (
+    ConvoyError,
+    RelaySyntaxError,
+    RelayTypeError,
+    UnsupportedDtype,
+    UnsupportedOp,
+)
 from convoy.relay.json_format.tensor_bytes import MAGIC, decode, encode
 
 from .running import HEAD
@@ -187,6 +193,16 @@ class TestRefusals:
         text = relay.save_json(relay.parse(TEXT)).replace('"nn.relu"', '"nn.rellu"')
         with pytest.raises(UnsupportedOp, match=r"node \d+: 'nn\.rellu'.*'nn\.relu'"):
             relay.load_json(text)
+
+    def test_attributes_of_another_operator(self) -> None:
+        data = json.loads(relay.save_json(relay.parse(TEXT)))
+        keys = [n["type_key"] for n in data["nodes"]]
+        clip = keys.index("relay.attrs.ClipAttrs")
+        for node in data["nodes"]:
+            if node["type_key"] == "relay.Call" and node["attrs"]["attrs"] != "0":
+                node["attrs"]["attrs"] = str(clip)
+        with pytest.raises(RelayTypeError, match=r"attributes of class relay\.attrs\.ClipAttrs"):
+            relay.load_json(json.dumps(data))
 
     def test_missing_field(self) -> None:
         f = File()

@@ -9,6 +9,7 @@ from convoy.errors import ConvoyError, RelayTypeError
 from convoy.relay.ast import Call, Op
 from convoy.relay.attrs import Attrs
 from convoy.relay.layout import Layout, layout
+from convoy.relay.schema import op_schema
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType, TupleType, Type
 
@@ -33,9 +34,13 @@ class Inputs:
 
     @property
     def attrs(self) -> Attrs:
-        if self.call.attrs is None:
-            raise self.error(f"{self.name} without attributes")
-        return self.call.attrs
+        found, wanted = self.call.attrs, op_schema(self.name).attrs
+        if found is None:
+            raise self.error("a call without attributes")
+        # Saved files can give a call attributes of any class.
+        if wanted is not None and not found.keys() >= set(wanted.field_names):
+            raise self.error(f"attributes of class {found.type_key}", wanted.type_key)
+        return found
 
     def error(self, got: str, expected: str = "") -> RelayTypeError:
         return RelayTypeError(f"{self.name}: {got}", expected)
