@@ -5,7 +5,7 @@
 // which the copy engine loads once per strip with zeros at all borders, and keeps the r rows that
 // an output row needs in a ring. The first operand of wgmma is not laid out as a matrix at all:
 // output column q reads its window of a row (window_layout.cuh) by 32-bit loads at 2 * stride_w * c
-// * q bytes, straight into the registers. For 7x7 with c = 3 the reduction is 160 long, 147 of it
+// * q bytes, straight into the registers. For 7x7 with c = 3 the reduction is 176 long, 147 of it
 // useful. The filter of 64 output channels stays in shared memory; blockIdx.y tells which 64.
 #pragma once
 
@@ -51,7 +51,7 @@ struct WindowConfig {
   static constexpr int kSharedBytes = 1024 + kBarriersAt + 2 * kSlots * 8;
 
   static_assert(kChannels >= 1 && kChannels <= 4);
-  static_assert(kFilterH >= 1 && kFilterH <= 11 && kSteps <= 16);
+  static_assert(kFilterH >= 1 && kFilterH <= 11 && kSteps <= 20);
 };
 
 template <class Config>
@@ -120,59 +120,49 @@ struct WindowConsumer {
   using T = typename Config::Element;
   using Mma = MmaRegisters<T, Config::kColumns>;
   static constexpr int kAccumulators = Config::kColumns / 2;
-  // Steps whose operands are in registers at once: as many as there is room for.
-  static constexpr int kGroup = Config::kSteps > 12 ? 3 : 5;
+  // Steps whose operands are in registers at once: up to 6, and much the same number each time.
+  static constexpr int kGroups = (Config::kSteps + 5) / 6;
+  static constexpr int kGroup = (Config::kSteps + kGroups - 1) / kGroups;
 
   const WindowParams& params;
   const WindowShared<Config>& shared;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Where this lane's pairs lie, relative to the first row of the window and to output column 0 of
-  // the lane's 16: for each step the one of the lower eight k, and in the upper half that of the
-  // upper eight (both are less than 2^16).
-  uint32_t offset[Config::kSteps];
-  uint32_t bias[Config::kColumns / 8];  // pairs, for columns 8j + 2 * (lane % 4), + 1
+  // Bytes from a row of the ring to this lane's pair of the first quad, for the upper half of
+  // wgmma's rows; the lower half is 8 output columns further down the strip.
+  uint32_t pair, lower;
+  float bias[Config::kColumns / 4];  // of columns 8j + 2 * (lane % 4), + 1
   int tile = 0;
 
   __device__ WindowConsumer(const WindowParams& p, const WindowShared<Config>& s)
       : params(p), shared(s) {
-    int column = (warp * 16 + lane / 4) * params.stride_w * Config::kChannels;
-#pragma unroll
-    for (int step = 0; step < Config::kSteps; ++step) {
-      offset[step] =
-          2 * (column + params.first) * 0x10001 + (place(step, 0) | place(step, 1) << 16);
-    }
+    // Warps beyond the strip read what the first one reads.
+    int column = (warp * 16 < params.grid.strip_columns ? warp * 16 : 0) + lane / 4;
+    int pixel = params.stride_w * Config::kChannels;
+    pair = 2 * (column * pixel + params.first) + 4 * (lane % 4);
+    lower = 2 * 8 * pixel;
     const uint16_t* values = static_cast<const uint16_t*>(params.bias);
 #pragma unroll
     for (int j = 0; j < Config::kColumns / 8; ++j) {
       int k = blockIdx.y * Config::kColumns + 8 * j + 2 * (lane % 4);
       bool there = values && k < params.k;
-      bias[j] = there ? __ldg(reinterpret_cast<const uint32_t*>(values + k)) : 0;
+      uint32_t two = there ? __ldg(reinterpret_cast<const uint32_t*>(values + k)) : 0;
+      bias[2 * j] = unpack_low<T>(two);
+      bias[2 * j + 1] = unpack_high<T>(two);
     }
-  }
-
-  __device__ uint32_t place(int step, int upper) const {
-    WindowPair pair = window_pair(lane_pair(step, upper, lane), Config::kFilterH, Config::kFilterW,
-                                  Config::kChannels);
-    return pair.row * Config::kRowBytes + pair.element * 2;
   }
 
   // Adds the products of the steps from kFirst on to d. The window's first row is in `slot`.
   template <int kFirst>
-  __device__ void multiply(float (&d)[kAccumulators], int slot) {
+  __device__ void multiply(float (&d)[kAccumulators], unsigned slot) {
     constexpr int kLast = kFirst + kGroup < Config::kSteps ? kFirst + kGroup : Config::kSteps;
-    constexpr uint32_t kMask = Config::kRingBytes - 1;
-    const uint32_t start = slot * Config::kRowBytes;
-    // 8 columns further down the strip, for the lower half of wgmma's rows.
-    const uint32_t lower = 8 * params.stride_w * Config::kChannels * 2;
     uint32_t a[kLast - kFirst][4];
 #pragma unroll
-    for (int step = kFirst; step < kLast; ++step) {
-#pragma unroll
-      for (int upper = 0; upper < 2; ++upper) {
-        uint32_t at = start + (upper ? offset[step] >> 16 : offset[step] & 0xffff);
-        a[step - kFirst][2 * upper] = load_shared_u32(shared.base + (at & kMask));
-        a[step - kFirst][2 * upper + 1] = load_shared_u32(shared.base + ((at + lower) & kMask));
-      }
+    for (int quad = 2 * kFirst; quad < 2 * kLast; ++quad) {
+      WindowPlace place = window_quad(quad, Config::kFilterH, Config::kFilterW, Config::kChannels);
+      uint32_t at = shared.row((slot + place.row) % Config::kSlots) + pair;
+      uint32_t (&v)[4] = a[quad / 2 - kFirst];
+      v[quad % 2 * 2] = load_shared_u32(at + 2 * place.element);
+      v[quad % 2 * 2 + 1] = load_shared_u32(at + lower + 2 * place.element);
     }
     pin(d);
     mma_fence();
@@ -188,7 +178,7 @@ struct WindowConsumer {
     if constexpr (kLast < Config::kSteps) multiply<kLast>(d, slot);
   }
 
-  // Bias, relu, rounding, and out through the warp's own tile of shared memory.
+  // Rounding, relu, and out through the warp's own tile of shared memory.
   __device__ void store(const WindowItem& item, int p, const float (&d)[kAccumulators]) {
     int q = item.q0 + warp * 16;
     if (warp * 16 >= params.grid.strip_columns) return;
@@ -201,14 +191,8 @@ struct WindowConsumer {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* v = &d[(j + i / 2) * 4 + i % 2 * 2];
-        float low = v[0] + unpack_low<T>(bias[j + i / 2]);
-        float high = v[1] + unpack_high<T>(bias[j + i / 2]);
-        if constexpr (Config::kRelu) {
-          // Comparisons that keep a NaN, as other libraries do.
-          low = low < 0.0f ? 0.0f : low;
-          high = high < 0.0f ? 0.0f : high;
-        }
-        packed[i] = pack<T>(low, high);
+        packed[i] = pack<T>(v[0], v[1]);
+        if constexpr (Config::kRelu) packed[i] = relu_pair<T>(packed[i]);
       }
       store_matrices(to + swizzled(lane & 15, j + (lane >> 4)), packed[0], packed[1], packed[2],
                      packed[3]);
@@ -228,15 +212,16 @@ struct WindowConsumer {
     for (int index = blockIdx.x; index < window_items(params.grid); index += gridDim.x) {
       WindowItem item = window_item(params.grid, index);
       for (int p = item.p0; p < item.p1; ++p) {
+#pragma unroll 1
         for (; loaded < first + Config::kFilterH; ++loaded) {
           barrier_wait(shared.full(loaded % Config::kSlots), loaded / Config::kSlots % 2);
         }
         // Rows that the next output row does not need; behind the last one all.
         int done = p + 1 < item.p1 ? params.stride_h : Config::kFilterH;
-        int slot = first % Config::kSlots;
+        unsigned slot = first % Config::kSlots;
         float d[kAccumulators];
 #pragma unroll
-        for (int i = 0; i < kAccumulators; ++i) d[i] = 0.0f;
+        for (int i = 0; i < kAccumulators; ++i) d[i] = bias[i / 4 * 2 + i % 2];
         multiply<0>(d, slot);
         // Only now, since an arrival does not wait for loads that no instruction has used yet.
         __syncwarp();

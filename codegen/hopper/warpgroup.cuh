@@ -92,6 +92,23 @@ __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
   return *reinterpret_cast<uint32_t*>(&pair);
 }
 
+// max(x, 0) of both halves; a NaN stays one.
+template <class T>
+__device__ __forceinline__ uint32_t relu_pair(uint32_t pair);
+
+template <>
+__device__ __forceinline__ uint32_t relu_pair<__half>(uint32_t pair) {
+  __half2 value = __hmax2_nan(*reinterpret_cast<__half2*>(&pair), __half2(0.0f, 0.0f));
+  return *reinterpret_cast<uint32_t*>(&value);
+}
+
+template <>
+__device__ __forceinline__ uint32_t relu_pair<__nv_bfloat16>(uint32_t pair) {
+  __nv_bfloat162 value =
+      __hmax2_nan(*reinterpret_cast<__nv_bfloat162*>(&pair), __nv_bfloat162(0.0f, 0.0f));
+  return *reinterpret_cast<uint32_t*>(&value);
+}
+
 // The halves of such a pair.
 template <class T>
 __device__ __forceinline__ float unpack_low(uint32_t pair) {

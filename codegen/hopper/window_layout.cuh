@@ -3,8 +3,10 @@
 // In NHWC the s * c inputs that one filter row of output (p, q) reads are contiguous:
 //   x[n][stride_h * p - pad_top + r][(stride_w * q - pad_left) * c + e],  e = 0 .. s * c - 1.
 // So the reduction runs over pairs of neighbouring elements, the 32-bit registers of wgmma's first
-// operand: filter row r has some s * c / 2 of them, and all pairs are numbered through. Elements of
-// its pairs outside the window, and the pairs that fill up the last 16 k, have weight zero.
+// operand: filter row r has some s * c / 2 of them, rounded up to quads of 4 pairs so that all lanes
+// read the same row at once; all pairs are numbered through. Elements outside the window, and the
+// quad that fills up the last 16 k, have weight zero. (So an infinity up to 8 elements beside a
+// window makes its output a NaN.)
 //
 // The copy engine starts at 16-byte boundaries only, so a row in shared memory begins up to seven
 // elements (window_shift) before its first window. Where that is an odd number, pairs begin one
@@ -32,26 +34,31 @@ CONVOY_HD int window_lead(int pad_left, int channels) {
   return window_shift(pad_left, channels) % 2;
 }
 
-// Pairs of a filter row; with odd channels enough for either lead.
-CONVOY_HD constexpr int window_pairs(int filter_w, int channels) {
-  return (filter_w * channels + channels % 2 + 1) / 2;
+// Quads of a filter row; with odd channels enough for either lead.
+CONVOY_HD constexpr int window_quads(int filter_w, int channels) {
+  return (filter_w * channels + channels % 2 + 7) / 8;
 }
 
-// Steps of 16 k, 8 pairs each.
+// Steps of 16 k, two quads each.
 CONVOY_HD constexpr int window_steps(int filter_h, int filter_w, int channels) {
-  return (filter_h * window_pairs(filter_w, channels) + 7) / 8;
+  return (filter_h * window_quads(filter_w, channels) + 1) / 2;
 }
 
-// Where a pair lies: filter row and first element, counted from the row's first pair. Pairs behind the last one
-// read what the first one reads, for it is sure to be a number.
-struct WindowPair {
+// Where a quad or a pair lies: filter row and first element, counted from the row's first pair.
+struct WindowPlace {
   int row, element;
 };
 
-CONVOY_HD WindowPair window_pair(int index, int filter_h, int filter_w, int channels) {
-  int pairs = window_pairs(filter_w, channels);
-  if (index >= filter_h * pairs) return {0, 0};
-  return {index / pairs, 2 * (index % pairs)};
+// The quad behind the last one reads what the first one reads, for that has been loaded.
+CONVOY_HD WindowPlace window_quad(int quad, int filter_h, int filter_w, int channels) {
+  int quads = window_quads(filter_w, channels);
+  if (quad >= filter_h * quads) return {0, 0};
+  return {quad / quads, 8 * (quad % quads)};
+}
+
+CONVOY_HD WindowPlace window_pair(int index, int filter_h, int filter_w, int channels) {
+  WindowPlace quad = window_quad(index / 4, filter_h, filter_w, channels);
+  return {quad.row, quad.element + 2 * (index % 4)};
 }
 
 // Index of the pair that a lane holds for 16 k step `step`, k of the lower (0) or upper (1) eight.
@@ -59,11 +66,11 @@ CONVOY_HD int lane_pair(int step, int upper, int lane) { return 8 * step + 4 * u
 
 // Weight (r * s * c + ...) of element k of the reduction within one output channel; -1: zero.
 CONVOY_HD int window_weight(int k, int filter_h, int filter_w, int channels, int lead) {
-  int pairs = window_pairs(filter_w, channels), index = k / 2;
-  if (index >= filter_h * pairs) return -1;
-  int element = 2 * (index % pairs) + k % 2 - lead;
+  if (k / 8 >= filter_h * window_quads(filter_w, channels)) return -1;
+  WindowPlace quad = window_quad(k / 8, filter_h, filter_w, channels);
+  int element = quad.element + k % 8 - lead;
   if (element < 0 || element >= filter_w * channels) return -1;
-  return index / pairs * filter_w * channels + element;
+  return quad.row * filter_w * channels + element;
 }
 
 // A piece of work: output rows p0 .. p1 - 1 of a strip of columns of one image.
@@ -95,7 +102,7 @@ CONVOY_HD WindowItem window_item(const WindowGrid& grid, int index) {
 CONVOY_HD int64_t window_row_elements(int columns, int stride_w, int pad_left, int filter_w,
                                       int channels) {
   return window_shift(pad_left, channels) - window_lead(pad_left, channels) +
-         (int64_t(columns) - 1) * stride_w * channels + 2 * window_pairs(filter_w, channels);
+         (int64_t(columns) - 1) * stride_w * channels + 8 * window_quads(filter_w, channels);
 }
 
 // Input rows that an item reads.

@@ -74,7 +74,7 @@ int window_steps_of(int filter_h, int filter_w, int channels) {
 }
 
 void window_pair_of(int index, int filter_h, int filter_w, int channels, int* out) {
-  WindowPair pair = window_pair(index, filter_h, filter_w, channels);
+  WindowPlace pair = window_pair(index, filter_h, filter_w, channels);
   out[0] = pair.row;
   out[1] = pair.element;
 }

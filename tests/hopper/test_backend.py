@@ -35,7 +35,7 @@ def changed(base: Workload = BASE, **fields) -> Workload:
     [
         (changed(op="fprop"), "op fprop with C = 128"),
         (changed(STEM_FPROP, r=13), "at most 11 rows"),
-        (changed(STEM_FPROP, r=11, s=11), "256 weights"),
+        (changed(STEM_FPROP, r=11, s=11), "320 weights"),
         (changed(STEM_FPROP, stride=(8, 2)), "stride 8 beyond"),
         (changed(STEM_FPROP, stride=(1, 1)), "odd elements"),
         (changed(STEM_FPROP, stride=(1, 30)), "1024 elements"),
@@ -209,5 +209,5 @@ def test_kernel_descriptions_that_are_not_ours():
         StemDgradKernel(5)
     with pytest.raises(InvalidOption, match="1 to 4"):
         StemFpropKernel(5, 3, 3)
-    with pytest.raises(InvalidOption, match="256 weights"):
+    with pytest.raises(InvalidOption, match="320 weights"):
         StemFpropKernel(4, 11, 11)

@@ -16,7 +16,7 @@ LARGEST_STEM_FILTER = 7
 LARGEST_STEM_K = 128
 #: Of stem_fprop: filter rows, steps of 16 weights of an output channel, elements of a row of x in a
 #: strip.
-MOST_WINDOW_ROWS, MOST_WINDOW_STEPS, MOST_ROW_ELEMENTS = 11, 16, 1024
+MOST_WINDOW_ROWS, MOST_WINDOW_STEPS, MOST_ROW_ELEMENTS = 11, 20, 1024
 
 _ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 _SHORT = {"float16": "f16", "bfloat16": "bf16"}
@@ -192,14 +192,14 @@ class StemFpropKernel:
         return {"family": self.family, **dataclasses.asdict(self)}
 
 
-def window_pairs(filter_w: int, channels: int) -> int:
-    """Pairs of elements that stem_fprop reads for a filter row."""
-    return (filter_w * channels + channels % 2 + 1) // 2
+def window_quads(filter_w: int, channels: int) -> int:
+    """Groups of 8 elements that stem_fprop reads for a filter row."""
+    return (filter_w * channels + channels % 2 + 7) // 8
 
 
 def window_steps(filter_h: int, filter_w: int, channels: int) -> int:
     """Steps of stem_fprop's reduction, 16 elements each."""
-    return -(-filter_h * window_pairs(filter_w, channels) // 8)
+    return -(-filter_h * window_quads(filter_w, channels) // 2)
 
 
 def window_row_elements(
@@ -207,8 +207,8 @@ def window_row_elements(
 ) -> int:
     """Elements of a row of x that stem_fprop loads for that many output columns."""
     shift = -pad_left * channels % 8
-    pairs = window_pairs(filter_w, channels)
-    return shift - shift % 2 + (columns - 1) * stride_w * channels + 2 * pairs
+    quads = window_quads(filter_w, channels)
+    return shift - shift % 2 + (columns - 1) * stride_w * channels + 8 * quads
 
 
 HopperKernel = DgradKernel | StemDgradKernel | StemFpropKernel
