@@ -62,8 +62,9 @@ def to_relax(
         RelayTypeError: shapes, dtypes or parameters that do not fit.
         DynamicShape: an operator that needs static shapes.
     """
-    if isinstance(mod, Function):
-        mod = IRModule.from_expr(mod)
+    from convoy.relay.build import as_module
+
+    mod = as_module(mod)
     infer_module(mod)
     function = mod[func_name]
     return _Conversion(mod).module(function, _bound(function, params or {}))
