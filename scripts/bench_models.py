@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 VARIANTS = {
     "cudnn": ("cudnn", "tvm"),
     "cutlass": ("cutlass", "tvm"),
-    "placed": ("cudnn", "cutlass", "tvm"),
+    "placed": ("cudnn", "cutlass", "hopper", "tvm"),
 }
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
-BACKENDS = ("cudnn", "cutlass", "tvm")
+BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
 Progress = Callable[[str, int, int], None]
 
 

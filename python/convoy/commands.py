@@ -44,7 +44,7 @@ def place(
     batch: Batch = None,
     precision: Precision = "float16",
     objective: Objective = "graph",
-    backends: Backends = "cudnn,cutlass,tvm",
+    backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
     out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
     as_json: Json = False,
@@ -93,7 +93,7 @@ def build(
     batch: Batch = None,
     precision: Annotated[str, typer.Option(help="Default: float16 on cuda, float32 on llvm.")] = "",
     objective: Objective = "graph",
-    backends: Backends = "cudnn,cutlass,tvm",
+    backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
 ) -> None:
     """Compile a network into one shared object."""

@@ -17,6 +17,7 @@ GROUP = "convoy.backends"
 BUILT_IN = {
     "cudnn": "convoy.backends.cudnn:CudnnBackend",
     "cutlass": "convoy.backends.cutlass:CutlassBackend",
+    "hopper": "convoy.backends.hopper:HopperBackend",
     "tvm": "convoy.backends.tvm:TvmBackend",
 }
 
