@@ -105,6 +105,7 @@ def small_cases() -> list[Case]:
         Case("affine_relu_n1", [(1, 5, 7, 16), (16,), (16,)], [h] * 3, affine_relu, "Elementwise"),
         Case("add", [(3, 5, 7, 8)] * 2, [h] * 2, lambda e, a, b: e(op.add(a, b)), "Elementwise"),
         Case("entry_pad", [(2, 3, 6, 10)], [f], entry, "Elementwise"),
+        Case("entry_rgb", [(2, 3, 6, 16)], [f], lambda e, x: entry(e, x, h, 0), "Elementwise"),
         Case("entry_wide", [(2, 24, 6, 10)], [f], lambda e, x: entry(e, x, h, 0), "Elementwise"),
         Case(
             "exit", [(2, 6, 5, 16)], [h],

@@ -12,10 +12,12 @@ import math
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.s_tir.schedule import SBlockRV
 from tvm.target import Target
 
 from ..legalize import VECTOR_LIMIT
 from .loads import (
+    alignment,
     bind_grid,
     coefficient,
     contiguous_in,
@@ -27,6 +29,10 @@ from .loads import (
     vector_width,
     vectorize_copy,
 )
+
+
+#: Channel counts up to here have a thread take whole pixels where no vector divides them.
+MOST_NARROW_CHANNELS = 7
 
 
 class Elementwise(ScheduleRule):
@@ -58,6 +64,10 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
         limit = sch.get(info.block_rv).annotations.get(VECTOR_LIMIT)
         width = width if limit is None else min(width, int(limit))
     along = _coalescing_axis(sch.get(block))
+    if not copies and width == 1 and along == len(extents) - 2:
+        pixels = vector_width(extents[along], sch.get(block).writes[0].source.dtype)
+        if pixels > 1 and extents[-1] <= MOST_NARROW_CHANNELS:
+            return _narrow_rows(sch, block, extents, pixels)
     direct = is_guarded_copy(sch.get(block))
     store = block if direct else sch.cache_write(block, 0, "local")
     loops = sch.get_loops(store)
@@ -78,6 +88,40 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
     for info in reversed(copies):
         sch.compute_at(info.block_rv, thread)
         vectorize_copy(sch, info.block_rv, thread, sch.get(info.block_rv).writes[0].source.dtype)
+    return sch
+
+
+def _narrow_rows(
+    sch: s_tir.Schedule, block: SBlockRV, extents: list[int], pixels: int
+) -> s_tir.Schedule:
+    """Few channels last, read from channels first (an RGB picture): a thread takes all channels of
+    ``pixels`` neighbours, which are a run of pixels * channels elements in the output and of
+    ``pixels`` in each channel of the input. One element a thread would leave most of each write
+    transaction unused."""
+    axis = sch.get(block).iter_vars[-2].var
+    dtype = sch.get(block).writes[0].source.dtype
+    store = sch.cache_write(block, 0, "local")
+    *outer, width, channel = sch.get_loops(store)
+    groups, inner = sch.split(width, factors=[None, pixels])
+    _, thread = bind_grid(sch, [*outer, groups], math.prod(extents[:-1]) // pixels)
+    run = sch.fuse(inner, channel)
+    parts, vector = sch.split(run, factors=[None, vector_width(pixels * extents[-1], dtype)])
+    sch.unroll(parts)
+    sch.vectorize(vector)
+    sch.compute_at(block, thread)
+    for loop in sch.get_loops(block)[-2:]:
+        sch.unroll(loop)
+    stmt = sch.get(block)
+    aligned = {
+        load.buffer.name: alignment(load, axis)
+        for load in loads_of(stmt)
+        if load.uniform and not load.guarded and contiguous_in(load, axis)
+    }
+    for index, region in enumerate(stmt.reads):
+        if region.source.name in aligned:
+            copy = sch.cache_read(block, index, "local")
+            sch.compute_at(copy, thread)
+            vectorize_copy(sch, copy, thread, region.source.dtype, aligned[region.source.name])
     return sch
 
 
