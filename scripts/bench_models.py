@@ -76,6 +76,14 @@ def relative_error(y: np.ndarray, reference: np.ndarray) -> float:
     return float(np.linalg.norm(y - reference) / np.linalg.norm(reference))
 
 
+def logit_error(y: np.ndarray, reference: np.ndarray) -> float:
+    """Relative L2 error of what went into the last softmax, up to its free constant: networks with
+    random weights give nearly equal probabilities, whose own error says little."""
+    logs = [np.log(p.astype(np.float64)) for p in (y, reference)]
+    mine, exact = (v - v.mean(axis=-1, keepdims=True) for v in logs)
+    return float(np.linalg.norm(mine - exact) / np.linalg.norm(exact))
+
+
 def in_fresh_process(module: Path, inputs: Path, outputs: Path) -> dict[str, Any]:
     """Load, run and time a module with ``convoy run`` in a process of its own."""
     command = [sys.executable, "-m", "convoy", "run", str(module)]
@@ -124,7 +132,9 @@ def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]
                 outputs = Path(folder) / f"{variant}.npz"
                 row.update(in_fresh_process(so, inputs, outputs))
                 if expected is not None:
-                    row["error"] = relative_error(np.load(outputs)["output_0"], expected)
+                    y = np.load(outputs)["output_0"]
+                    row["error"] = relative_error(y, expected)
+                    row["logit_error"] = logit_error(y, expected)
                 row["backends"] = built.plan.backends()
                 row["predicted_ms"] = built.plan.total_us() / 1e3
                 if args.plans:
@@ -181,7 +191,9 @@ def main() -> None:
     for row in rows:
         ms = row.get("ms")
         text = f"{ms:8.3f} ms" if ms else row.get("failed", row.get("skipped", "?"))[:60]
-        error = f"  error {row['error']:.1e}" if "error" in row else ""
+        error = ""
+        if "error" in row:
+            error = f"  error {row['error']:.1e}, of the logits {row['logit_error']:.1e}"
         print(f"{row['model']:14s} N={row['batch']:<4d} {row['system']:16s} {text}{error}")
     timed = sum("ms" in row for row in rows)
     print(f"{timed} timed, {len(rows) - timed} not")
