@@ -23,6 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+# Relay's resnet50 is the pre-activation network that the peers call resnet50_v2.
+LABELS = {"resnet50": "resnet50_v2", "resnet50_nhwc": "resnet50_v2_nhwc"}
+
 VARIANTS = {
     "cudnn": ("cudnn", "tvm"),
     "cutlass": ("cutlass", "tvm"),
@@ -114,7 +117,8 @@ def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]
         inputs = Path(folder) / "x.npz"
         np.savez(inputs, data=x)
         for variant in args.variants:
-            row: dict[str, Any] = {"system": f"convoy {variant}", "model": name, "batch": batch}
+            label = LABELS.get(name, name)
+            row: dict[str, Any] = {"system": f"convoy {variant}", "model": label, "batch": batch}
             started = time.perf_counter()
             try:
                 built = convoy.build(

@@ -1,4 +1,4 @@
-"""How much to fuse: by cost, with operations taken once, and no root left out for lack of choice."""
+"""How much to fuse: by cost, operations taken once, no root left out for lack of choice."""
 
 from __future__ import annotations
 

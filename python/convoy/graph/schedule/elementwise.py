@@ -30,7 +30,6 @@ from .loads import (
     vectorize_copy,
 )
 
-
 #: Channel counts up to here have a thread take whole pixels where no vector divides them.
 MOST_NARROW_CHANNELS = 7
 
