@@ -11,9 +11,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .placement.plan import Plan
 
 LAYERS = 50
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
@@ -58,6 +61,49 @@ def unpartitioned(mod: Any, x: np.ndarray) -> np.ndarray:
     return machine["main"](tvm.runtime.tensor(x)).numpy()
 
 
+def build_plans(plan: Plan) -> None:
+    """Build plans of cuDNN for the regions it was given, without a device, where it is installed.
+
+    Engines that are compiled at run time or stand on cuBLASLt need NVIDIA's driver for that; in
+    their place the first engine that cuDNN proposes and that needs none is built.
+    """
+    from .backends.base import Candidate, Decline
+    from .backends.cudnn import CudnnBackend
+    from .errors import CompileFailed, LibraryMissing, LibraryVersionMismatch
+    from .workload import Workload
+
+    cudnn = CudnnBackend()
+
+    def builds(workload: Workload, candidate: Candidate) -> bool:
+        try:
+            cudnn.build_plan(workload, candidate, plan.device)
+        except (CompileFailed, LibraryVersionMismatch):
+            return False
+        return True
+
+    chosen = {
+        choice.workload: choice.chosen.candidate
+        for choice in plan.choices
+        if choice.chosen.candidate.backend == cudnn.name
+    }
+    own, other = 0, 0
+    try:
+        for workload, candidate in sorted(chosen.items()):
+            if builds(workload, candidate):
+                own += 1
+                continue
+            proposed = cudnn.propose(workload, plan.device)
+            candidates = [] if isinstance(proposed, Decline) else proposed
+            other += any(builds(workload, candidate) for candidate in candidates)
+    except LibraryMissing as err:
+        print(f"not built: {err}")
+        return
+    print(
+        f"{len(chosen)} workloads for {plan.device.name}: {own} chosen engines built here, {other} "
+        f"need a driver and another engine was built, {len(chosen) - own - other} without any"
+    )
+
+
 def step(text: str) -> None:
     print(f"== {text}", flush=True)
 
@@ -83,6 +129,10 @@ def main() -> int:
     placed = convoy.place(mod, precision="float16")
     print(tables.plain(explain.COLUMNS, explain.rows(placed.plan)))
     print(explain.summary(placed.plan))
+
+    if device is None:
+        step("building the chosen cuDNN engines' plans")
+        build_plans(placed.plan)
 
     target, precision = ("cuda", "float16") if device else ("llvm", "float32")
     step(f"compiling for {target} in {precision}, exporting, loading")

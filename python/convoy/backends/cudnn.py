@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from importlib import resources
@@ -110,6 +111,16 @@ class CudnnBackend(Backend):
             entry["plan_json"] = built["plan_json"]
             entry["workspace"] = built["workspace"]
         return Binary(entry, {})
+
+    def build_plan(self, workload: Workload, candidate: Candidate, device: Device) -> int:
+        """Build the candidate's plan now, for a device that need not be present; its workspace in
+        bytes. Raises LibraryMissing without cuDNN, CompileFailed when cuDNN refuses the plan (an
+        engine that is compiled at run time needs NVIDIA's driver for that)."""
+        entry = self.build(workload, dataclasses.replace(candidate, notes=()), device).entry
+        built = call_json("cudnn.build_plan", entry, _target_options(device))
+        if "refusal" in built:
+            raise _refused(workload, candidate, built["refusal"])
+        return int(built["workspace"])
 
     def _decline(self, reason: str, remedy: str) -> Decline:
         return Decline(self.name, reason, remedy)
