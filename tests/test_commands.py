@@ -60,7 +60,8 @@ def test_what_no_backend_takes_is_named(tmp_path: Path) -> None:
         "channels=16", "groups=4, channels=16"
     )
     path.write_text(grouped)
-    assert "left to TVM's own kernels" in run("place", path, "--backends", "cutlass,tvm")
+    printed = run("place", path, "--backends", "cutlass,tvm")
+    assert "left to TVM's own kernels" in printed and "cutlass: groups = 4" in printed
 
 
 def test_build_and_run(text: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .artefact import Meta, TensorInfo, check_seal, write_sealed
-from .backends.base import Backend, Candidate, Device
+from .backends.base import Backend, Candidate, Decline, Device
 from .errors import CorruptArtefact, InvalidOption, NoGpu
 from .placement import objective as objectives
 from .placement.plan import Plan
@@ -66,17 +66,30 @@ class CompiledModule:
 
 
 @dataclass(frozen=True)
+class Native:
+    """A convolution or product that is left to TVM's own kernels, and why nobody takes it."""
+
+    root: str
+    workload: Workload
+    declines: tuple[Decline, ...]
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
+        return f"{self.workload.key} ({reasons or 'every candidate failed'})"
+
+
+@dataclass(frozen=True)
 class Placement:
     """A normalised module with its chosen regions and their plan.
 
-    ``native`` are the convolutions and products, by variable, that no backend's candidate can run
-    and TVM compiles itself.
+    ``native`` are the convolutions and products that no backend's candidate can run and TVM
+    compiles itself.
     """
 
     module: Any
     regions: Sequence[Any]
     plan: Plan
-    native: tuple[str, ...] = ()
+    native: tuple[Native, ...] = ()
 
 
 def load(path: str | os.PathLike[str]) -> CompiledModule:
@@ -209,8 +222,20 @@ def _place_form(
     named = [(r.id, r.workload) for r in runnable]
     plan = choose(named, backends, device, costs, objective, environment, options)
     placed = {r.root for r in runnable}
-    native = tuple(root for root in dict.fromkeys(r.root for r in regions) if root not in placed)
+    bare = {region.root: region.workload for region in regions}  # of each root the shortest
+    native = tuple(
+        Native(root, workload, _declines(workload, backends, device))
+        for root, workload in bare.items()
+        if root not in placed
+    )
     return Placement(normal, runnable, plan, native)
+
+
+def _declines(
+    workload: Workload, backends: Sequence[Backend], device: Device
+) -> tuple[Decline, ...]:
+    answers = [backend.accepts(workload, device) for backend in backends]
+    return tuple(answer for answer in answers if answer is not None)
 
 
 def build(

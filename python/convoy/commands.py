@@ -81,8 +81,8 @@ def show(placement: Placement) -> None:
 
     tables.show(explain.COLUMNS, explain.rows(placement.plan))
     print(explain.summary(placement.plan))
-    if placement.native:
-        print(f"left to TVM's own kernels: {', '.join(placement.native)}")
+    for native in dict.fromkeys(map(str, placement.native)):
+        print(f"left to TVM's own kernels: {native}")
 
 
 def build(
