@@ -60,6 +60,7 @@ def large_cases() -> list[tuple[Case, float]]:
         ),
         (Case("add", [(256, 56, 56, 256)] * 2, [h] * 2, lambda e, a, b: e(op.add(a, b)), ""), 0.8),
         (Case("entry_pad", [(256, 3, 224, 224)], [f], entry, ""), 0.6),
+        (Case("entry_rgb", [(256, 3, 224, 224)], [f], lambda e, x: entry(e, x, h, 0), ""), 0.6),
         (Case("entry_wide", [(64, 256, 56, 56)], [f], lambda e, x: entry(e, x, h, 0), ""), 0.4),
         (Case("max_pool", stem, [h], lambda e, x: e(op.nn.max_pool2d(x, **pool)), ""), 0.6),
         (
