@@ -54,6 +54,36 @@ def test_place_takes_batch_and_precision(text: Path) -> None:
     assert (workload.n, workload.dtype) == (5, "bfloat16")
 
 
+def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> None:
+    from convoy.relay.testing import resnet
+
+    module, _ = resnet.get_workload(batch_size=8, num_layers=50)
+    path = tmp_path / "resnet50.relay"
+    path.write_text(module.astext())
+    totals = {}
+    for objective in ("graph", "sync"):
+        for search in ("greedy", "exact"):
+            options = ("--objective", objective, "--search", search, "--json")
+            plan = Plan.loads(run("place", path, *options))
+            assert plan.source == "recorded" and sum(plan.backends().values()) == 54
+            assert all(choice.chosen.measurement.ok for choice in plan.choices)
+            totals[objective, search] = plan
+    graph, sync = totals["graph", "greedy"], totals["sync", "greedy"]
+    assert graph.total_us("graph") < sync.total_us("graph")
+    assert sync.total_us("sync") < graph.total_us("sync")
+    assert len(graph.backends()) >= 2 and graph.differences(sync)
+
+
+def test_unknown_search_is_refused(text: Path) -> None:
+    with pytest.raises(errors.InvalidOption, match="greedy, exact"):
+        run("place", text, "--search", "random")
+
+
+def test_exact_search_without_figures_says_so(text: Path) -> None:
+    with pytest.warns(UserWarning, match="figures of every region"):
+        run("place", text, "--backends", "cutlass", "--search", "exact")
+
+
 def test_what_no_backend_takes_is_named(tmp_path: Path) -> None:
     path = tmp_path / "grouped.relay"
     grouped = TEXT.replace("(16, 8, 3, 3)", "(16, 2, 3, 3)").replace(

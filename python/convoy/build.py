@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,12 @@ from .session import Session
 if TYPE_CHECKING:
     from .measure.measurement import Measurement
     from .placement.cost import CostModel
+    from .placement.place import Options
     from .workload import Workload
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
+SEARCHES = ("greedy", "exact")
 Progress = Callable[[str, int, int], None]
 
 
@@ -136,20 +139,24 @@ def place(
     records: str | os.PathLike[str] | None = None,
     device: Device | None = None,
     measure: bool | None = None,
+    search: str = "greedy",
     progress: Progress | None = None,
 ) -> Placement:
     """Bring a Relax module to normal form and choose a kernel for every region of it.
 
     With a GPU candidates are measured unless records hold them (``measure=False`` forbids it);
     without one, shipped records and the user's own decide. ``records`` is the file for the
-    user's own (default: in the data folder of the user). Raises NoCandidate, InvalidOption and
-    the errors of graph.normalize.
+    user's own (default: in the data folder of the user). ``search`` is "greedy" (each convolution
+    for itself, in program order) or "exact" (the cheapest cover of the whole graph, see
+    docs/placer.md). Raises NoCandidate, InvalidOption and the errors of graph.normalize.
     """
     from . import graph
 
     objectives.check(objective)
     if precision not in PRECISIONS:
         raise InvalidOption(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}")
+    if search not in SEARCHES:
+        raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     used = _backends(backends)
     present = _present_device()
     device = device or present or Device()
@@ -163,7 +170,7 @@ def place(
         forms.append(graph.normalize(mod, params, dtype=precision, space_to_depth=True))
         forms.append(graph.normalize(mod, params, dtype=precision, pad_channels=1))
     placements = [
-        _place_form(form, offload, device, costs, objective, environment)
+        _place_form(form, offload, device, costs, objective, environment, search)
         for form in _distinct(forms)
     ]
     return min(placements, key=_order)  # of equal ones the first
@@ -197,6 +204,7 @@ def _place_form(
     costs: CostModel,
     objective: str,
     environment: str,
+    search: str,
 ) -> Placement:
     """Choose how much each region of a normal form covers and what runs it."""
     from . import graph
@@ -221,6 +229,9 @@ def _place_form(
     runnable = [r for r in chosen if cheapest(r.workload) != float("inf")]
     named = [(r.id, r.workload) for r in runnable]
     plan = choose(named, backends, device, costs, objective, environment, options)
+    if search == "exact":
+        plan = _exact(normal, regions, options, plan)
+        runnable = [regions.by_id[choice.region] for choice in plan.choices]
     placed = {r.root for r in runnable}
     bare = {region.root: region.workload for region in regions}  # of each root the shortest
     native = tuple(
@@ -229,6 +240,33 @@ def _place_form(
         if root not in placed
     )
     return Placement(normal, runnable, plan, native)
+
+
+def _exact(normal: Any, regions: Any, options: Mapping[Workload, Options], greedy: Plan) -> Plan:
+    """The cheapest cover of the whole graph; the greedy plan where some of its regions have no
+    figures, with a warning."""
+    from . import graph
+    from .placement.cover import find_cover
+    from .placement.from_regions import cover_to_plan, regions_to_graph
+    from .placement.match_graph import Form, Op
+
+    if not all(choice.chosen.measurement.ok for choice in greedy.choices):
+        warnings.warn(
+            "the exact search needs figures of every region; the greedy choice was taken",
+            stacklevel=4,
+        )
+        return greedy
+    flow = graph.dataflow(normal)
+    matches, _ = regions_to_graph(
+        [Op(op.name, op.inputs, op.elements) for op in flow.operations],
+        tuple((name, Form()) for name in flow.parameters),
+        [(name, None) for name in flow.results],
+        regions,
+        options,
+        greedy.device,
+    )
+    cover = find_cover(matches, greedy.objective)
+    return cover_to_plan(cover, options, greedy.device, greedy.source, greedy.environment)
 
 
 def _declines(

@@ -25,6 +25,7 @@ Records = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Your record file, read and added to."),
 ]
+Search = Annotated[str, typer.Option(help="greedy, or exact over the whole graph.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -46,6 +47,7 @@ def place(
     objective: Objective = "graph",
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
+    search: Search = "greedy",
     out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
     as_json: Json = False,
 ) -> None:
@@ -64,6 +66,7 @@ def place(
         objective=objective,
         backends=backends.split(","),
         records=records,
+        search=search,
         progress=progress,
     )
     if out is not None:
@@ -95,6 +98,7 @@ def build(
     objective: Objective = "graph",
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
+    search: Search = "greedy",
 ) -> None:
     """Compile a network into one shared object."""
     from . import models
@@ -107,6 +111,7 @@ def build(
             "objective": objective,
             "backends": backends.split(","),
             "records": records,
+            "search": search,
             "progress": progress,
         }
     compiled = build_module(mod, target, precision=precision or None, **options)

@@ -1,8 +1,20 @@
 """Imported model -> normal form -> regions -> rewritten graph -> executable."""
 
+from .dataflow import Dataflow, Operation, dataflow
 from .lower import lower
 from .normalize import normalize
 from .regions import Region, Regions, find_regions, select
 from .rewrite import rewrite
 
-__all__ = ["Region", "Regions", "find_regions", "lower", "normalize", "rewrite", "select"]
+__all__ = [
+    "Dataflow",
+    "Operation",
+    "Region",
+    "Regions",
+    "dataflow",
+    "find_regions",
+    "lower",
+    "normalize",
+    "rewrite",
+    "select",
+]
