@@ -240,6 +240,37 @@ def test_measuring_needs_a_gpu(network, monkeypatch: pytest.MonkeyPatch) -> None
         convoy.place(to_relax(module, params), measure=True)
 
 
+def test_chosen_kernels_are_prepared_together_before_they_are_built(network) -> None:
+    from convoy.backends.base import Backend, Binary, Candidate
+    from convoy.build import _build_entries
+
+    calls: list[str] = []
+
+    class Recorder(Backend):
+        name = "recorder"
+
+        def accepts(self, workload, device):
+            return None
+
+        def propose(self, workload, device):
+            return [Candidate(self.name, "only")]
+
+        def build(self, workload, candidate, device):
+            calls.append("build")
+            return Binary({"workload": workload.to_json()}, {})
+
+        def prepare(self, jobs, device):
+            calls.append(f"prepare {len(jobs)}")
+
+    module, params = network
+    backends = (Recorder(),)
+    placed = convoy.place(to_relax(module, params), backends=backends, measure=False)
+    entries, _, symbols = _build_entries(placed, backends)
+    count = len(placed.plan.choices)
+    assert count == 3 and len({entry["symbol"] for entry in entries}) == len(symbols) == count
+    assert calls == [f"prepare {count}"] + ["build"] * count
+
+
 def test_dynamic_shapes_are_refused() -> None:
     import tvm
     from tvm import relax, tirx

@@ -321,6 +321,12 @@ def _build_entries(
     entries: list[dict[str, Any]] = []
     blobs: dict[str, bytes] = {}
     symbols: dict[str, str] = {}
+    chosen: dict[str, list[tuple[Workload, Candidate]]] = {}
+    for choice in placed.plan.choices:
+        candidate = choice.chosen.candidate
+        chosen.setdefault(candidate.backend, []).append((choice.workload, candidate))
+    for name, jobs in chosen.items():  # kernels whose figures come from records may need compiling
+        used[name].prepare(jobs, placed.plan.device)
     for i, choice in enumerate(placed.plan.choices):
         candidate = choice.chosen.candidate
         binary = used[candidate.backend].build(choice.workload, candidate, placed.plan.device)
