@@ -299,13 +299,13 @@ def build(
     if kind == "llvm":
         precision = precision or "float32"
         normal = graph.normalize(mod, params, dtype=precision)
-        inputs, outputs = _signature(mod, params)
+        inputs, outputs = _signature(normal)
         meta = Meta(inputs, outputs, kind, precision, versions=_versions())
         normal = graph.rewrite(normal, {}, create_module([], {}, meta.dumps()))
         return CompiledModule(lower(normal, target, cuda_graph=False), meta)
     precision = precision or "float16"
     placed = place(mod, params, precision=precision, **options)
-    inputs, outputs = _signature(mod, params)
+    inputs, outputs = _signature(placed.module)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
     entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
     external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
@@ -390,19 +390,16 @@ def _cost_model(
     return MeasuredCost(backends, device, RecordedCost(store, here), save, progress), here.id
 
 
-def _signature(
-    mod: Any, params: Mapping[str, Any] | None
-) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
-    """Inputs that stay inputs (not bound by params) and flattened outputs of main."""
-    main = mod["main"]
-    bound = set(params or ())
+def _signature(normal: Any) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+    """Inputs and flattened outputs of a module in normal form, its parameters bound."""
+    main = normal["main"]
 
     def info(name: str, struct: Any) -> list[TensorInfo]:
         if hasattr(struct, "fields"):
             return [t for i, f in enumerate(struct.fields) for t in info(f"{name}_{i}", f)]
         return [TensorInfo(name, tuple(int(d) for d in struct.shape.values), str(struct.dtype))]
 
-    inputs = [t for var in main.params if var.name not in bound for t in info(var.name, var.ty)]
+    inputs = [t for var in main.params for t in info(var.name, var.ty)]
     result = main.ret_ty
     if hasattr(result, "fields"):
         outputs = info("output", result)
