@@ -11,12 +11,12 @@ import argparse
 from pathlib import Path
 
 from convoy import models
-from convoy.build import place
 from convoy.measure import environment
 from convoy.measure.measurement import Measurement
 from convoy.placement import explain
 from convoy.placement.objective import OBJECTIVES
 from convoy.placement.plan import Choice, Plan
+from convoy.placing import place
 from convoy.report import tables
 
 CHANGES = (

@@ -164,7 +164,7 @@ def test_export_replaces_a_file_whole(compiled, tmp_path) -> None:
 
 def test_gpu_module_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from convoy.artefact import Meta
-    from convoy.build import CompiledModule
+    from convoy.compiled import CompiledModule
     from convoy.runtime import device as devices
 
     monkeypatch.setattr(
@@ -179,7 +179,7 @@ def test_gpu_module_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_module_for_another_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from convoy.artefact import Meta
     from convoy.backends.base import Device
-    from convoy.build import CompiledModule
+    from convoy.compiled import CompiledModule
     from convoy.runtime import device as devices
 
     monkeypatch.setattr(devices, "_describe", lambda index: Device(name="NVIDIA A100", arch=80))
@@ -235,7 +235,7 @@ def test_wrong_placement_options(network, options, match) -> None:
 
 def test_measuring_needs_a_gpu(network, monkeypatch: pytest.MonkeyPatch) -> None:
     module, params = network
-    monkeypatch.setattr(sys.modules["convoy.build"], "_present_device", lambda: None)
+    monkeypatch.setattr(sys.modules["convoy.placing"], "_present_device", lambda: None)
     with pytest.raises(errors.NoGpu, match="records"):
         convoy.place(to_relax(module, params), measure=True)
 

@@ -32,6 +32,6 @@ def test_unknown_name() -> None:
         convoy.fold  # noqa: B018
 
 
-@pytest.mark.parametrize("first", ["import convoy.build", "from convoy.build import load"])
+@pytest.mark.parametrize("first", ["import convoy.build", "from convoy.build import place"])
 def test_build_is_the_function_whoever_comes_first(first: str) -> None:
     assert _fresh(f"{first}; import convoy; print(callable(convoy.build))") == "True"

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .backends.base import Candidate as Candidate
     from .backends.base import Decline as Decline
     from .backends.base import Device as Device
-    from .build import CompiledModule as CompiledModule
-    from .build import Placement as Placement
     from .build import build as build
-    from .build import load as load
-    from .build import place as place
+    from .compiled import CompiledModule as CompiledModule
+    from .compiled import load as load
     from .errors import ConvoyError as ConvoyError
     from .measure.measurement import Measurement as Measurement
     from .placement.plan import Plan as Plan
+    from .placing import Placement as Placement
+    from .placing import place as place
     from .session import Session as Session
     from .workload import Epilogue as Epilogue
     from .workload import Workload as Workload
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 # Public name -> module that has it; a module itself stands under its own name.
 _PUBLIC = {
     "build": "build",
-    "place": "build",
-    "load": "build",
-    "CompiledModule": "build",
-    "Placement": "build",
+    "place": "placing",
+    "load": "compiled",
+    "CompiledModule": "compiled",
+    "Placement": "placing",
     "Session": "session",
     "Plan": "placement.plan",
     "Workload": "workload",

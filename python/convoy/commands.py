@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
-    from .build import Placement
+    from .placing import Placement
 
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
 Params = Annotated[
@@ -57,7 +57,7 @@ def place(
     decide.
     """
     from . import models
-    from .build import place as place_module
+    from .placing import place as place_module
 
     mod = models.read(model, params, batch)
     placement = place_module(
@@ -138,7 +138,7 @@ def run(
     import numpy as np
 
     from . import models
-    from .build import load
+    from .compiled import load
     from .errors import InvalidOption
 
     compiled = load(module)
