@@ -35,3 +35,9 @@ def test_unknown_name() -> None:
 @pytest.mark.parametrize("first", ["import convoy.build", "from convoy.build import place"])
 def test_build_is_the_function_whoever_comes_first(first: str) -> None:
     assert _fresh(f"{first}; import convoy; print(callable(convoy.build))") == "True"
+
+
+def test_cuda_runtime_of_the_wheel_is_there_before_tvm() -> None:
+    mapped = "'libcudart' in open('/proc/self/maps').read()"
+    code = f"import convoy, sys; print('tvm' in sys.modules, {mapped})"
+    assert _fresh(code) == "False True"

@@ -67,6 +67,18 @@ class _Package(types.ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+def _preload_cuda() -> None:
+    """TVM's CUDA runtime needs libcudart.so.13 and, where only a wheel has it, fails in silence
+    unless it is loaded before the first ``import tvm``, which may be a script's next line."""
+    if "tvm" not in sys.modules:
+        from .runtime.library import preload_cudart
+
+        preload_cudart()
+
+
+_preload_cuda()
+
+
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         value = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)

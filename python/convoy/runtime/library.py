@@ -44,6 +44,10 @@ def _in_wheels(*relative: str) -> str:
     return ""
 
 
+def _cudart() -> str:
+    return os.environ.get("CONVOY_CUDART") or _in_wheels("cu13/lib/libcudart.so.13")
+
+
 @functools.cache
 def locations() -> dict[str, str]:
     """Paths of CUDA's runtime, cuDNN and cuBLASLt; empty where the system's linker shall search.
@@ -52,7 +56,7 @@ def locations() -> dict[str, str]:
     """
     cudnn = os.environ.get("CONVOY_CUDNN") or _in_wheels("cudnn/lib/libcudnn.so.9")
     return {
-        "cudart": os.environ.get("CONVOY_CUDART") or _in_wheels("cu13/lib/libcudart.so.13"),
+        "cudart": _cudart(),
         "cudnn": cudnn,
         # The C++ side finds the one of the right version beside cuDNN.
         "cublaslt": os.environ.get("CONVOY_CUBLASLT", ""),
@@ -65,7 +69,7 @@ def preload_cudart() -> str:
 
     Returns the path, empty when there is none: without CUDA everything but running works.
     """
-    path = locations()["cudart"] or "libcudart.so.13"
+    path = _cudart() or "libcudart.so.13"
     try:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError:
