@@ -155,11 +155,11 @@ def bench_convoy(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]
 
 
 def bench_peers(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]]) -> None:
-    from bench_peers import _time
+    from bench_peers import time_peer
 
     for model in args.peer_models:
         for system in args.peers:
-            rows.append(_time(system, model, batch))
+            rows.append(time_peer(system, model, batch))
             print(rows[-1], flush=True)
             save(args, rows)
 

@@ -24,13 +24,13 @@ def main() -> None:
     for model in args.models:
         for batch in args.batches:
             for system in args.systems:
-                rows.append(_time(system, model, batch))
+                rows.append(time_peer(system, model, batch))
                 print(rows[-1], flush=True)
                 if args.out:
                     Path(args.out).write_text(json.dumps(rows, indent=1))
 
 
-def _time(system: str, model: str, batch: int) -> dict[str, object]:
+def time_peer(system: str, model: str, batch: int) -> dict[str, object]:
     row: dict[str, object] = {"system": system, "model": model, "batch": batch}
     try:
         if system == "xla":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 from .backends.base import Backend, Candidate, Decline, Device
 from .errors import InvalidOption, NoGpu
 from .placement import objective as objectives
+from .placement.cost import CostModel, Progress
 from .placement.plan import Plan
 
 if TYPE_CHECKING:
     from .measure.measurement import Measurement
-    from .placement.cost import CostModel
     from .placement.place import Options
     from .workload import Workload
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
 SEARCHES = ("greedy", "exact")
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,9 @@ def place(
     if precision in ("float16", "bfloat16"):  # other ways to present the first convolution
         forms.append(graph.normalize(mod, params, dtype=precision, space_to_depth=True))
         forms.append(graph.normalize(mod, params, dtype=precision, pad_channels=1))
+    options: dict[Workload, Options] = {}  # what the forms share is asked for once
     placements = [
-        _place_form(form, offload, device, costs, objective, environment, search)
+        _place_form(form, offload, device, costs, options, objective, environment, search)
         for form in _distinct(forms)
     ]
     return min(placements, key=_order)  # of equal ones the first
@@ -126,11 +126,13 @@ def _place_form(
     backends: Sequence[Backend],
     device: Device,
     costs: CostModel,
+    options: dict[Workload, Options],
     objective: str,
     environment: str,
     search: str,
 ) -> Placement:
-    """Choose how much each region of a normal form covers and what runs it."""
+    """Choose how much each region of a normal form covers and what runs it. ``options`` are those
+    known from other forms; new ones are added."""
     from . import graph
     from .placement import alternatives
     from .placement.place import gather, rank
@@ -141,7 +143,8 @@ def _place_form(
         regions,
         [lambda w, b=b: b.accepts(w, device) is None for b in backends],  # type: ignore[misc]
     )
-    options = gather([r.workload for group in groups for r in group], backends, device, costs)
+    asked = [r.workload for group in groups for r in group]
+    options.update(gather([w for w in asked if w not in options], backends, device, costs))
 
     def cheapest(workload: Workload) -> float | None:
         found = options[workload]

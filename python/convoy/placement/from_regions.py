@@ -13,6 +13,7 @@ from typing import Protocol
 from ..backends.base import Candidate, Device
 from ..measure.measurement import Measurement
 from ..workload import DTYPE_BYTES, Workload
+from . import alternatives
 from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us
 from .cover import Cover
 from .match_graph import Form, FormOf, Match, MatchGraph, Op, split_legal
@@ -24,19 +25,11 @@ NATIVE = "tvm"
 NATIVE_ENQUEUE_US, SYNCHRONISE_US = 3.0, 6.0
 
 
-class RegionLike(Protocol):
+class RegionLike(alternatives.RegionLike, Protocol):
     """What is needed of a region here (see graph.regions)."""
 
     @property
-    def id(self) -> str: ...
-    @property
-    def root(self) -> str: ...
-    @property
-    def covered(self) -> tuple[str, ...]: ...
-    @property
     def outputs(self) -> tuple[str, ...]: ...
-    @property
-    def workload(self) -> Workload: ...
 
 
 def regions_to_graph(
