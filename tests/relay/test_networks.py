@@ -36,6 +36,10 @@ NETWORKS: dict[str, tuple[Any, int, int]] = {
     "dcgan": (lambda: testing.dcgan.get_workload(1), 14, 50632704),
     "vgg11": (lambda: testing.vgg.get_workload(1), 41, 531453344),
     "mlp": (lambda: testing.mlp.get_workload(1), 10, 437544),
+    # Not TVM's; parameters of the last two as torchvision counts them, with running statistics.
+    "googlenet": (lambda: testing.googlenet.get_workload(), 199, 27994208),
+    "mobilenet_v2": (lambda: testing.mobilenet_v2.get_workload(), 155, 4 * (3504872 + 34112)),
+    "resnext50": (lambda: testing.resnext.get_workload(), 177, 4 * (25028904 + 68224)),
 }
 HEAVY = {"vgg11"}  # half a gigabyte of random numbers
 

@@ -1,4 +1,5 @@
-"""Classic networks as Relay modules, under the names of `tvm.relay.testing`.
+"""Classic networks as Relay modules, under the names of `tvm.relay.testing`; and GoogLeNet,
+MobileNet v2 and ResNeXt beside them.
 
 Each has `get_workload(...)`, which gives a module with random parameters, and a function that
 gives the network alone.
@@ -7,11 +8,14 @@ gives the network alone.
 from convoy.relay.testing import (
     dcgan,
     densenet,
+    googlenet,
     inception_v3,
     layers,
     mlp,
     mobilenet,
+    mobilenet_v2,
     resnet,
+    resnext,
     squeezenet,
     vgg,
 )
@@ -24,11 +28,14 @@ __all__ = [
     "create_workload",
     "dcgan",
     "densenet",
+    "googlenet",
     "inception_v3",
     "layers",
     "mlp",
     "mobilenet",
+    "mobilenet_v2",
     "resnet",
+    "resnext",
     "squeezenet",
     "vgg",
 ]
