@@ -73,8 +73,6 @@ def place(
     for itself, in program order) or "exact" (the cheapest cover of the whole graph, see
     docs/placer.md). Raises NoCandidate, InvalidOption and the errors of graph.normalize.
     """
-    from . import graph
-
     objectives.check(objective)
     if precision not in PRECISIONS:
         raise InvalidOption(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}")
@@ -88,16 +86,55 @@ def place(
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
     offload = [backend for backend in used if backend.name != "tvm"]
     costs, environment = _cost_model(offload, device, records, measure, progress)
+    options: dict[Workload, Options] = {}  # what the forms share is asked for once
+    placements = [
+        _place_form(form, offload, device, costs, options, objective, environment, search)
+        for form in _normal_forms(mod, params, precision)
+    ]
+    return min(placements, key=_order)  # of equal ones the first
+
+
+def workloads_of(
+    mod: Any,
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float16",
+    backends: Sequence[str | Backend] = BACKENDS,
+    device: Device | None = None,
+) -> list[Workload]:
+    """The distinct workloads whose figures :func:`place` asks for, in program order.
+
+    ``device`` defaults to the GPU that is present, otherwise an H200. Raises what
+    :func:`place` raises before it measures.
+    """
+    from . import graph
+
+    device = device or _present_device() or Device()
+    offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
+    found: dict[Workload, None] = {}
+    for form in _normal_forms(mod, params, precision):
+        for group in _groups(graph.find_regions(form), offload, device):
+            found.update(dict.fromkeys(region.workload for region in group))
+    return list(found)
+
+
+def _normal_forms(mod: Any, params: Mapping[str, Any] | None, precision: str) -> list[Any]:
+    """The ways to present a network that are weighed against each other."""
+    from . import graph
+
     forms = [graph.normalize(mod, params, dtype=precision)]
     if precision in ("float16", "bfloat16"):  # other ways to present the first convolution
         forms.append(graph.normalize(mod, params, dtype=precision, space_to_depth=True))
         forms.append(graph.normalize(mod, params, dtype=precision, pad_channels=1))
-    options: dict[Workload, Options] = {}  # what the forms share is asked for once
-    placements = [
-        _place_form(form, offload, device, costs, options, objective, environment, search)
-        for form in _distinct(forms)
-    ]
-    return min(placements, key=_order)  # of equal ones the first
+    return _distinct(forms)
+
+
+def _groups(regions: Any, backends: Sequence[Backend], device: Device) -> list[list[Any]]:
+    """For each root the regions worth considering."""
+    from .placement import alternatives
+
+    accepts = [lambda w, b=b: b.accepts(w, device) is None for b in backends]  # type: ignore[misc]
+    return alternatives.plausible(regions, accepts)
 
 
 def _order(placement: Placement) -> tuple[int, int, float]:
@@ -139,10 +176,7 @@ def _place_form(
     from .placement.place import place as choose
 
     regions = graph.find_regions(normal)
-    groups = alternatives.plausible(
-        regions,
-        [lambda w, b=b: b.accepts(w, device) is None for b in backends],  # type: ignore[misc]
-    )
+    groups = _groups(regions, backends, device)
     asked = [r.workload for group in groups for r in group]
     options.update(gather([w for w in asked if w not in options], backends, device, costs))
 
