@@ -421,3 +421,26 @@ def test_blocked_layout_is_refused():
     )  # fmt: skip
     with pytest.raises(errors.UnsupportedLayout, match="NCHW4c"):
         graph.normalize(net.finish(y))
+
+
+def written_in_float16(cast_back: bool):
+    """Convolution, bias and relu of float16 operands, of which the convolution says float32."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 4, 6, 6), "float16"))
+    w = relax.Var("w", relax.TensorType((8, 4, 3, 3), "float16"))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            y = builder.emit(op.nn.conv2d(x, w, padding=1, out_dtype="float32"))
+            y = builder.emit(op.astype(y, "float16")) if cast_back else y
+            out = builder.emit_output(op.nn.relu(y))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("cast_back", [False, True])
+def test_a_float32_result_of_float16_operands_stays_where_it_is_used(cast_back: bool) -> None:
+    limit = 1e-3 if cast_back else 1e-6
+    normal = check_same(written_in_float16(cast_back), "float16", limit)
+    (conv,) = convs(normal)
+    assert str(conv.ty.dtype) == ("float16" if cast_back else "float32")
+    assert count_ops(normal).get("relax.astype", 0) == 0

@@ -1,7 +1,8 @@
 """The dtype policy: which operators compute in 16 bit.
 
 Convolutions and matrix products take operands of the policy's dtype and accumulate in float32
-(the accumulation is the kernel's affair, see ``accumulate.py``). Operators that only move or
+(the accumulation is the kernel's affair, see ``accumulate.py``); one that was written for 16-bit
+operands with a float32 result keeps that result. Operators that only move or
 combine values follow their inputs, sensitive ones run in float32, and any operator that is not
 listed gets the dtypes that it was written for. Function inputs and outputs keep their dtype:
 an input is cast once, constants are cast at compile time.
@@ -88,8 +89,12 @@ class ApplyPrecision(Rewriter):
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name = op_name(call)
         if name in COMPUTE and all(dtype_of(a) in FLOAT_DTYPES for a in call.args):
-            return call_like(call, [self.cast(a, self.dtype) for a in call.args], out_dtype=None)
+            args = [self.cast(a, self.dtype) for a in call.args]
+            return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
         if name == "relax.astype" and {dtype_of(old), dtype_of(old.args[0])} <= {*FLOAT_DTYPES}:
+            wide = self.producer(call.args[0])
+            if wide is not None and dtype_of(old) == self.dtype and self._widens(wide):
+                return call_like(wide, list(wide.args), out_dtype=None)
             return call.args[0]  # the policy decides instead
         if name in SENSITIVE:
             return call_like(call, [self.cast(a, "float32") for a in call.args])
@@ -100,6 +105,11 @@ class ApplyPrecision(Rewriter):
             return None
         args = [self.as_declared(new, was.ty) for new, was in zip(call.args, old.args, strict=True)]
         return call_like(call, args)
+
+    def _widens(self, call: relax.Call) -> bool:
+        """Whether a product is written for operands of the policy's 16 bit and a wider result."""
+        narrow = self.dtype != "float32" and all(dtype_of(a) == self.dtype for a in call.args)
+        return op_name(call) in COMPUTE and narrow and str(call.attrs.out_dtype) == "float32"
 
     def _followed(self, args: list[relax.Expr]) -> str:
         """The policy's dtype when a computed operand has it; else the widest of the operands."""
