@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,19 @@ class Session:
     def synchronize(self) -> None:
         """Wait for the device."""
         self.device.sync()
+
+    def observe(self, watch: Callable[..., None] | None) -> None:
+        """Have ``watch(function, name, before, result, *arguments)`` called before and after every
+        call that the virtual machine makes, its own helpers ("vm.builtin...") included; None ends
+        that. A replayed CUDA graph makes no calls: what is in it is seen when it is captured."""
+        import tvm_ffi
+
+        if watch is not None:
+            self._vm.set_instrument(tvm_ffi.convert(watch))
+            return
+        # The machine takes a function or the name of one that returns it; null is no observer.
+        tvm_ffi.register_global_func("convoy.session.nobody", lambda: None, override=True)
+        self._vm.set_instrument("convoy.session.nobody")
 
     def time(self, repeat: int = 30, number: int = 10) -> list[float]:
         """Milliseconds of one run, ``repeat`` times, each the mean of ``number`` runs enqueued
