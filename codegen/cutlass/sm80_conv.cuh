@@ -192,7 +192,7 @@ struct Sm80Conv {
   }
 
   static int32_t footprint(State const& state, ConvoyFootprint* out) {
-    return fill_footprint(function(), state.grid, Kernel::kThreadCount, kShared, out);
+    return fill_footprint(function(), blocks(state.grid), Kernel::kThreadCount, kShared, out);
   }
 
  private:

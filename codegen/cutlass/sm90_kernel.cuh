@@ -141,7 +141,7 @@ struct Sm90Kernel {
   }
 
   static int32_t footprint(State const& state, ConvoyFootprint* out) {
-    return fill_footprint(function(), state.grid, int(Kernel::MaxThreadsPerBlock),
+    return fill_footprint(function(), blocks(state.grid), int(Kernel::MaxThreadsPerBlock),
                           Kernel::SharedStorageSize, out);
   }
 

@@ -57,16 +57,18 @@ __global__ void __launch_bounds__(256) reduce_slices(ReduceParams<typename Epilo
   if (p.bias) add(p.bias + column);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) sum[i] = activate<Epilogue::kActivation>(sum[i], p.bounds);
-  static_cast<cutlass::Array<Element, kVector>&>(*reinterpret_cast<Vector*>(p.y + index)) =
-      narrow(sum);
+  auto store = [&](Element* result) {
+    static_cast<cutlass::Array<Element, kVector>&>(*reinterpret_cast<Vector*>(result + index)) =
+        narrow(sum);
+  };
+  if (!Epilogue::kAffineRelu || p.y) store(p.y);
 
   if constexpr (Epilogue::kAffineRelu) {
     auto scale = widen(*reinterpret_cast<Vector const*>(p.scale + column));
     auto shift = widen(*reinterpret_cast<Vector const*>(p.shift + column));
 #pragma unroll
     for (int i = 0; i < kVector; ++i) sum[i] = affine_relu(sum[i], scale[i], shift[i]);
-    static_cast<cutlass::Array<Element, kVector>&>(*reinterpret_cast<Vector*>(p.y2 + index)) =
-        narrow(sum);
+    store(p.y2);
   }
 }
 

@@ -53,6 +53,7 @@ Epilogue ParseEpilogue(const json::Object& object) {
   epilogue.residual = Get<bool>(object, "residual", false);
   epilogue.bias = Get<bool>(object, "bias", false);
   epilogue.affine_relu = Get<bool>(object, "affine_relu", false);
+  epilogue.affine_only = epilogue.affine_relu && Get<bool>(object, "affine_only", false);
   epilogue.activation = Choose(object, "activation", kActivations, "none");
   epilogue.clip_min = static_cast<float>(Get<double>(object, "clip_min", 0));
   epilogue.clip_max = static_cast<float>(Get<double>(object, "clip_max", 0));
@@ -86,11 +87,9 @@ void ListOperands(Workload* load) {
     list.push_back({Role::kScale, "scale", per_channel, out});
     list.push_back({Role::kShift, "shift", per_channel, out});
   }
-  list.push_back({Role::kY, "y", y, out});
-  if (epilogue.affine_relu) {
-    list.push_back({Role::kY2, "y2", y, out});
-    load->num_outputs = 2;
-  }
+  if (!epilogue.affine_only) list.push_back({Role::kY, "y", y, out});
+  if (epilogue.affine_relu) list.push_back({Role::kY2, "y2", y, out});
+  load->num_outputs = !epilogue.affine_only + epilogue.affine_relu;
 }
 
 int64_t OutputSize(int64_t in, int64_t before, int64_t after, int64_t dilation, int64_t filter,

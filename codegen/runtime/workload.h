@@ -28,7 +28,7 @@ struct Operand {
 };
 
 struct Epilogue {
-  bool residual = false, bias = false, affine_relu = false;
+  bool residual = false, bias = false, affine_relu = false, affine_only = false;
   Activation activation = Activation::kNone;
   float clip_min = 0, clip_max = 0;
 };

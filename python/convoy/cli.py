@@ -143,7 +143,7 @@ def records_prune(
         failures=failures,
         gpu=gpu or None,
         before=before or None,
-        superseded_kernels=environment.kernel_source_hash() if edited else None,
+        superseded_kernels=environment.kernel_hashes() if edited else None,
     )
     kept_aside = f" (kept in {outcome.backup})" if outcome.backup else ""
     print(

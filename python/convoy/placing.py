@@ -62,22 +62,30 @@ def place(
     records: str | os.PathLike[str] | None = None,
     device: Device | None = None,
     measure: bool | None = None,
+    most_measured: int | None = None,
     search: str = "greedy",
+    plan: Plan | None = None,
     progress: Progress | None = None,
 ) -> Placement:
     """Bring a Relax module to normal form and choose a kernel for every region of it.
 
-    With a GPU candidates are measured unless records hold them (``measure=False`` forbids it);
-    without one, shipped records and the user's own decide. ``records`` is the file for the
-    user's own (default: in the data folder of the user). ``search`` is "greedy" (each convolution
-    for itself, in program order) or "exact" (the cheapest cover of the whole graph, see
-    docs/placer.md). Raises NoCandidate, InvalidOption and the errors of graph.normalize.
+    With a GPU candidates are measured unless records hold them (``measure=False`` forbids it), of
+    each backend at most ``most_measured`` for a workload, its best guesses; without a GPU,
+    shipped records and the user's own decide. ``records`` is the file for the user's own
+    (default: in the data folder of the user). ``search`` is "greedy" (each convolution for itself,
+    in program order) or "exact" (the cheapest cover of the whole graph, see docs/placer.md).
+    ``plan`` takes an earlier decision over as it is: nothing is searched or measured.
+
+    Raises NoCandidate, InvalidOption (also for a plan of another network) and the errors of
+    graph.normalize.
     """
     objectives.check(objective)
     if precision not in PRECISIONS:
         raise InvalidOption(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}")
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
+    if plan is not None:
+        return _restore(_normal_forms(mod, params, precision), plan, find_backends(backends))
     used = find_backends(backends)
     present = _present_device()
     device = device or present or Device()
@@ -85,7 +93,7 @@ def place(
     if measure and present is None:
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
     offload = [backend for backend in used if backend.name != "tvm"]
-    costs, environment = _cost_model(offload, device, records, measure, progress)
+    costs, environment = _cost_model(offload, device, records, measure, most_measured, progress)
     options: dict[Workload, Options] = {}  # what the forms share is asked for once
     placements = [
         _place_form(form, offload, device, costs, options, objective, environment, search)
@@ -193,14 +201,38 @@ def _place_form(
     if search == "exact":
         plan = _exact(normal, regions, options, plan)
         runnable = [regions.by_id[choice.region] for choice in plan.choices]
-    placed = {r.root for r in runnable}
+    return _placement(normal, regions, runnable, plan, backends)
+
+
+def _placement(
+    normal: Any, regions: Any, chosen: Sequence[Any], plan: Plan, backends: Sequence[Backend]
+) -> Placement:
+    """A placement of the chosen regions, with the reasons for what is left to TVM."""
+    placed = {r.root for r in chosen}
     bare = {region.root: region.workload for region in regions}  # of each root the shortest
     native = tuple(
-        Native(root, workload, _declines(workload, backends, device))
+        Native(root, workload, _declines(workload, backends, plan.device))
         for root, workload in bare.items()
         if root not in placed
     )
-    return Placement(normal, runnable, plan, native)
+    return Placement(normal, chosen, plan, native)
+
+
+def _restore(forms: Sequence[Any], plan: Plan, backends: Sequence[Backend]) -> Placement:
+    """The placement that a plan describes, in the form of the network that it was made for."""
+    from . import graph
+
+    for normal in forms:
+        regions = graph.find_regions(normal)
+        chosen = [regions.by_id.get(choice.region) for choice in plan.choices]
+        found = [region.workload if region else None for region in chosen]
+        if found == [choice.workload for choice in plan.choices]:
+            offload = [backend for backend in backends if backend.name != "tvm"]
+            return _placement(normal, regions, chosen, plan, offload)
+    raise InvalidOption(
+        f"a plan of {len(plan.choices)} regions that are not all of this network",
+        "the plan of the same network, batch size and precision",
+    )
 
 
 def _exact(normal: Any, regions: Any, options: Mapping[Workload, Options], greedy: Plan) -> Plan:
@@ -258,6 +290,7 @@ def _cost_model(
     device: Device,
     records: str | os.PathLike[str] | None,
     measure: bool,
+    most_measured: int | None,
     progress: Progress | None,
 ) -> tuple[CostModel, str]:
     """The cost model of a placement, and the id of the environment that it speaks of."""
@@ -273,10 +306,12 @@ def _cost_model(
         known = environments.for_device(device)
         return RecordedCost(store, known), known.id
     here = environments.current()
-    libraries = {backend.name: backend.libraries for backend in backends}
+    by_name = {backend.name: backend for backend in backends}
 
     def save(workload: Workload, candidate: Candidate, figure: Measurement) -> None:
-        narrowed = here.narrowed(libraries[candidate.backend])
+        backend = by_name[candidate.backend]
+        narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
         store.append(Record(workload, candidate, figure, narrowed))
 
-    return MeasuredCost(backends, device, RecordedCost(store, here), save, progress), here.id
+    recorded = RecordedCost(store, here)
+    return MeasuredCost(backends, device, recorded, save, progress, most_measured), here.id

@@ -22,7 +22,8 @@ class Epilogue:
 
     ``y = activation(conv + residual + bias)``; with ``affine_relu`` a second tensor
     ``y2 = relu(scale * y + shift)`` of the same shape is written in the same pass (the batch
-    norm and relu that open the next pre-activation block).
+    norm and relu that open the next pre-activation block). With ``affine_only`` too, nobody
+    else reads ``y``: it is not written, and ``y2`` is the only result.
 
     ``bias``, ``scale`` and ``shift`` have shape ``(K,)`` and the output's dtype, ``residual``
     has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``.
@@ -34,12 +35,20 @@ class Epilogue:
     clip_min: float = 0.0
     clip_max: float = 0.0
     affine_relu: bool = False
+    affine_only: bool = False
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             raise InvalidWorkload(
                 f"activation {self.activation!r}", f"one of {', '.join(ACTIVATIONS)}"
             )
+        if self.affine_only and not self.affine_relu:
+            raise InvalidWorkload("affine_only without affine_relu", "both, or neither")
+
+    @property
+    def writes_y(self) -> bool:
+        """Whether the plain result is written; without ``affine_relu`` it is the only one."""
+        return not self.affine_only
 
     @property
     def name(self) -> str:
@@ -49,7 +58,8 @@ class Epilogue:
             parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")
         elif self.activation != "none":
             parts.append(self.activation)
-        return "_".join(parts + ["affinerelu"] * self.affine_relu)
+        second = "onlyaffinerelu" if self.affine_only else "affinerelu"
+        return "_".join(parts + [second] * self.affine_relu)
 
 
 @dataclass(frozen=True, order=True)
@@ -64,8 +74,8 @@ class Workload:
     Operands in call order, outputs last:
 
     ========  =========================================================================
-    fprop     x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], y, [y2]
-    matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], y, [y2]
+    fprop     x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], [y], [y2]
+    matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
     dgrad     dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
     wgrad     dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
     ========  =========================================================================
@@ -151,8 +161,8 @@ class Workload:
             return size * (y + filt) + out * x
         if self.op == "wgrad":
             return size * (y + x) + out * filt
-        writes = 1 + self.epilogue.affine_relu + self.epilogue.residual
-        return size * (x + filt) + out * y * writes
+        tensors = self.num_outputs + self.epilogue.residual
+        return size * (x + filt) + out * y * tensors
 
     @property
     def is_depthwise(self) -> bool:
@@ -205,14 +215,15 @@ class Workload:
             operands.append(("bias", (self.k,), self.out_dtype))
         if self.epilogue.affine_relu:
             operands += [("scale", (self.k,), self.out_dtype), ("shift", (self.k,), self.out_dtype)]
-        operands.append(("y", y, self.out_dtype))
+        if self.epilogue.writes_y:
+            operands.append(("y", y, self.out_dtype))
         if self.epilogue.affine_relu:
             operands.append(("y2", y, self.out_dtype))
         return operands
 
     @property
     def num_outputs(self) -> int:
-        return 2 if self.epilogue.affine_relu else 1
+        return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

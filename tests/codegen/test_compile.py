@@ -8,7 +8,6 @@ import os
 
 import pytest
 
-from convoy import paths
 from convoy.codegen import compile as compiling
 from convoy.codegen.compile import cache_key, compile_kernel, compile_many, default_jobs
 from convoy.codegen.kernel import KernelConfig
@@ -112,19 +111,16 @@ def test_key_depends_on_everything_that_decides_the_code(nvcc, tmp_path, monkeyp
     keys.add(cache_key(CONFIG, nvcc.toolkit))
     monkeypatch.undo()
     (tmp_path / "new.cuh").write_text("// a change in a header")
-    headers = compiling.header_files()
-    monkeypatch.setattr(compiling, "header_files", lambda: [*headers, tmp_path / "new.cuh"])
+    files = compiling.source_files(CONFIG)
+    monkeypatch.setattr(compiling, "source_files", lambda config: [*files, tmp_path / "new.cuh"])
     keys.add(cache_key(CONFIG, nvcc.toolkit))
     assert len(keys) == 6
 
 
-def test_headers_of_all_families_are_hashed():
-    names = {path.name for path in compiling.header_files()}
-    assert {"sm80_conv.cuh", "sm90_conv.cuh", "sm90_gemm.cuh", "kernel_abi.h"} <= names
-    assert all(
-        (paths.codegen_dir() / "cutlass" / f"{f}.cuh").is_file()
-        for f in ("sm80_conv", "sm90_conv", "sm90_gemm")
-    )
+def test_all_that_a_kernel_includes_is_hashed():
+    names = {path.name for path in compiling.source_files(CONFIG)}
+    assert {f"{CONFIG.family}.cuh", "abi.cuh", "kernel_abi.h", "kernel_library.cuh"} <= names
+    assert "exports.map" in names
 
 
 def test_jobs(monkeypatch):

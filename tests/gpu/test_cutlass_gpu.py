@@ -37,6 +37,7 @@ TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3}
 GUARD = 512  # bytes behind every output that no kernel may touch
 BIAS_RELU = Epilogue(bias=True, activation="relu")
 BLOCK_END = Epilogue(residual=True, affine_relu=True)
+ONLY = dataclasses.replace(BLOCK_END, affine_only=True)
 ALL = Epilogue(residual=True, bias=True, activation="relu", affine_relu=True)
 BF16 = {"dtype": "bfloat16", "out_dtype": "bfloat16"}
 TF32 = {"dtype": "float32", "out_dtype": "float32", "math": "tf32"}
@@ -86,6 +87,8 @@ CASES = [
     Case("gemm_n1", pointwise(n=1, c=72, k=1000)),
     Case("gemm_deep", pointwise(n=2, h=7, w=7, c=2048, k=512)),
     Case("gemm_many_tiles", pointwise(n=32, c=128, k=264)),
+    Case("gemm_only_affine", pointwise(ONLY)),
+    Case("conv_only_affine", conv(dataclasses.replace(ALL, affine_only=True), c=128, n=1), most=5),
     Case("gemm_plain", pointwise(Epilogue(), c=256), most=3),
     Case("matmul", Workload("matmul", 100, 1, 1, 2048, 1000, 1, 1, epilogue=BIAS_RELU), most=4),
     Case("conv_residual_relu", conv(dataclasses.replace(BIAS_RELU, residual=True)), most=4),
@@ -174,7 +177,8 @@ class Problem:
             y = torch.sigmoid(y)
         elif e.activation == "silu":
             y = y * torch.sigmoid(y)
-        return [y, (t["scale"] * y + t["shift"]).clamp(min=0)] if e.affine_relu else [y]
+        results = [y] if e.writes_y else []
+        return [*results, (t["scale"] * y + t["shift"]).clamp(min=0)] if e.affine_relu else results
 
     def outputs(self) -> list[Any]:
         return [self.tensors[name] for name in ("y", "y2") if name in self.tensors]

@@ -130,6 +130,20 @@ def test_affine_relu_has_two_outputs():
     assert "relax.multiply" not in count_ops(rewritten)
 
 
+def test_a_sum_that_only_its_affine_relu_reads_is_not_written():
+    net = Net((1, 4, 6, 6))
+    s = net.add(net.conv(net.x, 4, 3), net.x)
+    mod = net.finish(net.conv(net.relu(net.bn(s)), 4, 3))
+    normal = normal_form(mod)
+    first = graph.find_regions(normal)[0]
+    assert first.workload.epilogue.name == "residual_onlyaffinerelu"
+    assert len(first.outputs) == 1 and first.workload.num_outputs == 1
+    assert first.workload.operand_shapes()[-1][0] == "y2"
+    rewritten = check_rewrite(mod)
+    assert count_ops(rewritten)["relax.call_dps_packed"] == 2
+    assert "relax.multiply" not in count_ops(rewritten)
+
+
 def test_sum_of_two_convolutions_is_taken_once():
     net = Net((1, 4, 6, 6))
     y = net.relu(net.add(net.conv(net.x, 8, 3), net.conv(net.x, 8, 1)))
@@ -277,7 +291,9 @@ def test_preactivation_resnet50():
     chosen = check_regions(normal)
     assert len(chosen) == 54
     names = [r.workload.epilogue.name for r in chosen]
-    assert names.count("residual_affinerelu") == 16  # every sum, with the batch norm behind it
+    # Every sum with the batch norm behind it; where a stage ends that alone reads the sum.
+    assert names.count("residual_affinerelu") == 12
+    assert names.count("residual_onlyaffinerelu") == 4
     assert names.count("bias_relu") == 33 and names.count("") == 4 and names.count("bias") == 1
     rewritten = graph.rewrite(normal, {r.id: f"f{i}" for i, r in enumerate(chosen)})
     ops = count_ops(rewritten)

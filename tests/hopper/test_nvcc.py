@@ -104,7 +104,7 @@ def test_library_declines_with_words(general, stems):
     assert why(general, BASE) == "" and why(stems[3], STEM) == ""
     assert "another direction" in why(general, changed(op="fprop"))
     assert "do not follow" in why(general, BASE, p=27)
-    assert "not split" in why(general, BASE, split_k=2)
+    assert "cannot be split" in why(general, BASE, split_k=2)
     assert "not supported" in why(general, changed(dilation=(2, 2)))
     assert "multiples" in why(general, changed(c=100))
     assert "another number" in why(stems[3], changed(STEM, c=1))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convoy import paths
 from convoy.backends.base import Device
 from convoy.errors import InvalidOption
 from convoy.measure import environment as env
@@ -86,23 +85,22 @@ def test_current_reads_gpu_and_libraries(monkeypatch: pytest.MonkeyPatch) -> Non
         found = env.current()
         assert (found.gpu, found.sm_count, found.driver) == ("NVIDIA H200", 132, "580.1")
         assert found.cutlass == "4.2.0"
-        assert found.kernels == env.kernel_source_hash()
+        assert found.kernels == env.kernel_hashes()
         assert env.current(1).gpu == ""
     finally:
         env.current.cache_clear()
 
 
-def test_kernel_hash_follows_contents(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "codegen_dir", lambda: tmp_path)
-    (tmp_path / "cutlass").mkdir()
-    source = tmp_path / "cutlass" / "fprop.cuh"
-    hashes = []
-    for text in ("one", "two", "one  // two\n"):
-        source.write_text(text)
-        env.kernel_source_hash.cache_clear()
-        hashes.append(env.kernel_source_hash())
-    env.kernel_source_hash.cache_clear()
-    assert hashes[0] == hashes[2] != hashes[1]
+def test_a_record_depends_on_its_own_kernel_source_alone(h200: Environment) -> None:
+    here = dataclasses.replace(h200, kernels="cutlass/a.cuh=1 cutlass/b.cuh=2")
+    of_a = here.narrowed(["kernels"], "cutlass/a.cuh")
+    assert of_a.kernels == "cutlass/a.cuh=1"
+    b_changed = dataclasses.replace(here, kernels="cutlass/a.cuh=1 cutlass/b.cuh=3")
+    a_changed = dataclasses.replace(here, kernels="cutlass/a.cuh=4 cutlass/b.cuh=2")
+    assert b_changed.matches(of_a, "strict")
+    assert not a_changed.matches(of_a, "strict") and not a_changed.matches(of_a, "loose")
+    removed = dataclasses.replace(here, kernels="cutlass/b.cuh=2")
+    assert removed.differences(of_a) == ["other kernel sources"]
 
 
 def test_driver_version_from_the_kernel_module(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

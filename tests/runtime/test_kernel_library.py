@@ -27,6 +27,7 @@ WORKLOADS = [
     small(epilogue=Epilogue(residual=True, bias=True)),
     small(epilogue=Epilogue(bias=True, activation="clip", clip_min=-0.5, clip_max=0.25)),
     small(epilogue=Epilogue(bias=True, affine_relu=True)),
+    small(epilogue=Epilogue(residual=True, affine_relu=True, affine_only=True)),
     small("matmul", h=1, w=1, r=1, s=1, padding=(0, 0, 0, 0)),
     small("dgrad", stride=(2, 2)),
     small("dgrad", groups=2, dilation=(1, 2), padding=(1, 2, 0, 1)),

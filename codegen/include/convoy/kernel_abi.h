@@ -40,7 +40,7 @@ typedef struct ConvoyOperands {
   const void* bias;      // (k), dtype of d
   const void* scale;     // (k), dtype of d; with shift: d2 = relu(scale * d + shift)
   const void* shift;
-  void* d;
+  void* d;  // may be null where d2 is written: the plain result is not wanted
   void* d2;
   void* workspace;  // convoy_kernel_workspace bytes, 256-byte aligned
 } ConvoyOperands;

@@ -111,5 +111,10 @@ class Backend(abc.ABC):
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """Make the candidate runnable; raises CompileFailed or LibraryMissing."""
 
+    def kernel_source(self, candidate: Candidate) -> str:
+        """The header that the candidate's kernel is compiled from, as its path in the folder
+        ``codegen``; empty for candidates that convoy does not compile."""
+        return ""
+
     def prepare(self, jobs: Sequence[tuple[Workload, Candidate]], device: Device) -> None:
         """Build many candidates ahead of time, in parallel where that helps. Optional."""

@@ -99,6 +99,9 @@ class CutlassBackend(Backend):
                 self._failed[config] = result
                 _log.warning("%s", result)
 
+    def kernel_source(self, candidate: Candidate) -> str:
+        return f"cutlass/{launch_of(candidate).config.family}.cuh"
+
     def _candidate(self, launch: rules.Launch, workload: Workload, rank: int) -> Candidate:
         config = launch.config
         name = config.mechanics

@@ -95,6 +95,9 @@ class HopperBackend(Backend):
                 self._failed[kernel] = result
                 _log.warning("%s", result)
 
+    def kernel_source(self, candidate: Candidate) -> str:
+        return f"hopper/{launch_of(candidate).kernel.family}_library.cuh"
+
     def _candidate(self, launch: space.Launch, rank: int) -> Candidate:
         suffix = f".swizzle{launch.swizzle}" if launch.swizzle else ""
         return Candidate(

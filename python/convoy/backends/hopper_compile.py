@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .. import paths
+from ..codegen import sources
 from ..codegen.cache import Entry, KernelCache
 from ..codegen.compile import default_jobs
 from ..codegen.toolkit import Toolkit, find_toolkit
@@ -34,7 +35,7 @@ def source_dir() -> Path:
 
 def cache_key(kernel: HopperKernel, toolkit: Toolkit) -> str:
     """Hash of everything that the compiled bytes depend on."""
-    headers = [*sorted(source_dir().glob("*.cuh")), paths.include_dir() / "convoy/kernel_abi.h"]
+    headers = sources.closure(source_dir() / f"{kernel.family}_library.cuh")
     digest = hashlib.sha256()
     parts = ["hopper", kernel.source, toolkit.version, *FLAGS]
     parts += [path.name + "\n" + path.read_text() for path in headers]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .. import paths
 from ..errors import CompileFailed, ConvoyError, InvalidOption
+from . import sources
 from .cache import Entry, KernelCache
 from .emit import emit
 from .kernel import KernelConfig
@@ -42,18 +43,17 @@ def flags(config: KernelConfig) -> list[str]:
     ]
 
 
-def header_files() -> list[Path]:
+def source_files(config: KernelConfig) -> list[Path]:
     """The files besides CUTLASS's and CUDA's that a kernel is made of."""
     folder = paths.codegen_dir() / "cutlass"
-    headers = [*sorted(folder.glob("*.cuh")), paths.include_dir() / "convoy/kernel_abi.h"]
-    return [*headers, folder / "exports.map"]
+    return [*sources.closure(folder / f"{config.family}.cuh"), folder / "exports.map"]
 
 
 def cache_key(config: KernelConfig, toolkit: Toolkit) -> str:
     """Hash of everything that the compiled bytes depend on."""
     digest = hashlib.sha256()
     parts = [emit(config), toolkit.version, toolkit.cutlass_version, *flags(config)]
-    parts += [path.name + "\n" + path.read_text() for path in header_files()]
+    parts += [path.name + "\n" + path.read_text() for path in source_files(config)]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()

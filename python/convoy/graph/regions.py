@@ -5,8 +5,8 @@ the additions and the activation behind it. Every prefix of that chain is a regi
 each root yields nested alternatives, longest first, and whoever places them chooses.
 
 Legality needs no cycle search: the only value of a region that others read is the end of its chain
-``y`` (and ``y2``, a function of ``y`` and constants alone), hence an edge between two regions
-always goes from the earlier to the later ``y`` and any set of disjoint regions stays acyclic.
+``y`` (and ``y2``, a function of ``y`` and constants alone; or ``y2`` only), hence an edge between
+two regions always goes from the earlier to the later end and disjoint regions stay acyclic.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _alternatives(graph: _Graph, var: relax.Var, root: _Root) -> list[Region]:
 def _region(graph: _Graph, root: _Root, chain: _Chain, index: int) -> Region:
     inputs = list(root.inputs)
     inputs += [e for e in (chain.residual, chain.bias) if e is not None]
-    outputs = [chain.end.name]
+    outputs = [chain.end.name] if chain.epilogue.writes_y else []
     if chain.affine is not None:
         inputs += chain.affine[1:]
         outputs.append(chain.affine[0].name)
@@ -290,9 +290,10 @@ def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
 
 
 def _with_affine_relu(graph: _Graph, chain: _Chain) -> _Chain | None:
-    """The chain with ``relu(y * scale + shift)`` as a second output, where y is read by that and
-    others; a missing scale or shift counts as ones or zeros."""
+    """The chain with ``relu(y * scale + shift)`` as a second output where y has other readers, as
+    the only one where it has none; a missing scale or shift counts as ones or zeros."""
     y = chain.end
+    alone = graph.only_reader(y) is not None
     if len(graph.readers[y]) == 1 and chain.epilogue.activation == "none":
         reader = graph.value[graph.readers[y][0]]
         if op_name(reader) in ("relax.add", "relax.nn.relu") and y not in graph.returned:
@@ -322,7 +323,7 @@ def _with_affine_relu(graph: _Graph, chain: _Chain) -> _Chain | None:
         return dataclasses.replace(
             chain,
             covered=[*chain.covered, *taken, at],
-            epilogue=dataclasses.replace(chain.epilogue, affine_relu=True),
+            epilogue=dataclasses.replace(chain.epilogue, affine_relu=True, affine_only=alone),
             affine=(at, scale, shift),
         )
     return None

@@ -9,14 +9,12 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from .. import paths
 from ..backends.base import Device
+from ..codegen.sources import source_hashes
 from ..errors import ConvoyError, InvalidOption
 from ..runtime import library
 from . import gpu as gpus
@@ -39,7 +37,8 @@ class Environment:
     cuda      version of libcudart, e.g. ``13.0``
     cudnn     e.g. ``9.19.1``
     cutlass   e.g. ``4.2.0``
-    kernels   hash over the kernel sources that convoy compiles (kernel_source_hash)
+    kernels   hashes of the kernel sources that convoy compiles, ``HEADER=HASH`` each: all of
+              them for a machine, the one that matters for a record
     convoy    version that measured; kept for people, never compared
     """
 
@@ -62,7 +61,9 @@ class Environment:
         found = []
         for field in dataclasses.fields(self):
             mine, its = getattr(self, field.name), getattr(other, field.name)
-            if field.name != "convoy" and not _agree(mine, its):
+            if field.name == "kernels" and not same_kernels(mine, its):
+                found.append("other kernel sources")
+            elif field.name not in ("convoy", "kernels") and not _agree(mine, its):
                 found.append(f"{field.name} {its} instead of {mine}")
         return found
 
@@ -82,21 +83,26 @@ class Environment:
             return not self.differences(other)
         return (
             _agree(self.sm_count, other.sm_count)
-            and _agree(self.kernels, other.kernels)
+            and same_kernels(self.kernels, other.kernels)
             and _same_major(self.cudnn, other.cudnn)
             and _same_major(self.cutlass, other.cutlass)
         )
 
-    def narrowed(self, libraries: Iterable[str]) -> Environment:
+    def narrowed(self, libraries: Iterable[str], kernel_source: str = "") -> Environment:
         """The same with only these of LIBRARIES, for a candidate that depends on no other one.
 
         A cuDNN figure stays strictly valid when a kernel source changes:
-        ``environment.narrowed(["cudnn"])``. Raises InvalidOption for an unknown library.
+        ``environment.narrowed(["cudnn"])``; that of a kernel when another kernel's source does:
+        ``narrowed(["cuda", "kernels"], "hopper/stem_fprop_library.cuh")``.
+        Raises InvalidOption for an unknown library.
         """
         kept = set(libraries)
         if unknown := kept - set(LIBRARIES):
             raise InvalidOption(f"library {min(unknown)!r}", f"of {', '.join(LIBRARIES)}")
         left_out: dict[str, Any] = {name: "" for name in LIBRARIES if name not in kept}
+        if "kernels" in kept and kernel_source:
+            known = _parse_kernels(self.kernels).get(kernel_source)
+            left_out["kernels"] = f"{kernel_source}={known}" if known else ""
         return dataclasses.replace(self, **left_out)
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +113,27 @@ class Environment:
         """Inverse of :meth:`to_json`; fields of later versions are left out."""
         known = {field.name: field for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in data.items() if name in known})
+
+
+def same_kernels(mine: str, its: str) -> bool:
+    """Whether two ``kernels`` fields agree in every header that both name; where both are known
+    and name none in common, they do not."""
+    if not mine or not its:
+        return True
+    left, right = _parse_kernels(mine), _parse_kernels(its)
+    shared = left.keys() & right.keys()
+    return bool(shared) and all(left[name] == right[name] for name in shared)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse_kernels(text: str) -> dict[str, str]:
+    pairs = (part.rpartition("=") for part in text.split())
+    return {name: digest for name, _, digest in pairs}
+
+
+def kernel_hashes() -> str:
+    """The ``kernels`` field of this installation: every header that a kernel can start from."""
+    return " ".join(f"{name}={digest}" for name, digest in source_hashes().items())
 
 
 def _agree(mine: object, its: object) -> bool:
@@ -128,7 +155,7 @@ def current(ordinal: int = 0) -> Environment:
         cuda=_cudart_version(),
         cudnn=_cudnn_version(),
         cutlass=_wheel_version("nvidia-cutlass"),
-        kernels=kernel_source_hash(),
+        kernels=kernel_hashes(),
         convoy=_convoy_version(),
     )
     if ordinal >= len(found):
@@ -145,23 +172,6 @@ def for_device(device: Device) -> Environment:
     Libraries are left open, so that any record of that GPU matches strictly.
     """
     return Environment(gpu=device.name, sm_count=device.sm_count, convoy=_convoy_version())
-
-
-@functools.cache
-def kernel_source_hash() -> str:
-    """Hash of the kernel sources and of what instantiates them; comments and spacing are left
-    out, since figures outlive them."""
-    digest = hashlib.sha256()
-    root = paths.codegen_dir()
-    for folder in ("include", "cutlass", "hopper"):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".h", ".cuh", ".hpp", ".cu"):
-                code = re.sub(r"//[^\n]*", "", path.read_text())
-                digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-                digest.update(" ".join(code.split()).encode() + b"\0")
-    emitter = Path(__file__).resolve().parents[1] / "codegen" / "emit.py"
-    digest.update(emitter.read_bytes() if emitter.is_file() else b"")
-    return digest.hexdigest()[:12]
 
 
 def _cudart_version() -> str:

@@ -12,6 +12,7 @@ from typing import TextIO
 
 from ..errors import InvalidOption
 from . import record_file
+from .environment import same_kernels
 from .record import Record
 from .records import expand
 
@@ -50,8 +51,9 @@ def prune(
     """Remove superseded and unreadable lines from a file, and on request others.
 
     ``failures`` also removes failed measurements, ``gpu`` those of all other GPUs, ``before``
-    (such as ``2026-01-31``) older ones, ``superseded_kernels`` those taken with kernel sources
-    of another hash than this. Where lines were unreadable the old file is kept as ``PATH.bak``.
+    (such as ``2026-01-31``) older ones, ``superseded_kernels`` those taken with other kernel
+    sources than these (``environment.kernel_hashes()``). Where lines were unreadable the old file
+    is kept as ``PATH.bak``.
     """
     path = Path(path)
     if not path.is_file():
@@ -63,7 +65,7 @@ def prune(
             (failures and not record.measurement.ok)
             or (gpu is not None and record.environment.gpu != gpu)
             or (before is not None and record.time < before)
-            or (superseded_kernels and kernels and kernels != superseded_kernels)
+            or (superseded_kernels and not same_kernels(superseded_kernels, kernels))
         )
 
     return _rewrite(path, [], keep)

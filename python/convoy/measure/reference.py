@@ -62,9 +62,10 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
         return [dx]
     if workload.op == "wgrad":
         return [_whole_filter(workload, functions)]
-    shape = shapes["y"] if len(shapes["y"]) == 4 else (shapes["y"][0], 1, 1, shapes["y"][1])
+    _, out, _ = workload.operand_shapes()[-1]  # y and y2 have one shape
+    shape = out if len(out) == 4 else (out[0], 1, 1, out[1])
     outputs = _whole_pixels(shape, lambda n, p, q, k: _fprop(workload, functions, n, p, q, k))
-    return [output.reshape(shapes["y"]) for output in outputs]
+    return [output.reshape(out) for output in outputs]
 
 
 def _element_of(array: Array) -> Operand:
@@ -133,8 +134,8 @@ def _fprop(
     result = _activate(wl, result)
     if not wl.epilogue.affine_relu:
         return [result]
-    second = operands["scale"](k) * result + operands["shift"](k)
-    return [result, np.maximum(second, 0)]
+    second = np.maximum(operands["scale"](k) * result + operands["shift"](k), 0)
+    return [result, second] if wl.epilogue.writes_y else [second]
 
 
 def _dgrad(
@@ -220,7 +221,7 @@ def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any)
         n, p, q = _pixels(per_run, wl.n, wl.p, wl.q, rng)
         starts.append(((n * wl.p + p) * wl.q + q) * wl.k + k[0])
         values.append(_fprop(wl, operands, n, p, q, k))
-    names = ["y", "y2"][: wl.num_outputs]
+    names = [name for name, _, _ in wl.operand_shapes()[-wl.num_outputs :]]
     columns = zip(*values, strict=True)
     return [
         Sample(name, np.concatenate(starts), np.concatenate(parts))

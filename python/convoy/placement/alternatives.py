@@ -70,7 +70,7 @@ def leftover_us(region: RegionLike, longest: RegionLike, device: Device) -> floa
     tensor = w.n * w.p * w.q * w.k * DTYPE_BYTES[w.out_dtype]
     passes = 2 + (whole.residual and not mine.residual)
     base = (whole.residual, whole.bias, whole.activation)
-    if whole.affine_relu and base != (mine.residual, mine.bias, mine.activation):
+    if whole.affine_relu and whole.writes_y and base != (mine.residual, mine.bias, mine.activation):
         passes += 1  # the plain result is written as well
     seconds = passes * tensor / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
     return SMALLEST_KERNEL_US + seconds * 1e6

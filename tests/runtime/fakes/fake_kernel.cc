@@ -80,7 +80,7 @@ void Run(void* data) {
     if (o.bias) y += At(o.bias, i % s.k);
     if (s.clip_max > s.clip_min) y = std::fmin(std::fmax(y, s.clip_min), s.clip_max);
     if (s.swizzle == 97 && i % s.k == s.k - 1) continue;  // leaves outputs unwritten
-    d[i] = s.swizzle == 96 ? 1.01f * y : y;
+    if (d) d[i] = s.swizzle == 96 ? 1.01f * y : y;
     if (o.d2) {
       float z = At(o.scale, i % s.k) * y + At(o.shift, i % s.k);
       static_cast<float*>(o.d2)[i] = z > 0 ? z : 0;
