@@ -69,7 +69,7 @@ def _build_entries(
     for i, choice in enumerate(placed.plan.choices):
         candidate = choice.chosen.candidate
         binary = used[candidate.backend].build(choice.workload, candidate, placed.plan.device)
-        symbol = f"convoy_{i}_{choice.workload.op}"
+        symbol = placed.plan.symbol(i)
         entries.append({**binary.entry, "symbol": symbol})
         blobs.update(binary.blobs)
         symbols[choice.region] = symbol

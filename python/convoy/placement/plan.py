@@ -100,6 +100,10 @@ class Plan:
         figures = [c.chosen.measurement for c in self.choices]
         return objectives.total(figures, objective or self.objective)
 
+    def symbol(self, index: int) -> str:
+        """Name of the function that runs the choice of that index in a compiled module."""
+        return f"convoy_{index}_{self.choices[index].workload.op}"
+
     def backends(self) -> dict[str, int]:
         """How many regions each backend got."""
         counts: dict[str, int] = {}
