@@ -7,7 +7,7 @@ import pytest
 import tvm
 
 from convoy import relay
-from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.errors import InvalidOption
 from convoy.relay.op.contrib import cudnn, cutlass
 
 from .reference import conv
@@ -59,12 +59,24 @@ def test_unknown_batch() -> None:
         np.testing.assert_allclose(machine.invoke("main", x).numpy(), want, 1e-5, 1e-5)
 
 
-def test_unknown_sizes_are_for_the_cpu() -> None:
-    text = f"{HEAD}def @main(%x: Tensor[(?), float32]) {{ exp(%x) }}"
-    with pytest.raises(DynamicShape, match="For a GPU, give every dimension a size"):
-        relay.vm.compile(relay.parse(text), target="cuda")
-    with pytest.raises(UnsupportedOp, match="llvm takes it"):
-        relay.vm.compile(relay.parse(BRANCHES), target="cuda")
+@pytest.mark.parametrize("kind", ["llvm", "cuda"])
+def test_unknown_sizes_and_branches_compile_for_either_target(kind: str) -> None:
+    text = (
+        f"{HEAD}def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {{ %x + %y }}"
+    )
+    assert not relay.vm.compile(relay.parse(text), target=kind).is_graph
+    assert not relay.vm.compile(relay.parse(BRANCHES), target=kind).is_graph
+
+
+def test_unknown_sizes_that_meet_are_equal() -> None:
+    text = f"""{HEAD}def @main(%x: Tensor[(?, 3, 4), float32], %y: Tensor[(?, 5, 4), float32]) {{
+      nn.batch_matmul(%x, %y, transpose_b=True)
+    }}"""
+    machine = relay.vm.VirtualMachine(relay.vm.compile(relay.parse(text), "llvm"), tvm.cpu())
+    x, y = (RNG.uniform(-1, 1, (2, n, 4)).astype("float32") for n in (3, 5))
+    np.testing.assert_allclose(machine.run(x, y).numpy(), x @ y.transpose(0, 2, 1), 1e-5, 1e-6)
+    with pytest.raises(InvalidOption, match="do not fit"):
+        machine.run(x, y[:1])
 
 
 def test_machine_on_a_graph() -> None:

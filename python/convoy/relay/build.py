@@ -48,7 +48,7 @@ def build(
     Raises:
         UnsupportedOp, UnsupportedDtype, UnsupportedLayout: what cannot be compiled, and where.
         RelayTypeError: shapes, dtypes or parameters that do not fit.
-        DynamicShape: a dimension without a size; `relay.vm.compile` takes those for llvm.
+        DynamicShape: a dimension without a size; `relay.vm.compile` takes those.
         InvalidOption: an unknown target.
     """
     import convoy
@@ -167,7 +167,7 @@ def check_graph(mod: IRModule) -> None:
         DynamicShape, UnsupportedOp: with the way out.
     """
     main = mod["main"]
-    remedy = "relay.vm.compile takes such modules for llvm"
+    remedy = "relay.vm.compile takes such modules"
     for var in main.params:
         if not _is_static(var.checked_type):
             raise DynamicShape(f"%{var.name_hint} of type {var.checked_type}", "sizes", remedy)

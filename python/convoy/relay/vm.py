@@ -1,7 +1,7 @@
 """`relay.vm`: compiling and running modules that a graph executor cannot hold.
 
-Modules with unknown sizes or control flow are compiled for the CPU by TVM's own Relax pipeline;
-all others go the way of `relay.build`.
+Modules with unknown sizes or control flow are compiled by TVM's own Relax pipeline, with TVM's own
+kernels; all others go the way of `relay.build`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ def compile(
     params: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Executable:
-    """Compile a module for VirtualMachine; arguments and errors are those of `relay.build`.
+    """Compile a module for VirtualMachine; arguments and errors are those of `relay.build`, except
+    that sizes may be unknown and that there may be an `if`.
 
     Raises:
-        DynamicShape, UnsupportedOp: unknown sizes or control flow, for another target than llvm.
+        UnsupportedOp: also for what TVM's pipeline does not compile with unknown sizes.
     """
-    import tvm
-
     import convoy
     from convoy.relay.convert import to_relax
 
@@ -60,19 +59,24 @@ def compile(
     names = [str(p.name) for p in converted["main"].params]
     try:
         check_graph(mod)
-    except (DynamicShape, UnsupportedOp) as error:
-        if kind != "llvm":
-            raise type(error)(
-                error.got, error.expected, "For a GPU, give every dimension a size; llvm takes it"
-            ) from None
-        try:
-            compiled = tvm.compile(converted, "llvm")
-        except Exception as failure:  # what TVM refuses, it says in many classes
-            words = (str(failure).strip() or type(failure).__name__).splitlines()[0]
-            raise UnsupportedOp(f"a module that TVM does not compile: {words}") from failure
-        return Executable(compiled, names, is_graph=False)
+    except (DynamicShape, UnsupportedOp):
+        return Executable(_with_tvm_alone(converted, kind), names, is_graph=False)
     from_attributes(mod, kind, options)
     return Executable(convoy.build(converted, target=kind, **options), names, is_graph=True)
+
+
+def _with_tvm_alone(converted: Any, kind: str) -> Any:
+    """TVM's executable of a Relax module that a graph cannot hold."""
+    import tvm
+
+    try:
+        return tvm.compile(converted, tvm.target.Target(kind))
+    except Exception as failure:  # what TVM refuses, it says in many classes
+        words = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+        raise UnsupportedOp(
+            f"a module that TVM does not compile for {kind}: {words}",
+            remedy="With every size known and without an if, relay.build takes it",
+        ) from failure
 
 
 class VirtualMachine:
@@ -166,7 +170,8 @@ class VirtualMachine:
             return [_copy(tensor, self._device) for tensor in outputs]
         tensors = [
             tvm.runtime.tensor(
-                np.asarray(v) if isinstance(v, (np.ndarray, float, int)) else v.numpy()
+                np.asarray(v) if isinstance(v, (np.ndarray, float, int)) else v.numpy(),
+                self._device,
             )
             for v in values
         ]

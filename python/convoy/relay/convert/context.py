@@ -93,6 +93,25 @@ class OpCall:
         """A constant of a dtype."""
         return constant(np.asarray(value), dtype)
 
+    def meet(self, a: RelaxExpr, b: RelaxExpr, axes: int | None = None) -> RelaxExpr:
+        """`b`, whose unknown sizes are taken to be those of `a` where `a`'s are unknown too.
+
+        Two `?` of Relay are two sizes for Relax, which could then not tell the result's shape;
+        that they are equal is checked at run time. Axes are compared from the last one on, or
+        only the first `axes` ones.
+        """
+        shape_a, shape_b = (getattr(e.ty.shape, "values", None) for e in (a, b))
+        if shape_a is None or shape_b is None:
+            return b
+        sizes = list(shape_b)
+        skip = 0 if axes is not None else len(shape_a) - len(shape_b)
+        for i in range(len(sizes) if axes is None else axes):
+            if 0 <= i + skip < len(shape_a) and not _is_int(shape_a[i + skip], sizes[i]):
+                sizes[i] = shape_a[i + skip]
+        if all(x is y or x.same_as(y) for x, y in zip(sizes, shape_b, strict=True)):
+            return b
+        return self.builder.match_cast(b, relax.TensorType(sizes, b.ty.dtype))
+
     def reshape(self, expr: RelaxExpr, shape: Sequence[int]) -> RelaxExpr:
         """A reshape; a constant is reshaped here."""
         if is_const(expr):
@@ -133,6 +152,11 @@ def constant(value: np.ndarray, dtype: str | None = None) -> RelaxExpr:
     array = np.asarray(value) if dtype is None else np.asarray(value).astype(numpy_dtype(dtype))
     # The dtype is given because TVM narrows float64 by default.
     return relax.const(np.ascontiguousarray(array).reshape(array.shape), dtype_name(array.dtype))
+
+
+def _is_int(*sizes: Any) -> bool:
+    """Whether one of the sizes is a number."""
+    return any(hasattr(size, "value") for size in sizes)
 
 
 def is_const(expr: RelaxExpr) -> bool:

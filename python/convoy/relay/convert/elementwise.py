@@ -33,14 +33,15 @@ def unary(op: OpCall) -> RelaxExpr:
 
 @converter(*_BINARY)
 def binary(op: OpCall) -> RelaxExpr:
-    return getattr(relax.op, op.name)(op.args[0], op.args[1])
+    a, b = op.args
+    return getattr(relax.op, op.name)(a, op.meet(a, b))
 
 
 @converter("divide", "trunc_divide")
 def divide(op: OpCall) -> RelaxExpr:
     """Integers divide towards zero, as in C."""
     if op.type(0).dtype.startswith("float") or op.type(0).dtype == "bfloat16":
-        quotient = relax.op.divide(op.args[0], op.args[1])
+        quotient = relax.op.divide(op.args[0], op.meet(*op.args))
         return quotient if op.name == "divide" else relax.op.trunc(op.emit(quotient))
     return op.te(_truncated_quotient, op.args[0], op.args[1])
 

@@ -32,4 +32,5 @@ def batch_matmul(op: OpCall) -> RelaxExpr:
         a = op.permute(a, (0, 2, 1))
     if op.attrs["transpose_b"]:
         b = op.permute(b, (0, 2, 1))
+    b = op.meet(a, b, axes=1)
     return relax.op.matmul(a, b, out_dtype=op.result.dtype)
