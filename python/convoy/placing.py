@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .backends.base import Backend, Candidate, Decline, Device
+from .backends.base import Backend, Decline, Device
 from .errors import InvalidOption, NoGpu
 from .placement import objective as objectives
 from .placement.cost import CostModel, Progress
 from .placement.plan import Plan
+from .placement.sources import cost_model
 
 if TYPE_CHECKING:
-    from .measure.measurement import Measurement
+    from .placement.cover import Cover
+    from .placement.match_graph import MatchGraph
     from .placement.place import Options
     from .workload import Workload
 
@@ -43,13 +45,18 @@ class Placement:
     """A normalised module with its chosen regions and their plan.
 
     ``native`` are the convolutions and products that no backend's candidate can run and TVM
-    compiles itself.
+    compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches.
     """
 
     module: Any
     regions: Sequence[Any]
     plan: Plan
     native: tuple[Native, ...] = ()
+    cover: Cover | None = None
+
+    def total_us(self) -> float:
+        """Predicted time under the plan's objective, with TVM's kernels where they are known."""
+        return self.plan.total_us() if self.cover is None else self.cover.total_us()
 
 
 def place(
@@ -92,14 +99,10 @@ def place(
     measure = (present == device) if measure is None else measure
     if measure and present is None:
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
-    offload = [backend for backend in used if backend.name != "tvm"]
-    costs, environment = _cost_model(offload, device, records, measure, most_measured, progress)
-    options: dict[Workload, Options] = {}  # what the forms share is asked for once
-    placements = [
-        _place_form(form, offload, device, costs, options, objective, environment, search)
-        for form in _normal_forms(mod, params, precision)
-    ]
-    return min(placements, key=_order)  # of equal ones the first
+    used = [backend for backend in used if backend.name != "tvm"]
+    costs, environment = cost_model(used, device, records, measure, most_measured, progress)
+    forms = _normal_forms(mod, params, precision)
+    return Placer(forms, used, device, costs, environment).place(objective, search)
 
 
 def workloads_of(
@@ -149,7 +152,7 @@ def _order(placement: Placement) -> tuple[int, int, float]:
     """Cheapest first; what a plan's total does not hold (TVM's own kernels, choices without
     figures) goes before it."""
     unknown = sum(not choice.chosen.measurement.ok for choice in placement.plan.choices)
-    return len(placement.native), unknown, placement.plan.total_us()
+    return len(placement.native), unknown, placement.total_us()
 
 
 def _distinct(forms: Sequence[Any]) -> list[Any]:
@@ -166,100 +169,165 @@ def _distinct(forms: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def _place_form(
-    normal: Any,
-    backends: Sequence[Backend],
-    device: Device,
-    costs: CostModel,
-    options: dict[Workload, Options],
-    objective: str,
-    environment: str,
-    search: str,
-) -> Placement:
-    """Choose how much each region of a normal form covers and what runs it. ``options`` are those
-    known from other forms; new ones are added."""
-    from . import graph
-    from .placement import alternatives
-    from .placement.place import gather, rank
-    from .placement.place import place as choose
+class _Form:
+    """One of the normal forms of a network, and what can be known of it before any figures."""
 
-    regions = graph.find_regions(normal)
-    groups = _groups(regions, backends, device)
-    asked = [r.workload for group in groups for r in group]
-    options.update(gather([w for w in asked if w not in options], backends, device, costs))
+    def __init__(self, normal: Any) -> None:
+        from . import graph
 
-    def cheapest(workload: Workload) -> float | None:
-        found = options[workload]
-        if ranked := rank(found.scored, objective):
-            return objectives.own_cost(ranked[0].measurement, objective)[0]
-        return None if found.unknown else float("inf")
+        self.module = normal
+        self.regions = graph.find_regions(normal)
 
-    chosen = alternatives.choose(groups, cheapest, device)
-    runnable = [r for r in chosen if cheapest(r.workload) != float("inf")]
-    named = [(r.id, r.workload) for r in runnable]
-    plan = choose(named, backends, device, costs, objective, environment, options)
-    if search == "exact":
-        plan = _exact(normal, regions, options, plan)
-        runnable = [regions.by_id[choice.region] for choice in plan.choices]
-    return _placement(normal, regions, runnable, plan, backends)
+    @functools.cached_property
+    def dataflow(self) -> Any:
+        from . import graph
+
+        return graph.dataflow(self.module)
+
+
+class Placer:
+    """Places one network, as often as wanted: every figure is asked for once.
+
+    ``forms`` are its normal forms, ``costs`` the model that gives the figures, ``environment``
+    the id of what they were taken in.
+    """
+
+    def __init__(
+        self,
+        forms: Sequence[Any],
+        backends: Sequence[Backend],
+        device: Device,
+        costs: CostModel,
+        environment: str = "",
+    ) -> None:
+        self._forms = [_Form(normal) for normal in forms]
+        self._backends, self._device = list(backends), device
+        self._costs, self._environment = costs, environment
+        self._options: dict[Workload, Options] = {}
+
+    def place(
+        self, objective: str = "graph", search: str = "greedy", backends: Sequence[str] = ()
+    ) -> Placement:
+        """The cheapest placement of all forms. ``backends`` may name some of the placer's."""
+        objectives.check(objective)
+        used = [b for b in self._backends if not backends or b.name in backends]
+        placements = [self._place(form, objective, search, used) for form in self._forms]
+        return min(placements, key=_order)  # of equal ones the first
+
+    def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Options]:
+        from .placement.place import gather
+
+        new = [workload for workload in workloads if workload not in self._options]
+        self._options.update(gather(new, self._backends, self._device, self._costs))
+        return self._options
+
+    def _place(
+        self, form: _Form, objective: str, search: str, backends: Sequence[Backend]
+    ) -> Placement:
+        """Choose how much each region of a form covers and what runs it."""
+        from .placement import alternatives
+        from .placement.place import place as choose
+        from .placement.place import rank, restricted
+
+        groups = _groups(form.regions, backends, self._device)
+        known = self._gathered([r.workload for group in groups for r in group])
+        options = restricted(known, [backend.name for backend in backends])
+
+        def cheapest(workload: Workload) -> float | None:
+            found = options[workload]
+            if ranked := rank(found.scored, objective):
+                return objectives.own_cost(ranked[0].measurement, objective)[0]
+            return None if found.unknown else float("inf")
+
+        chosen = alternatives.choose(groups, cheapest, self._device)
+        runnable = [r for r in chosen if cheapest(r.workload) != float("inf")]
+        named = [(r.id, r.workload) for r in runnable]
+        plan = choose(
+            named, backends, self._device, self._costs, objective, self._environment, options
+        )
+        cover = self._exact(form, options, plan) if search == "exact" else None
+        if cover is None:
+            return _placement(form, runnable, plan, backends)
+        return self._covered(form, cover, options, backends)
+
+    def _exact(
+        self, form: _Form, options: Mapping[Workload, Options], greedy: Plan
+    ) -> Cover | None:
+        """The cheapest cover of the whole graph; None, with a warning, where the greedy plan
+        has regions without figures."""
+        from .placement.cover import find_cover
+
+        if not all(choice.chosen.measurement.ok for choice in greedy.choices):
+            warnings.warn(
+                "the exact search needs figures of every region; the greedy choice was taken",
+                stacklevel=5,
+            )
+            return None
+        graph = self._match_graph(form, options)
+        return find_cover(graph, greedy.objective, backend_order=[b.name for b in self._backends])
+
+    def _match_graph(self, form: _Form, options: Mapping[Workload, Options]) -> MatchGraph:
+        from .placement.from_regions import regions_to_graph
+        from .placement.match_graph import Form, Op
+
+        flow = form.dataflow
+        matches, _ = regions_to_graph(
+            [Op(op.name, op.inputs, op.elements) for op in flow.operations],
+            tuple((name, Form()) for name in flow.parameters),
+            [(name, None) for name in flow.results],
+            form.regions,
+            options,
+            self._device,
+        )
+        return matches
+
+    def _covered(
+        self,
+        form: _Form,
+        cover: Cover,
+        options: Mapping[Workload, Options],
+        backends: Sequence[Backend],
+    ) -> Placement:
+        from .placement.from_regions import cover_to_plan
+
+        known = any(scored.measurement.samples for _, scored in cover.matches)
+        source = self._costs.source if known else "none"
+        plan = cover_to_plan(cover, options, self._device, source, self._environment)
+        chosen = [form.regions.by_id[choice.region] for choice in plan.choices]
+        return _placement(form, chosen, plan, backends, cover)
 
 
 def _placement(
-    normal: Any, regions: Any, chosen: Sequence[Any], plan: Plan, backends: Sequence[Backend]
+    form: _Form,
+    chosen: Sequence[Any],
+    plan: Plan,
+    backends: Sequence[Backend],
+    cover: Cover | None = None,
 ) -> Placement:
     """A placement of the chosen regions, with the reasons for what is left to TVM."""
     placed = {r.root for r in chosen}
-    bare = {region.root: region.workload for region in regions}  # of each root the shortest
+    bare = {region.root: region.workload for region in form.regions}  # of each root the shortest
     native = tuple(
         Native(root, workload, _declines(workload, backends, plan.device))
         for root, workload in bare.items()
         if root not in placed
     )
-    return Placement(normal, chosen, plan, native)
+    return Placement(form.module, chosen, plan, native, cover)
 
 
 def _restore(forms: Sequence[Any], plan: Plan, backends: Sequence[Backend]) -> Placement:
     """The placement that a plan describes, in the form of the network that it was made for."""
-    from . import graph
-
     for normal in forms:
-        regions = graph.find_regions(normal)
-        chosen = [regions.by_id.get(choice.region) for choice in plan.choices]
+        form = _Form(normal)
+        chosen = [form.regions.by_id.get(choice.region) for choice in plan.choices]
         found = [region.workload if region else None for region in chosen]
         if found == [choice.workload for choice in plan.choices]:
             offload = [backend for backend in backends if backend.name != "tvm"]
-            return _placement(normal, regions, chosen, plan, offload)
+            return _placement(form, chosen, plan, offload)
     raise InvalidOption(
         f"a plan of {len(plan.choices)} regions that are not all of this network",
         "the plan of the same network, batch size and precision",
     )
-
-
-def _exact(normal: Any, regions: Any, options: Mapping[Workload, Options], greedy: Plan) -> Plan:
-    """The cheapest cover of the whole graph; the greedy plan where some of its regions have no
-    figures, with a warning."""
-    from . import graph
-    from .placement.cover import find_cover
-    from .placement.from_regions import cover_to_plan, regions_to_graph
-    from .placement.match_graph import Form, Op
-
-    if not all(choice.chosen.measurement.ok for choice in greedy.choices):
-        warnings.warn(
-            "the exact search needs figures of every region; the greedy choice was taken",
-            stacklevel=4,
-        )
-        return greedy
-    flow = graph.dataflow(normal)
-    matches, _ = regions_to_graph(
-        [Op(op.name, op.inputs, op.elements) for op in flow.operations],
-        tuple((name, Form()) for name in flow.parameters),
-        [(name, None) for name in flow.results],
-        regions,
-        options,
-        greedy.device,
-    )
-    cover = find_cover(matches, greedy.objective)
-    return cover_to_plan(cover, options, greedy.device, greedy.source, greedy.environment)
 
 
 def _declines(
@@ -283,35 +351,3 @@ def _present_device() -> Device | None:
         return current_device()
     except NoGpu:
         return None
-
-
-def _cost_model(
-    backends: Sequence[Backend],
-    device: Device,
-    records: str | os.PathLike[str] | None,
-    measure: bool,
-    most_measured: int | None,
-    progress: Progress | None,
-) -> tuple[CostModel, str]:
-    """The cost model of a placement, and the id of the environment that it speaks of."""
-    from . import paths
-    from .measure import environment as environments
-    from .measure.record import Record
-    from .measure.records import RecordStore
-    from .placement.cost import MeasuredCost, RecordedCost
-
-    own = Path(records) if records else paths.user_records_file()
-    store = RecordStore([paths.records_dir()], write_to=own)
-    if not measure:
-        known = environments.for_device(device)
-        return RecordedCost(store, known), known.id
-    here = environments.current()
-    by_name = {backend.name: backend for backend in backends}
-
-    def save(workload: Workload, candidate: Candidate, figure: Measurement) -> None:
-        backend = by_name[candidate.backend]
-        narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
-        store.append(Record(workload, candidate, figure, narrowed))
-
-    recorded = RecordedCost(store, here)
-    return MeasuredCost(backends, device, recorded, save, progress, most_measured), here.id

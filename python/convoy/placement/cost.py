@@ -62,7 +62,11 @@ class RecordedCost(CostModel):
 
 
 class MeasuredCost(CostModel):
-    """Figures measured here and now; what a store already holds is not measured again."""
+    """Figures measured here and now; what a store already holds is not measured again.
+
+    ``most`` bounds how many candidates of one backend are measured for a workload, those with
+    figures in the store counted: its best guesses, by priority. Nothing is known of the others.
+    """
 
     source = "measured"
 
@@ -73,8 +77,10 @@ class MeasuredCost(CostModel):
         recorded: RecordedCost | None = None,
         save: Callable[[Workload, Candidate, Measurement], None] | None = None,
         progress: Progress | None = None,
+        most: int | None = None,
     ) -> None:
         self._backends = {backend.name: backend for backend in backends}
+        self._most = most
         self._device, self._recorded, self._save = device, recorded, save
         self._progress = progress
         self._done: dict[tuple[str, str, str], Measurement] = {}
@@ -96,12 +102,25 @@ class MeasuredCost(CostModel):
         by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
         for workload, candidates in jobs:
             self._known(workload, candidates)
-            for candidate in candidates:
+            for candidate in self._wanted(workload, candidates):
                 if (workload.key, *_id(candidate)) not in self._done:
                     by_backend.setdefault(candidate.backend, []).append((workload, candidate))
         self._expected = sum(map(len, by_backend.values()))
         for name, todo in by_backend.items():
             self._backends[name].prepare(todo, self._device)
+
+    def _wanted(self, workload: Workload, candidates: Sequence[Candidate]) -> set[Candidate]:
+        """What to measure: all, or of each backend the first in its order."""
+        if self._most is None:
+            return set(candidates)
+        wanted: set[Candidate] = set()
+        for name in {candidate.backend for candidate in candidates}:
+            own = [c for c in candidates if c.backend == name]
+            known = sum((workload.key, *_id(c)) in self._done for c in own)
+            unknown = [c for c in own if (workload.key, *_id(c)) not in self._done]
+            unknown.sort(key=lambda c: c.priority)
+            wanted.update(unknown[: max(0, self._most - known)])
+        return wanted
 
     def figures(
         self, workload: Workload, candidates: Sequence[Candidate]
@@ -109,10 +128,14 @@ class MeasuredCost(CostModel):
         from ..measure import protocol
 
         self._known(workload, candidates)
+        wanted = self._wanted(workload, candidates)
         best: float | None = None
         results: list[Measurement | None] = []
         for candidate in candidates:
             key = (workload.key, *_id(candidate))
+            if key not in self._done and candidate not in wanted:
+                results.append(None)
+                continue
             if key not in self._done:
                 self._seen += 1
                 if self._progress:

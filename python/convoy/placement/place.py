@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..backends.base import Backend, Candidate, Decline, Device
@@ -80,6 +80,23 @@ def _candidates(
         names = {candidate.key for candidate in answer}
         candidates += [*answer, *(c for c in theirs if c.key not in names)]
     return candidates
+
+
+def restricted(
+    options: Mapping[Workload, Options], backends: Collection[str]
+) -> dict[Workload, Options]:
+    """The same with what some backends offer only, and their declines."""
+
+    def of(found: Options) -> Options:
+        return Options(
+            found.workload,
+            [s for s in found.scored if s.candidate.backend in backends],
+            [c for c in found.unknown if c.backend in backends],
+            [s for s in found.failed if s.candidate.backend in backends],
+            [d for d in found.declines if d.backend in backends],
+        )
+
+    return {workload: of(found) for workload, found in options.items()}
 
 
 def rank(scored: Sequence[Scored], objective: str) -> list[Scored]:
