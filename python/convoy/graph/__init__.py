@@ -3,6 +3,7 @@
 from .dataflow import Dataflow, Operation, dataflow
 from .lower import lower
 from .normalize import normalize
+from .ops import conv2d_dgrad, conv2d_wgrad
 from .regions import Region, Regions, find_regions, select
 from .rewrite import rewrite
 
@@ -11,6 +12,8 @@ __all__ = [
     "Operation",
     "Region",
     "Regions",
+    "conv2d_dgrad",
+    "conv2d_wgrad",
     "dataflow",
     "find_regions",
     "lower",
