@@ -11,7 +11,7 @@ from hypothesis import given
 from convoy.backends import cutlass_rules as rules
 from convoy.backends import cutlass_space as space
 from convoy.backends.base import Candidate, Decline, Device
-from convoy.backends.cutlass import CutlassBackend, launch_of
+from convoy.backends.cutlass import CutlassBackend, launch_of, rules_of
 from convoy.codegen import build_all
 from convoy.codegen.kernel import shared_memory
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
@@ -92,11 +92,13 @@ def test_candidates_or_a_reason(workload, arch):
     assert [candidate.priority for candidate in proposed] == list(range(len(proposed)))
     for candidate in proposed:
         launch = launch_of(Candidate.from_json(candidate.to_json()))
-        assert rules.why_not(launch, workload, device) == ""
+        chosen = rules_of(workload)
+        assert chosen.why_not(launch, workload, device) == ""
         assert launch.config.arch == arch
-        assert candidate.workspace == rules.workspace_bytes(launch, workload)
+        assert candidate.workspace == chosen.workspace_bytes(launch, workload)
         if launch.config.scheduler == "splitk":
-            assert launch.split_k >= 2 and candidate.workspace > 0
+            least = 1 if launch.config.family == "sm80_wgrad" else 2
+            assert launch.split_k >= least and candidate.workspace > 0
 
 
 def conv(**changes) -> Workload:
@@ -117,8 +119,10 @@ def conv(**changes) -> Workload:
 @pytest.mark.parametrize(
     ("workload", "device", "words"),
     [
-        (conv(op="dgrad"), H200, "op dgrad"),
-        (conv(op="wgrad"), H200, "op wgrad"),
+        (conv(op="dgrad", epilogue=Epilogue(bias=True)), H200, "epilogue bias on dgrad"),
+        (conv(op="dgrad", stride=(2, 2), dilation=(2, 2)), H200, "strided dgrad with dilation"),
+        (conv(op="wgrad", c=7), H200, "C = 7 is odd"),
+        (conv(op="wgrad", groups=8), H200, "groups = 8"),
         (conv(groups=128), H200, "depthwise"),
         (conv(groups=4), H200, "groups = 4"),
         (conv(c=3), H200, "C = 3"),

@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from ..codegen.kernel import KernelConfig, shared_memory
 from ..workload import DTYPE_BYTES, Workload
 from .base import Device
-from .cutlass_space import is_pointwise
+from .cutlass_space import is_pointwise, kernels
+
+__all__ = [
+    "Launch",
+    "is_hopeful",
+    "kernels",
+    "launches",
+    "output_tiles",
+    "reduction_tiles",
+    "why_not",
+    "workspace_bytes",
+]
 
 #: A slice of the reduction shorter than this many tiles does not pay for the second kernel.
 LEAST_TILES_OF_A_SLICE = 2
@@ -20,6 +31,10 @@ MOST_SLICES = 32
 #: Longest reduction, in main loop steps, whose product memory may bound: beyond it a deep epilogue
 #: takes shared memory that the main loop needs.
 MOST_STEPS_WITH_DEEP_EPILOGUE = 16
+
+# Families by how they read the pixels; dgrad's are asked about their turned problem.
+_GEMM_FAMILIES = ("sm90_gemm", "sm90_dgrad_gemm")
+_IM2COL_FAMILIES = ("sm90_conv", "sm90_dgrad")
 
 
 @dataclass(frozen=True, order=True)
@@ -64,11 +79,16 @@ def output_tiles(config: KernelConfig, workload: Workload) -> int:
 
 def workspace_bytes(launch: Launch, workload: Workload) -> int:
     """Workspace of a launch; for stream-K an upper bound (the library knows the exact figure)."""
+    tiles = output_tiles(launch.config, workload)
+    return workspace_bytes_of(launch, tiles, output_rows(workload) * workload.k)
+
+
+def workspace_bytes_of(launch: Launch, tiles: int, elements: int) -> int:
+    """Workspace for so many output tiles and elements."""
     config = launch.config
     if config.scheduler == "splitk":
-        return launch.split_k * output_rows(workload) * workload.k * 4
+        return launch.split_k * elements * 4
     if config.scheduler == "streamk":
-        tiles = output_tiles(config, workload)
         return tiles * config.tile[0] * config.tile[1] * 4 + tiles * 64 + 4096
     return 0
 
@@ -91,7 +111,7 @@ def why_not(launch: Launch, workload: Workload, device: Device) -> str:
         return f"compiled for sm_{config.arch}, the device is sm_{device.arch}"
     if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
         return "tile and stages exceed shared memory"
-    if config.family == "sm90_gemm" and not is_pointwise(workload):
+    if config.family in _GEMM_FAMILIES and not is_pointwise(workload):
         return "a GEMM kernel for a convolution that is no matrix product"
     if config.iterator == "fixed_channels" and workload.c != config.align:
         return f"C must be {config.align}"
@@ -111,12 +131,10 @@ def _size_limits(config: KernelConfig, workload: Workload) -> str:
         if config.iterator == "optimized" and max(workload.r, workload.s) > 32:
             return "filters of more than 32 rows or columns need the analytic iterator"
         return ""
-    if config.family == "sm90_conv":
-        return _im2col_limits(workload)
-    return ""
+    return im2col_limits(workload) if config.family in _IM2COL_FAMILIES else ""
 
 
-def _im2col_limits(workload: Workload) -> str:
+def im2col_limits(workload: Workload) -> str:
     """What an im2col tensor map can hold (CUDA driver API, cuTensorMapEncodeIm2col)."""
     if max(workload.stride) > 8:
         return "stride above 8"
@@ -141,9 +159,9 @@ def _split_limits(launch: Launch, workload: Workload) -> str:
         return "" if 1 <= split <= reduction_tiles(config, workload) else "more slices than tiles"
     if split < 2:
         return "split-K needs at least 2 slices"
-    if config.family == "sm90_gemm":
+    if config.family in _GEMM_FAMILIES:
         whole = workload.c % (split * config.align) == 0
-    elif config.family == "sm90_conv":
+    elif config.family in _IM2COL_FAMILIES:
         whole = reduction_tiles(config, workload) % split == 0
     else:
         whole = split <= -(-workload.c // config.tile[2])
@@ -173,7 +191,7 @@ def is_hopeful(config: KernelConfig, workload: Workload, device: Device) -> bool
         return 4 * tiles <= 3 * full
     if config.scheduler == "streamk":
         return tiles <= 16 * full
-    if config.family == "sm80_conv" and config.iterator == "optimized" and config.arch == 90:
+    if not config.is_sm90 and config.iterator == "optimized" and config.arch == 90:
         if config.align == 8 and config.align_out == 8:
             return tiles <= full // 2  # sm90 kernels are ahead of it on anything larger
         return tiles <= 32 * full or area >= 128 * 64

@@ -7,11 +7,11 @@ of a core. What a workload is offered of them is decided by :mod:`.cutlass_rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..codegen.kernel import KernelConfig, shared_memory
+from ..codegen.kernel import Family, KernelConfig, shared_memory
 from ..workload import DTYPE_BYTES, Workload
 
 
@@ -154,6 +154,34 @@ def _sm90_kernels(workload: Workload) -> Iterator[KernelConfig]:
         )
 
 
+def sm90_backward_kernels(
+    family: Family, workload: Workload, tiles: Iterable[Sm90Tile]
+) -> Iterator[KernelConfig]:
+    """Kernels of a dgrad or wgrad family, 16-bit operands; see :func:`takes_sm90`."""
+    for tile in tiles:
+        yield KernelConfig(
+            family=family,
+            tile=(tile.m, tile.n, tile.depth // DTYPE_BYTES[workload.dtype]),
+            cluster=tile.cluster,
+            schedule=tile.schedule,
+            scheduler=tile.scheduler,
+            **_types_and_epilogue(workload),
+        )
+
+
+def sm80_backward_kernels(
+    family: Family, workload: Workload, arch: int, tiles: Iterable[Sm80Tile]
+) -> Iterator[KernelConfig]:
+    """Kernels of a dgrad or wgrad family; none for channel counts that no vector width divides."""
+    dtype = max(workload.dtype, workload.out_dtype, key=lambda name: DTYPE_BYTES[name])
+    align = vector_width(workload.c, dtype)
+    align_out = vector_width(workload.k, dtype)
+    if align and align_out:
+        iterator = "optimized" if max(workload.r, workload.s) <= 32 else "analytic"
+        for tile in tiles:
+            yield from _sm80_kernel(workload, arch, tile, iterator, align, align_out, family)
+
+
 def _sm80_kernels(
     workload: Workload, arch: int, tiles: tuple[Sm80Tile, ...]
 ) -> Iterator[KernelConfig]:
@@ -179,10 +207,16 @@ def _few_channel_kernels(workload: Workload, arch: int) -> Iterator[KernelConfig
 
 
 def _sm80_kernel(
-    workload: Workload, arch: int, tile: Sm80Tile, iterator: str, align: int, align_out: int
+    workload: Workload,
+    arch: int,
+    tile: Sm80Tile,
+    iterator: str,
+    align: int,
+    align_out: int,
+    family: Family = "sm80_conv",
 ) -> Iterator[KernelConfig]:
     config = KernelConfig(
-        family="sm80_conv",
+        family=family,
         tile=(tile.m, tile.n, tile.k * 2 // max(2, DTYPE_BYTES[workload.dtype])),
         warp=tile.warp,
         stages=tile.stages,

@@ -20,7 +20,17 @@ _ITERATOR = {
     "fixed_channels": "kFixedChannels",
     "few_channels": "kFewChannels",
 }
-_KERNEL = {"sm80_conv": "Sm80Conv", "sm90_conv": "Sm90Conv", "sm90_gemm": "Sm90Gemm"}
+_KERNEL = {
+    "sm80_conv": "Sm80Conv",
+    "sm90_conv": "Sm90Conv",
+    "sm90_gemm": "Sm90Gemm",
+    "sm80_dgrad": "Sm80Dgrad",
+    "sm80_strided_dgrad": "Sm80StridedDgrad",
+    "sm90_dgrad": "Sm90Dgrad",
+    "sm90_dgrad_gemm": "Sm90DgradGemm",
+    "sm80_wgrad": "Sm80Wgrad",
+    "sm90_wgrad": "Sm90Wgrad",
+}
 
 _TEMPLATE = """\
 // {name}
@@ -64,12 +74,14 @@ def _sm90(config: KernelConfig) -> str:
 
 def _sm80(config: KernelConfig) -> str:
     sizes = ", ".join(map(str, (*config.tile, *config.warp, config.stages)))
+    name, split = "Sm80BackwardConfig", ""
+    if config.op == "fprop":
+        name, split = "Sm80Config", f", {_bool(config.scheduler == 'splitk')}"
     return (
-        f"Sm80Config<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
+        f"{name}<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
         f"                                  cutlass::conv::IteratorAlgorithm::"
         f"{_ITERATOR[config.iterator]},\n"
-        f"                                  {config.align}, {config.align_out},"
-        f" {_bool(config.scheduler == 'splitk')}>"
+        f"                                  {config.align}, {config.align_out}{split}>"
     )
 
 

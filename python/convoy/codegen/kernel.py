@@ -5,13 +5,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..errors import InvalidOption
 from ..workload import ACTIVATIONS, DTYPE_BYTES
 
-Family = Literal["sm80_conv", "sm90_conv", "sm90_gemm"]
-FAMILIES: tuple[Family, ...] = ("sm80_conv", "sm90_conv", "sm90_gemm")
+#: What a family's kernels compute; its header is ``codegen/cutlass/FAMILY.cuh``.
+Family = Literal[
+    "sm80_conv",
+    "sm90_conv",
+    "sm90_gemm",
+    "sm80_dgrad",
+    "sm80_strided_dgrad",
+    "sm90_dgrad",
+    "sm90_dgrad_gemm",
+    "sm80_wgrad",
+    "sm90_wgrad",
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
 SCHEDULES = ("cooperative", "pingpong")
 #: How the output is divided among thread blocks. ``tiles``: whole output tiles; ``streamk``:
 #: CUTLASS's stream-K; ``splitk``: equal slices of the reduction, added up by a second kernel.
@@ -27,10 +38,11 @@ _SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 class KernelConfig:
     """Everything that distinguishes one compiled kernel from another.
 
-    tile        output rows (N*P*Q), output channels (K), reduction depth of a thread block
+    tile        output rows, output columns, reduction depth of a thread block: N*P*Q, K, C*R*S
+                (fprop), N*H*W, C, K*R*S (dgrad), K, C*R*S, N*P*Q (wgrad)
     warp        rows and channels of a warp (sm80 only)
     stages      depth of the copy pipeline; 0 on sm90 takes as many as fit
-    cluster     thread blocks along rows and channels that share loads (sm90 only)
+    cluster     thread blocks along rows and columns that share loads (sm90 only)
     align       vector width in elements along C; ``align_out`` along K
     dtype       of the operands; float32 means tf32 arithmetic
     out_dtype   of y, y2, residual, bias, scale and shift
@@ -69,10 +81,27 @@ class KernelConfig:
         _one_of("activation", self.activation, ACTIVATIONS)
         _one_of("dtype", self.dtype, tuple(DTYPE_BYTES))
         _one_of("out_dtype", self.out_dtype, tuple(DTYPE_BYTES))
+        if self.op != "fprop":
+            self._check_backward()
         if self.is_sm90:
             self._check_sm90()
         else:
             self._check_sm80()
+
+    def _check_backward(self) -> None:
+        if (self.activation, self.residual, self.affine_relu) != ("none", False, False):
+            raise InvalidOption(
+                f"{self.family} with an epilogue", f"none: {self.op} has no epilogue"
+            )
+        if self.is_sm90 and DTYPE_BYTES[self.dtype] != 2:
+            raise InvalidOption(f"{self.family} in {self.dtype}", "float16 or bfloat16")
+        wanted = {"sm80_wgrad": "splitk", "sm80_dgrad": "tiles", "sm80_strided_dgrad": "tiles"}
+        if self.scheduler != wanted.get(self.family, self.scheduler):
+            raise InvalidOption(
+                f"{self.family} with scheduler {self.scheduler}", wanted[self.family]
+            )
+        if self.has_own_epilogue:
+            raise InvalidOption(f"{self.family} with stages of an epilogue", "(0, 0), 0 columns")
 
     def _check_sm90(self) -> None:
         _one_of("schedule", self.schedule, SCHEDULES)
@@ -142,7 +171,12 @@ class KernelConfig:
 
     @property
     def is_sm90(self) -> bool:
-        return self.family != "sm80_conv"
+        return self.family.startswith("sm90")
+
+    @property
+    def op(self) -> str:
+        """fprop, dgrad or wgrad."""
+        return next((op for op in ("dgrad", "wgrad") if op in self.family), "fprop")
 
     @property
     def has_own_epilogue(self) -> bool:
