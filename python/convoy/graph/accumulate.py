@@ -14,7 +14,7 @@ from tvm import relax
 from .expr import call_like, dtype_of, is_tensor, op_name, relax_ops
 from .rewriter import Rewriter
 
-_PRODUCTS = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
+PRODUCTS = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
 _ARITHMETIC = relax_ops(
     """
     add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
@@ -31,7 +31,7 @@ class AccumulateInFloat32(Rewriter):
         name, narrow = op_name(call), dtype_of(old)
         if narrow not in NARROW:
             return None
-        if name in _PRODUCTS:
+        if name in PRODUCTS:
             wide = call_like(call, call.args, out_dtype="float32")
         elif name in _ARITHMETIC:
             args = [self._wide(a, o) for a, o in zip(call.args, old.args, strict=True)]

@@ -70,13 +70,40 @@ def _with_tvm_alone(converted: Any, kind: str) -> Any:
     import tvm
 
     try:
-        return tvm.compile(converted, tvm.target.Target(kind))
+        return tvm.compile(_accumulating_in_float32(converted), tvm.target.Target(kind))
     except Exception as failure:  # what TVM refuses, it says in many classes
         words = (str(failure).strip() or type(failure).__name__).splitlines()[0]
         raise UnsupportedOp(
             f"a module that TVM does not compile for {kind}: {words}",
             remedy="With every size known and without an if, relay.build takes it",
         ) from failure
+
+
+def _accumulating_in_float32(mod: Any) -> Any:
+    """The module with 16-bit convolutions and products that are rounded once, at their end.
+
+    `graph.accumulate` does more of this, for functions without control flow.
+    """
+    import tvm
+    from tvm import relax
+
+    from convoy.graph.accumulate import NARROW, PRODUCTS
+    from convoy.graph.expr import call_like, dtype_of, op_name
+
+    @relax.expr_functor.mutator
+    class Widen(relax.PyExprMutator):  # type: ignore[misc]  # the wheel has no stubs
+        def visit_call_(self, call: Any) -> Any:
+            new = super().visit_call_(call)
+            if op_name(call) not in PRODUCTS or dtype_of(call) not in NARROW:
+                return new
+            wide = self.builder_.emit(call_like(new, list(new.args), out_dtype="float32"))
+            return relax.op.astype(wide, dtype_of(call))
+
+    widen = Widen(mod)
+    for name, function in mod.functions.items():
+        if isinstance(function, relax.Function):
+            widen.builder_.update_func(name, widen.visit_expr(function))
+    return tvm.relax.transform.DeadCodeElimination()(widen.builder_.get())
 
 
 class VirtualMachine:
