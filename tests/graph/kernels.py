@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy import graph
+from convoy.graph import conv2d_dgrad
 from convoy.graph.accumulate import AccumulateInFloat32
 from convoy.graph.lower import fuse_passes
 
@@ -193,13 +194,9 @@ def small_cases() -> list[Case]:
             lambda e, x, w: conv(e, x, w, padding=1), "Window",
         ),
         Case(
-            "conv_transpose", [(1, 5, 6, 8), (8, 3, 3, 4)], [h] * 2,
-            lambda e, x, w: e(
-                op.nn.conv2d_transpose(
-                    x, w, strides=(2, 2), padding=(1, 1), output_padding=(1, 0),
-                    data_layout="NHWC", kernel_layout="IHWO",
-                )
-            ), "Window", conv_transpose_nchw,
+            "conv2d_dgrad", [(1, 5, 6, 8), (8, 3, 3, 4)], [h] * 2,
+            lambda e, x, w: e(conv2d_dgrad(x, w, (10, 11), (2, 2), (1, 1))),
+            "Window", conv_transpose_nchw,
         ),
         Case(
             "matmul", [(5, 48), (48, 30)], [h] * 2, lambda e, a, b: e(op.matmul(a, b)), "Window"

@@ -60,17 +60,28 @@ def permuted(array, layout, wanted):
     return array.transpose([layout.index(letter) for letter in wanted])
 
 
+ONE, THREE = (1, 1, 1, 1), {"r": 3, "s": 3}
 CASES = {
-    "plain": dict(h=6, w=5, c=3, k=4, r=3, s=3, padding=(1, 1, 1, 1)),
-    "strided": dict(h=9, w=8, c=3, k=4, r=3, s=3, stride=(2, 3), padding=(1, 1, 1, 1)),
-    "a row that no window reaches": dict(h=8, w=8, c=2, k=3, r=3, s=1, stride=(2, 2)),
-    "asymmetric": dict(h=7, w=6, c=2, k=2, r=3, s=2, stride=(2, 1), padding=(0, 2, 1, 1)),
-    "dilated": dict(h=9, w=10, c=2, k=3, r=3, s=3, padding=(2, 2, 2, 2), dilation=(2, 2)),
-    "dilated and strided": dict(h=9, w=9, c=2, k=3, r=3, s=3, stride=(2, 2), dilation=(2, 3)),
-    "grouped": dict(h=5, w=5, c=6, k=4, r=3, s=3, padding=(1, 1, 1, 1), groups=2),
-    "depthwise, multiplied": dict(h=5, w=5, c=3, k=6, r=3, s=3, stride=(2, 2), groups=3),
-    "1x1 strided": dict(h=6, w=7, c=3, k=5, r=1, s=1, stride=(2, 2)),
-}
+    "plain": {"h": 6, "w": 5, "c": 3, "k": 4, **THREE, "padding": ONE},
+    "strided": {"h": 9, "w": 8, "c": 3, "k": 4, **THREE, "stride": (2, 3), "padding": ONE},
+    "a row that no window reaches": {
+        "h": 8, "w": 8, "c": 2, "k": 3, "r": 3, "s": 1, "stride": (2, 2),
+    },
+    "asymmetric": {
+        "h": 7, "w": 6, "c": 2, "k": 2, "r": 3, "s": 2, "stride": (2, 1), "padding": (0, 2, 1, 1),
+    },
+    "dilated": {
+        "h": 9, "w": 10, "c": 2, "k": 3, **THREE, "padding": (2, 2, 2, 2), "dilation": (2, 2),
+    },
+    "dilated and strided": {
+        "h": 9, "w": 9, "c": 2, "k": 3, **THREE, "stride": (2, 2), "dilation": (2, 3),
+    },
+    "grouped": {"h": 5, "w": 5, "c": 6, "k": 4, **THREE, "padding": ONE, "groups": 2},
+    "depthwise, multiplied": {
+        "h": 5, "w": 5, "c": 3, "k": 6, **THREE, "stride": (2, 2), "groups": 3,
+    },
+    "1x1 strided": {"h": 6, "w": 7, "c": 3, "k": 5, "r": 1, "s": 1, "stride": (2, 2)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("op", ["dgrad", "wgrad"])

@@ -20,12 +20,6 @@ class TvmBackend(Backend):
     name = "tvm"
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
-        if workload.op in ("dgrad", "wgrad"):
-            return Decline(
-                self.name,
-                f"{workload.op} has no operator in the normal form of the graph",
-                "Use a backend with backward kernels (cudnn or cutlass)",
-            )
         if workload.acc_dtype != "float32":
             return Decline(
                 self.name,

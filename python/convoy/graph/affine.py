@@ -23,6 +23,7 @@ from .expr import (
     op_name,
     shape_of,
 )
+from .ops import DGRAD, conv_attrs
 from .rewriter import Rewriter
 
 
@@ -127,6 +128,11 @@ class FoldAffine(Rewriter):
             if str(made.attrs.kernel_layout) != "OHWI":
                 return None
             scaled = array.astype(np.float64) * values.reshape((*values.shape, 1, 1, 1))
+        elif op_name(made) == DGRAD:
+            attrs = conv_attrs(made)
+            if not attrs.is_normal or (attrs.groups > 1 and values.ndim):
+                return None
+            scaled = array.astype(np.float64) * values  # its output's channels are the last axis
         elif op_name(made) == "relax.matmul" and array.ndim == 2:
             scaled = array.astype(np.float64) * values
         else:

@@ -82,9 +82,11 @@ def attr_fields(attrs: Any) -> dict[str, Any]:
     """Fields of an operator's attributes."""
     if attrs is None:
         return {}
-    info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
-    if info is None or not info.fields:
+    if isinstance(attrs, tvm.ir.DictAttrs):
         return {key: attrs[key] for key in attrs.keys()}  # noqa: SIM118 (not a dict)
+    info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
+    if info is None:
+        return {}
     return {field.name: getattr(attrs, field.name) for field in info.fields}
 
 

@@ -6,8 +6,9 @@ import math
 
 from tvm import relax
 
-from .expr import call_like, ints, rank_of, shape_of
+from .expr import call_like, dtype_of, ints, padding4, rank_of, shape_of
 from .layout import TO_NHWC, ChannelsLast, rule
+from .ops import DGRAD, WGRAD, conv2d_dgrad, conv_attrs
 
 _AXIS = {0: 0, 1: 3, 2: 1, 3: 2}  # axis in the model's order -> axis in the view
 
@@ -31,14 +32,35 @@ def _conv2d(p: ChannelsLast, call: relax.Call) -> relax.Expr:
 
 @rule("nn.conv2d_transpose")
 def _conv2d_transpose(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+    """The input gradient of a convolution from its output's channels to its input's."""
     attrs = call.attrs
     data = p.ordered(call.args[0], str(attrs.data_layout), "NHWC", "data of nn.conv2d_transpose")
     kernel = p.ordered(
         call.args[1], str(attrs.kernel_layout), "IHWO", "kernel of nn.conv2d_transpose"
     )
     out = str(attrs.out_layout or attrs.data_layout)
-    layouts = {"data_layout": "NHWC", "kernel_layout": "IHWO", "out_layout": "NHWC"}
-    return p.restored(p.emit(call_like(call, [data, kernel], **layouts)), out)
+    shape = shape_of(call)
+    size = [shape[out.index("H")], shape[out.index("W")]]
+    result = conv2d_dgrad(
+        data, kernel, size, ints(attrs.strides), padding4(attrs.padding), ints(attrs.dilation),
+        int(attrs.groups), out_dtype=dtype_of(call),
+    )  # fmt: skip
+    return p.restored(p.emit(result), out)
+
+
+@rule(DGRAD, WGRAD)
+def _conv2d_backward(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+    attrs, is_dgrad, (dy, other) = conv_attrs(call), call.op.name == DGRAD, call.args
+    dy = p.ordered(dy, attrs.data_layout, "NHWC", "dy of a convolution's gradient")
+    if is_dgrad:
+        other = p.ordered(other, attrs.kernel_layout, "OHWI", "kernel of conv2d_dgrad")
+    else:
+        other = p.ordered(other, attrs.data_layout, "NHWC", "data of conv2d_wgrad")
+    result = p.emit(call_like(call, [dy, other], data_layout="NHWC", kernel_layout="OHWI"))
+    if is_dgrad:
+        return p.restored(result, attrs.data_layout)
+    axes = ["OHWI".index(letter) for letter in attrs.kernel_layout]
+    return p.emit(relax.op.permute_dims(result, axes)) if axes != [0, 1, 2, 3] else result
 
 
 @rule("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")

@@ -38,7 +38,6 @@ def legalize_ops() -> tvm.transform.Pass:
             "relax.nn.max_pool2d": _max_pool2d,
             "relax.nn.avg_pool2d": _avg_pool2d,
             "relax.nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
-            "relax.nn.conv2d_transpose": _conv2d_transpose,
             "relax.concat": _concat,
             "relax.mean": _mean,
             "relax.nn.softmax": _softmax,
@@ -257,48 +256,3 @@ def _softmax(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return bb.call_te(
         function, call.args[0], axis=int(call.attrs.axis), primfunc_attrs={"op_pattern": 3}
     )
-
-
-def _conv2d_transpose(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    attrs = call.attrs
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
-    if layouts != ("NHWC", "IHWO", "NHWC"):
-        return _default("relax.nn.conv2d_transpose", bb, call)
-    return bb.call_te(
-        _conv2d_transpose_nhwc, *call.args, stride=ints(attrs.strides),
-        padding=padding4(attrs.padding), dilation=ints(attrs.dilation), groups=int(attrs.groups),
-        out_shape=shape_of(call), out_dtype=dtype_of(call),
-        primfunc_name_hint="conv2d_transpose", primfunc_attrs=_FUSABLE,
-    )  # fmt: skip
-
-
-def _conv2d_transpose_nhwc(x, w, stride, padding, dilation, groups, out_shape, out_dtype):  # type: ignore[no-untyped-def]
-    """Transposed convolution as a gather: x (n, h, w, c), filter (c, r, s, k / groups).
-
-    ``y[p] = sum over i, r with stride * i - padding + dilation * r = p``; each output pixel looks
-    at every filter tap and takes those whose input pixel exists.
-    """
-    stride, padding, dilation = (tuple(int(v) for v in t) for t in (stride, padding, dilation))
-    groups, out_shape = int(groups), tuple(int(d) for d in out_shape)
-    _, h, width, c = (int(d) for d in x.shape)
-    _, taps_r, taps_s, k_group = (int(d) for d in w.shape)
-    rc = te.reduce_axis((0, c // groups), name="rc")
-    r = te.reduce_axis((0, taps_r), name="r")
-    s = te.reduce_axis((0, taps_s), name="s")
-    zero = tvm.tirx.const(0.0, out_dtype)
-
-    def element(b, p, q, k):  # type: ignore[no-untyped-def]
-        top = p + padding[0] - dilation[0] * r
-        left = q + padding[1] - dilation[1] * s
-        i, j = te.indexdiv(top, stride[0]), te.indexdiv(left, stride[1])
-        channel = (k // k_group) * (c // groups) + rc
-        inside = te.all(
-            top >= 0, te.indexmod(top, stride[0]) == 0, i < h,
-            left >= 0, te.indexmod(left, stride[1]) == 0, j < width,
-        )  # fmt: skip
-        product = x[b, i, j, channel].astype(out_dtype) * w[channel, r, s, k % k_group].astype(
-            out_dtype
-        )
-        return te.sum(tvm.tirx.if_then_else(inside, product, zero), axis=[r, s, rc])
-
-    return te.compute(out_shape, element, name="conv2d_transpose")

@@ -17,6 +17,7 @@ from tvm import relax
 
 from ..errors import InvalidOption
 from .expr import FLOAT_DTYPES, call_like, dtype_of, is_const, is_tensor, op_name, relax_ops
+from .ops import DGRAD, WGRAD
 from .rewriter import Rewriter
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
@@ -91,6 +92,11 @@ class ApplyPrecision(Rewriter):
         if name in COMPUTE and all(dtype_of(a) in FLOAT_DTYPES for a in call.args):
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
+        if name in (DGRAD, WGRAD):
+            # A filter's gradient is a long sum that updates float32 weights: it stays wide.
+            wide = name == WGRAD and dtype_of(old) == "float32"
+            args = [self.cast(a, self.dtype) for a in call.args]
+            return call_like(call, args, out_dtype="float32" if wide else self.dtype)
         if name == "relax.astype" and {dtype_of(old), dtype_of(old.args[0])} <= {*FLOAT_DTYPES}:
             wide = self.producer(call.args[0])
             if wide is not None and dtype_of(old) == self.dtype and self._widens(wide):

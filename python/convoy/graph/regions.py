@@ -36,6 +36,7 @@ from .expr import (
     shape_of,
 )
 from .normalize import POLICY_ATTR
+from .ops import DGRAD, WGRAD, forward_workload
 from .rewriter import bindings_of, main_function, result_of, used_vars
 
 
@@ -84,7 +85,7 @@ def find_regions(mod: tvm.IRModule) -> Regions:
     math = "tf32" if (mod.attrs or {}).get(POLICY_ATTR) == "tf32" else "default"
     found: list[Region] = []
     for binding in graph.bindings:
-        root = _conv_root(binding) or _matmul_root(binding, graph)
+        root = _conv_root(binding) or _gradient_root(binding) or _matmul_root(binding, graph)
         if root is not None:
             if math == "tf32" and root.workload.dtype == "float32":
                 root.workload = dataclasses.replace(root.workload, math="tf32")
@@ -163,6 +164,15 @@ def _conv_root(binding: relax.Binding) -> _Root | None:
     return _Root(workload, [x, w])
 
 
+def _gradient_root(binding: relax.Binding) -> _Root | None:
+    """The gradient of a convolution; it has no epilogue."""
+    call = binding.value
+    if op_name(call) not in (DGRAD, WGRAD):
+        return None
+    fields = forward_workload(call)
+    return None if fields is None else _Root(Workload(**fields), list(call.args))
+
+
 def _matmul_root(binding: relax.Binding, graph: _Graph) -> _Root | None:
     """(n, c) x (c, k); the weights become (k, c), at compile time where they are constant."""
     call = binding.value
@@ -204,6 +214,8 @@ class _Chain:
 
 def _alternatives(graph: _Graph, var: relax.Var, root: _Root) -> list[Region]:
     chains = [_Chain([var], var)]
+    if root.workload.op in ("dgrad", "wgrad"):
+        return [_region(graph, root, chains[0], 0)]
     while (longer := _extended(graph, chains[-1])) is not None:
         chains.append(longer)
     chains += [dual for chain in chains if (dual := _with_affine_relu(graph, chain)) is not None]

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax, tirx
 
 from ...errors import InvalidWorkload, UnsupportedLayout
-from ..expr import dtype_of, ints, padding4, shape_of
+from ..expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, padding4, shape_of
 from . import loops
 from .registration import NAMESPACE, make_call, register_op
 
@@ -126,7 +126,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 def conv_attrs(call: relax.Call) -> ConvAttrs:
     """The attributes of a call of either operator as plain data."""
-    attrs = {key: call.attrs[key] for key in call.attrs.keys()}  # noqa: SIM118 (not a dict)
+    attrs = attr_fields(call.attrs)
     size = attrs["input_size"] if "input_size" in attrs else attrs["kernel_size"]
     return ConvAttrs(
         size=_pair(size),
@@ -232,8 +232,6 @@ def _ordered(builder: relax.BlockBuilder, expr: relax.Expr, layout: str, wanted:
 def forward_workload(call: relax.Call) -> dict[str, Any] | None:
     """Fields of the ``Workload`` of a call in normal layouts; None where there is none: operands
     of different or unknown dtypes, or padding that cuts off rows."""
-    from ..expr import FLOAT_DTYPES
-
     attrs = conv_attrs(call)
     dtypes = {dtype_of(arg) for arg in call.args}
     if not attrs.is_normal or len(dtypes) != 1 or not dtypes <= {*FLOAT_DTYPES}:
