@@ -116,5 +116,10 @@ class Backend(abc.ABC):
         ``codegen``; empty for candidates that convoy does not compile."""
         return ""
 
+    def is_ready(self, candidate: Candidate) -> bool:
+        """Whether :meth:`build` needs no compiler run: the kernel lies in the cache, or there is
+        none to compile. Raises LibraryMissing where the compiler's version must be known."""
+        return True
+
     def prepare(self, jobs: Sequence[tuple[Workload, Candidate]], device: Device) -> None:
         """Build many candidates ahead of time, in parallel where that helps. Optional."""

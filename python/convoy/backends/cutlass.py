@@ -7,8 +7,10 @@ import os
 from collections.abc import Sequence
 from types import ModuleType
 
-from ..codegen.compile import Progress, compile_kernel, compile_many
+from ..codegen.cache import KernelCache
+from ..codegen.compile import Progress, cache_key, compile_kernel, compile_many
 from ..codegen.kernel import KernelConfig
+from ..codegen.toolkit import find_toolkit
 from ..errors import ConvoyError, InvalidOption
 from ..workload import Workload
 from . import cutlass_dgrad, cutlass_rules, cutlass_wgrad
@@ -105,6 +107,9 @@ class CutlassBackend(Backend):
 
     def kernel_source(self, candidate: Candidate) -> str:
         return f"cutlass/{launch_of(candidate).config.family}.cuh"
+
+    def is_ready(self, candidate: Candidate) -> bool:
+        return KernelCache().get(cache_key(launch_of(candidate).config, find_toolkit())) is not None
 
     def _candidate(self, launch: Launch, workload: Workload, rank: int) -> Candidate:
         config = launch.config

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
+from ..codegen.cache import KernelCache
+from ..codegen.toolkit import find_toolkit
 from ..errors import CompileFailed, InvalidOption
 from ..workload import Epilogue, Workload
 from . import hopper_space as space
 from .base import Backend, Binary, Candidate, Decline, Device, make_config
-from .hopper_compile import compile_kernel, compile_many
+from .hopper_compile import cache_key, compile_kernel, compile_many
 from .hopper_kernels import (
     LARGEST_STEM_FILTER,
     LARGEST_STEM_K,
@@ -97,6 +99,9 @@ class HopperBackend(Backend):
 
     def kernel_source(self, candidate: Candidate) -> str:
         return f"hopper/{launch_of(candidate).kernel.family}_library.cuh"
+
+    def is_ready(self, candidate: Candidate) -> bool:
+        return KernelCache().get(cache_key(launch_of(candidate).kernel, find_toolkit())) is not None
 
     def _candidate(self, launch: space.Launch, rank: int) -> Candidate:
         suffix = f".swizzle{launch.swizzle}" if launch.swizzle else ""

@@ -115,6 +115,10 @@ class RecordStore:
         )
         return loose
 
+    def of(self, workload: Workload) -> list[Record]:
+        """All records of a workload, from whatever environment, in no particular order."""
+        return list(self._load().get(workload.key, {}).values())
+
     def workloads(self) -> list[Workload]:
         """Every workload that has a record, sorted."""
         return sorted(next(iter(group.values())).workload for group in self._load().values())

@@ -1,0 +1,144 @@
+"""From workloads to records: everything put together, for ``convoy tune`` and for scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..backends import registry
+from ..backends.base import Candidate
+from ..errors import InvalidOption, NoGpu
+from ..measure.environment import Environment
+from ..measure.records import RecordStore
+from ..workload import Workload
+from .executor import Executor, LocalExecutor, visible_gpus
+from .measurer import Spec
+from .model import Sample
+from .search import Exhaustive, InOrder, Random, Search
+from .space import Space, propose
+from .tuner import Budget, Observer, Outcome, Tuner
+
+SEARCHES = ("model", "random", "exhaustive", "order")
+DEFAULT_BUDGET = Budget()
+BACKENDS = ("cudnn", "cutlass", "hopper")
+
+
+def autotune(
+    workloads: Sequence[Workload],
+    *,
+    records: str | os.PathLike[str] | None = None,
+    backends: Sequence[str] = BACKENDS,
+    search: str | Search = "model",
+    budget: Budget = DEFAULT_BUDGET,
+    compile: bool = True,
+    gpus: int | None = None,
+    ray: str | None = None,
+    seed: int = 0,
+    spec: Spec | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Measure candidates of workloads and record them.
+
+    Arguments:
+        records: file that results are added to; default: the user's own. What it and the shipped
+            records hold is not measured again, and the model learns from it.
+        backends: names of registered backends.
+        search: one of SEARCHES, or a Search.
+        compile: False leaves out kernels that are not in the cache of compiled kernels.
+        gpus: how many of this machine's GPUs to use; default: all that are visible.
+        ray: address of a Ray cluster ("auto", "local" or host:port) whose GPUs are used instead.
+        seed: of the random search and of the model.
+        spec: what measures; default: GpuMeasurer with these backends.
+
+    Raises NoGpu without a GPU, InvalidOption, LibraryMissing without xgboost for "model" and
+    without ray for ``ray``, and the errors of :meth:`Tuner.tune`.
+    """
+    spec = spec or Spec(options={"backends": list(backends)})
+    store = RecordStore.default() if records is None else _store(Path(records))
+    with contextlib.closing(_executor(spec, gpus, ray)) as executor:
+        used = [registry.get(name) for name in backends]
+        kernel = spec.make().kernel
+        tasks = list(dict.fromkeys(workloads))
+
+        ready: dict[str, bool] = {}
+
+        def keep(candidate: Candidate) -> bool:
+            name = kernel(candidate)
+            if compile or not name:
+                return True
+            if name not in ready:
+                ready[name] = registry.get(candidate.backend).is_ready(candidate)
+            return ready[name]
+
+        def space(workload: Workload) -> Space:
+            return propose(workload, used, executor.device, keep)
+
+        if isinstance(search, str):
+            search = make_search(search, executor, store, tasks, kernel, seed)
+        tuner = Tuner(executor, search, store, space, kernel, observer)
+        return tuner.tune(tasks, budget)
+
+
+def make_search(
+    name: str,
+    executor: Executor,
+    store: RecordStore,
+    workloads: Sequence[Workload],
+    kernel: Any,
+    seed: int = 0,
+) -> Search:
+    """The search of a name. Raises InvalidOption for another one."""
+    if name == "random":
+        return Random(seed)
+    if name == "exhaustive":
+        return Exhaustive()
+    if name == "order":
+        return InOrder()
+    if name == "model":
+        from .guided import ModelGuided
+
+        prior = prior_samples(store, executor.environment, workloads)
+        return ModelGuided(executor.device, prior, kernel, seed)
+    raise InvalidOption(f"search {name!r}", f"one of {', '.join(SEARCHES)}")
+
+
+def prior_samples(
+    store: RecordStore, environment: Environment, excluded: Iterable[Workload] = ()
+) -> list[Sample]:
+    """What records of this GPU tell of workloads other than ``excluded``, by workload and, as
+    times from two environments do not compare, by environment family."""
+    left_out = {workload.key for workload in excluded}
+    samples = []
+    for workload in store.workloads():
+        if workload.key in left_out:
+            continue
+        records = [
+            r
+            for r in store.of(workload)
+            if not environment.gpu or r.environment.gpu == environment.gpu
+        ]
+        if records:
+            samples.append(Sample(workload, tuple((r.candidate, r.measurement) for r in records)))
+    return samples
+
+
+def _store(path: Path) -> RecordStore:
+    from .. import paths
+
+    return RecordStore([paths.records_dir()], write_to=path)
+
+
+def _executor(spec: Spec, gpus: int | None, ray: str | None) -> Executor:
+    if ray is not None:
+        from .ray_executor import RayExecutor
+
+        return RayExecutor(spec, ray)
+    visible = visible_gpus()
+    if not visible:
+        raise NoGpu("no GPU", "a GPU to measure on", "Run on a machine with one, or use --ray.")
+    if gpus is not None and not 1 <= gpus <= len(visible):
+        raise InvalidOption(f"gpus = {gpus}", f"1 to {len(visible)}, the visible GPUs")
+    return LocalExecutor(spec, visible[:gpus])

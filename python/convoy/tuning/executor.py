@@ -1,0 +1,132 @@
+"""Where jobs run: behind one base class the GPUs of this machine and those of others."""
+
+from __future__ import annotations
+
+import abc
+import concurrent.futures
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from ..backends.base import Candidate, Device
+from ..codegen.compile import default_jobs
+from ..errors import CompileFailed
+from ..measure.environment import Environment
+from ..measure.gpu import find_gpus
+from ..measure.measurement import Measurement
+from ..workload import Workload
+from .job import Job, Result
+from .measurer import Spec
+from .process import TIMEOUT_S, MeasuringProcess
+
+
+class Executor(abc.ABC):
+    """Runs jobs. ``slots`` is how many jobs it can have under way at once, those that wait for
+    their kernels among them; ``device`` and ``environment`` are what it measures on."""
+
+    slots: int
+    device: Device
+    environment: Environment
+
+    @abc.abstractmethod
+    def run(self, job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[Result]:
+        """Results of a job as they come, for use by ``slots`` threads at once. Ends early once
+        ``stop()`` is true. Raises MeasuringFailed where nothing can be measured."""
+
+    def close(self) -> None:
+        """End all processes."""
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class LocalExecutor(Executor):
+    """The GPUs of this machine, one measuring process on each, while its cores compile.
+
+    ``gpus`` are values for CUDA_VISIBLE_DEVICES; ``compile_jobs`` is the number of compilers at
+    once. Raises MeasuringFailed when the first process does not start.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        gpus: Sequence[str | None] = (None,),
+        compile_jobs: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._measurer = spec.make()
+        self._processes = [MeasuringProcess(spec, gpu, timeout_s) for gpu in gpus]
+        self._free: queue.SimpleQueue[MeasuringProcess] = queue.SimpleQueue()
+        compile_jobs = compile_jobs or default_jobs(sm90=True)
+        self._compilers = concurrent.futures.ThreadPoolExecutor(compile_jobs, "compile")
+        self._compiled: dict[str, concurrent.futures.Future[None]] = {}
+        self._lock = threading.Lock()
+        self.slots = len(gpus) + 2 * compile_jobs
+        try:
+            self.device, self.environment = self._processes[0].describe()
+        except BaseException:
+            self.close()
+            raise
+        for process in self._processes:
+            self._free.put(process)
+
+    def run(self, job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[Result]:
+        compiling = [self._compile(job.workload, candidate) for candidate in job.candidates]
+        failures = [_failure(future) for future in compiling]
+        if stop():
+            return
+        process = self._free.get()
+        try:
+            best = job.best_us
+            for candidate, failure in zip(job.candidates, failures, strict=True):
+                if stop():
+                    return
+                figures, seconds = Measurement(failure=failure), 0.0
+                if not failure:
+                    figures, seconds = process.measure(job.workload, candidate, best)
+                if figures.ok and figures.kernel_us is not None:
+                    best = figures.kernel_us if best is None else min(best, figures.kernel_us)
+                environment = self._measurer.narrow(process.describe()[1], candidate)
+                yield Result(job.workload, candidate, figures, environment, seconds)
+        finally:
+            self._free.put(process)
+
+    def _compile(
+        self, workload: Workload, candidate: Candidate
+    ) -> concurrent.futures.Future[None] | None:
+        """The compilation that a candidate waits for; each kernel is compiled once."""
+        name = self._measurer.kernel(candidate)
+        if not name:
+            return None
+        with self._lock:
+            if name not in self._compiled:
+                prepare = self._measurer.prepare
+                self._compiled[name] = self._compilers.submit(prepare, workload, candidate)
+            return self._compiled[name]
+
+    def close(self) -> None:
+        self._compilers.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes:
+            process.close()
+
+
+def _failure(compiling: concurrent.futures.Future[None] | None) -> str:
+    """Why a kernel could not be compiled; empty when it was, or need not be."""
+    try:
+        if compiling is not None:
+            compiling.result()
+    except CompileFailed as err:
+        return f"CompileFailed: {err}"[:500]
+    return ""
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as values for CUDA_VISIBLE_DEVICES; empty for none."""
+    found, _ = find_gpus()
+    if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return [name.strip() for name in named.split(",")][: len(found)]
+    return [str(gpu.ordinal) for gpu in found]

@@ -1,0 +1,150 @@
+"""The cost model: boosted trees that rank the candidates of a workload nobody has measured.
+
+It learns from records the logarithm of a candidate's time over the best of its workload, so that
+what it knows of one network carries over to another. Several models, each trained without some of
+the workloads, tell by how far they disagree how sure they are (bagging).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backends.base import Candidate, Device
+from ..errors import LibraryMissing
+from ..measure.measurement import Measurement
+from ..workload import Workload
+from . import features
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Times beyond this multiple of the best are all the same: useless.
+SLOWEST = 8.0
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 8,
+    "eta": 0.15,
+    "subsample": 0.8,
+    "colsample_bytree": 0.7,
+    "min_child_weight": 2,
+    "tree_method": "hist",
+    "verbosity": 0,
+}
+ROUNDS = 120
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of one workload: candidates with their figures."""
+
+    workload: Workload
+    figures: tuple[tuple[Candidate, Measurement], ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """For each candidate the expected logarithm of its time over the workload's best, and the
+    standard deviation of the ensemble; both of shape (candidates,)."""
+
+    mean: Array
+    deviation: Array
+
+
+class RankingModel:
+    """An ensemble of ``members`` boosted models. Deterministic for one ``seed``.
+
+    Raises LibraryMissing without xgboost.
+    """
+
+    def __init__(self, device: Device, members: int = 4, seed: int = 0, threads: int = 0) -> None:
+        self._xgboost = _xgboost()
+        self._device, self._seed, self._threads = device, seed, threads
+        self._members = members
+        self._models: list[Any] = []
+        self._rows: dict[tuple[str, str, str], Array] = {}
+
+    @property
+    def trained(self) -> bool:
+        return bool(self._models)
+
+    def fit(
+        self, samples: Iterable[Sample], weights: Mapping[Workload, float] | None = None
+    ) -> None:
+        """Train on workloads of which at least two candidates ran. ``weights`` raises the weight
+        of some workloads (default 1)."""
+        rows: list[Array] = []
+        targets: list[Array] = []
+        importance: list[Array] = []
+        groups: list[int] = []
+        for sample in sorted(samples, key=lambda s: s.workload.key):
+            usable = [(c, log) for c, log in relative(sample.figures) if math.isfinite(log)]
+            if len(usable) < 2:
+                continue
+            usable.sort(key=lambda item: (item[0].key, item[0].config))
+            rows.append(self._features(sample.workload, [c for c, _ in usable]))
+            logs = np.array([log for _, log in usable])
+            targets.append(logs)
+            # Telling the best few apart matters, telling bad from worse does not.
+            own_weight = (weights or {}).get(sample.workload, 1.0)
+            importance.append(own_weight * (0.1 + np.exp(-3 * logs)))
+            groups.append(len(usable))
+        self._models = []
+        if len(groups) < 2:
+            return
+        x, y, weight = np.concatenate(rows), np.concatenate(targets), np.concatenate(importance)
+        group = np.repeat(np.arange(len(groups)), groups)
+        rng = np.random.default_rng(self._seed)
+        for member in range(self._members):
+            left_out = rng.random(len(groups)) < (0.25 if self._members > 1 else 0.0)
+            chosen = ~left_out[group] if not left_out.all() else np.ones(len(y), bool)
+            data = self._xgboost.DMatrix(x[chosen], y[chosen], weight=weight[chosen])
+            options = {**PARAMETERS, "seed": self._seed + member, "nthread": self._threads}
+            self._models.append(self._xgboost.train(options, data, ROUNDS))
+
+    def predict(self, workload: Workload, candidates: Sequence[Candidate]) -> Prediction:
+        """Predictions for a workload that need not have been seen. Call :meth:`fit` first."""
+        data = self._xgboost.DMatrix(self._features(workload, candidates))
+        answers = np.stack([model.predict(data) for model in self._models])
+        return Prediction(answers.mean(axis=0), answers.std(axis=0))
+
+    def _features(self, workload: Workload, candidates: Sequence[Candidate]) -> Array:
+        """Features, computed once for each candidate."""
+        keys = [(workload.key, c.key, c.config) for c in candidates]
+        missing = [c for key, c in zip(keys, candidates, strict=True) if key not in self._rows]
+        if missing:
+            for candidate, row in zip(
+                missing, features.matrix(workload, missing, self._device), strict=True
+            ):
+                self._rows[workload.key, candidate.key, candidate.config] = row
+        return np.stack([self._rows[key] for key in keys])
+
+
+def relative(
+    figures: Sequence[tuple[Candidate, Measurement]],
+) -> list[tuple[Candidate, float]]:
+    """Logarithm of each time over the best, at most log(SLOWEST), which failures get as well."""
+    times = [m.kernel_us for _, m in figures if m.ok and m.kernel_us is not None]
+    if not times:
+        return []
+    best = min(times)
+
+    def log(figure: Measurement) -> float:
+        if not figure.ok or figure.kernel_us is None:
+            return math.log(SLOWEST)
+        return math.log(min(SLOWEST, figure.kernel_us / best))
+
+    return [(candidate, log(figure)) for candidate, figure in figures]
+
+
+def _xgboost() -> Any:
+    try:
+        import xgboost
+    except ImportError as err:
+        raise LibraryMissing(
+            f"no xgboost ({err})", "xgboost, for the cost model", "pip install 'tvm-convoy[tune]'"
+        ) from None
+    return xgboost
