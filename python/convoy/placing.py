@@ -92,7 +92,7 @@ def place(
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     if plan is not None:
-        return _restore(_normal_forms(mod, params, precision), plan, find_backends(backends))
+        return _restore(normal_forms(mod, params, precision), plan, find_backends(backends))
     used = find_backends(backends)
     present = _present_device()
     device = device or present or Device()
@@ -101,7 +101,7 @@ def place(
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
     used = [backend for backend in used if backend.name != "tvm"]
     costs, environment = cost_model(used, device, records, measure, most_measured, progress)
-    forms = _normal_forms(mod, params, precision)
+    forms = normal_forms(mod, params, precision)
     return Placer(forms, used, device, costs, environment).place(objective, search)
 
 
@@ -123,13 +123,13 @@ def workloads_of(
     device = device or _present_device() or Device()
     offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
     found: dict[Workload, None] = {}
-    for form in _normal_forms(mod, params, precision):
+    for form in normal_forms(mod, params, precision):
         for group in _groups(graph.find_regions(form), offload, device):
             found.update(dict.fromkeys(region.workload for region in group))
     return list(found)
 
 
-def _normal_forms(mod: Any, params: Mapping[str, Any] | None, precision: str) -> list[Any]:
+def normal_forms(mod: Any, params: Mapping[str, Any] | None, precision: str) -> list[Any]:
     """The ways to present a network that are weighed against each other."""
     from . import graph
 

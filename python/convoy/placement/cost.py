@@ -65,7 +65,8 @@ class MeasuredCost(CostModel):
     """Figures measured here and now; what a store already holds is not measured again.
 
     ``most`` bounds how many candidates of one backend are measured for a workload, those with
-    figures in the store counted: its best guesses, by priority. Nothing is known of the others.
+    figures in the store counted: its best guesses, by priority. ``proceed`` is asked before each
+    measurement; once it says no, nothing more is measured. Nothing is known of what was left out.
     """
 
     source = "measured"
@@ -78,9 +79,10 @@ class MeasuredCost(CostModel):
         save: Callable[[Workload, Candidate, Measurement], None] | None = None,
         progress: Progress | None = None,
         most: int | None = None,
+        proceed: Callable[[], bool] | None = None,
     ) -> None:
         self._backends = {backend.name: backend for backend in backends}
-        self._most = most
+        self._most, self._proceed = most, proceed or (lambda: True)
         self._device, self._recorded, self._save = device, recorded, save
         self._progress = progress
         self._done: dict[tuple[str, str, str], Measurement] = {}
@@ -133,7 +135,7 @@ class MeasuredCost(CostModel):
         results: list[Measurement | None] = []
         for candidate in candidates:
             key = (workload.key, *_id(candidate))
-            if key not in self._done and candidate not in wanted:
+            if key not in self._done and (candidate not in wanted or not self._proceed()):
                 results.append(None)
                 continue
             if key not in self._done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,13 @@ def cost_model(
     measure: bool,
     most_measured: int | None = None,
     progress: Progress | None = None,
+    proceed: Callable[[], bool] | None = None,
 ) -> tuple[CostModel, str]:
     """The cost model of a placement, and the id of the environment that it speaks of.
 
     Shipped records and the user's own (``records``, default: in the data folder of the user); with
-    ``measure`` what they lack is measured and added to the user's own.
+    ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
+    ``proceed``: see MeasuredCost).
     """
     from .. import paths
     from ..measure import environment as environments
@@ -47,4 +49,5 @@ def cost_model(
         store.append(Record(workload, candidate, figure, narrowed))
 
     recorded = RecordedCost(store, here)
-    return MeasuredCost(backends, device, recorded, save, progress, most_measured), here.id
+    model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)
+    return model, here.id

@@ -1,0 +1,43 @@
+"""The kernels that TVM itself contributes to a network, so that they can be timed by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from .accumulate import AccumulateInFloat32
+from .expr import dtype_of, op_name, shape_of
+from .lower import dispatch_passes, fuse_passes
+from .rewriter import bindings_of, main_function
+
+
+@dataclass(frozen=True)
+class NativeCall:
+    """One launch: the function's name in the compiled module, and (shape, dtype) of what it is
+    called with, the result last."""
+
+    name: str
+    operands: tuple[tuple[tuple[int, ...], str], ...]
+
+
+def native_calls(mod: tvm.IRModule, target: str | tvm.target.Target) -> list[NativeCall]:
+    """Calls of TVM's own kernels in a module in normal form (regions rewritten or not), in order.
+
+    They have these names in what ``lower(mod, target, cuda_graph=False)`` compiles.
+    """
+    with tvm.target.Target(target), tvm.transform.PassContext():
+        mod = tvm.transform.Sequential(dispatch_passes())(mod)
+        mod = AccumulateInFloat32()(mod)
+        mod = tvm.transform.Sequential(fuse_passes())(mod)
+    _, func = main_function(mod)
+    calls = []
+    for binding in bindings_of(func):
+        call = binding.value
+        if op_name(call) != "relax.call_tir" or not isinstance(binding.var.ty, relax.TensorType):
+            continue
+        values = [*call.args[1], binding.var]
+        operands = tuple((shape_of(value), dtype_of(value)) for value in values)
+        calls.append(NativeCall(str(call.args[0].name_hint), operands))
+    return calls

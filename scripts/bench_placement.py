@@ -1,0 +1,396 @@
+"""Placements of whole networks, measured end to end in all three run modes in one run.
+
+    python scripts/bench_placement.py --networks googlenet inception_v3 --batches 1 8 \\
+        --records records.jsonl --out placement.json
+
+For every network and batch size: cuDNN alone, CUTLASS alone (what they decline goes to TVM), TVM's
+own kernels, the greedy choice, the exact cover and the second level, each placed under the
+objective of the mode that it is run in, and the exact cover under the other two objectives as well.
+
+    graph   the network replayed as one CUDA graph, runs back to back
+    stream  asynchronous launches, runs back to back
+    sync    a synchronisation after every launch (CUDA_LAUNCH_BLOCKING=1)
+
+Candidates without a record are measured, of each backend at most ``--most`` for a workload and only
+as long as ``--measure-seconds`` last; a later run with the same records goes on. Only CUTLASS
+kernels that are compiled already take part, unless ``--compile`` is given. Prints tables, writes
+JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import math
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from placement_cases import MODES, build_plan, network
+
+NETWORKS = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
+SINGLES = {"cudnn": ("cudnn",), "cutlass": ("cutlass",)}
+PLACED = "exact"
+TVM_MOST_BATCH = 8  # larger ones take TVM's kernels seconds
+
+
+def compiled_only() -> Any:
+    """The CUTLASS backend with those candidates whose kernel is in the cache."""
+    from convoy.backends.base import Candidate, Decline, Device
+    from convoy.backends.cutlass import CutlassBackend, launch_of
+    from convoy.codegen.cache import KernelCache
+    from convoy.codegen.compile import cache_key
+    from convoy.codegen.toolkit import find_toolkit
+    from convoy.workload import Workload
+
+    cache, toolkit, known = KernelCache(), find_toolkit(), {}
+
+    def compiled(candidate: Candidate) -> bool:
+        config = launch_of(candidate).config
+        if config not in known:
+            known[config] = cache.get(cache_key(config, toolkit)) is not None
+        return bool(known[config])
+
+    class Compiled(CutlassBackend):
+        def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+            answer = super().propose(workload, device)
+            if isinstance(answer, Decline):
+                return answer
+            kept = [candidate for candidate in answer if compiled(candidate)]
+            return kept or Decline(self.name, "none of its kernels is compiled", "--compile")
+
+    return Compiled(limit=200)
+
+
+def placer(args: argparse.Namespace, name: str, batch: int) -> Any:
+    """The placer of one network; its figures are measured when it is first used."""
+    from convoy import placing
+    from convoy.placement.sources import cost_model
+    from convoy.runtime import current_device
+
+    backends = placing.find_backends(["cudnn", "cutlass", "hopper"])
+    if not args.compile:
+        backends[1] = compiled_only()
+    device = current_device()
+    module = network(name, batch)
+    forms = placing.normal_forms(module, None, args.precision)
+    deadline = time.monotonic() + args.measure_seconds
+
+    def told(label: str, done: int, total: int) -> None:
+        if done % 100 == 0:
+            print(f"  {done}/{total} {label}", flush=True)
+
+    costs, environment = cost_model(
+        backends, device, args.records, True, args.most, told, lambda: time.monotonic() < deadline
+    )
+    return placing.Placer(forms, backends, device, costs, environment)
+
+
+def plans_of(args: argparse.Namespace, name: str, batch: int) -> dict[str, Any]:
+    """Plans by ``variant/objective``; variants that cannot be placed are left out with a reason."""
+    network_placer = placer(args, name, batch)
+    found: dict[str, Any] = {}
+    for objective in MODES:
+        for variant in [*SINGLES, "greedy", PLACED]:
+            search = variant if variant in ("greedy", PLACED) else PLACED
+            started = time.perf_counter()
+            try:
+                placed = network_placer.place(objective, search, SINGLES.get(variant, ()))
+            except Exception as err:  # a backend that declines all of it
+                found[f"{variant}/{objective}"] = {"failed": f"{type(err).__name__}: {err}"[-800:]}
+                continue
+            found[f"{variant}/{objective}"] = {
+                "plan": placed.plan.to_json(),
+                "backends": placed.plan.backends(),
+                "left_to_tvm": len(placed.native),
+                "search_s": round(time.perf_counter() - started, 2),
+                "cost_us": {o: placed.plan.total_us(o) for o in MODES},
+            }
+    if batch <= TVM_MOST_BATCH:
+        found["tvm/any"] = {"plan": None, "backends": {}, "cost_us": {}}
+    return found
+
+
+def needed(plans: dict[str, Any], mode: str) -> list[str]:
+    """Names of the plans that are run in a mode: those made for it, and the exact cover of another
+    objective, which shows what the wrong metric loses."""
+    wanted = [f"{variant}/{mode}" for variant in (*SINGLES, PLACED, "evolve")]
+    wanted += ["greedy/graph", f"{PLACED}/sync"] if mode == "graph" else [f"{PLACED}/graph"]
+    wanted += ["tvm/any"]
+    return [name for name in wanted if name in plans and "failed" not in plans[name]]
+
+
+def signature(plan: dict[str, Any] | None) -> str:
+    """Equal for plans that compile to the same module."""
+    if plan is None:
+        return "tvm"
+    choices = [
+        (c["region"], c["chosen"]["candidate"]["backend"], c["chosen"]["candidate"]["kernel"])
+        for c in plan["choices"]
+    ]
+    return json.dumps([plan["choices"] and plan["choices"][0]["workload"], sorted(choices)])
+
+
+def build_all(
+    args: argparse.Namespace, cases: dict[str, dict[str, Any]], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Compile every distinct plan of every case, in parallel; results by file."""
+    jobs: dict[str, dict[str, Any]] = {}
+    for case in cases.values():
+        case["files"] = {mode: {} for mode in MODES}
+        known: dict[tuple[str, bool], str] = {}
+        for mode in MODES:
+            for name in needed(case["plans"], mode):
+                plan, graph = case["plans"][name]["plan"], mode == "graph"
+                key = (signature(plan), graph)
+                if key not in known:
+                    file = str(folder / f"m{len(jobs)}.so")
+                    known[key] = file
+                    jobs[file] = {
+                        "network": case["network"],
+                        "batch": case["batch"],
+                        "precision": args.precision,
+                        "plan": plan,
+                        "cuda_graph": graph,
+                        "file": file,
+                    }
+                case["files"][mode][name] = known[key]
+    prepare(cases)
+    print(f"compiling {len(jobs)} modules with {args.jobs} processes", flush=True)
+    context = multiprocessing.get_context("spawn")
+    built = {}
+    with concurrent.futures.ProcessPoolExecutor(args.jobs, context) as pool:
+        for done in pool.map(build_plan, jobs.values()):
+            built[done["file"]] = done
+            if "failed" in done:
+                print("not built:", done["failed"][-300:], flush=True)
+    return built
+
+
+def prepare(cases: dict[str, dict[str, Any]]) -> None:
+    """Compile the chosen kernels that no measurement has compiled, many at once."""
+    from convoy.backends import registry
+    from convoy.placement.plan import Plan
+    from convoy.runtime import current_device
+
+    jobs: dict[str, list[Any]] = {}
+    for case in cases.values():
+        for entry in case["plans"].values():
+            for choice in Plan.from_json(entry["plan"]).choices if entry.get("plan") else ():
+                candidate = choice.chosen.candidate
+                jobs.setdefault(candidate.backend, []).append((choice.workload, candidate))
+    for name, chosen in jobs.items():
+        registry.get(name).prepare(chosen, current_device())
+
+
+def run_case(
+    case: dict[str, Any], built: dict[str, dict[str, Any]], folder: Path, timeout: float
+) -> None:
+    """Time a case in every mode, each mode in a fresh process; adds ``runs`` to it."""
+    case["runs"] = {}
+    for mode in MODES:
+        files = {n: f for n, f in case["files"][mode].items() if "failed" not in built[f]}
+        job = {
+            "files": list(dict.fromkeys(files.values())),
+            "rounds": 3,
+            "repeat": 8,
+            "budget_ms": 10.0,
+            "native": {
+                file: built[file]["native"]
+                for name, file in files.items()
+                if mode == "stream" and case["plans"][name]["plan"]
+            },
+        }
+        (folder / "job.json").write_text(json.dumps(job))
+        command = [sys.executable, str(Path(__file__).with_name("placement_cases.py"))]
+        command += [str(folder / "job.json"), str(folder / "result.json")]
+        environment = {**os.environ, **({"CUDA_LAUNCH_BLOCKING": "1"} if mode == "sync" else {})}
+        done = None
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=timeout
+            )
+            result = json.loads((folder / "result.json").read_text())
+        except (subprocess.TimeoutExpired, OSError, ValueError) as err:
+            output = done.stderr[-800:] if done else ""
+            print(f"{mode}: {type(err).__name__} {err} {output}", flush=True)
+            case["runs"][mode] = {}
+            continue
+        (folder / "result.json").unlink()
+        case["runs"][mode] = {n: result["files"].get(f, {}) for n, f in files.items()}
+        for file, why in result["failed"].items():
+            print(f"{mode} {file}: {why}", flush=True)
+        if mode == "stream":
+            case["native"] = {n: result["native"].get(f) for n, f in files.items()}
+
+
+def predict(case: dict[str, Any]) -> None:
+    """Adds ``predicted_us`` by plan and mode: figures of the candidates, plus those of TVM's
+    kernels, which were measured in the same run."""
+    case["predicted_us"] = {}
+    for name, plan in case["plans"].items():
+        native = (case.get("native") or {}).get(name)
+        if not plan.get("cost_us") or native is None or any("failed" in k for k in native):
+            continue
+        chosen = [c["chosen"]["measurement"] for c in plan["plan"]["choices"]] + native
+        kernel = sum(m["kernel_us"] for m in chosen)
+        enqueue = sum(m["enqueue_us"] for m in chosen)
+        case["predicted_us"][name] = {
+            "graph": kernel,
+            "stream": max(kernel, enqueue),
+            "sync": sum(m["e2e_us"] for m in chosen),
+            "native": sum(m["kernel_us"] for m in native),
+        }
+
+
+def flips(case: dict[str, Any]) -> list[list[str]]:
+    """Operations whose kernel differs between the exact covers for ``graph`` and ``sync``."""
+    plans = [case["plans"].get(f"{PLACED}/{o}", {}).get("plan") for o in ("graph", "sync")]
+    if None in plans:
+        return []
+    from convoy.placement import explain
+    from convoy.placement.plan import Plan
+
+    graph, sync = map(Plan.from_json, plans)
+    theirs = {c.region.split("#")[0]: c for c in sync.choices}
+    rows: dict[tuple[str, ...], int] = {}
+    for mine in graph.choices:
+        other = theirs.get(mine.region.split("#")[0])
+        if other is None or other.chosen.candidate.key == mine.chosen.candidate.key:
+            continue
+        cells = [mine.workload.op, explain.shape_text(mine.workload)]
+        for choice in (mine, other):
+            figure = choice.chosen.measurement
+            cells += [
+                choice.chosen.candidate.key,
+                f"{figure.kernel_us or 0:.2f}",
+                f"{figure.e2e_us or 0:.2f}",
+            ]
+        rows[tuple(cells)] = rows.get(tuple(cells), 0) + 1
+    return [[*cells, str(count)] for cells, count in rows.items()]
+
+
+FLIP_COLUMNS = (
+    "op", "shape", "graph", "kernel us", "e2e us", "sync", "kernel us", "e2e us", "count",
+)  # fmt: skip
+
+
+def report(cases: dict[str, dict[str, Any]]) -> None:
+    """Tables: times by mode, gain over the best single backend, errors of prediction, flips."""
+    from convoy.report import tables
+
+    rows, gains, errors = [], {mode: [] for mode in MODES}, {mode: [] for mode in MODES}
+    for key, case in cases.items():
+        for mode in MODES:
+            runs = {n: r for n, r in case.get("runs", {}).get(mode, {}).items() if "ms" in r}
+            singles = {n: r["ms"] for n, r in runs.items() if n.split("/")[0] in SINGLES}
+            best = min(singles.values(), default=None)
+            for name, run in runs.items():
+                predicted = case["predicted_us"].get(name, {}).get(mode)
+                error = predicted / run["ms"] / 1e3 - 1 if predicted else None
+                gain = best / run["ms"] if best else None
+                if name == f"{PLACED}/{mode}":
+                    gains[mode] += [gain] if gain else []
+                if error is not None:
+                    errors[mode].append(abs(error))
+                rows.append(
+                    [
+                        key, mode, name, f"{run['ms']:.4f}", f"{run['spread_ms']:.4f}",
+                        f"{gain:.3f}x" if gain else "-",
+                        f"{predicted / 1e3:.4f}" if predicted else "-",
+                        f"{100 * error:+.1f}%" if error is not None else "-",
+                        f"{run['differs']:.1e}",
+                    ]
+                )  # fmt: skip
+    columns = (
+        "network", "mode", "plan", "ms", "+-", "best single / this", "predicted", "error",
+        "output differs",
+    )  # fmt: skip
+    print(tables.plain(columns, rows))
+    for key, case in cases.items():
+        print(f"\n{key}: what flips between graph and sync")
+        print(tables.plain(FLIP_COLUMNS, flips(case)))
+    for mode in MODES:
+        if gains[mode]:
+            mean = math.exp(statistics.mean(map(math.log, gains[mode])))
+            print(
+                f"{mode}: exact cover against the best single backend, geomean {mean:.3f}x", end=""
+            )
+            print(f", least {min(gains[mode]):.3f}x; mean absolute error of prediction ", end="")
+            print(f"{100 * statistics.mean(errors[mode]):.1f}%" if errors[mode] else "-")
+
+
+def save(args: argparse.Namespace, cases: dict[str, dict[str, Any]]) -> None:
+    from convoy.measure import environment
+
+    kept = {}
+    for key, case in cases.items():
+        kept[key] = {k: v for k, v in case.items() if k not in ("files", "plans")}
+        kept[key]["flips"] = flips(case)
+        kept[key]["plans"] = {
+            name: {
+                **{k: v for k, v in plan.items() if k != "plan"},
+                "choices": [
+                    [c["region"], c["chosen"]["candidate"]["backend"],
+                     c["chosen"]["candidate"]["kernel"], c["chosen"]["measurement"]]
+                    for c in (plan.get("plan") or {"choices": []})["choices"]
+                ],
+            }
+            for name, plan in case["plans"].items()
+        }  # fmt: skip
+    result = {"environment": environment.current().to_json(), "cases": kept}
+    Path(args.out).write_text(json.dumps(result, indent=None, separators=(",", ":")))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64])
+    parser.add_argument("--precision", default="float16")
+    parser.add_argument("--records", default="", help="file of measurements, read and added to")
+    parser.add_argument("--most", type=int, default=None, help="candidates a backend and workload")
+    parser.add_argument("--measure-seconds", type=float, default=math.inf, help="for each case")
+    parser.add_argument("--compile", action="store_true", help="compile CUTLASS kernels")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--timeout", type=float, default=120.0, help="for one case in one mode")
+    parser.add_argument("--out", default="placement.json")
+    args = parser.parse_args()
+    args.records = args.records or None
+    cases: dict[str, dict[str, Any]] = {}
+    for name in args.networks:
+        for batch in args.batches:
+            started = time.perf_counter()
+            plans = plans_of(args, name, batch)
+            cases[f"{name} N={batch}"] = {"network": name, "batch": batch, "plans": plans}
+            took = time.perf_counter() - started
+            print(f"{name} N={batch}: placed in {took:.1f} s", flush=True)
+            for label, plan in plans.items():
+                print(f"  {label}: {plan.get('backends')} {plan.get('cost_us')} "
+                      f"{plan.get('failed', '')}", flush=True)  # fmt: skip
+    save(args, cases)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        started = time.perf_counter()
+        built = build_all(args, cases, folder)
+        print(f"compiled in {time.perf_counter() - started:.1f} s", flush=True)
+        for key, case in cases.items():
+            started = time.perf_counter()
+            run_case(case, built, folder, args.timeout)
+            predict(case)
+            print(f"{key}: run in {time.perf_counter() - started:.1f} s", flush=True)
+            save(args, cases)
+    report(cases)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""What bench_placement.py runs in processes of its own: compiling a plan, and timing modules."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+MODES = ("graph", "stream", "sync")
+
+
+def network(name: str, batch: int) -> Any:
+    """A Relax module of one of Relay's networks, with random parameters bound."""
+    from convoy.relay import testing
+    from convoy.relay.convert import to_relax
+
+    make = {
+        "resnet50": lambda: testing.resnet.get_workload(batch, num_layers=50),
+        "inception_v3": lambda: testing.inception_v3.get_workload(batch),
+        "googlenet": lambda: testing.googlenet.get_workload(batch),
+        "densenet121": lambda: testing.densenet.get_workload(batch_size=batch),
+        "resnext50": lambda: testing.resnext.get_workload(batch),
+    }
+    module, params = make[name]()
+    return to_relax(module, params)
+
+
+def build_plan(job: dict[str, Any]) -> dict[str, Any]:
+    """Compile one plan (none: everything by TVM's own kernels) and export it.
+
+    ``job``: network, batch, precision, plan (JSON or None), cuda_graph, file. Adds seconds, and for
+    a module without CUDA graph the calls of TVM's own kernels.
+    """
+    import convoy
+    from convoy import graph
+    from convoy.graph.native import native_calls
+    from convoy.placement.plan import Plan
+
+    started = time.perf_counter()
+    done = {"file": job["file"]}
+    try:
+        module = network(job["network"], job["batch"])
+        if job["plan"]:
+            options: dict[str, Any] = {"plan": Plan.from_json(job["plan"])}
+        else:
+            options = {"backends": ("tvm",), "measure": False}
+        built = convoy.build(
+            module, "cuda", precision=job["precision"], cuda_graph=job["cuda_graph"], **options
+        )
+        built.export_library(job["file"])
+        if not job["cuda_graph"]:
+            placed = convoy.place(module, precision=job["precision"], **options)
+            chosen = {choice.region: choice.region for choice in placed.plan.choices}
+            calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
+            done["native"] = [[call.name, call.operands] for call in calls]
+    except Exception as err:  # one plan that fails must not end the comparison
+        done["failed"] = f"{type(err).__name__}: {err}"[-1500:]
+    done["build_s"] = round(time.perf_counter() - started, 1)
+    return done
+
+
+class Runner:
+    """Loads modules and times them in turns, so that a drifting clock meets all of them."""
+
+    def __init__(self, files: list[str], seed: int = 7) -> None:
+        self.sessions: dict[str, Any] = {}
+        self.failed: dict[str, str] = {}
+        self.outputs: dict[str, np.ndarray] = {}
+        import convoy
+
+        rng = np.random.default_rng(seed)
+        inputs: list[np.ndarray] = []
+        for file in files:
+            try:
+                session = convoy.load(file).session()
+                if not inputs:
+                    inputs = [
+                        rng.uniform(-1, 1, shape).astype(dtype)
+                        for _, shape, dtype in session.input_info
+                    ]
+                self.outputs[file] = np.asarray(session(*inputs)[0], np.float64)
+                self.sessions[file] = session
+            except Exception as err:  # the other modules still have to be timed
+                self.failed[file] = f"{type(err).__name__}: {err}"[-800:]
+
+    def times(self, rounds: int, repeat: int, budget_ms: float) -> dict[str, list[float]]:
+        """Milliseconds of one run by file, ``rounds * repeat`` samples of each."""
+        number = {}
+        for file, session in self.sessions.items():
+            rough = statistics.median(session.time(repeat=2, number=2))
+            number[file] = max(1, min(100, int(budget_ms / rough)))
+        found: dict[str, list[float]] = {file: [] for file in self.sessions}
+        for _ in range(rounds):
+            for file, session in self.sessions.items():
+                found[file] += session.time(repeat, number[file])
+        return found
+
+
+def run_modules(job: dict[str, Any]) -> dict[str, Any]:
+    """Time exported modules in one run mode, and TVM's kernels in them where that is asked for.
+
+    ``job``: files, rounds, repeat, budget_ms, native (calls by file, for ``stream``).
+    """
+    runner = Runner(job["files"])
+    samples = runner.times(job["rounds"], job["repeat"], job["budget_ms"])
+    result: dict[str, Any] = {"failed": runner.failed, "files": {}}
+    first = next(iter(runner.outputs.values()), None)
+    for file, values in samples.items():
+        low, high = np.percentile(values, [10, 90])
+        y = runner.outputs[file]
+        result["files"][file] = {
+            "ms": statistics.median(values),
+            "spread_ms": float(high - low) / 2,
+            "samples": len(values),
+            "differs": float(np.linalg.norm(y - first) / np.linalg.norm(first)),
+            "finite": bool(np.isfinite(y).all()),
+        }
+    if job.get("native"):
+        result["native"] = {
+            file: native_times(file, calls)
+            for file, calls in job["native"].items()
+            if file in runner.sessions
+        }
+    return result
+
+
+_timed: dict[str, dict[str, float]] = {}
+
+
+def native_times(file: str, calls: list[Any]) -> list[dict[str, Any]]:
+    """kernel_us, enqueue_us and e2e_us of each of TVM's kernels in a module, by the protocol of
+    candidates; kernels of one name and one set of operands are timed once."""
+    import convoy
+    from convoy.compiled import _all_imports
+    from convoy.runtime.library import function
+
+    parts = _all_imports(convoy.load(file).module)
+    found = []
+    for name, operands in calls:
+        key = json.dumps([name.rstrip("0123456789"), operands])
+        if key not in _timed:
+            try:
+                run = next(m[name] for m in parts if m.implements_function(name))
+                tensors = [_tensor(tuple(shape), dtype) for shape, dtype in operands]
+                figures = {
+                    "kernel_us": function("measure.kernel_us")(run, tensors, 0, 20, 15, 5e3),
+                    "enqueue_us": function("measure.enqueue_us")(run, tensors, 0, 20, 10, 5e3),
+                    "e2e_us": function("measure.e2e_us")(run, tensors, 0, 15, 5e3),
+                }
+                _timed[key] = {k: float(np.median(list(v))) for k, v in figures.items()}
+            except Exception as err:  # shown in the result instead of a figure
+                _timed[key] = {"failed": f"{type(err).__name__}: {err}"[-300:]}  # type: ignore[dict-item]
+        found.append({"name": name, **_timed[key]})
+    return found
+
+
+def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
+    import tvm
+
+    tensor = tvm.runtime.empty(shape, dtype, tvm.cuda(0))
+    values = np.random.default_rng(1).uniform(-1, 1, math.prod(shape)).reshape(shape)
+    tensor.copyfrom(values.astype(dtype))
+    return tensor
+
+
+def main() -> None:
+    """``placement_cases.py JOB.json RESULT.json``: time modules (see run_modules)."""
+    job = json.loads(Path(sys.argv[1]).read_text())
+    Path(sys.argv[2]).write_text(json.dumps(run_modules(job)))
+
+
+if __name__ == "__main__":
+    main()
