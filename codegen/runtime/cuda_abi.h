@@ -40,6 +40,7 @@ enum MemcpyKind : int { kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
+constexpr unsigned kEventRecordExternal = 1;
 constexpr unsigned kUserObjectNoDestructorSync = 1;
 constexpr unsigned kGraphUserObjectMove = 1;
 
@@ -82,6 +83,7 @@ struct DeviceProperties {
   X(cudaEventCreateWithFlags, (::convoy::cuda::Event*, unsigned))                                  \
   X(cudaEventDestroy, (::convoy::cuda::Event))                                                     \
   X(cudaEventRecord, (::convoy::cuda::Event, ::convoy::cuda::Stream))                              \
+  X(cudaEventRecordWithFlags, (::convoy::cuda::Event, ::convoy::cuda::Stream, unsigned))           \
   X(cudaEventSynchronize, (::convoy::cuda::Event))                                                 \
   X(cudaEventElapsedTime, (float*, ::convoy::cuda::Event, ::convoy::cuda::Event))                  \
   X(cudaStreamWaitEvent, (::convoy::cuda::Stream, ::convoy::cuda::Event, unsigned))                \

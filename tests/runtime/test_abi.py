@@ -71,6 +71,7 @@ def test_cuda_constants_and_layouts(tmp_path: Path) -> None:
         "kDeviceToDevice": "cudaMemcpyDeviceToDevice",
         "kStreamNonBlocking": "cudaStreamNonBlocking",
         "kEventDisableTiming": "cudaEventDisableTiming",
+        "kEventRecordExternal": "cudaEventRecordExternal",
         "kUserObjectNoDestructorSync": "cudaUserObjectNoDestructorSync",
         "kGraphUserObjectMove": "cudaGraphUserObjectMove",
     }

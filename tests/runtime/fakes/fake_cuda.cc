@@ -266,6 +266,13 @@ API int cudaEventRecord(void* handle, void* stream_handle) {
   event->time = std::chrono::steady_clock::now();
   return kSuccess;
 }
+API int cudaEventRecordWithFlags(void* handle, void* stream_handle, unsigned flags) {
+  auto* event = static_cast<Event*>(handle);
+  if (flags == 0) return cudaEventRecord(handle, stream_handle);
+  if (Get(stream_handle)->capture == nullptr) return kInvalidValue;
+  return Enqueue(stream_handle, "event_record",
+                 [event] { event->time = std::chrono::steady_clock::now(); });
+}
 API int cudaEventSynchronize(void*) { return kSuccess; }
 API int cudaEventElapsedTime(float* ms, void* from, void* to) {
   std::chrono::duration<float, std::milli> elapsed =
