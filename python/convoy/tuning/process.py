@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
 import json
 import os
 import select
@@ -115,13 +117,18 @@ class MeasuringProcess:
         self._errors.seek(0)
         self._errors.truncate()
         command = [sys.executable, "-m", "convoy.tuning.child", self._spec.dumps()]
-        self._process = subprocess.Popen(
-            [*command, str(read_requests), str(write_answers)],
-            pass_fds=(read_requests, write_answers),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=self._errors,
-            stderr=self._errors,
+        self._process = (
+            _spawner()
+            .submit(
+                subprocess.Popen,
+                [*command, str(read_requests), str(write_answers)],
+                pass_fds=(read_requests, write_answers),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+            )
+            .result()
         )
         os.close(read_requests)
         os.close(write_answers)
@@ -175,3 +182,10 @@ class MeasuringProcess:
         words = self._errors.read().decode(errors="replace").strip().splitlines()
         last = next((line.strip() for line in reversed(words) if line.strip()), "")
         return f"{how}: {last}"[:500] if last else how
+
+
+@functools.cache
+def _spawner() -> concurrent.futures.ThreadPoolExecutor:
+    """The thread that starts processes. They die with the thread that started them (see child.py),
+    so it must be one that lives as long as this process."""
+    return concurrent.futures.ThreadPoolExecutor(1, "spawn")

@@ -1,0 +1,110 @@
+"""A measurer without a GPU, and a backend whose candidates it knows: some of them misbehave."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from convoy.backends.base import Backend, Binary, Candidate, Decline, Device, make_config
+from convoy.errors import CompileFailed
+from convoy.measure.environment import Environment
+from convoy.measure.measurement import Measurement
+from convoy.tuning.measurer import Measurer
+from convoy.tuning.space import Space
+from convoy.workload import Workload
+
+ENVIRONMENT = Environment(gpu="Fake", sm_count=132, driver="1.0", cudnn="9.19.0")
+
+
+def workload(i: int = 0, **changes: int) -> Workload:
+    fields = {"n": 8, "h": 28, "w": 28, "c": 64 * (i + 1), "k": 128, "r": 1, "s": 1}
+    return Workload("fprop", **fields | changes)
+
+
+def candidate(i: int, kernel: str = "") -> Candidate:
+    options = {"engine": i, "knobs": [[14, i % 7], [2, i % 5]]}
+    if kernel:
+        options["kernel"] = {"name": kernel, "tile": [64 << i % 3, 64 << i % 2, 64]}
+    return Candidate("cudnn", kernel or f"eng{i}", make_config(**options), priority=i)
+
+
+def space(of: Workload, count: int = 20) -> Space:
+    return Space(of, tuple(candidate(i) for i in range(count)))
+
+
+def time_us(of: Workload, of_candidate: Candidate) -> float:
+    """A made-up time that candidates share across workloads, but for a little."""
+    engine = of_candidate.options()["engine"]
+    own = zlib.crc32(f"{of.key}{of_candidate.key}".encode()) % 100 / 1000
+    return math.log2(of.flops) * (1 + abs(engine % 20 - 7) * 0.1 + own)
+
+
+class FakeMeasurer(Measurer):
+    """Appends each measurement to ``log``. Candidates named in ``behaviour`` do not just answer:
+    ``segv``, ``hang``, ``exit``, ``lost``, ``oom``, ``nocompile``."""
+
+    def __init__(
+        self, log: str = "", behaviour: dict[str, str] | None = None, delay: float = 0.0
+    ) -> None:
+        self._log, self._behaviour, self._delay = log, behaviour or {}, delay
+
+    def describe(self) -> tuple[Device, Environment]:
+        if self._behaviour.get("start") == "fail":
+            raise RuntimeError("no GPU at all")
+        return Device(), ENVIRONMENT
+
+    def measure(
+        self, workload: Workload, candidate: Candidate, best_us: float | None
+    ) -> Measurement:
+        what = self._behaviour.get(candidate.kernel, "")
+        self._note("measure", workload, candidate)
+        time.sleep(self._delay)
+        if what == "segv":
+            print("about to fault", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if what == "hang":
+            time.sleep(1000)
+        if what == "exit":
+            os._exit(3)
+        if what == "lost":
+            raise RuntimeError("the GPU stopped working")
+        if what == "oom":
+            return Measurement(failure="RuntimeError: cudaMalloc failed: out of memory")
+        return Measurement(kernel_us=time_us(workload, candidate), samples=30, error=2e-4)
+
+    def kernel(self, candidate: Candidate) -> str:
+        return str(candidate.options().get("kernel", {}).get("name", ""))
+
+    def prepare(self, workload: Workload, candidate: Candidate) -> None:
+        self._note("compile", workload, candidate)
+        if self._behaviour.get(candidate.kernel) == "nocompile":
+            raise CompileFailed("an error", "a kernel")
+
+    def narrow(self, environment: Environment, candidate: Candidate) -> Environment:
+        return environment.narrowed(["cudnn"])
+
+    def _note(self, what: str, workload: Workload, candidate: Candidate) -> None:
+        if self._log:
+            gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            with Path(self._log).open("a") as stream:
+                stream.write(f"{what} {workload.key} {candidate.kernel} {os.getpid()} {gpu}\n")
+
+
+class FakeBackend(Backend):
+    name = "cudnn"
+    libraries = ("cudnn",)
+
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        return None
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        return space(workload).candidates
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        raise NotImplementedError

@@ -1,0 +1,114 @@
+"""Measuring processes that die, hang or lose the GPU, and executors over several GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.tuning import fakes
+
+from convoy.errors import LibraryMissing
+from convoy.tuning.executor import LocalExecutor
+from convoy.tuning.job import Job
+from convoy.tuning.process import MeasuringFailed
+
+Make = Callable[..., LocalExecutor]
+
+
+def kernels(log: Path, what: str = "measure") -> list[str]:
+    lines = [line.split() for line in log.read_text().splitlines()]
+    return [line[2] for line in lines if line[0] == what]
+
+
+def run(executor: LocalExecutor, *candidates, of=None):
+    return list(executor.run(Job(of or fakes.workload(), candidates)))
+
+
+def test_results_come_with_the_environment_that_matters(executor: Make) -> None:
+    made = executor()
+    (result,) = run(made, fakes.candidate(3))
+    assert result.measurement.kernel_us == fakes.time_us(fakes.workload(), fakes.candidate(3))
+    assert made.environment == fakes.ENVIRONMENT
+    assert result.environment == fakes.ENVIRONMENT.narrowed(["cudnn"])
+    assert result.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("segv", "the process died of SIGSEGV: about to fault"),
+        ("exit", "the process ended with status 3"),
+        ("lost", "RuntimeError: the GPU stopped working"),
+        ("oom", "RuntimeError: cudaMalloc failed: out of memory"),
+    ],
+)
+def test_a_mishap_is_the_candidates_failure(executor: Make, behaviour: str, reason: str) -> None:
+    made = executor(behaviour={"eng1": behaviour})
+    results = run(made, *(fakes.candidate(i) for i in range(3)))
+    assert [r.measurement.ok for r in results] == [True, False, True]
+    assert results[1].measurement.failure == reason
+
+
+def test_a_hang_is_cut_short(executor: Make) -> None:
+    made = executor(behaviour={"eng0": "hang"}, timeout_s=1.0)
+    started = time.monotonic()
+    hung, fine = run(made, fakes.candidate(0), fakes.candidate(1))
+    assert hung.measurement.failure == "no result after 1 s: the process was killed"
+    assert fine.measurement.ok
+    assert time.monotonic() - started < 30
+
+
+def test_a_lost_process_is_replaced_a_good_one_kept(executor: Make, log: Path) -> None:
+    made = executor(behaviour={"eng2": "segv"})
+    run(made, *(fakes.candidate(i) for i in range(5)))
+    pids = [line.split()[3] for line in log.read_text().splitlines()]
+    assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
+
+
+def test_a_machine_that_cannot_measure_is_an_error(executor: Make) -> None:
+    with pytest.raises(MeasuringFailed, match="no GPU at all"):
+        executor(behaviour={"start": "fail"})
+
+
+def test_each_kernel_is_compiled_once(executor: Make, log: Path) -> None:
+    made = executor(behaviour={"bad": "nocompile"})
+    good, bad = fakes.candidate(1, "good"), fakes.candidate(2, "bad")
+    results = run(made, good, bad) + run(made, good, bad, of=fakes.workload(1))
+    assert [r.measurement.ok for r in results] == [True, False, True, False]
+    assert "CompileFailed" in results[1].measurement.failure
+    assert sorted(kernels(log, "compile")) == ["bad", "good"]
+    assert kernels(log) == ["good", "good"]
+
+
+def test_a_missing_compiler_is_no_failure_of_candidates(
+    executor: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(*_: object) -> None:
+        raise LibraryMissing("no nvcc", "nvcc")
+
+    made = executor()
+    monkeypatch.setattr(fakes.FakeMeasurer, "prepare", prepare)
+    with pytest.raises(LibraryMissing):
+        run(made, fakes.candidate(1, "kernel"))
+
+
+def test_stopping_ends_a_job_early(executor: Make) -> None:
+    made = executor()
+    answers = iter([False, False, False, True])
+    job = Job(fakes.workload(), tuple(fakes.candidate(i) for i in range(10)))
+    assert len(list(made.run(job, lambda: next(answers)))) == 2
+    assert len(run(made, fakes.candidate(0))) == 1  # the process was handed back
+
+
+def test_every_process_sees_its_own_gpu(executor: Make, log: Path) -> None:
+    import concurrent.futures
+
+    made = executor(gpus=("3", "GPU-5f"), delay=0.3)
+    jobs = [Job(fakes.workload(i), (fakes.candidate(0),)) for i in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(made.slots) as pool:
+        found = list(pool.map(lambda job: list(made.run(job)), jobs))
+    assert sum(map(len, found)) == 4
+    gpus = {line.split()[4] for line in log.read_text().splitlines()}
+    assert gpus == {"3", "GPU-5f"}
