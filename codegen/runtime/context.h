@@ -29,6 +29,7 @@
 
 #include "call_cache.h"
 #include "executable.h"
+#include "streams.h"
 #include "workspace.h"
 
 namespace convoy {
@@ -68,6 +69,9 @@ class ThreadContext {
   // Created on first use; throws CaptureNotReady while `stream` is being captured.
   CudnnHandle& Cudnn(int device);
 
+  // Streams and events for scheduled functions on a device.
+  StreamPool& Streams(int device) { return streams_.try_emplace(device, device).first->second; }
+
   // Built on first use; throws CaptureNotReady when it is not there and `stream` is being captured.
   Executable& GetExecutable(const FunctionSpec& function, const BlobMap& blobs, DLDevice device,
                             const StreamState& stream);
@@ -100,6 +104,7 @@ class ThreadContext {
   void DropOldLanes();
 
   std::map<int, CudnnHandle> handles_;
+  std::map<int, StreamPool> streams_;
   std::unordered_map<std::string, std::unique_ptr<Executable>> executables_;
   std::map<LaneKey, Lane> lanes_;
   std::vector<Calls_> calls_;

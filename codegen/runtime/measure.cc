@@ -12,6 +12,7 @@
 #include <map>
 #include <vector>
 
+#include "captured_graph.h"
 #include "library.h"
 
 namespace convoy {
@@ -65,38 +66,16 @@ class TimingEvent {
   cuda::Event event_ = nullptr;
 };
 
-// What `enqueue` puts on a stream, captured once and replayed.
-class CapturedGraph {
+// A graph with the device time of its replays.
+class TimedGraph {
  public:
-  CapturedGraph(cuda::Stream stream, const std::function<void()>& enqueue) {
-    const CudaApi& api = Cuda();
-    CONVOY_CUDA(cudaStreamBeginCapture, stream, cuda::kCaptureThreadLocal);
-    cuda::Graph graph = nullptr;
-    try {
-      enqueue();
-    } catch (...) {
-      // The stream must leave capture mode whatever happened.
-      if (api.cudaStreamEndCapture(stream, &graph) == cuda::kSuccess && graph) {
-        api.cudaGraphDestroy(graph);
-      }
-      api.cudaGetLastError();
-      throw;
-    }
-    CONVOY_CUDA(cudaStreamEndCapture, stream, &graph);
-    cuda::Error error = api.cudaGraphInstantiate(&exec_, graph, 0);
-    api.cudaGraphDestroy(graph);
-    CheckCuda(error, "cudaGraphInstantiate");
-  }
-  ~CapturedGraph() {
-    if (exec_) Cuda().cudaGraphExecDestroy(exec_);
-  }
-  CapturedGraph(const CapturedGraph&) = delete;
-  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  TimedGraph(cuda::Stream stream, const std::function<void()>& enqueue)
+      : graph_(stream, cuda::kCaptureThreadLocal, enqueue) {}
 
   // Device time of one replay, by events around it.
   double Replay(cuda::Stream stream) const {
     CONVOY_CUDA(cudaEventRecord, start_.get(), stream);
-    CONVOY_CUDA(cudaGraphLaunch, exec_, stream);
+    graph_.Launch(stream);
     CONVOY_CUDA(cudaEventRecord, stop_.get(), stream);
     CONVOY_CUDA(cudaEventSynchronize, stop_.get());
     float ms = 0;
@@ -105,7 +84,7 @@ class CapturedGraph {
   }
 
  private:
-  cuda::GraphExec exec_ = nullptr;
+  CapturedGraph graph_;
   TimingEvent start_, stop_;
 };
 
@@ -151,7 +130,7 @@ ffi::Array<double> KernelTime(ffi::Function function, ffi::Array<ffi::Any> argum
   Call call(function, arguments);
   call();
   stream.Synchronize();
-  CapturedGraph graph(stream.get(), [&] {
+  TimedGraph graph(stream.get(), [&] {
     for (int64_t i = 0; i < launches; ++i) call();
   });
   graph.Replay(stream.get());
@@ -171,10 +150,10 @@ ffi::Array<double> ColdTime(ffi::Function function, ffi::Array<ffi::Any> argumen
   stream.Synchronize();
   size_t bytes = ffi::GetDataSize(static_cast<size_t>(flush.numel()), flush.dtype());
   auto overwrite = [&] { CONVOY_CUDA(cudaMemsetAsync, flush.data_ptr(), 0, bytes, stream.get()); };
-  CapturedGraph alone(stream.get(), [&] {
+  TimedGraph alone(stream.get(), [&] {
     for (int64_t i = 0; i < launches; ++i) overwrite();
   });
-  CapturedGraph both(stream.get(), [&] {
+  TimedGraph both(stream.get(), [&] {
     for (int64_t i = 0; i < launches; ++i) {
       overwrite();
       call();

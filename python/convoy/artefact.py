@@ -39,7 +39,9 @@ class Meta:
     """What a compiled module says of itself; travels inside the artefact as JSON.
 
     ``target`` is "cuda" or "llvm", ``precision`` the dtype policy it was built with, ``plan``
-    the JSON of the placement (empty for none), ``versions`` the libraries it was built against.
+    the JSON of the placement (empty for none), ``versions`` the libraries it was built against,
+    ``schedule`` the JSON of the schedule (empty for none). ``cuda_graph`` says that sessions are
+    to capture the whole function and replay it.
     """
 
     inputs: tuple[TensorInfo, ...]
@@ -48,6 +50,8 @@ class Meta:
     precision: str
     plan: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    schedule: dict[str, Any] = field(default_factory=dict)
+    cuda_graph: bool = False
     format: int = META_FORMAT
 
     def dumps(self) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .artefact import Meta, TensorInfo
 from .backends.base import Backend, Candidate
 from .compiled import CompiledModule
-from .errors import InvalidOption
+from .errors import InvalidOption, NotSchedulable
 from .placing import BACKENDS, Placement, find_backends, place
 
 if TYPE_CHECKING:
@@ -22,19 +24,27 @@ def build(
     *,
     precision: str | None = None,
     cuda_graph: bool = True,
+    streams: int | str = "auto",
     **options: Any,
 ) -> CompiledModule:
     """Compile a Relax module (from convoy.relay or TVM's ONNX and torch importers).
 
     For ``cuda`` every convolution and matrix product goes to the backend and kernel that
     :func:`place` chose (its options are taken here as well); ``precision`` defaults to float16.
+    ``cuda_graph`` lets sessions capture the whole function and replay it. ``streams`` is 1, a
+    number of streams for independent branches, or "auto": several where they pay, which is
+    measured where the GPU is there and predicted elsewhere (docs/streams.md).
     For ``llvm`` the normalised network is compiled for the CPU, by default in float32.
+
+    Raises InvalidOption, and the errors of :func:`place` and graph.normalize.
     """
     from . import graph
     from .graph.lower import lower
     from .runtime import create_module
+    from .schedule.decide import check_streams
 
     kind = _kind(target)
+    check_streams(streams)
     if kind == "llvm":
         precision = precision or "float32"
         normal = graph.normalize(mod, params, dtype=precision)
@@ -45,11 +55,49 @@ def build(
     precision = precision or "float16"
     placed = place(mod, params, precision=precision, **options)
     inputs, outputs = _signature(placed.module)
-    meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
     entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
-    external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
-    rewritten = graph.rewrite(placed.module, symbols, external)
-    return CompiledModule(lower(rewritten, target, cuda_graph=cuda_graph), meta)
+    meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
+
+    def external(meta: Meta) -> Any:
+        return create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
+
+    rewritten = graph.rewrite(placed.module, symbols, external(meta))
+    try:
+        return _scheduled(rewritten, target, meta, external, placed, symbols, cuda_graph, streams)
+    except NotSchedulable as err:
+        warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
+        return CompiledModule(lower(rewritten, target, cuda_graph=cuda_graph), meta)
+
+
+def _scheduled(
+    mod: Any,
+    target: Any,
+    meta: Meta,
+    external: Callable[[Meta], Any],
+    placed: Placement,
+    symbols: dict[str, str],
+    cuda_graph: bool,
+    streams: int | str,
+) -> CompiledModule:
+    """Compile a rewritten module by a schedule, which becomes part of its description."""
+    from .placing import _present_device
+    from .schedule.decide import decide
+    from .schedule.durations import figures_of
+    from .schedule.link import Lowered
+    from .schedule.machine import Machine
+
+    plan = placed.plan
+    lowered = Lowered(mod, target)
+    program, schedule = decide(
+        lowered,
+        Machine.of(plan.device),
+        figures_of(plan.choices, symbols, plan.source),
+        streams,
+        on_gpu=_present_device() == plan.device,
+        cuda_graph=cuda_graph,
+    )
+    meta = dataclasses.replace(meta, schedule=schedule.to_json(), cuda_graph=cuda_graph)
+    return CompiledModule(lowered.link(program, schedule, [external(meta)]), meta)
 
 
 def _build_entries(

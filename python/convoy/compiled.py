@@ -11,6 +11,7 @@ from .artefact import Meta, check_seal, write_sealed
 from .errors import CorruptArtefact, InvalidOption
 from .placement.plan import Plan
 from .quiet import without_scope_warnings
+from .schedule.plan import Schedule
 from .session import Session
 
 
@@ -28,6 +29,11 @@ class CompiledModule:
     def plan(self) -> Plan | None:
         """The placement, None for a module that offloads nothing."""
         return Plan.from_json(self.meta.plan) if self.meta.plan else None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Streams, launch order and storage; None for a module that was not scheduled."""
+        return Schedule.from_json(self.meta.schedule) if self.meta.schedule else None
 
     def export_library(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write one self-contained shared object; ``options`` go to TVM's export_library.

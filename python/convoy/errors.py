@@ -83,6 +83,10 @@ class CompileFailed(ConvoyError):
     """nvcc rejected a generated kernel; carries the command and the compiler's words."""
 
 
+class NotSchedulable(ConvoyError):
+    """A lowered function with something that the stream scheduler does not know."""
+
+
 class NoCandidate(ConvoyError):
     """Every backend declined an operation; carries the reasons."""
 

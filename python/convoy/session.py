@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,16 @@ class Session:
     a session for each thread.
 
     Every input has a buffer on the device for as long as the session lives, and set_input copies
-    into it. Pointers therefore never change, which is what a replayed CUDA graph needs: weights
-    that are swapped are seen by the next run.
+    into it, so weights that are swapped are seen by the next run.
+
+    A module built for CUDA graphs is called as it is the first time; then the whole function is
+    captured, all its streams included, and from there on replayed on the caller's current stream.
+    A replay writes the same output tensors as the one before. bind_input puts a tensor of the
+    caller in a buffer's place; for each set of such tensors a graph is captured.
     """
+
+    #: Graphs kept by a session; the one not used for longest goes first.
+    GRAPHS = 8
 
     def __init__(self, module: Any, meta: Meta, device: Any) -> None:
         import tvm
@@ -33,6 +41,8 @@ class Session:
         for buffer, info in zip(self._inputs, meta.inputs, strict=True):
             buffer.copyfrom(np.zeros(info.shape, _numpy_dtype(info)))
         self._outputs: list[Any] = []
+        self._warm = False
+        self._graphs: OrderedDict[tuple[int, ...], tuple[Any, list[Any]]] = OrderedDict()
 
     @property
     def num_outputs(self) -> int:
@@ -69,11 +79,54 @@ class Session:
         """Enqueue one inference; returns before the device has finished."""
         for name, value in (inputs or {}).items():
             self.set_input(name, value)
-        result = self._main(*self._inputs)
-        self._outputs = _flatten(result)
+        if not self.meta.cuda_graph or not self._warm or self._in_capture():
+            self._outputs = _flatten(self._main(*self._inputs))
+            self._warm = True
+            return
+        launch, self._outputs = self._graph()
+        launch()
+
+    def bind_input(self, key: str | int, tensor: Any) -> None:
+        """Use a device tensor of the caller (TVM's, or any with ``__dlpack__``) as an input from
+        now on, without a copy.
+
+        Raises InvalidOption for an unknown name, another shape, dtype or device.
+        """
+        import tvm
+
+        position = self._position(key)
+        info = self.meta.inputs[position]
+        if not isinstance(tensor, tvm.runtime.Tensor):
+            tensor = tvm.runtime.from_dlpack(tensor)
+        got = (tuple(tensor.shape), str(tensor.dtype), str(tensor.device))
+        wanted = (info.shape, info.dtype, str(self.device))
+        if got != wanted:
+            raise InvalidOption(f"{got} for input {info.name!r}", f"{wanted}")
+        self._inputs[position] = tensor
+
+    def _in_capture(self) -> bool:
+        """Whether the caller captures the current stream: then the call itself is what counts."""
+        from .runtime.library import function
+
+        return bool(function("graph.capturing")(self.device.index))
+
+    def _graph(self) -> tuple[Any, list[Any]]:
+        """(launch, outputs) for the present input tensors, captured where they are new."""
+        from .runtime.library import function
+
+        key = tuple(tensor.data_ptr() for tensor in self._inputs)
+        if key not in self._graphs:
+            launch, result = function("graph.capture")(self._main, self._inputs, self.device.index)
+            while len(self._graphs) >= self.GRAPHS:
+                self._graphs.popitem(last=False)
+            # The graph holds the input tensors, so their addresses stay theirs.
+            self._graphs[key] = (launch, _flatten(result))
+        self._graphs.move_to_end(key)
+        return self._graphs[key]
 
     def output(self, index: int = 0) -> Any:
-        """Output tensor of the last run; its ``.numpy()`` waits for the device."""
+        """Output tensor of the last run; its ``.numpy()`` waits for the device. The next run may
+        write the same tensor."""
         if not self._outputs:
             raise InvalidOption("an output before any run", "run() first")
         if not 0 <= index < len(self._outputs):

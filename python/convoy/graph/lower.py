@@ -49,6 +49,18 @@ def lower_module(
         return tvm.transform.Sequential([*call_passes(), *memory_passes()])(mod)
 
 
+def lower_calls(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """The module with scheduled kernels and calls with explicit outputs, storage not planned yet:
+    what :mod:`convoy.schedule` works on."""
+    with target:
+        mod = tvm.transform.Sequential(dispatch_passes())(mod)
+        mod = AccumulateInFloat32()(mod)
+        mod = tvm.transform.Sequential(fuse_passes())(mod)
+        if target.kind.name == "cuda":
+            mod = schedule_kernels(target)(mod)
+        return tvm.transform.Sequential(call_passes())(mod)
+
+
 def dispatch_passes() -> list[tvm.transform.Pass]:
     return [relax.backend.DispatchSampling(), relax.backend.DispatchSortScan()]
 
@@ -80,6 +92,13 @@ def memory_passes() -> list[tvm.transform.Pass]:
     return [
         relax.transform.StaticPlanBlockMemory(),
         relax.transform.RewriteCUDAGraph(),
+        *finish_passes(),
+    ]
+
+
+def finish_passes() -> list[tvm.transform.Pass]:
+    """The virtual machine's own lowering, for storage that has been planned."""
+    return [
         relax.transform.LowerAllocTensor(),
         relax.transform.KillAfterLastUse(),
         relax.transform.LowerRuntimeBuiltin(),

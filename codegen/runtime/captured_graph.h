@@ -1,0 +1,27 @@
+// A CUDA graph made by stream capture, ready to be launched.
+#pragma once
+
+#include <functional>
+
+#include "library.h"
+
+namespace convoy {
+
+class CapturedGraph {
+ public:
+  // Captures what `enqueue` puts on `stream`, side streams that it forks and joins included. Throws
+  // what `enqueue` throws; the stream has left capture mode then.
+  CapturedGraph(cuda::Stream stream, cuda::CaptureMode mode, const std::function<void()>& enqueue);
+  ~CapturedGraph();
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  void Launch(cuda::Stream stream) const { CONVOY_CUDA(cudaGraphLaunch, exec_, stream); }
+  cuda::Graph graph() const { return graph_; }
+
+ private:
+  cuda::Graph graph_ = nullptr;
+  cuda::GraphExec exec_ = nullptr;
+};
+
+}  // namespace convoy

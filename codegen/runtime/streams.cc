@@ -1,0 +1,200 @@
+// FFI functions convoy.streams.*: what a scheduled function calls between its kernels. The Relax
+// program of such a function is one call of
+//
+//   convoy.streams.run(vm, body, arguments...)   body(arguments...) between fork and join
+//
+// and the body calls, in launch order,
+//
+//   convoy.streams.on(stream, event...)   what follows goes to this stream, behind these events
+//   convoy.streams.record(event)          behind what the current stream has so far
+//
+// On host memory all of them do nothing, since the order of the calls is itself a legal one.
+#include "streams.h"
+
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+
+#include <optional>
+
+#include "context.h"
+
+namespace convoy {
+
+cuda::Stream StreamPool::Side(size_t number) {
+  if (number >= streams_.size()) {
+    DeviceGuard guard(device_);
+    while (number >= streams_.size()) {
+      cuda::Stream stream = nullptr;
+      CONVOY_CUDA(cudaStreamCreateWithFlags, &stream, cuda::kStreamNonBlocking);
+      streams_.push_back(stream);
+    }
+  }
+  return streams_[number];
+}
+
+cuda::Event StreamPool::Event(size_t number) {
+  if (number >= events_.size()) {
+    DeviceGuard guard(device_);
+    while (number >= events_.size()) {
+      cuda::Event event = nullptr;
+      CONVOY_CUDA(cudaEventCreateWithFlags, &event, cuda::kEventDisableTiming);
+      events_.push_back(event);
+    }
+  }
+  return events_[number];
+}
+
+namespace {
+
+namespace ffi = tvm::ffi;
+
+// The run of one scheduled function in this thread. Whatever happens inside, the thread's stream is
+// afterwards the one that it was before.
+class Region {
+ public:
+  explicit Region(DLDevice device) : device_(device), outer_(current_) {
+    if (on_gpu()) {
+      guard_.emplace(device.device_id);
+      origin_ = TVMFFIEnvGetStream(kDLCUDA, device.device_id);
+      pool_ = &ThreadContext::Current().Streams(device.device_id);
+    }
+    current_ = this;
+  }
+
+  ~Region() {
+    current_ = outer_;
+    if (!on_gpu()) return;
+    if (!joined_) JoinAll();
+    TVMFFIEnvSetStream(kDLCUDA, device_.device_id, origin_, nullptr);
+  }
+
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  static Region& Current() {
+    if (current_ == nullptr) {
+      TVM_FFI_THROW(RuntimeError) << "a stream call outside of convoy.streams.run";
+    }
+    return *current_;
+  }
+
+  void Use(int64_t stream) {
+    if (!on_gpu()) return;
+    stream_ = stream == 0 ? origin_ : pool_->Side(static_cast<size_t>(stream));
+    if (stream >= static_cast<int64_t>(used_.size())) used_.resize(stream + 1, false);
+    used_[stream] = true;
+    TVMFFIEnvSetStream(kDLCUDA, device_.device_id, stream_, nullptr);
+  }
+
+  void Wait(int64_t event) {
+    if (!on_gpu()) return;
+    CONVOY_CUDA(cudaStreamWaitEvent, stream_, pool_->Event(static_cast<size_t>(event)), 0);
+  }
+
+  void Record(int64_t event) {
+    if (!on_gpu()) return;
+    CONVOY_CUDA(cudaEventRecord, pool_->Event(static_cast<size_t>(event)), stream_);
+  }
+
+  // The body came to its end, so all its streams are joined.
+  void Finish() { joined_ = true; }
+
+ private:
+  bool on_gpu() const { return device_.device_type == kDLCUDA; }
+
+  // After a failure half way: what the caller does next waits for what is under way on the side
+  // streams, and a capture finds them joined. Errors cannot be told beside the one under way.
+  void JoinAll() noexcept {
+    const CudaApi& api = Cuda();
+    for (size_t i = 1; i < used_.size(); ++i) {
+      if (!used_[i]) continue;
+      cuda::Event event = nullptr;
+      if (api.cudaEventCreateWithFlags(&event, cuda::kEventDisableTiming) != cuda::kSuccess)
+        continue;
+      if (api.cudaEventRecord(event, pool_->Side(i)) == cuda::kSuccess) {
+        api.cudaStreamWaitEvent(origin_, event, 0);
+      }
+      api.cudaEventDestroy(event);
+    }
+    api.cudaGetLastError();
+  }
+
+  static thread_local Region* current_;
+
+  const DLDevice device_;
+  Region* const outer_;
+  std::optional<DeviceGuard> guard_;
+  cuda::Stream origin_ = nullptr, stream_ = nullptr;
+  StreamPool* pool_ = nullptr;
+  std::vector<bool> used_;
+  bool joined_ = false;
+};
+
+thread_local Region* Region::current_ = nullptr;
+
+// Device of the first tensor among the arguments, tuples included.
+std::optional<DLDevice> DeviceOf(const ffi::AnyView& value) {
+  if (auto tensor = value.try_cast<DLTensor*>()) return (*tensor)->device;
+  if (auto tuple = value.try_cast<ffi::Array<ffi::Any>>()) {
+    for (const ffi::Any& item : *tuple) {
+      if (auto device = DeviceOf(item)) return device;
+    }
+  }
+  return std::nullopt;
+}
+
+void Run(ffi::PackedArgs args, ffi::Any* result) {
+  static const ffi::Function invoke = ffi::Function::GetGlobalRequired("vm.builtin.invoke_closure");
+  std::optional<DLDevice> device;
+  for (int i = 2; i < args.size() && !device; ++i) device = DeviceOf(args[i]);
+  Region region(device.value_or(DLDevice{kDLCPU, 0}));
+  region.Use(0);
+  invoke.CallPacked(args, result);
+  region.Finish();
+}
+
+void On(ffi::PackedArgs args, ffi::Any*) {
+  Region& region = Region::Current();
+  region.Use(args[0].cast<int64_t>());
+  for (int i = 1; i < args.size(); ++i) region.Wait(args[i].cast<int64_t>());
+}
+
+void Record(int64_t event) { Region::Current().Record(event); }
+
+// A tensor inside an arena, which stays alive with it. Unlike TVM's own tensors inside a storage its
+// pointer carries the offset, as TVM's kernels require.
+struct InsideArena {
+  ffi::Tensor arena;
+  void AllocData(DLTensor* tensor, int64_t offset) {
+    tensor->data = static_cast<char*>(arena.data_ptr()) + offset;
+    tensor->byte_offset = 0;
+  }
+  void FreeData(DLTensor*) {}
+};
+
+ffi::Tensor View(ffi::Tensor arena, int64_t offset, ffi::Shape shape, DLDataType dtype) {
+  auto bytes = static_cast<int64_t>(ffi::GetDataSize(static_cast<size_t>(shape.Product()), dtype));
+  auto size =
+      static_cast<int64_t>(ffi::GetDataSize(static_cast<size_t>(arena.numel()), arena.dtype()));
+  if (offset < 0 || offset + bytes > size) {
+    TVM_FFI_THROW(ValueError) << bytes << " bytes at " << offset << " of an arena of " << size;
+  }
+  return ffi::Tensor::FromNDAlloc(InsideArena{arena}, shape, dtype, arena.device(), offset);
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  namespace refl = tvm::ffi::reflection;
+  refl::GlobalDef()
+      .def_packed("convoy.streams.run", Run)
+      .def_packed("convoy.streams.on", On)
+      .def("convoy.streams.record", Record)
+      .def("convoy.streams.view", View);
+}
+
+}  // namespace convoy

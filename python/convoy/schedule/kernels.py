@@ -1,0 +1,80 @@
+"""What a scheduled TIR function launches: blocks, threads, shared memory, and what it writes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from ..graph.schedule.loads import itemsize
+from .machine import Machine
+from .plan import Footprint
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """Facts of a function compiled by TVM.
+
+    ``footprint`` is that of its widest kernel, ``launches`` their number, ``written`` the
+    parameters that it stores to. ``host_workspace`` says that it asks TVM for device memory while
+    it runs: that pool belongs to a thread and knows no streams, so two such functions must not
+    overlap.
+    """
+
+    footprint: Footprint
+    launches: int
+    written: frozenset[int]
+    host_workspace: bool
+
+
+def inspect(func: tirx.PrimFunc, machine: Machine) -> NativeKernel:
+    """Facts of a function whose kernels are bound to threads; one block of one thread where they
+    are not (functions for the CPU)."""
+    blocks: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, blocks.append)])
+    allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
+    shared = sum(_bytes(buffer) for buffer in allocated if buffer.scope().startswith("shared"))
+    kernels = _kernels(func)
+    footprints = [machine.footprint(grid, threads, shared) for grid, threads in kernels]
+    stored = [region.source for block in blocks for region in block.writes]
+    return NativeKernel(
+        max(footprints, key=lambda f: f.waves),
+        len(kernels),
+        frozenset(
+            i for i, param in enumerate(func.params) if any(param.same_as(s) for s in stored)
+        ),
+        not blocks or any(buffer.scope() == "global" for buffer in allocated),
+    )
+
+
+def _kernels(func: tirx.PrimFunc) -> list[tuple[int, int]]:
+    """(blocks, threads) of each launch: statements in a row at the top are kernels of their own."""
+    found = []
+    for statement in _statements(func.body):
+        extents: dict[str, int] = {}
+
+        def bound(loop: tirx.For, extents: dict[str, int] = extents) -> None:
+            if loop.thread_binding is not None and isinstance(loop.extent, tirx.IntImm):
+                tag = str(loop.thread_binding.thread_tag)
+                extents[tag] = max(extents.get(tag, 1), int(loop.extent))
+
+        tvm_ffi.structural_walk(statement, [(tirx.For, bound)])
+        grid = math.prod(v for tag, v in extents.items() if tag.startswith("blockIdx"))
+        threads = math.prod(v for tag, v in extents.items() if tag.startswith("threadIdx"))
+        found.append((grid, threads))
+    return found or [(1, 1)]
+
+
+def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
+    """The statements below the root block."""
+    if isinstance(body, s_tir.SBlockRealize):
+        body = body.block.body
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _bytes(buffer: tirx.Buffer) -> int:
+    shape = [int(d) if isinstance(d, tirx.IntImm) else 1 for d in buffer.shape]
+    return math.prod(shape) * itemsize(buffer.dtype)

@@ -1,0 +1,59 @@
+"""Lowered module -> executable, with kernels that are compiled once for all schedules tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax import vm_build
+
+from ..graph.lower import finish_passes, lower_calls
+from .emit import emit
+from .machine import Machine
+from .plan import Schedule
+from .program import Program, read
+
+
+class Lowered:
+    """A module behind lowering to calls: its program, its kernels, and executables by schedule."""
+
+    def __init__(self, mod: tvm.IRModule, target: str | tvm.target.Target) -> None:
+        self.target = tvm.target.Target(target) if isinstance(target, str) else target
+        attrs = dict(mod.attrs or {})
+        self.external = list(attrs.pop("external_mods", []))
+        self._mod = lower_calls(mod, self.target)
+
+    def program(self, machine: Machine) -> Program:
+        """Raises NotSchedulable (see :func:`program.read`)."""
+        return read(self._mod, machine)
+
+    @cached_property
+    def kernels(self) -> Any:
+        """The compiled kernels as a runtime module with a function for each, by name; None for a
+        module without any."""
+        named = relax.transform.AttachGlobalSymbol()(self._mod)
+        functions = vm_build._filter_tir(named)
+        if functions is None:
+            return None
+        with self.target:
+            return tvm.tirx.build(functions, target=self.target, pipeline="default")
+
+    def link(
+        self, program: Program, schedule: Schedule, external: Sequence[Any] | None = None
+    ) -> relax.VMExecutable:
+        """The executable of a schedule. ``external`` (default: those of the module) provide the
+        functions that no kernel is compiled for."""
+        on_gpu = self.target.kind.name == "cuda"
+        with self.target:
+            mod = emit(self._mod, program, schedule, cached=on_gpu)
+            mod = tvm.transform.Sequential(finish_passes())(mod)
+        builder = relax.ExecBuilder()
+        vm_build._vmcodegen(builder, mod)
+        libraries = [
+            *([self.kernels] if self.kernels is not None else []),
+            *(external or self.external),
+        ]
+        return vm_build._vmlink(builder, self.target, None, ext_libs=libraries)
