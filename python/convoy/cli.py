@@ -14,6 +14,7 @@ import typer
 
 from . import __version__, commands
 from .errors import ConvoyError
+from .tuning.command import tune
 
 if TYPE_CHECKING:
     from .measure.records import RecordStore
@@ -81,7 +82,7 @@ def doctor(
     raise typer.Exit(0 if (gpu_ready if gpu else cpu_ready) else 1)
 
 
-for _command in (commands.place, commands.build, commands.run):
+for _command in (commands.place, commands.build, commands.run, tune):
     app.command()(_command)
 
 FILES = Annotated[

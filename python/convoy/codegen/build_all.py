@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from .. import workload_list
 from ..backends.base import Decline, Device
 from ..backends.cutlass import CutlassBackend, launch_of
 from ..errors import ConvoyError
@@ -39,16 +40,6 @@ def kernels_of(
     return sorted(configs, key=lambda config: config.name), declined
 
 
-def read_workloads(lines: Iterable[str]) -> list[Workload]:
-    """Workloads of JSON lines; raises InvalidWorkload."""
-    found = []
-    for line in lines:
-        if line.strip():
-            data = json.loads(line)
-            found.append(Workload.from_json(data.get("workload", data)))
-    return list(dict.fromkeys(found))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m convoy.codegen.build_all",
@@ -60,10 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--arch", type=int, default=90, help="compute capability times ten")
     options = parser.parse_args(arguments)
     if options.workloads == "-":
-        workloads = read_workloads(sys.stdin)
+        workloads = workload_list.parse(sys.stdin, "standard input")
     else:
-        with open(options.workloads) as file:
-            workloads = read_workloads(file)
+        workloads = workload_list.read(Path(options.workloads))
     configs, declined = kernels_of(workloads, Device(arch=options.arch))
     for workload, decline in declined:
         print(f"declined {workload.key}: {decline.reason}", file=sys.stderr)

@@ -59,8 +59,8 @@ class Record:
             {
                 "v": FORMAT_VERSION,
                 "env": self.environment.id,
-                "workload": _without_defaults(self.workload),
-                "candidate": _without_defaults(self.candidate),
+                "workload": without_defaults(self.workload),
+                "candidate": without_defaults(self.candidate),
                 "measurement": self.measurement.to_json(),
                 "time": self.time,
             }
@@ -122,11 +122,12 @@ def _dump(data: dict[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def _without_defaults(value: Workload | Candidate | Epilogue) -> dict[str, Any]:
+def without_defaults(value: Workload | Candidate | Epilogue) -> dict[str, Any]:
+    """Fields with another value than their default, for JSON."""
     found = {}
     for entry in dataclasses.fields(value):
         content = getattr(value, entry.name)
         if content != entry.default:
             nested = isinstance(content, Epilogue)
-            found[entry.name] = _without_defaults(content) if nested else content
+            found[entry.name] = without_defaults(content) if nested else content
     return found

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Write the workload lists of well-known networks: tuning/workloads/NETWORK-OP-DTYPE.jsonl.
+
+    python tuning/make_workloads.py                      # all, for batch sizes 1, 8, 32 and 256
+    python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
+
+A list holds what placement on an H200 asks figures for: each distinct convolution with each
+epilogue that may be fused into it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from convoy.backends.base import Device
+from convoy.placing import workloads_of
+from convoy.relay import testing
+from convoy.relay.convert import to_relax
+from convoy.workload import Workload
+from convoy.workload_list import write
+
+BATCHES = (1, 8, 32, 256)
+NETWORKS: dict[str, Callable[[int], Any]] = {
+    "resnet18": lambda n: testing.resnet.get_workload(n, num_layers=18),
+    "resnet50": lambda n: testing.resnet.get_workload(n, num_layers=50),
+    "inception_v3": lambda n: testing.inception_v3.get_workload(n),
+    "googlenet": lambda n: testing.googlenet.get_workload(n),
+    "squeezenet": lambda n: testing.squeezenet.get_workload(n, version="1.1"),
+    "densenet121": lambda n: testing.densenet.get_workload(batch_size=n),
+    "mobilenet_v2": lambda n: testing.mobilenet_v2.get_workload(n),
+    "resnext50": lambda n: testing.resnext.get_workload(n),
+}
+
+
+def workloads(network: str, batch: int, precision: str) -> list[Workload]:
+    module, params = NETWORKS[network](batch)
+    relax = to_relax(module, {name: value.numpy() for name, value in params.items()})
+    return workloads_of(relax, precision=precision, device=Device())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
+    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
+    parser.add_argument("--precision", default="float16")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "workloads")
+    options = parser.parse_args()
+    if unknown := set(options.networks) - NETWORKS.keys():
+        parser.error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")
+    for network in options.networks or NETWORKS:
+        found = [w for n in options.batches for w in workloads(network, n, options.precision)]
+        path = options.out / f"{network}-fprop-{options.precision}.jsonl"
+        print(f"{path}: {write(path, found)} workloads")
+
+
+if __name__ == "__main__":
+    main()
