@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from convoy.errors import RelayTypeError
 from convoy.relay.ast import Constant, Expr, Function, Var
+from convoy.relay.params import to_array
 from convoy.relay.visit import bind
 
 
@@ -27,5 +26,5 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
             raise RelayTypeError(f"params['{var.name_hint}']", "one parameter of that name")
         seen.add(var.name_hint)
         value = params[var.name_hint]
-        found[var] = Constant(np.asarray(value if isinstance(value, np.ndarray) else value.numpy()))
+        found[var] = Constant(to_array(value, f"params['{var.name_hint}']"))
     return bind(func, found) if found else func  # type: ignore[return-value]

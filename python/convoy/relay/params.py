@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from convoy.errors import RelaySyntaxError
+from convoy.errors import RelaySyntaxError, RelayTypeError
 
 _MAGIC = 0xF7E58D4F05049CB7
 
@@ -62,9 +62,23 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     parts = [struct.pack("<QQQ", _MAGIC, 0, len(names))]
     parts += [struct.pack("<Q", len(name)) + name for name in names]
     parts.append(struct.pack("<Q", len(names)))
-    for value in params.values():
-        parts.append(encode(value if isinstance(value, np.ndarray) else value.numpy()))
+    parts += [encode(to_array(value, f"params['{name}']")) for name, value in params.items()]
     return b"".join(parts)
+
+
+def to_array(value: Any, what: str = "a value") -> np.ndarray:
+    """A numpy array of an array, a number or a TVM tensor.
+
+    Raises:
+        RelayTypeError: anything else; `what` names it.
+    """
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    array = np.asarray(value)
+    if array.dtype.hasobject or array.dtype.kind in "SUmM":
+        got = type(value).__name__
+        raise RelayTypeError(f"{what}, which is a {got}", "a numpy array or a TVM tensor")
+    return array
 
 
 class _Reader:

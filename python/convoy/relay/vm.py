@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
 from convoy.relay.build import as_module, check_graph, device_target, from_attributes
 from convoy.relay.infer import infer_module
+from convoy.relay.params import to_array
 
 
 class Executable:
@@ -196,11 +195,8 @@ class VirtualMachine:
             outputs = [self._session.output(i) for i in range(self._session.num_outputs)]
             return [_copy(tensor, self._device) for tensor in outputs]
         tensors = [
-            tvm.runtime.tensor(
-                np.asarray(v) if isinstance(v, (np.ndarray, float, int)) else v.numpy(),
-                self._device,
-            )
-            for v in values
+            tvm.runtime.tensor(to_array(value, f"input '{name}'"), self._device)
+            for name, value in zip(self._exe.input_names, values, strict=True)
         ]
         try:
             return _flat(self._machine["main"](*tensors))

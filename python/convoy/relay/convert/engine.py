@@ -29,6 +29,7 @@ from convoy.relay.convert.context import CONVERTERS, OpCall, RelaxExpr, constant
 from convoy.relay.diagnostics import place
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
+from convoy.relay.params import to_array
 from convoy.relay.source import nearest
 from convoy.relay.trampoline import Step, run
 from convoy.relay.visit import post_order
@@ -78,8 +79,7 @@ def _bound(function: Function, params: Mapping[str, Any]) -> dict[Var, np.ndarra
             continue
         if any(v.name_hint == var.name_hint for v in found):
             raise RelayTypeError(f"params['{var.name_hint}']", "one parameter of that name")
-        value = params[var.name_hint]
-        array = np.asarray(value if isinstance(value, np.ndarray) else value.numpy())
+        array = to_array(params[var.name_hint], f"params['{var.name_hint}']")
         wanted = var.checked_type
         got = ty.TensorType(array.shape, ast.dtype_name(array.dtype))
         if isinstance(wanted, ty.TensorType) and not _fits(got, wanted):
