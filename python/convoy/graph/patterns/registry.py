@@ -1,0 +1,50 @@
+"""The registered patterns: the built-in one first, then those of packages and backends by name."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import entry_points
+
+from ...errors import InvalidOption
+from .base import Pattern
+from .epilogue import ConvEpilogue
+
+GROUP = "convoy.patterns"
+
+_added: dict[str, Pattern] = {}
+
+
+def register(pattern: Pattern) -> None:
+    """Add a pattern for the life of the process; one of the same class and name is replaced.
+
+    Raises InvalidOption for a name that another class of pattern has.
+    """
+    name = getattr(pattern, "name", "")
+    if not name or any(character in name for character in "#. "):
+        raise InvalidOption(f"a pattern named {name!r}", "a name without spaces, # and dots")
+    known = next((p for p in registered() if p.name == name), None)
+    if known is not None and type(known) is not type(pattern):
+        raise InvalidOption(f"a second pattern named {name!r}", "a name of its own")
+    _added[name] = pattern
+
+
+def unregister(name: str) -> None:
+    """Forget a pattern that :func:`register` added; of no effect where there is none."""
+    _added.pop(name, None)
+
+
+def registered() -> list[Pattern]:
+    """All patterns in the order in which they are tried: the built-in one, then by name."""
+    others = {**_from_packages(), **_added}
+    return [_built_in(), *(others[name] for name in sorted(others))]
+
+
+@functools.cache
+def _built_in() -> Pattern:
+    return ConvEpilogue()
+
+
+@functools.cache
+def _from_packages() -> dict[str, Pattern]:
+    found = [entry.load()() for entry in entry_points(group=GROUP)]
+    return {pattern.name: pattern for pattern in found}
