@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Convolutions of ResNet-50 one by one, forward and backward, beside PyTorch and cuDNN.
+
+    python scripts/bench_resnet50_dgrad.py                      fprop, dgrad, wgrad; N = 8 and 256
+    python scripts/bench_resnet50_dgrad.py --ops dgrad --batches 1 64 --out results
+    python scripts/bench_resnet50_dgrad.py --list tvm-pr10110   the 19 of apache/tvm#10110
+    python scripts/bench_resnet50_dgrad.py --from results.json  tables and picture again, no GPU
+
+Every candidate is checked against float64 before it is timed. Writes OUT.json, OUT.md and, with
+matplotlib, OUT.png; prints tables on the way, and at the end the layers for which kernel-only and
+end-to-end times choose different libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from convoy.backends import registry
+from convoy.measure import environment
+from convoy.measure.record import Record
+from convoy.measure.records import RecordStore
+from convoy.runtime import current_device
+from layers import report
+from layers.measure import CONVOY, CUDNN, Bench, Result, Save
+from layers.workloads import DIRECTIONS, Layer, layers, read
+
+#: Where PyTorch is not there to measure them: bytes and fp16 operations per second of an H200.
+H200_CEILINGS = report.Ceilings(4.3e12, 790e12)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", default="resnet50", help="workload list: a name or a JSON file")
+    parser.add_argument("--batches", nargs="+", type=int, default=[8, 256])
+    parser.add_argument("--ops", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS))
+    parser.add_argument("--layer", default="", help="only layers whose label contains this")
+    parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16", "float32"])
+    parser.add_argument("--backends", nargs="+", default=["cudnn", "cutlass", "hopper"])
+    parser.add_argument(
+        "--candidates", type=int, default=100, help="most of a backend, for a layer"
+    )
+    parser.add_argument("--budget-ms", type=float, default=20.0, help="samples of one candidate")
+    parser.add_argument("--no-torch", action="store_true", help="without PyTorch beside")
+    parser.add_argument("--records", type=Path, help="append every measurement to this file")
+    parser.add_argument("--out", type=Path, default=Path("resnet50-dgrad"), help="path, no suffix")
+    parser.add_argument("--from", dest="source", type=Path, help="results to show again")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    if options.source:
+        data = json.loads(options.source.read_text())
+        results = [Result.from_json(entry) for entry in data["results"]]
+        ceilings = report.Ceilings(**data["ceilings"])
+        for name, found in report.groups(results):
+            print(report.as_text(name, found, ceilings))
+        write(options.out, data["title"], data["environment"], results, ceilings)
+        return 0
+    return bench(options)
+
+
+def bench(options: argparse.Namespace) -> int:
+    data = read(options.list)
+    chosen = [
+        layer
+        for layer in layers(data, options.batches, options.ops, options.dtype)
+        if options.layer in layer.label
+    ]
+    peer, ceilings = (None, H200_CEILINGS) if options.no_torch else start_torch()
+    backends = [registry.get(name) for name in options.backends]
+    here = environment.current()
+    runner = Bench(
+        backends,
+        current_device(),
+        most=options.candidates,
+        budget_ms=options.budget_ms,
+        peer=peer,
+        save=_saver(options.records, here, backends) if options.records else None,
+    )
+    started = time.monotonic()
+    print(f"{data['name']}: {len(chosen)} problems; compiling ...", flush=True)
+    runner.compile(chosen)
+    print(f"compiled in {time.monotonic() - started:.0f} s", flush=True)
+    try:
+        results = run(runner, chosen, ceilings)
+    finally:
+        if peer is not None:
+            peer.close()
+    print(report.disagreement_text(results))
+    title = f"{data['name']} on {here.gpu}"
+    write(options.out, title, here.to_json(), results, ceilings)
+    print(f"{sum(r.measured for r in results)} candidates in {time.monotonic() - started:.0f} s")
+    return 1 if any(report.CONVOY not in r.best for r in results) else 0
+
+
+def start_torch() -> tuple[Any, report.Ceilings]:
+    """PyTorch's process and the ceilings that it measured; those of an H200 without it."""
+    from peers.convolutions import Torch
+
+    peer = Torch()
+    found = peer.ceilings
+    if "failure" in found:
+        print(f"no PyTorch beside: {found['failure']}")
+        return None, H200_CEILINGS
+    print(
+        f"{found['device']}, torch {found['torch']}: copies {found['bandwidth'] / 1e12:.2f} TB/s,"
+        f" products {found['flops'] / 1e12:.0f} TFLOP/s"
+    )
+    return peer, report.Ceilings(found["bandwidth"], found["flops"])
+
+
+def run(runner: Bench, chosen: Sequence[Layer], ceilings: report.Ceilings) -> list[Result]:
+    """Measures all layers; prints a line for each and a table for each direction and batch."""
+    results: list[Result] = []
+    pending: list[Result] = []
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    with Progress(*columns) as progress:
+        task = progress.add_task("measuring", total=len(chosen))
+        for result in runner.run(chosen):
+            results.append(result)
+            w = result.layer.workload
+            if pending and _group(pending[0]) != _group(result):
+                progress.console.print(_table(pending, ceilings), markup=False, soft_wrap=True)
+                pending = []
+            pending.append(result)
+            progress.update(
+                task,
+                advance=1,
+                description=f"{w.op} N={w.n} {result.layer.label}: {result.us(CONVOY):.1f} us,"
+                f" {result.us(CONVOY) / result.us(CUDNN):.2f} of cuDNN",
+            )
+            for failure in result.failures:
+                progress.console.print(f"{w.key}: {failure}", markup=False, soft_wrap=True)
+    if pending:
+        print(_table(pending, ceilings))
+    return results
+
+
+def write(
+    out: Path,
+    title: str,
+    measured_in: dict[str, Any],
+    results: Sequence[Result],
+    ceilings: report.Ceilings,
+) -> None:
+    """OUT.json, OUT.md and, where matplotlib is installed, OUT.png."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    data = {
+        "title": title,
+        "environment": measured_in,
+        "ceilings": vars(ceilings),
+        "results": [result.to_json() for result in results],
+    }
+    out.with_name(out.name + ".json").write_text(json.dumps(data, indent=1) + "\n")
+    out.with_name(out.name + ".md").write_text(report.as_markdown(title, results, ceilings))
+    try:
+        report.plot(results, out.with_name(out.name + ".png"))
+    except ImportError:
+        print("no picture: matplotlib is not installed")
+
+
+def _saver(path: Path, here: environment.Environment, backends: Sequence[Any]) -> Save:
+    """Appends measurements as records, each with the libraries that it depends on."""
+    store = RecordStore([], write_to=path)
+    by_name = {backend.name: backend for backend in backends}
+
+    def save(workload: Any, candidate: Any, measurement: Any) -> None:
+        backend = by_name[candidate.backend]
+        narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
+        store.append(Record(workload, candidate, measurement, narrowed))
+
+    return save
+
+
+def _group(result: Result) -> tuple[str, int]:
+    return result.layer.workload.op, result.layer.workload.n
+
+
+def _table(results: Sequence[Result], ceilings: report.Ceilings) -> str:
+    return "\n".join(report.as_text(name, r, ceilings) for name, r in report.groups(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Measures layers: every candidate of convoy's backends, and PyTorch, layer after layer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from convoy.backends.base import Backend, Candidate, Decline, Device
+from convoy.errors import ConvoyError
+from convoy.measure import protocol
+from convoy.measure.measurement import Measurement
+from convoy.placement.objective import own_cost
+from convoy.workload import Workload
+
+from .workloads import Layer
+
+#: Systems that are compared. CONVOY chooses among everything that its backends offer; FIRST is
+#: what cuDNN's own heuristics would run.
+TORCH, FIRST, CUDNN, CUTLASS, HOPPER, CONVOY = (
+    "PyTorch",
+    "cuDNN first",
+    "cuDNN best",
+    "CUTLASS",
+    "hopper",
+    "Convoy",
+)
+SYSTEMS = (TORCH, FIRST, CUDNN, CUTLASS, HOPPER, CONVOY)
+_OF_BACKEND = {"cudnn": CUDNN, "cutlass": CUTLASS, "hopper": HOPPER}
+
+#: Metrics that a choice can be made by: objectives of the placer (convoy.placement.objective).
+KERNEL_ONLY, END_TO_END = "graph", "sync"
+METRICS = {KERNEL_ONLY: "kernel-only", END_TO_END: "end-to-end"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One candidate's times in microseconds."""
+
+    name: str
+    kernel_us: float
+    e2e_us: float
+    error: float | None = None
+
+    def us(self, metric: str) -> float:
+        return self.kernel_us if metric == KERNEL_ONLY else self.e2e_us
+
+
+@dataclass
+class Result:
+    """A layer's figures by system and by the metric that chose the candidate."""
+
+    layer: Layer
+    best: dict[str, dict[str, Figure]] = field(default_factory=dict)
+    measured: int = 0
+    worst_error: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    def us(self, system: str, metric: str = KERNEL_ONLY) -> float:
+        """Time of a system; NaN where it has none."""
+        figure = self.best.get(system, {}).get(metric)
+        return figure.us(metric) if figure else math.nan
+
+    def choice(self, metric: str = KERNEL_ONLY) -> str:
+        """``backend:kernel`` that convoy chooses by a metric; empty where there is none."""
+        figure = self.best.get(CONVOY, {}).get(metric)
+        return figure.name if figure else ""
+
+    def to_json(self) -> dict[str, Any]:
+        data = dataclasses.asdict(self)
+        return {**data, "layer": self.layer.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Result:
+        best = {
+            system: {metric: Figure(**figure) for metric, figure in by_metric.items()}
+            for system, by_metric in data["best"].items()
+        }
+        return cls(**{**data, "layer": Layer.from_json(data["layer"]), "best": best})
+
+
+class Peer(Protocol):
+    """Something that times a workload by itself (peers.convolutions.Torch)."""
+
+    def time(self, workload: dict[str, Any]) -> dict[str, Any]: ...
+
+
+#: Called with every measurement that was taken.
+Save = Callable[[Workload, Candidate, Measurement], None]
+
+
+class Bench:
+    """Measures layers: up to ``most`` candidates of a backend, ``budget_ms`` of samples each."""
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        device: Device,
+        *,
+        most: int,
+        budget_ms: float,
+        peer: Peer | None = None,
+        save: Save | None = None,
+    ) -> None:
+        self._backends, self._device, self._most = backends, device, most
+        self._budget_ms, self._peer, self._save = budget_ms, peer, save
+        self._candidates: dict[Workload, list[tuple[Backend, Candidate]]] = {}
+
+    def compile(self, layers: Sequence[Layer]) -> None:
+        """Builds the kernels of all layers, many at once."""
+        for backend in self._backends:
+            jobs = []
+            for workload in dict.fromkeys(layer.workload for layer in layers):
+                found = backend.propose(workload, self._device)
+                chosen = [] if isinstance(found, Decline) else list(found)[: self._most]
+                jobs += [(workload, candidate) for candidate in chosen]
+                mine = self._candidates.setdefault(workload, [])
+                mine += [(backend, candidate) for candidate in chosen]
+            backend.prepare(jobs, self._device)
+
+    def run(self, layers: Sequence[Layer]) -> Iterator[Result]:
+        """A result for each layer, as they come."""
+        for layer in layers:
+            result = Result(layer)
+            self._time_candidates(layer.workload, result)
+            protocol.release()
+            if self._peer is not None:
+                self._time_peer(layer.workload, result)
+            yield result
+
+    def _time_candidates(self, workload: Workload, result: Result) -> None:
+        fastest: float | None = None
+        for backend, candidate in self._candidates.get(workload, []):
+            try:
+                binary = backend.build(workload, candidate, self._device)
+            except ConvoyError as error:
+                result.failures.append(f"{candidate.key}: {error}"[:300])
+                continue
+            found = protocol.measure(
+                workload,
+                candidate,
+                binary,
+                self._device,
+                best_us=fastest,
+                budget_ms=self._budget_ms,
+                cold=False,
+            )
+            if self._save:
+                self._save(workload, candidate, found)
+            if not found.ok:
+                result.failures.append(f"{candidate.key}: {found.failure}"[:300])
+                continue
+            result.measured += 1
+            result.worst_error = max(result.worst_error, found.error or 0.0)
+            fastest = min(fastest or math.inf, found.kernel_us or math.inf)
+            self._note(result, candidate, found)
+
+    def _note(self, result: Result, candidate: Candidate, found: Measurement) -> None:
+        """Keeps the candidate where it is the best of its backend or of all by a metric."""
+        costs = {metric: own_cost(found, metric)[0] for metric in METRICS}
+        figure = Figure(candidate.key, costs[KERNEL_ONLY], costs[END_TO_END], found.error)
+        systems = [CONVOY]
+        if candidate.backend in _OF_BACKEND:
+            systems.append(_OF_BACKEND[candidate.backend])
+        for system in systems:
+            best = result.best.setdefault(system, {})
+            for metric in METRICS:
+                if metric not in best or figure.us(metric) < best[metric].us(metric):
+                    best[metric] = figure
+        if candidate.backend == "cudnn" and FIRST not in result.best:
+            result.best[FIRST] = dict.fromkeys(METRICS, figure)
+
+    def _time_peer(self, workload: Workload, result: Result) -> None:
+        assert self._peer is not None
+        answer = self._peer.time(workload.to_json())
+        if failure := answer.get("failure"):
+            result.failures.append(f"{TORCH}: {failure}")
+        else:
+            figure = Figure("eager", answer["kernel_us"], answer["e2e_us"])
+            result.best[TORCH] = dict.fromkeys(METRICS, figure)
