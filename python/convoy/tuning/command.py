@@ -100,8 +100,7 @@ def find_workloads(
     sources: list[Path], params: Path | None, batch: int | None, precision: str
 ) -> list[Workload]:
     """Distinct workloads of model files and lists, in their order."""
-    from .. import models, workload_list
-    from ..placing import workloads_of
+    from .. import workload_list
 
     if params is not None and len(sources) > 1:
         raise InvalidOption("--params with several models", "one model")
@@ -110,6 +109,9 @@ def find_workloads(
         if path.suffix in LISTS:
             listed = workload_list.read(path)
         else:
+            from .. import models
+            from ..placing import workloads_of
+
             listed = workloads_of(models.read(path, params, batch), precision=precision)
         found.update(dict.fromkeys(listed))
     return list(found)
