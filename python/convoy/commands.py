@@ -1,4 +1,4 @@
-"""The commands that take a network: ``convoy place``, ``convoy build``, ``convoy run``."""
+"""The commands that take a network: ``convoy place``, ``build``, ``run`` and ``trace``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
+    from .compiled import CompiledModule
     from .placing import Placement
+    from .report.timeline import Timeline
 
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
 Params = Annotated[
@@ -26,6 +28,10 @@ Records = Annotated[
     typer.Option(help="Your record file, read and added to."),
 ]
 Search = Annotated[str, typer.Option(help="greedy, or exact over the whole graph.")]
+Html = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="Write a page with plan, timelines, graph and memory."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -49,6 +55,7 @@ def place(
     records: Records = None,
     search: Search = "greedy",
     out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
+    html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Choose backend and kernel of every convolution and print why.
@@ -71,6 +78,10 @@ def place(
     )
     if out is not None:
         out.write_text(placement.plan.dumps(), encoding="utf-8")
+    if html is not None:
+        from .report import html as pages
+
+        pages.write(html, pages.of_placement(_name(model, batch), placement))
     if as_json:
         print(placement.plan.dumps())
     else:
@@ -99,6 +110,7 @@ def build(
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
     search: Search = "greedy",
+    html: Html = None,
 ) -> None:
     """Compile a network into one shared object."""
     from . import models
@@ -117,6 +129,79 @@ def build(
     compiled = build_module(mod, target, precision=precision or None, **options)
     compiled.export_library(output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
+    if html is not None:
+        from .report import html as pages
+
+        pages.write(html, pages.of_compiled(_name(model, batch), compiled, _measured(compiled)))
+
+
+def trace(
+    source: Annotated[Path, typer.Argument(help="A module from convoy build, or a model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Trace file to write (JSON).")],
+    params: Params = None,
+    batch: Batch = None,
+    precision: Precision = "float16",
+    objective: Objective = "graph",
+    backends: Backends = "cudnn,cutlass,hopper,tvm",
+    records: Records = None,
+    search: Search = "greedy",
+    html: Html = None,
+) -> None:
+    """Write when each kernel runs and on which stream, for ui.perfetto.dev or chrome://tracing.
+
+    A compiled module is also run and measured where its GPU is there; a model is only placed and
+    scheduled, and its trace predicted.
+    """
+    from .report import html as pages
+    from .report import tables
+    from .report import trace as traces
+
+    if source.suffix == ".so":
+        from .compiled import load
+
+        compiled = load(source)
+        report = pages.of_compiled(source.stem, compiled, _measured(compiled))
+    else:
+        from . import models
+        from .placing import place as place_module
+
+        placement = place_module(
+            models.read(source, params, batch),
+            precision=precision,
+            objective=objective,
+            backends=backends.split(","),
+            records=records,
+            search=search,
+            progress=progress,
+        )
+        report = pages.of_placement(_name(source, batch), placement)
+    lines = report.timelines
+    traces.write(output, lines, report.name)
+    columns = ("timeline", "us", "streams", "kernels", "sum of kernels us", "from")
+    rows = [
+        (line.title, line.makespan_us, len(line.streams), len(line.spans), line.busy_us, line.how)
+        for line in lines
+    ]
+    tables.show(columns, rows)
+    print(f"{output}: open it at https://ui.perfetto.dev or chrome://tracing")
+    if html is not None:
+        pages.write(html, report)
+
+
+def _name(model: Path, batch: int | None) -> str:
+    return model.stem if batch is None else f"{model.stem}, N={batch}"
+
+
+def _measured(compiled: CompiledModule) -> Timeline | None:
+    """The module's measured timeline; None where it cannot run here, with a line that says why."""
+    from .errors import NoGpu, WrongDevice
+    from .report.measured import measure
+
+    try:
+        return measure(compiled) if compiled.schedule else None
+    except (NoGpu, WrongDevice) as err:
+        print(f"not measured: {err}", file=sys.stderr)
+        return None
 
 
 def run(

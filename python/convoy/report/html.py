@@ -1,0 +1,188 @@
+"""One self-contained HTML page about a network: its plan, timelines, graph and memory.
+
+Everything is in the file (style, script and drawings), nothing is fetched, and without a script the
+page is whole but for zooming and the notes at the pointer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidOption, NotSchedulable
+from ..placement import objective as objectives
+from ..placement.plan import Plan
+from ..schedule.plan import Schedule
+from . import charts, trace
+from .operations import operations
+from .timeline import Timeline, predicted, sequential
+
+if TYPE_CHECKING:
+    from ..compiled import CompiledModule
+    from ..placing import Placement
+
+# Told apart by colour-blind eyes (after Tol), dark enough for white letters; streams and backends
+# share no colour.
+STREAM_COLOURS = (
+    "#3f6fa8", "#d2601a", "#228833", "#aa3377", "#8a7400", "#1f8fa3", "#8c3b4a", "#5f6b2d",
+)  # fmt: skip
+BACKEND_COLOURS = {
+    "cudnn": "#0f7b6c",
+    "cutlass": "#b5541c",
+    "hopper": "#7b4fb5",
+    "tvm": "#7a8699",
+}
+OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#2b7bb9", "#8c6d31")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a page is made of. ``measured`` is a run on a GPU; ``native`` what is left to TVM's own
+    kernels and why; ``facts`` are headings and texts about how the network was compiled. Without a
+    ``schedule`` the offloaded operations are drawn one after another."""
+
+    name: str
+    plan: Plan
+    schedule: Schedule | None = None
+    measured: Timeline | None = None
+    native: Sequence[str] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def drawn(self) -> Schedule:
+        """The schedule, or what stands in for it."""
+        return self.schedule or sequential(self.plan)
+
+    @property
+    def timelines(self) -> list[Timeline]:
+        """The predicted run and, where there is one, the measured one."""
+        line = predicted(self.drawn, self.plan)
+        return [line, self.measured] if self.measured else [line]
+
+
+def of_placement(name: str, placement: Placement, streams: int | str = "auto") -> Report:
+    """The report of a network that is placed and not compiled: its schedule is predicted."""
+    from ..scheduling import schedule
+
+    try:
+        found = schedule(placement, streams)
+    except NotSchedulable as err:
+        found = dataclasses.replace(sequential(placement.plan), note=f"one stream: {err}")
+    native = tuple(dict.fromkeys(map(str, placement.native)))
+    return Report(name, placement.plan, found, native=native)
+
+
+def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None = None) -> Report:
+    """The report of a compiled network. Raises InvalidOption for one that was not placed."""
+    plan = compiled.plan
+    if plan is None:
+        raise InvalidOption(f"a report on a module for {compiled.meta.target}", "one for cuda")
+    facts = {"precision": compiled.meta.precision, **compiled.meta.versions}
+    return Report(name, plan, compiled.schedule, measured, facts=facts)
+
+
+def render(report: Report) -> str:
+    """The page as text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("convoy.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("report.html.j2").render(_context(report))
+
+
+def write(path: Path, report: Report) -> None:
+    """Write the page to a file."""
+    path.write_text(render(report), encoding="utf-8")
+
+
+def _context(report: Report) -> dict[str, Any]:
+    from .. import __version__
+
+    plan = report.plan
+    schedule, lines = report.drawn, report.timelines
+    line = lines[0]
+    ends = [span.end_us for item in lines for span in item.spans]
+    scale = max([item.makespan_us for item in lines] + ends)
+    return {
+        "version": __version__,
+        "name": report.name,
+        "plan": plan,
+        "schedule": schedule,
+        "tiles": _tiles(report, schedule, line),
+        "facts": {**_facts(plan), **report.facts},
+        "timelines": [charts.timeline_chart(item, scale) for item in lines] if scale else [],
+        "measured": report.measured is not None,
+        "graph": charts.graph_chart(schedule, line),
+        "memory": charts.memory_chart(schedule.memory, line) if schedule.memory.buffers else None,
+        "operations": operations(plan),
+        "objectives": objectives.OBJECTIVES,
+        "native": report.native,
+        "trace": json.dumps(trace.trace(lines, report.name)),
+        "stream_colours": STREAM_COLOURS,
+        "backend_colours": _backend_colours(lines, plan),
+        "size": charts.size,
+        "duration": charts.duration,
+    }
+
+
+def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str, str, str]]:
+    """The figures at the head of the page: (heading, figure, remark)."""
+    plan, memory = report.plan, schedule.memory
+    tiles = []
+    if schedule.makespan_us:
+        remark = f"one stream {charts.duration(schedule.single_us)}"
+        if schedule.streams > 1:
+            remark += f", {schedule.predicted_speedup:.2f}x"
+        tiles.append(("predicted", charts.duration(schedule.makespan_us), remark))
+    if report.measured:
+        tiles.append(("measured", charts.duration(report.measured.makespan_us), "on this GPU"))
+    if schedule.trial:
+        trial = schedule.trial
+        remark = f"measured; one stream {charts.duration(trial.single_us)}"
+        tiles.append(("several streams", charts.duration(trial.multi_us), remark))
+    tiles.append(("streams", str(schedule.streams), f"{len(schedule.events)} events"))
+    tiles.append(
+        ("kernels", str(len(schedule.ops)), ", ".join(f"{k} {v}" for k, v in _kinds(line)))
+    )
+    if memory.peak_bytes:
+        remark = f"one stream {charts.size(memory.single_stream_bytes)}"
+        tiles.append(("peak memory", charts.size(memory.peak_bytes), remark))
+    if plan.choices and all(choice.chosen.measurement.ok for choice in plan.choices):
+        remark = f"asynchronous {plan.total_us('stream'):.0f}, synchronised"
+        remark += f" {plan.total_us('sync'):.0f} us"
+        tiles.append(("offloaded kernels", charts.duration(plan.total_us("graph")), remark))
+    return tiles
+
+
+def _kinds(line: Timeline) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for span in line.spans:
+        counts[span.backend] = counts.get(span.backend, 0) + 1
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def _facts(plan: Plan) -> dict[str, str]:
+    known = sum(choice.chosen.measurement.ok for choice in plan.choices)
+    figures = plan.source if known else "none"
+    if 0 < known < len(plan.choices):
+        figures += f" for {known} of {len(plan.choices)} operations, estimated for the others"
+    return {"objective": plan.objective, "figures": figures, "device": plan.device.name}
+
+
+def _backend_colours(lines: Sequence[Timeline], plan: Plan) -> dict[str, str]:
+    """A colour for each backend, those of other packages included."""
+    names = dict.fromkeys(span.backend for line in lines for span in line.spans)
+    names |= dict.fromkeys(s.candidate.backend for c in plan.choices for s in c.best_by_backend)
+    found = dict(BACKEND_COLOURS)
+    for name in names:
+        found.setdefault(name, OTHER_COLOURS[len(found) % len(OTHER_COLOURS)])
+    return found

@@ -1,0 +1,175 @@
+"""When each kernel of a network runs and on which stream: what the trace and the charts draw."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..placement.explain import shape_text
+from ..placement.plan import Choice, Plan
+from ..schedule.plan import ORIGIN, Op, Schedule
+
+NATIVE = "tvm"
+
+
+@dataclass(frozen=True)
+class Span:
+    """One call on one stream; times in microseconds from the start of the run.
+
+    ``label`` is for people, ``backend`` "tvm" for TVM's own kernels. ``details`` are pairs of a
+    heading and a text.
+    """
+
+    name: str
+    label: str
+    backend: str
+    stream: int
+    start_us: float
+    duration_us: float
+    details: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def end_us(self) -> float:
+        return self.start_us + self.duration_us
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All calls of one run of a network.
+
+    ``title`` is short ("predicted"), ``how`` says where the times come from. ``waits`` are pairs of
+    positions in ``spans``: the second waits for an event behind the first, on another stream.
+    ``makespan_us`` is the time of the whole run, which is longer than the last span's end where it
+    was measured around the run.
+    """
+
+    title: str
+    how: str
+    spans: tuple[Span, ...]
+    waits: tuple[tuple[int, int], ...]
+    makespan_us: float
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """Streams in use, in order."""
+        return tuple(sorted({span.stream for span in self.spans}))
+
+    @property
+    def busy_us(self) -> float:
+        """Sum of all durations: what one stream would need without gaps."""
+        return sum(span.duration_us for span in self.spans)
+
+
+def predicted(schedule: Schedule, plan: Plan | None = None) -> Timeline:
+    """The run as the schedule's simulator sees it; ``plan`` gives offloaded calls their names."""
+    sources = dict.fromkeys(op.source for op in schedule.ops)
+    how = f"simulated from kernel-only times ({', '.join(sources) or 'none'})"
+    return Timeline(
+        "predicted", how, _spans(schedule, plan), _waits(schedule), schedule.makespan_us
+    )
+
+
+def observed(
+    schedule: Schedule,
+    times: Sequence[tuple[float, float]],
+    makespan_us: float,
+    how: str,
+    plan: Plan | None = None,
+) -> Timeline:
+    """A measured run: start and duration in microseconds of each op of the schedule, in order."""
+    spans = [
+        dataclasses.replace(
+            span,
+            start_us=start,
+            duration_us=duration,
+            details=(*span.details, ("predicted", f"{span.duration_us:.2f} us")),
+        )
+        for span, (start, duration) in zip(_spans(schedule, plan), times, strict=True)
+    ]
+    return Timeline("measured", how, tuple(spans), _waits(schedule), makespan_us)
+
+
+def sequential(plan: Plan) -> Schedule:
+    """A plan without a schedule as one: its regions one after another on one stream, by their
+    kernel-only times; TVM's own kernels are not in it. Regions without figures take no time."""
+    ops, at = [], 0.0
+    for i, (symbol, choice) in enumerate(_choices(plan).items()):
+        duration = choice.chosen.measurement.kernel_us or 0.0
+        ops.append(
+            Op(
+                name=symbol,
+                symbol=symbol,
+                kind="offloaded",
+                duration_us=duration,
+                start_us=at,
+                end_us=at + duration,
+                source=plan.source,
+                kernel=choice.chosen.candidate.key,
+                depends=(i - 1,) if i else (),
+            )
+        )
+        at += duration
+    return Schedule(
+        tuple(ops), makespan_us=at, single_us=at, note="offloaded operations only, one stream"
+    )
+
+
+def _choices(plan: Plan | None) -> Mapping[str, Choice]:
+    """Choices by the symbol that build gives their function."""
+    if plan is None:
+        return {}
+    return {plan.symbol(i): choice for i, choice in enumerate(plan.choices)}
+
+
+def _spans(schedule: Schedule, plan: Plan | None) -> tuple[Span, ...]:
+    choices = _choices(plan)
+    return tuple(_span(op, choices.get(op.symbol)) for op in schedule.ops)
+
+
+def _span(op: Op, choice: Choice | None) -> Span:
+    backend, _, kernel = op.kernel.partition(":")
+    details = [("time", f"{op.duration_us:.2f} us, {op.source}")]
+    if choice is not None:
+        workload = choice.workload
+        details.insert(0, ("problem", f"{workload.op} {shape_text(workload)}"))
+        if workload.epilogue.name:
+            details.insert(1, ("epilogue", workload.epilogue.name))
+    if kernel:
+        details.append(("kernel", kernel))
+    blocks = op.footprint
+    if op.kind != "native" or blocks.blocks > 1:
+        details.append(("footprint", f"{blocks.blocks} blocks, {blocks.waves:.2f} waves"))
+    label = _label(choice) if choice is not None else readable(op.symbol)
+    return Span(
+        op.name,
+        label,
+        backend or NATIVE,
+        op.stream,
+        op.start_us,
+        op.end_us - op.start_us,
+        tuple(details),
+    )
+
+
+def _label(choice: Choice) -> str:
+    """A convolution in a few characters: its filter and its channels."""
+    w = choice.workload
+    name = f"{w.c}→{w.k}"
+    if w.op != "matmul":
+        name = f"{w.r}x{w.s} {name}" + (f" /{w.stride[0]}" if w.stride != (1, 1) else "")
+    return name if w.op == "fprop" else f"{w.op} {name}"
+
+
+def readable(symbol: str) -> str:
+    """A kernel's symbol without the word that most have and the numbers that make it unique."""
+    words = [word.rstrip("0123456789") for word in symbol.split("_") if word != "fused"]
+    return " ".join(filter(None, words)) or symbol
+
+
+def _waits(schedule: Schedule) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (event.record, event.wait)
+        for event in schedule.events
+        if event.record != ORIGIN and event.wait != ORIGIN
+    )
