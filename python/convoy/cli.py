@@ -82,7 +82,7 @@ def doctor(
     raise typer.Exit(0 if (gpu_ready if gpu else cpu_ready) else 1)
 
 
-for _command in (commands.place, commands.build, commands.run, tune):
+for _command in (commands.place, commands.build, commands.run, commands.trace, tune):
     app.command()(_command)
 
 FILES = Annotated[
