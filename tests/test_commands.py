@@ -141,3 +141,14 @@ def test_text_that_does_not_parse_points_at_the_place(tmp_path: Path) -> None:
     path.write_text(TEXT.replace("nn.relu(", "nn.rellu("))
     with pytest.raises(errors.ConvoyError, match=r"nn\.relu"):
         run("place", path)
+
+
+def test_place_and_trace_draw_a_network(text: Path, tmp_path: Path) -> None:
+    page, trace = tmp_path / "net.html", tmp_path / "net.json"
+    run("place", text, "--backends", "cutlass,tvm", "--html", page)
+    assert 'data-timeline="predicted"' in page.read_text() and "cutlass" in page.read_text()
+    printed = run("trace", text, "--backends", "cutlass,tvm", "-o", trace, "--html", page)
+    assert "predicted" in printed and "perfetto" in printed
+    slices = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert sum(e["cat"] == "cutlass" for e in slices) == 1
+    assert page.stat().st_size < 200_000
