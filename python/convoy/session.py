@@ -73,7 +73,7 @@ class Session:
         wanted = _numpy_dtype(info)
         if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
             raise InvalidOption(f"{array.dtype} for input {info.name!r}", str(wanted))
-        self._inputs[position].copyfrom(np.ascontiguousarray(array, wanted))
+        self._inputs[position].copyfrom(np.asarray(array, wanted, order="C"))
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> None:
         """Enqueue one inference; returns before the device has finished."""

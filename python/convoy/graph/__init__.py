@@ -1,5 +1,6 @@
 """Imported model -> normal form -> regions -> rewritten graph -> executable."""
 
+from . import gradient  # noqa: F401  (registers its rules)
 from .dataflow import Dataflow, Operation, dataflow
 from .lower import lower
 from .normalize import normalize

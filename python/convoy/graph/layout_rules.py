@@ -6,9 +6,12 @@ import math
 
 from tvm import relax
 
-from .expr import call_like, dtype_of, ints, padding4, rank_of, shape_of
+from .expr import attr_fields, call_like, dtype_of, ints, padding4, rank_of, shape_of
 from .layout import TO_NHWC, ChannelsLast, rule
 from .ops import DGRAD, WGRAD, conv2d_dgrad, conv_attrs
+from .ops.batch_norm import BACKWARD
+from .ops.elementwise import RELU_BACKWARD
+from .ops.pool_backward import AVG_POOL, MAX_POOL
 
 _AXIS = {0: 0, 1: 3, 2: 1, 3: 2}  # axis in the model's order -> axis in the view
 
@@ -63,6 +66,29 @@ def _conv2d_backward(p: ChannelsLast, call: relax.Call) -> relax.Expr:
     return p.emit(relax.op.permute_dims(result, axes)) if axes != [0, 1, 2, 3] else result
 
 
+@rule(MAX_POOL, AVG_POOL)
+def _pool2d_backward(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+    layout = str(call.attrs["layout"])
+    args = [p.ordered(arg, layout, "NHWC", "operand of a 2d pool's gradient") for arg in call.args]
+    return p.restored(p.emit(call_like(call, args, layout="NHWC")), layout)
+
+
+@rule("nn.batch_norm", BACKWARD)
+def _training_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
+    """Batch norms of a training step; the first result is in the data's layout, the others are
+    vectors."""
+    data = 2 if call.op.name == BACKWARD else 1
+    axis = int(attr_fields(call.attrs)["axis"])
+    if rank_of(call.args[0]) != 4 or axis % 4 != 1:
+        return None
+    if not any(_viewed(p, arg) for arg in call.args[:data]):
+        return None
+    args = [*(p.view(arg) for arg in call.args[:data]), *call.args[data:]]
+    both = p.emit(call_like(call, args, axis=3))
+    items = [p.emit(relax.TupleGetItem(both, i)) for i in range(len(both.ty.fields))]
+    return relax.Tuple([p.unview(items[0]), *items[1:]])
+
+
 @rule("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
 def _pool2d(p: ChannelsLast, call: relax.Call) -> relax.Expr:
     layout = str(call.attrs.layout)
@@ -97,7 +123,7 @@ def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 @rule(
     "add", "subtract", "multiply", "divide", "floor_divide", "power", "maximum", "minimum", "mod",
     "floor_mod", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "logical_and", "logical_or", "logical_xor", "where",
+    "logical_and", "logical_or", "logical_xor", "where", RELU_BACKWARD,
 )  # fmt: skip
 def _broadcasting(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if rank_of(call) != 4 or not any(_viewed(p, arg) for arg in call.args):

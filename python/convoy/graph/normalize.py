@@ -23,6 +23,7 @@ from .layout import ChannelsLast
 from .lift import LiftKernels
 from .precision import ApplyPrecision, compute_dtype
 from .simplify import Simplify
+from .training_norms import ExpandTrainingNorms
 
 #: Module attributes that the normal form carries for the later rooms.
 POLICY_ATTR = "convoy.dtype"
@@ -64,6 +65,7 @@ def passes(dtype: str, pad_channels: int, space_to_depth: bool) -> list[Pass]:
         DecomposeBatchNorm(),
         ChannelsLast(),
         Simplify(),
+        ExpandTrainingNorms(),
         FoldAffine(),
         ApplyPrecision(dtype),
     ]

@@ -16,8 +16,18 @@ import tvm
 from tvm import relax
 
 from ..errors import InvalidOption
-from .expr import FLOAT_DTYPES, call_like, dtype_of, is_const, is_tensor, op_name, relax_ops
+from .expr import (
+    FLOAT_DTYPES,
+    attr_fields,
+    call_like,
+    dtype_of,
+    is_const,
+    is_tensor,
+    op_name,
+    relax_ops,
+)
 from .ops import DGRAD, WGRAD
+from .ops.batch_norm import DATA_OPERANDS
 from .rewriter import Rewriter
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
@@ -31,6 +41,7 @@ FOLLOW = relax_ops(
     nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
     broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
     image.resize2d zeros_like ones_like
+    convoy.relu_backward convoy.max_pool2d_backward convoy.avg_pool2d_backward
     """
 )
 
@@ -93,15 +104,18 @@ class ApplyPrecision(Rewriter):
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
         if name in (DGRAD, WGRAD):
-            # A filter's gradient is a long sum that updates float32 weights: it stays wide.
-            wide = name == WGRAD and dtype_of(old) == "float32"
             args = [self.cast(a, self.dtype) for a in call.args]
-            return call_like(call, args, out_dtype="float32" if wide else self.dtype)
+            return call_like(call, args, out_dtype="float32" if self._widens(old) else self.dtype)
         if name == "relax.astype" and {dtype_of(old), dtype_of(old.args[0])} <= {*FLOAT_DTYPES}:
             wide = self.producer(call.args[0])
             if wide is not None and dtype_of(old) == self.dtype and self._widens(wide):
                 return call_like(wide, list(wide.args), out_dtype=None)
             return call.args[0]  # the policy decides instead
+        if name in DATA_OPERANDS:
+            dtype = self._followed(call.args[: DATA_OPERANDS[name]]) or self.dtype
+            data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]
+            vectors = [self.cast(a, "float32") for a in call.args[DATA_OPERANDS[name] :]]
+            return call_like(call, data + vectors)
         if name in SENSITIVE:
             return call_like(call, [self.cast(a, "float32") for a in call.args])
         if name in FOLLOW:
@@ -115,7 +129,10 @@ class ApplyPrecision(Rewriter):
     def _widens(self, call: relax.Call) -> bool:
         """Whether a product is written for operands of the policy's 16 bit and a wider result."""
         narrow = self.dtype != "float32" and all(dtype_of(a) == self.dtype for a in call.args)
-        return op_name(call) in COMPUTE and narrow and str(call.attrs.out_dtype) == "float32"
+        name = op_name(call)
+        if not narrow or name not in (*COMPUTE, DGRAD, WGRAD):
+            return False
+        return str(attr_fields(call.attrs)["out_dtype"]) == "float32"
 
     def _followed(self, args: list[relax.Expr]) -> str:
         """The policy's dtype when a computed operand has it; else the widest of the operands."""

@@ -76,7 +76,9 @@ def find_regions(mod: tvm.IRModule) -> Regions:
         for site in pattern.sites(graph):
             root = site.covered[0] if site.covered else None
             if reason := why_illegal(graph, site):
-                illegal.append((f"{pattern.name} at {root.name if root else '?'}", reason))
+                illegal.append(
+                    (f"{pattern.name} at {root.name if root is not None else '?'}", reason)
+                )
                 continue
             found[root].append(_region(graph, pattern, site, counts[root]))
             counts[root] += 1

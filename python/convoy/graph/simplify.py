@@ -143,6 +143,18 @@ def _dropout(p: Simplify, call: relax.Call) -> relax.Expr:
     return relax.Tuple([call.args[0], p.emit(relax.op.ones_like(call.args[0]))])
 
 
+def _collapse(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """The gradient of a broadcast: a sum over the axes that were spread."""
+    source, shape = shape_of(call.args[0]), shape_of(call)
+    spread = len(source) - len(shape)
+    aligned = (1,) * spread + shape
+    axes = [i for i, (a, b) in enumerate(zip(source, aligned, strict=True)) if a != b]
+    if not axes:
+        return relax.op.reshape(call.args[0], shape)
+    total = p.emit(relax.op.sum(call.args[0], axes, keepdims=True))
+    return total if not spread else relax.op.reshape(total, shape)
+
+
 def _same_shape(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return call.args[0] if shape_of(call.args[0]) == shape_of(call) else None
 
@@ -183,6 +195,8 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.nn.avg_pool2d": _average_pool,
     "relax.nn.dropout": _dropout,
     "relax.broadcast_to": _same_shape,
+    "relax.collapse_sum_to": _collapse,
+    "relax.collapse_sum_like": _collapse,
     "relax.concat": _concat,
     "relax.nn.pad": _pad,
     "relax.matmul": _matmul,

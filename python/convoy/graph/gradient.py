@@ -1,0 +1,183 @@
+"""How convoy differentiates: what ``relax.transform.Gradient`` emits for each operator.
+
+TVM's own rules are replaced where they are missing, wrong or slow: convolutions (NCHW only, wrong
+output sizes with dilation), batch norm (none), rectifiers (keep the input), pools (no NHWC kernel).
+The rules work in any plain layout; normalisation brings what they emit to NHWC with the rest.
+They are registered for the whole process when :mod:`convoy.graph` is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import relax
+from tvm.relax.op.base import register_gradient
+from tvm.relax.op.grad import no_grad
+
+from ..errors import UnsupportedOp
+from .expr import dtype_of, ints, padding4, shape_of
+from .ops import conv2d_dgrad, conv2d_wgrad
+from .ops.batch_norm import batch_norm_backward
+from .ops.elementwise import relu_backward
+from .ops.pool_backward import avg_pool2d_backward, max_pool2d_backward
+
+#: TVM registers its own rules at level 10.
+_LEVEL = 11
+
+Rule = Callable[[relax.Var, relax.Call, relax.Var, relax.BlockBuilder], "list[relax.Expr]"]
+
+
+def _gradient(name: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        register_gradient(f"relax.{name}", rule, level=_LEVEL)
+        return rule
+
+    return register
+
+
+def _ordered(expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
+    if layout == wanted:
+        return expr
+    return relax.op.permute_dims(expr, [layout.index(letter) for letter in wanted])
+
+
+@_gradient("nn.conv2d")
+def _conv2d(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    attrs, (x, w) = call.attrs, call.args
+    data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
+    dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or data), data))
+    x_shape, w_shape = shape_of(x), shape_of(w)
+    common = {
+        "strides": ints(attrs.strides),
+        "padding": padding4(attrs.padding),
+        "dilation": ints(attrs.dilation),
+        "groups": int(attrs.groups),
+        "data_layout": data,
+        "kernel_layout": kernel,
+    }
+    size = [x_shape[data.index(letter)] for letter in "HW"]
+    taps = [w_shape[kernel.index(letter)] for letter in "HW"]
+    return [
+        conv2d_dgrad(dy, w, size, **common, out_dtype=dtype_of(x)),
+        conv2d_wgrad(dy, x, taps, **common, out_dtype=dtype_of(w)),
+    ]
+
+
+@_gradient("nn.conv2d_transpose")
+def _conv2d_transpose(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """The input's gradient is the forward convolution; the filter's swaps x and dy."""
+    attrs, (x, w) = call.attrs, call.args
+    data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
+    dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or data), data))
+    # The kernel's I counts the channels of x, which are the output channels of that convolution.
+    forward = kernel.translate(str.maketrans("IO", "OI"))
+    taps = [shape_of(w)[kernel.index(letter)] for letter in "HW"]
+    common = {
+        "strides": ints(attrs.strides),
+        "padding": padding4(attrs.padding),
+        "dilation": ints(attrs.dilation),
+        "groups": int(attrs.groups),
+        "data_layout": data,
+        "kernel_layout": forward,
+    }
+    return [
+        relax.op.nn.conv2d(dy, w, **common, out_dtype=dtype_of(x)),
+        conv2d_wgrad(x, dy, taps, **common, out_dtype=dtype_of(w)),
+    ]
+
+
+@_gradient("nn.batch_norm")
+def _batch_norm(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    attrs, (x, gamma, beta, mean, var) = call.attrs, call.args
+    grads = ctx.emit(
+        batch_norm_backward(
+            relax.TupleGetItem(dy, 0), x, gamma, mean, var, int(attrs.axis), float(attrs.epsilon),
+            bool(attrs.scale), bool(attrs.training),
+        )
+    )  # fmt: skip
+    dx, dgamma, dbeta = (relax.TupleGetItem(grads, i) for i in range(3))
+    return [
+        dx,
+        dgamma if attrs.scale else relax.op.zeros_like(gamma),
+        dbeta if attrs.center else relax.op.zeros_like(beta),
+        no_grad(mean),
+        no_grad(var),
+    ]
+
+
+@_gradient("nn.relu")
+def _relu(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [relu_backward(dy, y)]
+
+
+@_gradient("nn.max_pool2d")
+def _max_pool2d(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    attrs, layout = call.attrs, str(call.attrs.layout)
+    out = str(attrs.out_layout or layout)
+    dy, y = (ctx.normalize(_ordered(e, out, layout)) for e in (dy, y))
+    return [
+        max_pool2d_backward(
+            dy, call.args[0], y, ints(attrs.pool_size), ints(attrs.strides),
+            padding4(attrs.padding), ints(attrs.dilation), layout,
+        )
+    ]  # fmt: skip
+
+
+@_gradient("nn.avg_pool2d")
+def _avg_pool2d(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    attrs, layout = call.attrs, str(call.attrs.layout)
+    if ints(attrs.dilation) != (1, 1):
+        raise UnsupportedOp("the gradient of a dilated nn.avg_pool2d", "dilation 1")
+    dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or layout), layout))
+    return [
+        avg_pool2d_backward(
+            dy, call.args[0], ints(attrs.pool_size), ints(attrs.strides),
+            padding4(attrs.padding), bool(attrs.count_include_pad), layout,
+        )
+    ]  # fmt: skip
+
+
+@_gradient("nn.adaptive_avg_pool2d")
+def _adaptive_avg_pool2d(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    layout, x = str(call.attrs.layout), call.args[0]
+    out = str(call.attrs.out_layout or layout)
+    sizes = [(shape_of(x)[layout.index(a)], shape_of(y)[out.index(a)]) for a in "HW"]
+    if any(size % parts for size, parts in sizes):
+        raise UnsupportedOp(
+            f"the gradient of nn.adaptive_avg_pool2d from {shape_of(x)} to {shape_of(y)}",
+            "windows of equal size",
+        )
+    window = [size // parts for size, parts in sizes]
+    dy = ctx.normalize(_ordered(dy, out, layout))
+    return [avg_pool2d_backward(dy, x, window, window, layout=layout)]
+
+
+@_gradient("flatten")
+@_gradient("squeeze")
+@_gradient("nn.batch_flatten")
+def _reshaped(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [relax.op.reshape(dy, shape_of(call.args[0]))]
+
+
+@_gradient("nn.dropout")
+def _dropout(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """Normalisation makes dropout the identity, so its gradient is one too."""
+    return [relax.TupleGetItem(dy, 0)]
