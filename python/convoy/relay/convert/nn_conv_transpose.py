@@ -1,18 +1,21 @@
 """Transposed convolutions (dgrad) and the weight's gradient (wgrad).
 
 Relax lowers transposed convolutions of channels-first layouts only; others are transposed there
-and back. The weight's gradient is a forward convolution in which channels and batch change
-places: out[o, i] = sum over n of data[n, i] correlated with grad[n, o].
+and back, and normalisation makes dgrad of them. The weight's gradient is convoy's own operator;
+where that has no meaning (integers, say) it is a forward convolution in which channels and batch
+change places: out[o, i] = sum over n of data[n, i] correlated with grad[n, o].
 """
 
 from __future__ import annotations
 
 from tvm import relax
 
+from convoy.graph.expr import FLOAT_DTYPES
+from convoy.graph.ops import conv2d_wgrad
 from convoy.relay.convert.context import OpCall, RelaxExpr, converter
 from convoy.relay.convert.layouts import from_plain
 from convoy.relay.convert.nn_conv import flat_padding
-from convoy.relay.layout import layout
+from convoy.relay.layout import Layout, layout
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 _TRANSPOSE = {
@@ -73,10 +76,50 @@ def conv3d_transpose(op: OpCall) -> RelaxExpr:
 @converter("nn.conv2d_backward_weight")
 def conv2d_backward_weight(op: OpCall) -> RelaxExpr:
     """Attributes have shifted meanings here, as type inference documents."""
+    grad_layout = layout(op.attrs["data_layout"], "NCHW")
+    data_layout = layout(op.attrs["kernel_layout"], "NCHW")
+    out_layout = layout(op.attrs["out_layout"] or "OIHW", "OIHW")
+    for found in (grad_layout, data_layout, out_layout):
+        if not found.is_plain:
+            raise op.unsupported(f"layout {found.name}", "a layout without split axes")
+    if not _is_wgrad(op, grad_layout, data_layout):
+        return _as_forward(op, grad_layout, data_layout, out_layout)
+    top, left, bottom, right = flat_padding(op.attrs["padding"], 2)
+    return conv2d_wgrad(
+        op.args[0],
+        op.permute(op.args[1], [data_layout.index(a) for a in grad_layout.axes]),
+        kernel_size=[int(k) for k in op.attrs["kernel_size"]],
+        strides=[int(s) for s in op.attrs["strides"]],
+        padding=(top, left, bottom, right),
+        dilation=[int(d) for d in op.attrs["dilation"]],
+        groups=op.attrs.get_int("groups"),
+        data_layout=grad_layout.axes,
+        kernel_layout=out_layout.axes,
+        out_dtype=op.result.dtype,
+    )
+
+
+def _is_wgrad(op: OpCall, grad_layout: Layout, data_layout: Layout) -> bool:
+    """Whether a forward convolution of floats has the sizes, of which this is the gradient."""
+    attrs = op.attrs
+    dtypes = {op.type(0).dtype, op.type(1).dtype}
+    if len(dtypes) != 1 or not {*dtypes, op.result.dtype} <= {*FLOAT_DTYPES}:
+        return False
+    padding = flat_padding(attrs["padding"], 2)
+    grad = grad_layout.to_axes(op.shape(0), "NCHW")
+    data = data_layout.to_axes(op.shape(1), "NCHW")
+    for i in range(2):
+        extent = (int(attrs["kernel_size"][i]) - 1) * int(attrs["dilation"][i]) + 1
+        room = int(data[2 + i]) + padding[i] + padding[2 + i] - extent  # type: ignore[call-overload]
+        if room < 0 or room // int(attrs["strides"][i]) + 1 != grad[2 + i]:
+            return False
+    return grad[0] == data[0] and min(padding) >= 0
+
+
+def _as_forward(
+    op: OpCall, grad_layout: Layout, data_layout: Layout, out_layout: Layout
+) -> RelaxExpr:
     attrs, groups = op.attrs, op.attrs.get_int("groups")
-    grad_layout = layout(attrs["data_layout"], "NCHW")
-    data_layout = layout(attrs["kernel_layout"], "NCHW")
-    out_layout = layout(attrs["out_layout"] or "OIHW", "OIHW")
     grad = op.permute(op.args[0], [grad_layout.index(a) for a in "NCHW"])
     data = op.permute(op.args[1], [data_layout.index(a) for a in "NCHW"])
     n, c, h, w = (int(d) for d in data_layout.to_axes(op.shape(1), "NCHW"))  # type: ignore[arg-type]
