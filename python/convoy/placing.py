@@ -306,7 +306,8 @@ def _placement(
 ) -> Placement:
     """A placement of the chosen regions, with the reasons for what is left to TVM."""
     placed = {r.root for r in chosen}
-    bare = {region.root: region.workload for region in form.regions}  # of each root the shortest
+    # Of each root the shortest.
+    bare = {r.root: r.workload for r in form.regions if not r.optional}
     native = tuple(
         Native(root, workload, _declines(workload, backends, plan.device))
         for root, workload in bare.items()
@@ -338,10 +339,20 @@ def _declines(
 
 
 def find_backends(names: Sequence[str | Backend]) -> list[Backend]:
-    """Backends by name; backends themselves stay. Raises InvalidOption for an unknown name."""
+    """Backends by name; backends themselves stay. Their patterns are registered.
+
+    Raises InvalidOption for an unknown name.
+    """
     from .backends import registry
 
-    return [name if isinstance(name, Backend) else registry.get(name) for name in names]
+    found = [name if isinstance(name, Backend) else registry.get(name) for name in names]
+    own = [pattern for backend in found for pattern in backend.patterns()]
+    if own:
+        from .graph import patterns
+
+        for pattern in own:
+            patterns.register(pattern)
+    return found
 
 
 def _present_device() -> Device | None:

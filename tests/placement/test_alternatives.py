@@ -18,6 +18,7 @@ class Part:
     root: str
     covered: tuple[str, ...]
     workload: Workload
+    optional: bool = False
 
 
 def part(root: str, covered: str, **epilogue: object) -> Part:

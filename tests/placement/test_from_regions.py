@@ -34,6 +34,7 @@ class FakeRegion:
     covered: tuple[str, ...]
     outputs: tuple[str, ...]
     workload: Workload
+    optional: bool = False
 
 
 def region(root: str, covered: str, **epilogue: object) -> FakeRegion:

@@ -7,9 +7,12 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..workload import Workload
+
+if TYPE_CHECKING:
+    from ..graph.patterns import Pattern
 
 
 @dataclass(frozen=True, order=True)
@@ -107,9 +110,21 @@ class Backend(abc.ABC):
         """All candidates worth measuring, best guess first, or a Decline. Never raises for a
         workload that it cannot do; raises LibraryMissing where its library is not installed."""
 
+    def neighbours(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> Sequence[Candidate]:
+        """Valid variations of one of its candidates that :meth:`propose` leaves out, for a search
+        around the best. Optional."""
+        return ()
+
     @abc.abstractmethod
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """Make the candidate runnable; raises CompileFailed or LibraryMissing."""
+
+    def patterns(self) -> Sequence[Pattern]:
+        """Patterns of the graph that this backend brings along, beside those that are always
+        there. What they find is offered to all backends, as any workload is."""
+        return ()
 
     def kernel_source(self, candidate: Candidate) -> str:
         """The header that the candidate's kernel is compiled from, as its path in the folder

@@ -29,6 +29,8 @@ class RegionLike(Protocol):
     def covered(self) -> tuple[str, ...]: ...
     @property
     def workload(self) -> Workload: ...
+    @property
+    def optional(self) -> bool: ...
 
 
 def plausible(
@@ -55,6 +57,12 @@ def plausible(
         if wanted:
             result.append([group[i] for i in sorted(wanted)])
     return result
+
+
+def native_us(workload: Workload, device: Device) -> float:
+    """Estimated time of TVM's own kernel for an optional region: bytes over bandwidth."""
+    seconds = workload.bytes_moved / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
+    return SMALLEST_KERNEL_US + seconds * 1e6
 
 
 def leftover_us(region: RegionLike, longest: RegionLike, device: Device) -> float:
@@ -85,6 +93,7 @@ def choose(
 
     ``cost`` gives the cheapest candidate's time of a workload in microseconds, infinity where
     nothing can run it, None where nothing is known; without figures the longest region is taken.
+    An optional root is left out unless figures say that it pays.
     """
     taken: set[str] = set()
     result = []
@@ -95,6 +104,11 @@ def choose(
         costs = [(cost(region.workload), region) for region in free]
         known = [(c + leftover_us(r, free[0], device), r) for c, r in costs if c is not None]
         finite = [(c, r) for c, r in known if c != float("inf")]
+        if free[0].optional:
+            native = native_us(free[0].workload, device)
+            finite = [(c, r) for c, r in finite if c < native]
+            if not finite:
+                continue
         if finite:
             best = min(finite, key=lambda item: (item[0], -len(item[1].covered)))[1]
         else:

@@ -14,7 +14,7 @@ from ..backends.base import Candidate, Device
 from ..measure.measurement import Measurement
 from ..workload import DTYPE_BYTES, Workload
 from . import alternatives
-from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us
+from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us, native_us
 from .cover import Cover
 from .match_graph import Form, FormOf, Match, MatchGraph, Op, split_legal
 from .place import Options, rank
@@ -44,7 +44,8 @@ def regions_to_graph(
 
     ``ops`` are all operations in program order, those in regions and the others; ``options`` as
     ``place.gather`` returns them. The pattern of a region's match is the region's id. A root
-    that no candidate can run gets a match of its own, free of cost, because there is no choice.
+    that no candidate can run gets a match of its own, free of cost, because there is no choice; an
+    optional one gets one for what it costs TVM.
     """
     bare = MatchGraph(tuple(ops), (), inputs, tuple(results))
     groups: dict[str, list[RegionLike]] = {}
@@ -72,6 +73,11 @@ def regions_to_graph(
             if rest := _rest(region, longest):
                 written = tuple(name for name in longest.outputs if name in rest)
                 matches.append(_native(rest, leftover_us(region, longest, device), written))
+    for root, group in groups.items():
+        if group[0].optional and root in offloaded:
+            longest = max(group, key=lambda r: len(r.covered))
+            cost = native_us(longest.workload, device)
+            matches.append(_native(longest.covered, cost, longest.outputs))
     for op in ops:
         if op.name not in offloaded:
             cost = 0.0
