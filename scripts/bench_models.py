@@ -2,10 +2,17 @@
 
     python scripts/bench_models.py resnet50.relay --manifest manifest.json --batches 1 8 256 \\
         --peers eager compile xla --out results.json
+    python scripts/bench_models.py --networks inception_v3 googlenet --batches 1 8 32 128 \\
+        --peers eager compile --out streams.json
 
-Every Convoy module is exported, then loaded and timed in a fresh process, and its output is
-checked against a float64 evaluation of the same network where one is known (ResNet-50 v2), or
-against the float32 module otherwise. Prints a table and writes JSON with the environment.
+With a model file, backends against each other: every Convoy module is exported, then loaded and
+timed in a fresh process, and its output is checked against a float64 evaluation of the same
+network where one is known (ResNet-50 v2), or against the float32 module otherwise.
+
+With ``--networks``: the placed network on one stream and on several, asynchronously and as one
+CUDA graph (see model_streams.py); ``all`` stands for every network that networks.py knows.
+
+Prints a table and writes JSON with the environment.
 """
 
 from __future__ import annotations
@@ -164,6 +171,40 @@ def bench_peers(args: argparse.Namespace, batch: int, rows: list[dict[str, Any]]
             save(args, rows)
 
 
+def bench_streams(args: argparse.Namespace) -> int:
+    """Every network on one stream and on several, and PyTorch; returns the exit code."""
+    import model_streams as streams
+    from bench_tools import Bench
+    from convoy.report import tables
+    from networks import NETWORKS
+
+    names = list(NETWORKS) if args.networks == ["all"] else args.networks
+    options: dict[str, Any] = {
+        "precision": args.precision,
+        "objective": args.objective,
+        "backends": args.backends.split(","),
+        "records": args.records or None,
+        "search": args.search,
+    }
+    if args.no_measure:
+        options["measure"] = False
+    bench = Bench("streams of networks", args.out)
+    for name in names:
+        for batch in args.batches:
+            key = {"model": name, "batch": batch}
+            bench.run_many(
+                {"system": "convoy", **key},
+                lambda n=name, b=batch: streams.compare(n, b, options, args.timeout),
+            )
+            for peer in args.peers:
+                bench.run_many(
+                    {"system": peer, **key},
+                    lambda p=peer, n=name, b=batch: [streams.peer_row(p, n, b)],
+                )
+    tables.show(streams.COLUMNS, streams.table_rows(bench.rows), "one stream against several")
+    return 1 if bench.failures() else 0
+
+
 def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     if not args.out:
         return
@@ -173,21 +214,30 @@ def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     Path(args.out).write_text(json.dumps(result, indent=1))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", help="Relay text of the network")
-    parser.add_argument("--manifest", required=True, help="JSON with the parameters' shapes")
+    parser.add_argument("model", nargs="?", help="Relay text of the network")
+    parser.add_argument("--manifest", help="JSON with the parameters' shapes")
+    parser.add_argument("--networks", nargs="+", default=[], help="names, or all: compare streams")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 256])
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--peers", nargs="*", default=["eager", "compile", "xla"])
     parser.add_argument("--peer-models", nargs="+", default=["resnet50", "resnet50_v2"])
     parser.add_argument("--precision", default="float16")
     parser.add_argument("--objective", default="graph")
+    parser.add_argument("--backends", default="cudnn,cutlass,hopper,tvm", help="with --networks")
+    parser.add_argument("--search", default="greedy", help="with --networks")
+    parser.add_argument("--no-measure", action="store_true", help="place from records alone")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds to time a network")
     parser.add_argument("--records", default="")
     parser.add_argument("--plans", default="", help="folder for the plans' JSON")
     parser.add_argument("--tables", action="store_true", help="print the plan tables")
     parser.add_argument("--out", default="")
     args = parser.parse_args()
+    if args.networks:
+        return bench_streams(args)
+    if not (args.model and args.manifest):
+        parser.error("a model with its --manifest, or --networks")
     rows: list[dict[str, Any]] = []
     for batch in args.batches:
         bench_convoy(args, batch, rows)
@@ -201,7 +251,8 @@ def main() -> None:
         print(f"{row['model']:14s} N={row['batch']:<4d} {row['system']:16s} {text}{error}")
     timed = sum("ms" in row for row in rows)
     print(f"{timed} timed, {len(rows) - timed} not")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

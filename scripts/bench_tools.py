@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,19 +37,23 @@ class Bench:
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(self.title, total=len(cases))
             for fixed, measure in cases:
-                name = ", ".join(str(value) for value in fixed.values())
-                progress.update(task, description=name)
-                started = time.perf_counter()
-                try:
-                    row = {**fixed, **measure()}
-                except Exception as err:  # the other cases still have to be measured
-                    row = {**fixed, "failed": f"{type(err).__name__}: {err}"[-1500:]}
-                row["took_s"] = round(time.perf_counter() - started, 1)
-                self.rows.append(row)
-                if not progress.console.is_terminal:
-                    print(json.dumps(row), flush=True)
-                self.save()
+                progress.update(task, description=", ".join(map(str, fixed.values())))
+                self.run_many(fixed, lambda measure=measure: [measure()])
                 progress.advance(task)
+
+    def run_many(self, fixed: Row, measure: Callable[[], list[Row]]) -> None:
+        """One case that returns several rows; each gets the fixed cells that it lacks."""
+        started = time.perf_counter()
+        try:
+            rows = [{**fixed, **row} for row in measure()]
+        except Exception as err:  # the other cases still have to be measured
+            rows = [{**fixed, "failed": f"{type(err).__name__}: {err}"[-1500:]}]
+        rows[0]["took_s"] = round(time.perf_counter() - started, 1)
+        for row in rows:
+            self.rows.append(row)
+            if not sys.stderr.isatty():
+                print(json.dumps(row), flush=True)
+        self.save()
 
     def save(self) -> None:
         if not self.out:

@@ -14,23 +14,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from networks import network
+
 MODES = ("graph", "stream", "sync")
-
-
-def network(name: str, batch: int) -> Any:
-    """A Relax module of one of Relay's networks, with random parameters bound."""
-    from convoy.relay import testing
-    from convoy.relay.convert import to_relax
-
-    make = {
-        "resnet50": lambda: testing.resnet.get_workload(batch, num_layers=50),
-        "inception_v3": lambda: testing.inception_v3.get_workload(batch),
-        "googlenet": lambda: testing.googlenet.get_workload(batch),
-        "densenet121": lambda: testing.densenet.get_workload(batch_size=batch),
-        "resnext50": lambda: testing.resnext.get_workload(batch),
-    }
-    module, params = make[name]()
-    return to_relax(module, params)
 
 
 def build_plan(job: dict[str, Any]) -> dict[str, Any]:

@@ -61,3 +61,48 @@ def test_benchmark_goes_on_after_a_case_that_fails(
     assert bench.rows[1]["us"] == 2.5
     assert bench.failures() == 1
     assert "a: ValueError: no such device" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["randwire", "nasnet_cell"])
+def test_irregular_networks_have_branches_and_compile(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import convoy
+    from convoy import graph
+
+    networks = script("networks", monkeypatch)
+    sizes = {"randwire": {"nodes": 8}, "nasnet_cell": {"cells": 1}}[name]
+    module = getattr(networks, name)(2, channels=8, size=6, **sizes)
+    operations = graph.dataflow(module).operations
+    readers = [read for op in operations for read in op.inputs]
+    assert sum(readers.count(op.name) > 1 for op in operations) >= 2, "branches"
+    session = convoy.build(module, "llvm").session()
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 6, 6, 8)).astype("float32")
+    (y,) = session(x)
+    assert y.shape[:3] == (2, 6, 6) and np.isfinite(y).all() and y.std() > 0.01
+
+
+def test_every_network_has_a_name_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    networks = script("networks", monkeypatch)
+    assert set(networks.TORCHVISION) < set(networks.NETWORKS)
+    main = networks.network("squeezenet", 3)["main"]
+    assert [int(d) for d in main.params[0].ty.shape.values] == [3, 3, 224, 224]
+
+
+def test_table_of_streams_shows_what_was_measured_and_what_was_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = script("model_streams", monkeypatch)
+    facts = {"streams": 3, "decided_by": "measured", "predicted_us": 400.0, "gain": 1.5}
+    rows = [
+        {"system": f"convoy, {way}", "model": "net", "batch": 1, "ms": 0.5, "error": 1e-4, **facts}
+        for way in streams.WAYS
+    ]
+    rows.append({"system": "eager", "model": "net", "batch": 1, "ms": 1.62})
+    rows.append({"system": "convoy", "model": "net", "batch": 8, "failed": "RuntimeError: x"})
+    first, second = streams.table_rows(rows)
+    assert len(first) == len(second) == len(streams.COLUMNS)
+    cells = dict(zip(streams.COLUMNS, first, strict=True))
+    assert cells["gain"] == "1.50x" and cells["streams, graph ms"] == "0.5000"
+    assert cells["eager+graph ms"] == "1.620" and cells["compile ms"] is None
+    assert second[2:] == (None,) * (len(streams.COLUMNS) - 2)

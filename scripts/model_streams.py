@@ -1,0 +1,186 @@
+"""Networks on one stream and on several, each called asynchronously and replayed as a CUDA graph.
+
+Used by ``bench_models.py --networks``. A network is placed once; what is compared differs in
+nothing but streams and capture. All four ways are timed in turns in one fresh process, on the same
+inputs, and their outputs are compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from networks import TORCHVISION, network
+
+# name -> (file of the module, whether sessions replay a graph)
+WAYS = {
+    "one stream": ("single", False),
+    "streams": ("multi", False),
+    "one stream, graph": ("single", True),
+    "streams, graph": ("multi", True),
+}
+ROUNDS, SAMPLES, BURST_MS = 7, 10, 20.0
+COLUMNS = (
+    "network",
+    "N",
+    *(f"{way} ms" for way in WAYS),
+    "gain",
+    "streams",
+    "decided by",
+    "predicted",
+    "eager+graph ms",
+    "compile ms",
+    "error",
+)
+
+
+def build_both(name: str, batch: int, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Compile a network on one stream and on as many as pay, both from one placement."""
+    import convoy
+
+    module = network(name, batch)
+    started = time.perf_counter()
+    placement = convoy.place(module, **options)
+    facts: dict[str, Any] = {"place_s": round(time.perf_counter() - started, 1)}
+    kept = {k: options[k] for k in ("precision", "backends") if k in options}
+    for label, streams in (("single", 1), ("multi", "auto")):
+        started = time.perf_counter()
+        built = convoy.build(module, "cuda", plan=placement.plan, streams=streams, **kept)
+        built.export_library(folder / f"{label}.so")
+        facts[f"build_{label}_s"] = round(time.perf_counter() - started, 1)
+    schedule = built.schedule
+    if schedule is not None:
+        trial = schedule.trial
+        facts |= {
+            "streams": schedule.streams,
+            "decided_by": schedule.decided_by,
+            "note": schedule.note,
+            "predicted_single_us": schedule.single_us,
+            "predicted_us": schedule.makespan_us,
+            "trial": dataclasses.asdict(trial) if trial else None,
+            "peak_bytes": schedule.memory.peak_bytes,
+            "single_peak_bytes": schedule.memory.single_stream_bytes,
+        }
+    facts["backends"] = placement.plan.backends()
+    return facts
+
+
+def compare(name: str, batch: int, options: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
+    """A row for each way; ``options`` go to convoy.place. Raises RuntimeError with the words of a
+    process that failed."""
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        facts = build_both(name, batch, folder, options)
+        command = [sys.executable, __file__, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr[-1500:] or done.stdout[-1500:])
+        found = json.loads(done.stdout.strip().splitlines()[-1])
+    rows = [
+        {"system": f"convoy, {way}", "model": name, "batch": batch, **facts, **found[way]}
+        for way in WAYS
+    ]
+    for row in rows:
+        row["gain"] = found["one stream, graph"]["ms"] / found["streams, graph"]["ms"]
+    return rows
+
+
+def time_in_turns(folder: Path) -> dict[str, dict[str, float]]:
+    """Milliseconds of one run of each way, calls enqueued back to back, the ways in turns; and the
+    largest relative difference of the outputs from those on one stream, fresh inputs each time."""
+    import convoy
+    from convoy.compiled import CompiledModule
+
+    sessions = {}
+    for way, (file, cuda_graph) in WAYS.items():
+        built = convoy.load(folder / f"{file}.so")
+        meta = dataclasses.replace(built.meta, cuda_graph=cuda_graph)
+        sessions[way] = CompiledModule(built.module, meta).session()
+    errors = dict.fromkeys(WAYS, 0.0)
+    rng = np.random.default_rng()
+    info = next(iter(sessions.values())).input_info
+    for _ in range(3):
+        inputs = [rng.uniform(-1, 1, shape).astype(dtype) for _, shape, dtype in info]
+        outputs = {way: session(*inputs) for way, session in sessions.items()}
+        for way, found in outputs.items():
+            for y, exact in zip(found, outputs["one stream"], strict=True):
+                difference = np.linalg.norm(y.astype("float64") - exact.astype("float64"))
+                error = float(difference / np.linalg.norm(exact.astype("float64")))
+                errors[way] = max(errors[way], error)
+    number = {}
+    for way, session in sessions.items():
+        rough = statistics.median(session.time(repeat=3, number=3))
+        number[way] = max(1, min(100, int(BURST_MS / rough)))
+    samples: dict[str, list[float]] = {way: [] for way in WAYS}
+    latency: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(ROUNDS):
+        for way, session in sessions.items():
+            samples[way] += session.time(SAMPLES, number[way])
+            latency[way] += session.time(SAMPLES, 1)
+    result = {}
+    for way, values in samples.items():
+        low, high = np.percentile(values, [10, 90])
+        result[way] = {
+            "ms": statistics.median(values),
+            "spread_ms": float(high - low) / 2,
+            "latency_ms": statistics.median(latency[way]),
+            "error": errors[way],
+            "samples": len(values),
+        }
+    return result
+
+
+def table_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """A row of the printed table for each network and batch size."""
+    found = []
+    for model, batch in dict.fromkeys((row["model"], row["batch"]) for row in rows):
+        mine = {r["system"]: r for r in rows if (r["model"], r["batch"]) == (model, batch)}
+        ways = [mine.get(f"convoy, {way}", {}) for way in WAYS]
+        facts = ways[-1]
+        predicted = facts.get("predicted_us")
+        error = max((row["error"] for row in ways if "error" in row), default=None)
+        gain, streams = facts.get("gain"), facts.get("streams")
+        if streams == 1 and (trial := facts.get("trial")):
+            streams = f"1 (several: {trial['single_us'] / trial['multi_us']:.2f}x)"
+        found.append(
+            (
+                model,
+                batch,
+                *(f"{row['ms']:.4f}" if "ms" in row else None for row in ways),
+                f"{gain:.2f}x" if gain else None,
+                streams,
+                facts.get("decided_by"),
+                f"{predicted / 1e3:.4f}" if predicted else None,
+                *(
+                    f"{mine[peer]['ms']:.3f}" if "ms" in mine.get(peer, {}) else None
+                    for peer in ("eager", "compile")
+                ),
+                None if error is None else f"{error:.0e}",
+            )
+        )
+    return found
+
+
+def peer_row(system: str, name: str, batch: int) -> dict[str, Any]:
+    """A row of PyTorch on the same network, under the name that it has here."""
+    from bench_peers import time_peer
+
+    if name not in TORCHVISION:
+        skipped = "PyTorch's collection lacks it"
+        return {"system": system, "model": name, "batch": batch, "skipped": skipped}
+    return {**time_peer(system, TORCHVISION[name], batch), "model": name}
+
+
+if __name__ == "__main__":
+    print(json.dumps(time_in_turns(Path(sys.argv[1]))))
