@@ -45,7 +45,13 @@ def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
     Arguments:
         show_meta_data: append the metadata section. Without it text with `meta[...]` in it cannot
             be read back.
+
+    Raises:
+        RelayTypeError: something else than a module or an expression, or code nested beyond what
+            text can hold.
     """
+    if not isinstance(node, (IRModule, Expr)):
+        raise RelayTypeError(f"a {type(node).__name__}", "a module or an expression")
     printer = _Printer()
     body = printer.module(node) if isinstance(node, IRModule) else printer.lone(node)
     text = VERSION_LINE + body

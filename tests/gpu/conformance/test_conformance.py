@@ -11,11 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from . import relay_cudnn, relay_cutlass
+from . import relax_cases, relay_cudnn, relay_cutlass, relay_gradients
 from .case import Case, Outcome
 from .run import run_case
 
-CASES = [*relay_cutlass.CASES, *relay_cudnn.CASES]
+CASES = [
+    *relay_cutlass.CASES,
+    *relay_cudnn.CASES,
+    *relay_gradients.CASES,
+    *relax_cases.CASES,
+]
+NOT_COMPILED = [
+    *relay_cutlass.NOT_COMPILED,
+    *relay_gradients.NOT_COMPILED,
+    *relax_cases.NOT_COMPILED,
+]
 OUT = "CONVOY_CONFORMANCE_OUT"
 
 

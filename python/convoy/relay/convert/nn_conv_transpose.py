@@ -110,7 +110,7 @@ def _is_wgrad(op: OpCall, grad_layout: Layout, data_layout: Layout) -> bool:
     data = data_layout.to_axes(op.shape(1), "NCHW")
     for i in range(2):
         extent = (int(attrs["kernel_size"][i]) - 1) * int(attrs["dilation"][i]) + 1
-        room = int(data[2 + i]) + padding[i] + padding[2 + i] - extent  # type: ignore[call-overload]
+        room = int(data[2 + i]) + padding[i] + padding[2 + i] - extent  # type: ignore[arg-type]
         if room < 0 or room // int(attrs["strides"][i]) + 1 != grad[2 + i]:
             return False
     return grad[0] == data[0] and min(padding) >= 0
