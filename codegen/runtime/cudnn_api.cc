@@ -109,6 +109,62 @@ ffi::String Enumerate(const ffi::String& workload_json, const ffi::String& optio
   return json::Stringify(result);
 }
 
+// The values that the knobs of an engine may take: {"knobs": [[type, minimum, maximum, stride]]} as
+// JSON, or {"refusal"}. Options: engine, and those of Enumerate's graph and target.
+ffi::String Knobs(const ffi::String& workload_json, const ffi::String& options_json) {
+  Workload load = Workload::FromJson(ParseObject(workload_json, "workload"));
+  json::Object options = ParseObject(options_json, "options");
+  json::Object result;
+  try {
+    Target target(options);
+    CudnnGraph graph(load, target.target, Get<bool>(options, "zero_bias", false));
+    json::Array knobs;
+    for (const KnobRange& range : EngineKnobs(graph, Require<int64_t>(options, "engine"))) {
+      knobs.push_back(json::Array{range.type, range.minimum, range.maximum, range.stride});
+    }
+    result.Set(ffi::String("knobs"), knobs);
+  } catch (const CudnnRefusal& refusal) {
+    result.Set(ffi::String("refusal"), ffi::String(refusal.what()));
+  }
+  return json::Stringify(result);
+}
+
+// Which of the configurations in options ("configs": [{engine, knobs}]) are valid: the same answer as
+// Enumerate's, the others among "dropped" with cuDNN's reason.
+ffi::String Check(const ffi::String& workload_json, const ffi::String& options_json) {
+  Workload load = Workload::FromJson(ParseObject(workload_json, "workload"));
+  json::Object options = ParseObject(options_json, "options");
+  int64_t max_workspace = Get<int64_t>(options, "max_workspace", -1);
+  json::Array configs, dropped, refusals;
+  try {
+    Target target(options);
+    CudnnGraph graph(load, target.target, Get<bool>(options, "zero_bias", false));
+    bool can_compile = HasCudaDriver();
+    int64_t rank = 0;
+    for (const auto& given : Require<json::Array>(options, "configs")) {
+      EngineConfig config = CudnnEntry::FromJson(given.cast<json::Object>()).config;
+      std::string reason;
+      try {
+        config = CheckConfig(graph, config);
+        reason = WhyDropped(config, max_workspace, can_compile);
+      } catch (const CudnnRefusal& refusal) {
+        reason = refusal.what();
+      }
+      json::Object object = ToJson(config, rank++);
+      if (!reason.empty()) object.Set(ffi::String("reason"), ffi::String(reason));
+      (reason.empty() ? configs : dropped).push_back(object);
+    }
+  } catch (const CudnnRefusal& refusal) {
+    refusals.push_back(ffi::String(refusal.what()));
+  }
+  json::Object result;
+  result.Set(ffi::String("cudnn_version"), int64_t{Cudnn().version});
+  result.Set(ffi::String("configs"), configs);
+  result.Set(ffi::String("dropped"), dropped);
+  result.Set(ffi::String("refusals"), refusals);
+  return json::Stringify(result);
+}
+
 // Builds the plan of a module entry (with its "workload"); returns {"plan_json", "workspace",
 // "build_ms", "restored"} as JSON, or {"refusal"} when cuDNN does not take it. An entry with a
 // plan_json is restored from that, without falling back to engine and knobs.
@@ -154,6 +210,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("convoy.cudnn.version", []() { return int64_t{Cudnn().version}; })
       .def("convoy.cudnn.path", []() { return ffi::String(Cudnn().path); })
       .def("convoy.cudnn.enumerate", Enumerate)
+      .def("convoy.cudnn.knobs", Knobs)
+      .def("convoy.cudnn.check", Check)
       .def("convoy.cudnn.build_plan", BuildPlanJson)
       .def("convoy.cudnn.device_properties", DeviceProperties);
 }

@@ -119,6 +119,41 @@ void SetTarget(CudnnDescriptor* plan, const CudnnTarget& target) {
   }
 }
 
+CudnnDescriptor MakeEngine(const CudnnGraph& graph, int64_t number) {
+  CudnnDescriptor engine(cudnn::kEngine);
+  engine.Set(cudnn::kEngineGraph, graph.descriptor())
+      .Set(cudnn::kEngineGlobalIndex, cudnn::kTypeInt64, number);
+  if (graph.target().device_properties) {
+    engine.Set(cudnn::kEngineDeviceProperties, *graph.target().device_properties);
+  }
+  engine.Finalize();
+  return engine;
+}
+
+// `parts` receives what the configuration refers to.
+CudnnDescriptor MakeConfig(const CudnnGraph& graph, const EngineConfig& config,
+                           std::vector<CudnnDescriptor>* parts) {
+  CudnnDescriptor engine = MakeEngine(graph, config.engine);
+  CudnnDescriptor chosen(cudnn::kEngineConfig);
+  chosen.Set(cudnn::kConfigEngine, engine);
+  parts->push_back(std::move(engine));
+  std::vector<cudnn::Descriptor> raws;
+  for (const auto& [type, value] : config.knobs) {
+    CudnnDescriptor choice(cudnn::kKnobChoice);
+    choice.Set(cudnn::kKnobChoiceType, cudnn::kTypeKnobType, static_cast<int>(type))
+        .Set(cudnn::kKnobChoiceValue, cudnn::kTypeInt64, value);
+    choice.Finalize();
+    raws.push_back(choice.get());
+    parts->push_back(std::move(choice));
+  }
+  if (!raws.empty()) {
+    chosen.Set(cudnn::kConfigKnobChoices, cudnn::kTypeDescriptor, static_cast<int64_t>(raws.size()),
+               raws.data());
+  }
+  chosen.Finalize();
+  return chosen;
+}
+
 }  // namespace
 
 std::vector<EngineConfig> EnumerateEngines(const CudnnGraph& graph, const EnumerateOptions& options,
@@ -148,36 +183,47 @@ std::vector<EngineConfig> EnumerateEngines(const CudnnGraph& graph, const Enumer
 
 CudnnDescriptor BuildPlan(const CudnnGraph& graph, const EngineConfig& config,
                           std::vector<CudnnDescriptor>* parts) {
-  CudnnDescriptor engine(cudnn::kEngine);
-  engine.Set(cudnn::kEngineGraph, graph.descriptor())
-      .Set(cudnn::kEngineGlobalIndex, cudnn::kTypeInt64, config.engine);
-  if (graph.target().device_properties) {
-    engine.Set(cudnn::kEngineDeviceProperties, *graph.target().device_properties);
-  }
-  engine.Finalize();
-  CudnnDescriptor chosen(cudnn::kEngineConfig);
-  chosen.Set(cudnn::kConfigEngine, engine);
-  parts->push_back(std::move(engine));
-  std::vector<cudnn::Descriptor> raws;
-  for (const auto& [type, value] : config.knobs) {
-    CudnnDescriptor choice(cudnn::kKnobChoice);
-    choice.Set(cudnn::kKnobChoiceType, cudnn::kTypeKnobType, static_cast<int>(type))
-        .Set(cudnn::kKnobChoiceValue, cudnn::kTypeInt64, value);
-    choice.Finalize();
-    raws.push_back(choice.get());
-    parts->push_back(std::move(choice));
-  }
-  if (!raws.empty()) {
-    chosen.Set(cudnn::kConfigKnobChoices, cudnn::kTypeDescriptor, static_cast<int64_t>(raws.size()),
-               raws.data());
-  }
-  chosen.Finalize();
+  CudnnDescriptor chosen = MakeConfig(graph, config, parts);
   CudnnDescriptor plan(cudnn::kExecutionPlan);
   SetTarget(&plan, graph.target());
   plan.Set(cudnn::kPlanConfig, chosen);
   plan.Finalize();
   parts->push_back(std::move(chosen));
   return plan;
+}
+
+std::vector<KnobRange> EngineKnobs(const CudnnGraph& graph, int64_t engine_number) {
+  CudnnDescriptor engine = MakeEngine(graph, engine_number);
+  std::vector<CudnnDescriptor> infos;
+  std::vector<cudnn::Descriptor> raws;
+  for (int i = 0; i < kMaxKnobs; ++i) {
+    infos.emplace_back(cudnn::kKnobInfo);
+    raws.push_back(infos.back().get());
+  }
+  int64_t count =
+      engine.Get(cudnn::kEngineKnobInfo, cudnn::kTypeDescriptor, kMaxKnobs, raws.data());
+  std::vector<KnobRange> ranges;
+  for (int64_t i = 0; i < std::min<int64_t>(count, kMaxKnobs); ++i) {
+    KnobRange range;
+    int type = 0;
+    infos[i].Get(cudnn::kKnobInfoType, cudnn::kTypeKnobType, 1, &type);
+    infos[i].Get(cudnn::kKnobInfoMinimum, cudnn::kTypeInt64, 1, &range.minimum);
+    infos[i].Get(cudnn::kKnobInfoMaximum, cudnn::kTypeInt64, 1, &range.maximum);
+    infos[i].Get(cudnn::kKnobInfoStride, cudnn::kTypeInt64, 1, &range.stride);
+    range.type = type;
+    ranges.push_back(range);
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const KnobRange& a, const KnobRange& b) { return a.type < b.type; });
+  return ranges;
+}
+
+EngineConfig CheckConfig(const CudnnGraph& graph, const EngineConfig& config) {
+  std::vector<CudnnDescriptor> parts;
+  EngineConfig described = Describe(MakeConfig(graph, config, &parts), "given");
+  described.engine = config.engine;
+  described.knobs = config.knobs;
+  return described;
 }
 
 CudnnDescriptor RestorePlan(const CudnnTarget& target, const std::string& plan_json) {

@@ -27,6 +27,18 @@ struct EnumerateOptions {
 std::vector<EngineConfig> EnumerateEngines(const CudnnGraph& graph, const EnumerateOptions& options,
                                            std::vector<std::string>* refusals);
 
+struct KnobRange {
+  int64_t type = 0, minimum = 0, maximum = 0, stride = 1;
+};
+
+// The knobs of an engine with their values, ascending by type; not every combination is valid.
+// Throws CudnnRefusal where the engine does not take the graph.
+std::vector<KnobRange> EngineKnobs(const CudnnGraph& graph, int64_t engine);
+
+// Completes a configuration made of engine and knobs: workspace and notes. Throws CudnnRefusal where
+// it is not valid.
+EngineConfig CheckConfig(const CudnnGraph& graph, const EngineConfig& config);
+
 // Builds a plan from engine and knobs, without heuristics. `parts` receives what the plan was made
 // from, to be kept as long as the plan and the graph. Throws CudnnRefusal.
 CudnnDescriptor BuildPlan(const CudnnGraph& graph, const EngineConfig& config,

@@ -196,3 +196,22 @@ def test_any_workload_is_proposed_or_declined(data: st.DataObject) -> None:
     else:
         assert answer
         CudnnBackend().build(workload, answer[0], H200)
+
+
+@pytest.mark.usefixtures("cudnn")
+def test_neighbours_change_one_knob() -> None:
+    """They are valid (a plan can be built), new, and differ from the candidate in one knob."""
+    backend, device = CudnnBackend(), Device()
+    workload = Workload("fprop", 8, 28, 28, 128, 128, 3, 3, padding=(1, 1, 1, 1))
+    proposed = backend.propose(workload, device)
+    first = proposed[0]
+    found = backend.neighbours(workload, first, device)
+    assert len(found) > 5
+    for candidate in found:
+        mine, its = dict(first.options()["knobs"]), dict(candidate.options()["knobs"])
+        assert mine.keys() == its.keys()
+        assert sum(mine[kind] != its[kind] for kind in mine) == 1
+        assert candidate.options()["engine"] == first.options()["engine"]
+    assert {c.key for c in found} - {c.key for c in proposed}
+    assert backend.build_plan(workload, found[0], device) == found[0].workspace
+    assert first.key not in {c.key for c in found}

@@ -79,6 +79,34 @@ class CudnnBackend(Backend):
         why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
         return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
 
+    def neighbours(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> Sequence[Candidate]:
+        """The candidate's engine with one knob changed, to each value that cuDNN takes.
+
+        The heuristics propose some 40 of the thousands of configurations of an engine; checking
+        one takes a third of a millisecond, and no plan is built.
+        """
+        options = candidate.options()
+        engine, knobs = options["engine"], dict(options["knobs"])
+        zero_bias = options.get("zero_bias", False)
+        common = {"zero_bias": zero_bias, **_target_options(device)}
+        answer = call_json("cudnn.knobs", workload.to_json(), {"engine": engine, **common})
+        changed = [
+            {"engine": engine, "knobs": sorted({**knobs, kind: value}.items())}
+            for kind, least, most, step in answer.get("knobs", ())
+            for value in range(least, most + 1, max(1, step))
+            if kind in knobs and value != knobs[kind]
+        ]
+        if not changed:
+            return ()
+        limits = {"max_workspace": self.max_workspace, "configs": changed, **common}
+        checked = call_json("cudnn.check", workload.to_json(), limits)
+        found = _Found(workload)
+        found.add(checked, zero_bias=zero_bias)
+        # In the backend's order of preference they stand where the one stands that they vary.
+        return [dataclasses.replace(c, priority=candidate.priority) for c in found.candidates]
+
     def _enumerate(self, workload: Workload, device: Device, **options: bool) -> dict[str, Any]:
         limits = {"max_workspace": self.max_workspace, **_target_options(device)}
         answer: dict[str, Any] = call_json(

@@ -78,7 +78,13 @@ def autotune(
 
         if isinstance(search, str):
             search = make_search(search, executor, store, tasks, kernel, seed)
-        tuner = Tuner(executor, search, store, space, kernel, observer)
+
+        def neighbours(workload: Workload, candidate: Candidate) -> Sequence[Candidate]:
+            backend = registry.get(candidate.backend)
+            found = backend.neighbours(workload, candidate, executor.device)
+            return [c for c in found if keep(c)]
+
+        tuner = Tuner(executor, search, store, space, kernel, neighbours, observer)
         return tuner.tune(tasks, budget)
 
 

@@ -25,6 +25,7 @@ class Task:
     def __init__(self, space: Space, known: Mapping[CandidateKey, Measurement]) -> None:
         self.space, self._known = space, known
         self.results: dict[CandidateKey, tuple[Candidate, Measurement]] = {}
+        self.widened: set[CandidateKey] = set()
         self.since_improvement = 0
         self.best_us: float | None = None
 
@@ -38,6 +39,12 @@ class Task:
 
     def known(self, candidate: Candidate) -> Measurement | None:
         return self._known.get(candidate_key(candidate))
+
+    def best(self) -> Candidate | None:
+        """The fastest candidate so far; of equal ones the first in the space."""
+        timed = [self.results.get(candidate_key(c)) for c in self.space.candidates]
+        ran = [(c, m.kernel_us) for c, m in filter(None, timed) if m.ok and m.kernel_us]
+        return min(ran, key=lambda item: item[1])[0] if ran else None
 
     def add(self, candidate: Candidate, measurement: Measurement) -> None:
         self.results[candidate_key(candidate)] = candidate, measurement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..backends.base import Candidate
@@ -70,8 +70,9 @@ class Observer:
 class Tuner:
     """Tunes workloads with one executor into one record store.
 
-    ``propose`` gives a workload's space. What the store holds strictly for the executor's
-    environment is not measured again. Each result is recorded as it comes.
+    ``propose`` gives a workload's space, to which the ``neighbours`` of each new best candidate are
+    added; ``kernel`` names what must be compiled for a candidate. What the store holds strictly for
+    the executor's environment is not measured again. Each result is recorded as it comes.
     """
 
     def __init__(
@@ -81,10 +82,11 @@ class Tuner:
         store: RecordStore,
         propose: Callable[[Workload], Space],
         kernel: Callable[[Candidate], str] = lambda candidate: "",
+        neighbours: Callable[[Workload, Candidate], Iterable[Candidate]] = lambda *_: (),
         observer: Observer | None = None,
     ) -> None:
         self._executor, self._search, self._store = executor, search, store
-        self._propose, self._kernel = propose, kernel
+        self._propose, self._kernel, self._neighbours = propose, kernel, neighbours
         self._observer = observer or Observer()
         self._lock = threading.Lock()
 
@@ -148,11 +150,20 @@ class Tuner:
             task.finish_round(len(picked))
             spent = budget.trials is not None and len(task.results) >= budget.trials
             tired = budget.patience is not None and task.since_improvement >= budget.patience
-            if spent or tired or not picked or not task.remaining():
+            if not (spent or tired):
+                self._widen(task)
+            if spent or tired or not task.remaining():
                 self._observer.done(task.workload)
             else:
                 going_on.append(task)
         return going_on
+
+    def _widen(self, task: Task) -> None:
+        """Add what lies around the best candidate, once for each."""
+        best = task.best()
+        if best is not None and candidate_key(best) not in task.widened:
+            task.widened.add(candidate_key(best))
+            task.space = task.space.extended(self._neighbours(task.workload, best))
 
     def _jobs(self, task: Task, picked: Sequence[Candidate], outcome: Outcome) -> list[Job]:
         """Jobs for what is not known, apart for candidates that wait for a compiler."""
