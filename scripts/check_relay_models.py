@@ -121,6 +121,8 @@ def check(name: str, precision: str, args: argparse.Namespace) -> dict[str, Any]
     options: dict[str, Any] = {"precision": precision}
     if args.target == "cuda":
         options["measure"] = args.measure
+        if args.streams:
+            options["streams"] = args.streams
         if args.records:
             options["records"] = args.records
     started = time.perf_counter()
@@ -153,6 +155,7 @@ def main() -> int:
     parser.add_argument("--target", choices=("cuda", "llvm"), default="cuda")
     parser.add_argument("--measure", action="store_true", help="time candidates; else the first")
     parser.add_argument("--weights", choices=("seed", "he"), default="seed")
+    parser.add_argument("--streams", type=int, help="streams (default: as many as pay)")
     parser.add_argument("--number", type=int, default=10, help="runs for one figure of time")
     parser.add_argument("--records", help="file of records")
     parser.add_argument("--out", type=Path, help="write the rows as JSON")
