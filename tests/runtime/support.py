@@ -47,7 +47,12 @@ class Fakes:
     """Paths of the compiled stand-ins."""
 
     def __init__(self, folder: Path) -> None:
-        self.cuda = compile_fake(folder, "fake_cuda.cc", "libcudart.so.13")
+        versions = folder / "cudart.map"  # TVM's CUDA runtime asks for versioned symbols
+        versions.write_text("libcudart.so.13 { global: *; };")
+        flags = (f"-Wl,--version-script={versions}", "-Wl,-soname,libcudart.so.13")
+        self.cuda = compile_fake(folder, "fake_cuda.cc", "libcudart.so.13", *flags)
+        (folder / "driver").mkdir()
+        self.driver = compile_fake(folder, "fake_driver.cc", "driver/libcuda.so.1")
         self.cudnn = compile_fake(folder, "fake_cudnn.cc", "libcudnn.so.9")
         self.kernel = compile_fake(folder, "fake_kernel.cc")
         self.cublaslt = compile_fake(folder, "fake_kernel.cc", "libcublasLt.so.13")
@@ -56,6 +61,18 @@ class Fakes:
     def blobs(self) -> dict[str, bytes]:
         content = self.kernel.read_bytes()
         return {hashlib.sha256(content).hexdigest(): content}
+
+    def run_tvm(self, code: str, **environment: str) -> Any:
+        """The same with TVM's CUDA runtime, which launches its kernels through a stand-in for the
+        driver: ``tvm`` is there and ``tvm.cuda(0)`` a device. Kernels are compiled to nothing."""
+        search = os.pathsep.join([str(self.driver.parent), os.environ.get("LD_LIBRARY_PATH", "")])
+        return self.run(
+            "load_runtime()\nimport tvm\n"
+            "tvm_ffi.register_global_func('tvm_callback_cuda_compile', "
+            "lambda code, *more: b'cubin', override=True)\n" + textwrap.dedent(code),
+            LD_LIBRARY_PATH=search,
+            **environment,
+        )
 
     def run(self, code: str, **environment: str) -> Any:
         """Run Python code in a process of its own in which CUDA and cuDNN are the stand-ins.

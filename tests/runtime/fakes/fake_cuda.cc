@@ -37,17 +37,26 @@ struct Capture {
   Stream* origin;
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
   bool valid = true;
-  std::set<Stream*> unjoined;
+  long work = 0;
+  std::map<Stream*, long> latest;  // of each stream the number of its last work
 };
+
+// What a stream has seen of the others during a capture: of each its latest work.
+using Seen = std::map<Stream*, long>;
 
 struct Stream {
   int number;
   Capture* capture = nullptr;
+  Seen seen;
 };
 
+std::atomic<int> next_event{1};
+
 struct Event {
+  int number = next_event++;
   Capture* capture = nullptr;
   Stream* stream = nullptr;
+  Seen seen;
   std::chrono::steady_clock::time_point time;
 };
 
@@ -90,10 +99,12 @@ bool Forbidden(const char* what) {
 int Enqueue(void* handle, const std::string& what, std::function<void()> work) {
   std::unique_lock<std::recursive_mutex> lock(mutex);
   Stream* stream = Get(handle);
+  if (!captures.count(stream->capture)) stream->capture = nullptr;  // has ended
   if (stream->capture) {
     if (!stream->capture->valid) return kInvalidated;
     stream->capture->graph->nodes.push_back(std::move(work));
-    if (stream != stream->capture->origin) stream->capture->unjoined.insert(stream);
+    stream->seen[stream] = ++stream->capture->work;
+    stream->capture->latest[stream] = stream->capture->work;
     Record("captured " + what + " stream=" + std::to_string(stream->number));
     return kSuccess;
   }
@@ -131,6 +142,8 @@ API const char* cudaGetErrorString(int error) {
   std::snprintf(text, sizeof(text), "fake error %d", error);
   return text;
 }
+API const char* cudaGetErrorName(int) { return "fakeError"; }
+API int cudaPeekAtLastError() { return kSuccess; }
 API int cudaGetLastError() { return kSuccess; }
 API int cudaGetDeviceCount(int* count) { return *count = 2, kSuccess; }
 API int cudaGetDevice(int* device) { return *device = current_device, kSuccess; }
@@ -138,9 +151,11 @@ API int cudaSetDevice(int device) { return current_device = device, kSuccess; }
 API int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   const char* arch = std::getenv("FAKE_CUDA_ARCH");
   int number = arch ? std::atoi(arch) : 90;
-  std::map<int, int> values = {{16, 132},         {36, 3201000},     {37, 6144},  {38, 1 << 20},
+  std::map<int, int> values = {{1, 1024},         {8, 49152},        {10, 32},      {16, 132},
+                               {36, 3201000},     {37, 6144},        {38, 1 << 20}, {39, 2048},
                                {75, number / 10}, {76, number % 10}, {97, 232448}};
-  *value = values.at(attribute);
+  auto found = values.find(attribute);
+  *value = found == values.end() ? 1 : found->second;
   return kSuccess;
 }
 API int cudaGetDeviceProperties(char* properties, int) {
@@ -170,6 +185,16 @@ API int cudaFree(void* pointer) {
   allocations.erase(pointer);
   std::free(pointer);
   return kSuccess;
+}
+API int cudaMallocHost(void** pointer, size_t bytes) {
+  return *pointer = std::malloc(bytes), kSuccess;
+}
+API int cudaFreeHost(void* pointer) { return std::free(pointer), kSuccess; }
+API int cudaMemGetInfo(size_t* free, size_t* total) {
+  return *free = *total = size_t{1} << 37, kSuccess;
+}
+API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, void* stream) {
+  return Enqueue(stream, "memcpy_peer", [=] { std::memmove(to, from, bytes); });
 }
 API int cudaMemcpy(void* to, const void* from, size_t bytes, int) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
@@ -205,6 +230,7 @@ API int cudaStreamCreateWithFlags(void** stream, unsigned) {
   Record("stream_create " + std::to_string(Get(*stream)->number));
   return kSuccess;
 }
+API int cudaStreamCreate(void** stream) { return cudaStreamCreateWithFlags(stream, 0); }
 API int cudaStreamDestroy(void*) { return kSuccess; }
 API int cudaStreamSynchronize(void* handle) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
@@ -221,6 +247,7 @@ API int cudaStreamBeginCapture(void* handle, int mode) {
   Stream* stream = Get(handle);
   if (stream == &null_stream || stream->capture) return kUnsupported;
   stream->capture = new Capture{next_capture++, mode, ThisThread(), stream};
+  stream->seen.clear();
   captures.insert(stream->capture);
   Record("begin_capture stream=" + std::to_string(stream->number));
   return kSuccess;
@@ -234,7 +261,9 @@ API int cudaStreamEndCapture(void* handle, void** graph) {
   stream->capture = nullptr;
   *graph = nullptr;
   if (!capture->valid) return kInvalidated;
-  if (!capture->unjoined.empty()) return kUnjoined;
+  for (auto [other, work] : capture->latest) {
+    if (stream->seen[other] < work) return kUnjoined;
+  }
   *graph = new std::shared_ptr<Graph>(capture->graph);
   capture->graph.reset();
   Record("end_capture");
@@ -257,12 +286,17 @@ API int cudaThreadExchangeStreamCaptureMode(int* mode) {
 }
 
 API int cudaEventCreateWithFlags(void** event, unsigned) { return *event = new Event, kSuccess; }
+API int cudaEventCreate(void** event) { return *event = new Event, kSuccess; }
 API int cudaEventDestroy(void* event) { return delete static_cast<Event*>(event), kSuccess; }
 API int cudaEventRecord(void* handle, void* stream_handle) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   auto* event = static_cast<Event*>(handle);
   event->stream = Get(stream_handle);
+  if (!captures.count(event->stream->capture)) event->stream->capture = nullptr;
   event->capture = event->stream->capture;
+  event->seen = event->stream->seen;
+  Record("event_record " + std::to_string(event->number) +
+         " stream=" + std::to_string(event->stream->number));
   event->time = std::chrono::steady_clock::now();
   return kSuccess;
 }
@@ -283,13 +317,17 @@ API int cudaStreamWaitEvent(void* handle, void* event_handle, unsigned) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   Stream* stream = Get(handle);
   auto* event = static_cast<Event*>(event_handle);
+  Record("event_wait " + std::to_string(event->number) +
+         " stream=" + std::to_string(stream->number));
   if (event->capture && captures.count(event->capture)) {
-    if (stream == event->capture->origin) {
-      event->capture->unjoined.erase(event->stream);
-    } else {
+    if (stream->capture != event->capture) {
       stream->capture = event->capture;
-      event->capture->unjoined.insert(stream);
+      stream->seen.clear();
+      stream->capture->latest[stream] = ++stream->capture->work;  // in the capture from now on
+      stream->seen[stream] = stream->capture->work;
     }
+    for (auto [other, work] : event->seen)
+      stream->seen[other] = std::max(stream->seen[other], work);
   }
   return kSuccess;
 }
