@@ -39,7 +39,12 @@ def build_plan(job: dict[str, Any]) -> dict[str, Any]:
         else:
             options = {"backends": ("tvm",), "measure": False}
         built = convoy.build(
-            module, "cuda", precision=job["precision"], cuda_graph=job["cuda_graph"], **options
+            module,
+            "cuda",
+            precision=job["precision"],
+            cuda_graph=job["cuda_graph"],
+            streams=job.get("streams", 1),
+            **options,
         )
         built.export_library(job["file"])
         if not job["cuda_graph"]:
