@@ -92,14 +92,15 @@ def bench(options: argparse.Namespace) -> int:
     print(f"{data['name']}: {len(chosen)} problems; compiling ...", flush=True)
     runner.compile(chosen)
     print(f"compiled in {time.monotonic() - started:.0f} s", flush=True)
+    title = f"{data['name']} on {here.gpu}"
+    results: list[Result] = []
     try:
-        results = run(runner, chosen, ceilings)
-    finally:
+        run(runner, chosen, ceilings, results)
+    finally:  # what was measured before an error or an interrupt is kept
+        write(options.out, title, here.to_json(), results, ceilings)
         if peer is not None:
             peer.close()
     print(report.disagreement_text(results))
-    title = f"{data['name']} on {here.gpu}"
-    write(options.out, title, here.to_json(), results, ceilings)
     print(f"{sum(r.measured for r in results)} candidates in {time.monotonic() - started:.0f} s")
     return 1 if any(report.CONVOY not in r.best for r in results) else 0
 
@@ -120,33 +121,34 @@ def start_torch() -> tuple[Any, report.Ceilings]:
     return peer, report.Ceilings(found["bandwidth"], found["flops"])
 
 
-def run(runner: Bench, chosen: Sequence[Layer], ceilings: report.Ceilings) -> list[Result]:
-    """Measures all layers; prints a line for each and a table for each direction and batch."""
-    results: list[Result] = []
+def run(
+    runner: Bench, chosen: Sequence[Layer], ceilings: report.Ceilings, results: list[Result]
+) -> None:
+    """Measures all layers into ``results``; a line for each where there is no terminal to show
+    progress on, and a table for each direction and batch."""
     pending: list[Result] = []
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
     with Progress(*columns) as progress:
         task = progress.add_task("measuring", total=len(chosen))
+
+        def say(words: str) -> None:
+            progress.console.print(words, markup=False, highlight=False, soft_wrap=True)
+
         for result in runner.run(chosen):
             results.append(result)
-            w = result.layer.workload
             if pending and _group(pending[0]) != _group(result):
-                progress.console.print(_table(pending, ceilings), markup=False, soft_wrap=True)
+                say(_table(pending, ceilings))
                 pending = []
             pending.append(result)
-            progress.update(
-                task,
-                advance=1,
-                description=f"{w.op} N={w.n} {result.layer.label}: {result.us(CONVOY):.1f} us,"
-                f" {result.us(CONVOY) / result.us(CUDNN):.2f} of cuDNN",
-            )
+            progress.update(task, advance=1, description=_line(result))
+            if not progress.console.is_terminal:
+                say(_line(result))
             for failure in result.failures:
-                progress.console.print(f"{w.key}: {failure}", markup=False, soft_wrap=True)
+                say(f"{result.layer.workload.key}: {failure}")
     if pending:
         print(_table(pending, ceilings))
-    return results
 
 
 def write(
@@ -183,6 +185,14 @@ def _saver(path: Path, here: environment.Environment, backends: Sequence[Any]) -
         store.append(Record(workload, candidate, measurement, narrowed))
 
     return save
+
+
+def _line(result: Result) -> str:
+    w = result.layer.workload
+    return (
+        f"{w.op} N={w.n} {result.layer.label}: {result.us(CONVOY):.1f} us,"
+        f" {result.us(CONVOY) / result.us(CUDNN):.2f} of cuDNN ({result.choice()})"
+    )
 
 
 def _group(result: Result) -> tuple[str, int]:
