@@ -198,7 +198,7 @@ def _measured(compiled: CompiledModule) -> Timeline | None:
     from .report.measured import measure
 
     try:
-        return measure(compiled) if compiled.schedule else None
+        return measure(compiled, progress=progress) if compiled.schedule else None
     except (NoGpu, WrongDevice) as err:
         print(f"not measured: {err}", file=sys.stderr)
         return None

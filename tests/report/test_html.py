@@ -16,7 +16,7 @@ from convoy.placement.plan import Plan
 from convoy.report import graph_view, timeline
 from convoy.report.charts import size, time_ticks
 from convoy.report.html import Report, render
-from convoy.report.operations import operations
+from convoy.report.operations import Alternative, alternatives, operations
 
 VOID = {"meta", "link", "input", "br", "line", "rect", "path", "i"}
 
@@ -119,6 +119,14 @@ def test_operations_say_what_lost_and_what_would_change() -> None:
     assert second.declines[0].remedy == "Use cutlass."
     page = render(report())
     assert "hopper declined:" in page and "1.25x" in page and "Use cutlass." in page
+
+
+def test_other_objectives_are_summed_up() -> None:
+    assert alternatives(plan()) == [
+        Alternative("graph", 7.0, 7.0, 0),
+        Alternative("stream", 8.0, 8.0, 0),
+        Alternative("sync", 20.0, 17.0, 1),
+    ]
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 from report_examples import plan, schedule
 
 from convoy.report import timeline, trace
-from convoy.report.measured import marker
+from convoy.report.measured import Calls, ready
 
 
 def test_predicted_timeline_has_every_op_with_a_name_for_people() -> None:
@@ -78,13 +78,20 @@ def test_trace_has_a_row_for_each_stream_and_an_arrow_for_each_event(tmp_path: P
     assert len({e["tid"] for e in data["traceEvents"] if e["ph"] == "X"}) == 4
 
 
-def test_marks_follow_the_ops_of_the_schedule_and_nothing_else() -> None:
-    marked: list[int] = []
-    watch = marker(schedule(), marked.append)
-    calls = ["convoy_body", "vm.builtin.alloc_storage"]
+def test_calls_of_the_machine_are_told_from_those_of_the_schedule() -> None:
+    enqueued: list[int] = []
+    calls = Calls(schedule(), enqueued.append)
+    names = ["convoy_body", "vm.builtin.alloc_storage"]
     for op in schedule().ops:
-        calls += ["convoy.streams.on", op.symbol, "convoy.streams.record"]
-    for name in calls:
-        watch(None, name, True, None)
-        watch(None, name, False, None)
-    assert marked == list(range(1, 2 * len(schedule().ops) + 1))
+        names += ["convoy.streams.on", op.symbol, "convoy.streams.record"]
+    for _ in range(2):
+        calls.start()
+        for name in names:
+            calls.watch(None, name, True, None)
+            calls.watch(None, name, False, None)
+    assert enqueued == [0, 1, 2, 3] * 2
+
+
+def test_ops_start_when_what_they_wait_for_is_over() -> None:
+    assert ready(schedule(), [2.0, 7.0, 6.0, 9.0]) == [0.0, 2.0, 2.0, 7.0]
+    assert ready(schedule(), [2.0, 5.0, 6.0, 9.0]) == [0.0, 2.0, 2.0, 6.0]

@@ -18,7 +18,7 @@ from ..placement import objective as objectives
 from ..placement.plan import Plan
 from ..schedule.plan import Schedule
 from . import charts, trace
-from .operations import operations
+from .operations import alternatives, operations
 from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ def _context(report: Report) -> dict[str, Any]:
         "graph": charts.graph_chart(schedule, line),
         "memory": charts.memory_chart(schedule.memory, line) if schedule.memory.buffers else None,
         "operations": operations(plan),
+        "alternatives": alternatives(plan),
         "objectives": objectives.OBJECTIVES,
         "native": report.native,
         "trace": json.dumps(trace.trace(lines, report.name)),

@@ -1,30 +1,36 @@
-"""A run of a compiled network on the GPU as a timeline: measured starts and ends of every call.
+"""A run of a compiled network on the GPU as a timeline: when every call was over.
 
-The function is captured as one CUDA graph with an event in front of and behind every call, on the
-call's own stream, and replayed: so streams overlap as they do in use, and no host time is in the
-figures. The events themselves take time; the whole is therefore timed without them as well.
+The function is captured as a CUDA graph and replayed, so streams overlap as they do in use and no
+host time is in the figures. An event between two kernels delays what follows by more than a short
+kernel takes. Therefore the graph is captured once for each call, with a single event behind that
+call, and all times come from graphs that are disturbed in one place only, behind what is measured.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption
-from ..schedule.plan import Schedule
+from ..schedule.plan import ORIGIN, Schedule
 from . import timeline
 from .timeline import Timeline
 
 if TYPE_CHECKING:
     from ..compiled import CompiledModule
 
-_WARM_UP, _REPLAYS = 5, 30
-_SAMPLES, _BUDGET_US = 50, 1e6
+Progress = Callable[[str, int, int], None]
+
+_WARM_UP, _REPLAYS = 3, 15
+_SAMPLES, _BUDGET_US = 50, 0.5e6
 
 
-def measure(compiled: CompiledModule, device: int = 0) -> Timeline:
-    """Replay a compiled network on random inputs and return its measured timeline.
+def measure(
+    compiled: CompiledModule, device: int = 0, progress: Progress | None = None
+) -> Timeline:
+    """Replay a compiled network on random inputs and return its measured timeline. Takes some ten
+    milliseconds for each call of the network.
 
     Raises NoGpu and WrongDevice, InvalidOption for a module without a schedule.
     """
@@ -44,56 +50,79 @@ def measure(compiled: CompiledModule, device: int = 0) -> Timeline:
     main = vm["main"]
     known = {t.name: (t.shape, t.dtype) for t in compiled.meta.inputs}
     inputs = [tvm.runtime.tensor(v, tvm.cuda(device)) for v in models.random_inputs(known).values()]
-    alone = list(function("measure.kernel_us")(main, inputs, device, 1, _SAMPLES, _BUDGET_US))
+    whole = list(function("measure.kernel_us")(main, inputs, device, 1, _SAMPLES, _BUDGET_US))
 
-    mark, times = function("marks.create")(2 * len(schedule.ops) + 2, device)
-    last = 2 * len(schedule.ops) + 1
-    vm.set_instrument(tvm_ffi.convert(marker(schedule, mark)))
+    mark, times = function("marks.create")(2, device)
+    wanted = -1
+    calls = Calls(schedule, lambda op: mark(1) if op == wanted else None)
+    vm.set_instrument(tvm_ffi.convert(calls.watch))
 
     def marked(*arguments: Any) -> Any:
+        calls.start()
         mark(0)
-        result = main(*arguments)
-        mark(last)
-        return result
+        return main(*arguments)
 
-    launch, _ = function("graph.capture")(tvm_ffi.convert(marked), inputs, device)
-    rows = []
-    for replay in range(_WARM_UP + _REPLAYS):
-        launch()
-        row = list(times())
-        if replay >= _WARM_UP:
-            rows.append(row)
-    return from_marks(schedule, rows, statistics.median(alone), compiled)
+    ends = []
+    for wanted, op in enumerate(schedule.ops):
+        if progress is not None:
+            progress(op.name, wanted + 1, len(schedule.ops))
+        launch, _ = function("graph.capture")(tvm_ffi.convert(marked), inputs, device)
+        samples = []
+        for _ in range(_WARM_UP + _REPLAYS):
+            launch()
+            samples.append(list(times())[1])
+        ends.append(statistics.median(samples[_WARM_UP:]))
+    return from_ends(schedule, ends, statistics.median(whole), compiled)
 
 
-def marker(schedule: Schedule, mark: Callable[[int], object]) -> Callable[..., None]:
-    """An observer for the virtual machine: ``mark(2 i + 1)`` in front of op i of the schedule,
-    ``mark(2 i + 2)`` behind it. Other calls of the machine are its own and not marked."""
-    symbols = [op.symbol for op in schedule.ops]
-    at = 0
+class Calls:
+    """An observer for the virtual machine that knows the ops of a schedule among its calls, and
+    tells ``behind(i)`` when op i has been enqueued."""
 
-    def watch(_function: Any, name: str, before: bool, _result: Any, *_arguments: Any) -> None:
-        nonlocal at
-        if at == len(symbols) or name != symbols[at]:
+    def __init__(self, schedule: Schedule, behind: Callable[[int], object]) -> None:
+        self._symbols = [op.symbol for op in schedule.ops]
+        self._behind = behind
+        self._next = 0
+
+    def start(self) -> None:
+        """A run begins."""
+        self._next = 0
+
+    def watch(self, _function: Any, name: str, before: bool, _result: Any, *_args: Any) -> None:
+        """See :meth:`convoy.session.Session.observe`."""
+        if before or self._next == len(self._symbols) or name != self._symbols[self._next]:
             return
-        mark(2 * at + 1 if before else 2 * at + 2)
-        at += not before
-
-    return watch
+        self._behind(self._next)
+        self._next += 1
 
 
-def from_marks(
-    schedule: Schedule, rows: list[list[float]], alone_us: float, compiled: CompiledModule
+def from_ends(
+    schedule: Schedule, ends: Sequence[float], whole_us: float, compiled: CompiledModule
 ) -> Timeline:
-    """The timeline of the median of several replays; each row holds the marks' times in
-    microseconds, ``alone_us`` is the time of a replay without marks."""
-    middle = [statistics.median(column) for column in zip(*rows, strict=True)]
-    times = [
-        (middle[2 * i + 1], max(0.0, middle[2 * i + 2] - middle[2 * i + 1]))
-        for i in range(len(schedule.ops))
-    ]
+    """The timeline of ops that were over at ``ends`` (microseconds, in the schedule's order). An op
+    is drawn from when it could start: the op before it on its stream and all that it waits for are
+    over. ``whole_us`` is the time of an undisturbed replay."""
     how = (
-        f"events around every kernel in a replayed CUDA graph, median of {len(rows)};"
-        f" {middle[-1]:.1f} us with the events, {alone_us:.1f} us without"
+        "replayed as a CUDA graph, with one event at a time behind one kernel at a time;"
+        f" undisturbed the run takes {whole_us:.1f} us"
     )
-    return timeline.observed(schedule, times, alone_us, how, compiled.plan)
+    starts = ready(schedule, ends)
+    times = [(start, max(0.0, end - start)) for start, end in zip(starts, ends, strict=True)]
+    return timeline.observed(schedule, times, whole_us, how, compiled.plan)
+
+
+def ready(schedule: Schedule, ends: Sequence[float]) -> list[float]:
+    """When each op could start, from when the others were over."""
+    waits: dict[int, list[int]] = {}
+    for event in schedule.events:
+        if event.record != ORIGIN and event.wait != ORIGIN:
+            waits.setdefault(event.wait, []).append(event.record)
+    starts = []
+    last: dict[int, int] = {}
+    for i, op in enumerate(schedule.ops):
+        before = waits.get(i, [])
+        if op.stream in last:
+            before = [*before, last[op.stream]]
+        starts.append(max((ends[j] for j in before), default=0.0))
+        last[op.stream] = i
+    return starts

@@ -51,6 +51,40 @@ class Operation:
         return self.contenders[1] if len(self.contenders) > 1 else None
 
 
+@dataclass(frozen=True)
+class Alternative:
+    """What would change under an objective: this plan's cost, the cost if each region ran the
+    cheapest of the candidates shown for it, and how many regions that changes."""
+
+    objective: str
+    plan_us: float
+    best_us: float
+    changes: int
+
+
+def alternatives(plan: Plan) -> list[Alternative]:
+    """One for each objective; empty where figures are missing. For ``stream``, whose two sides are
+    summed apart, the cheapest is chosen for each region by itself."""
+    if not plan.choices or not all(choice.chosen.measurement.ok for choice in plan.choices):
+        return []
+    found = []
+    for name in objectives.OBJECTIVES:
+        best = [_best(choice, name) for choice in plan.choices]
+        total = objectives.total([s.measurement for s in best], name)
+        changes = sum(
+            mine.chosen.candidate.key != other.candidate.key
+            for mine, other in zip(plan.choices, best, strict=True)
+        )
+        mine = plan.total_us(name)
+        found.append(Alternative(name, mine, min(total, mine), changes if total < mine else 0))
+    return found
+
+
+def _best(choice: Choice, objective: str) -> Scored:
+    known = [s for s in _shown(choice) if s.measurement.ok]
+    return min(known, key=lambda s: objectives.own_cost(s.measurement, objective)[0])
+
+
 def operations(plan: Plan) -> list[Operation]:
     """One for each distinct workload, in network order."""
     counts: dict[str, int] = {}
@@ -88,14 +122,13 @@ def _operation(number: int, choice: Choice, count: int, objective: str) -> Opera
 
 def _contenders(choice: Choice, objective: str) -> tuple[Contender, ...]:
     """The winner, then the others from cheap to dear; those without figures last."""
-    others = [choice.runner_up] if choice.runner_up else []
-    scored = {s.candidate.key: s for s in (choice.chosen, *others, *choice.best_by_backend)}
-    known = [s for s in scored.values() if s.measurement.ok]
+    shown = _shown(choice)
+    known = [s for s in shown if s.measurement.ok]
     wins: dict[str, list[str]] = {}
     for name in objectives.OBJECTIVES if known else ():
         best = min(known, key=lambda s: objectives.own_cost(s.measurement, name)[0])
         wins.setdefault(best.candidate.key, []).append(name)
-    rest = [s for s in scored.values() if s is not choice.chosen]
+    rest = shown[1:]
     rest.sort(key=lambda s: _cost(s, objective) or float("inf"))
     own = _cost(choice.chosen, objective)
     return tuple(
@@ -110,6 +143,13 @@ def _contenders(choice: Choice, objective: str) -> tuple[Contender, ...]:
         )
         for s in (choice.chosen, *rest)
     )
+
+
+def _shown(choice: Choice) -> list[Scored]:
+    """The winner, the runner-up and the best of each backend, each once."""
+    others = [choice.runner_up] if choice.runner_up else []
+    every = {s.candidate.key: s for s in (choice.chosen, *others, *choice.best_by_backend)}
+    return list(every.values())
 
 
 def _cost(scored: Scored, objective: str) -> float | None:
