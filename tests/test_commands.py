@@ -150,5 +150,5 @@ def test_place_and_trace_draw_a_network(text: Path, tmp_path: Path) -> None:
     printed = run("trace", text, "--backends", "cutlass,tvm", "-o", trace, "--html", page)
     assert "predicted" in printed and "perfetto" in printed
     slices = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
-    assert sum(e["cat"] == "cutlass" for e in slices) == 1
+    assert [e["cat"] for e in slices] == ["tvm", "cutlass", "tvm"], "TVM's own kernels as well"
     assert page.stat().st_size < 200_000

@@ -27,7 +27,7 @@ def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     plan = placement.plan
     symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{plan.device.arch}"})
-    lowered = Lowered(graph.rewrite(placement.module, symbols), target)
+    lowered = Lowered.of(graph.rewrite(placement.module, symbols), target)
     figures = figures_of(plan.choices, symbols, plan.source)
     _, found = decide(lowered, Machine.of(plan.device), figures, streams)
     return found

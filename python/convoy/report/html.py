@@ -173,7 +173,7 @@ def _kinds(line: Timeline) -> list[tuple[str, int]]:
 
 def _facts(plan: Plan) -> dict[str, str]:
     known = sum(choice.chosen.measurement.ok for choice in plan.choices)
-    figures = plan.source if known else "none"
+    figures = plan.source if known else "none, times are estimated"
     if 0 < known < len(plan.choices):
         figures += f" for {known} of {len(plan.choices)} operations, estimated for the others"
     return {"objective": plan.objective, "figures": figures, "device": plan.device.name}

@@ -155,7 +155,7 @@ def _span(op: Op, choice: Choice | None) -> Span:
 def _label(choice: Choice) -> str:
     """A convolution in a few characters: its filter and its channels."""
     w = choice.workload
-    name = f"{w.c}→{w.k}"
+    name = f"{w.c}→{w.k}" if w.groups == 1 else f"{w.c}→{w.k} g{w.groups}"
     if w.op != "matmul":
         name = f"{w.r}x{w.s} {name}" + (f" /{w.stride[0]}" if w.stride != (1, 1) else "")
     return name if w.op == "fprop" else f"{w.op} {name}"
