@@ -41,12 +41,42 @@ _SPECIAL = [
 ]  # fmt: skip
 
 
+_NUMBER = re.compile(r"(?<![\w%@.])-?\d+(?![\w.])")
+_NUMBERS = [0, 1, 2, 3, 5, 7, -1, -2, -3, -4, 64, 65537, 2**31 - 1, 2**31, -(2**31), 2**62, 10**25]
+_DTYPES = ["float32", "float16", "int8", "uint8", "int32", "int64", "float64", "bool", "bfloat16"]
+_VALUES = ("IntImm", "FloatImm", "runtime.String", "relay.TensorType", "Op", "runtime.BoxInt")
+_LAYOUTS = ["NCHW", "NHWC", "OIHW", "HWIO", "OHWI", "NCHW4c", "OIHW4i4o", "NCDHW", "NC", ""]
+
 # ---- what is done to a source
 
 
+def other_values(rng: random.Random, source: str) -> str:
+    """A program that parses, with other sizes, dtypes and layouts in it."""
+    head, mark, metadata = source.partition("#[metadata]")
+    for _ in range(rng.randint(1, 3)):
+        kind = rng.random()
+        if kind < 0.6:
+            found = list(_NUMBER.finditer(head))
+            new = str(rng.choice(_NUMBERS))
+        elif kind < 0.8:
+            found = list(re.finditer("|".join(_DTYPES), head))
+            new = rng.choice(_DTYPES)
+        else:
+            found = list(re.finditer('"[A-Z0-9a-z]*"', head))
+            new = f'"{rng.choice(_LAYOUTS)}"'
+        if found:
+            match = rng.choice(found)
+            head = head[: match.start()] + new + head[match.end() :]
+    return head + mark + metadata
+
+
 def mutated_text(rng: random.Random, source: str) -> str | bytes:
-    """Bytes flipped, or tokens dropped, replaced, inserted, swapped and repeated."""
-    if rng.random() < 0.25:
+    """Bytes flipped, or tokens dropped, replaced, inserted, swapped and repeated; or a program of
+    other sizes, dtypes and layouts."""
+    kind = rng.random()
+    if kind < 0.4:
+        return other_values(rng, source)
+    if kind < 0.6:
         raw = bytearray(source.encode())
         for _ in range(rng.randint(1, 6)):
             raw[rng.randrange(len(raw))] = rng.randrange(256)
@@ -82,7 +112,14 @@ def mutated_json(rng: random.Random, source: str) -> str | bytes:
     for _ in range(rng.randint(1, 4)):
         index, kind = rng.randrange(len(nodes)), rng.random()
         node = nodes[index]
-        if kind < 0.35 and node.get("attrs"):
+        if kind < 0.25:  # a number, a dtype or a text that reads as one
+            node = rng.choice([n for n in nodes if n["type_key"] in _VALUES] or nodes)
+            if "repr_str" in node:
+                node["repr_str"] = rng.choice([*_LAYOUTS, "nn.relu", "nn.softmax", "add", "7"])
+            elif node.get("attrs"):
+                name = rng.choice(list(node["attrs"]))
+                node["attrs"][name] = str(rng.choice([*_NUMBERS, *_DTYPES]))
+        elif kind < 0.35 and node.get("attrs"):
             name = rng.choice(list(node["attrs"]))
             node["attrs"][name] = rng.choice([*values, str(rng.randrange(len(nodes)))])
         elif kind < 0.45 and node.get("attrs"):  # a node that refers to itself

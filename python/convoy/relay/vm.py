@@ -174,8 +174,11 @@ class VirtualMachine:
             raise InvalidOption(f"function '{func_name}'", "'main'")
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by name: those by name first, the others in the order of the rest."""
+        """Values by name: those by name first, the others in the order of the rest. A tuple counts
+        as its fields."""
         names = self._exe.input_names
+        args = tuple(leaf for i, arg in enumerate(args) for _, leaf in _leaves(str(i), arg))
+        kwargs = dict(leaf for name, value in kwargs.items() for leaf in _leaves(name, value))
         unknown = [n for n in kwargs if n not in names]
         if unknown:
             raise InvalidOption(f"input '{unknown[0]}'", ", ".join(names))
@@ -209,6 +212,13 @@ def _copy(tensor: Any, device: Any) -> Any:
     import tvm
 
     return tvm.runtime.empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
+
+
+def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
+    """The tensors of a value by the names of their inputs: `t_0` and `t_1` of a tuple `t`."""
+    if not isinstance(value, tuple):
+        return [(name, value)]
+    return [leaf for i, field in enumerate(value) for leaf in _leaves(f"{name}_{i}", field)]
 
 
 def _flat(result: Any) -> list[Any]:

@@ -108,14 +108,12 @@ class _Conversion:
         builder = relax.BlockBuilder()
         scope = _Scope(builder, None)
         names = _unique([v.name_hint for v in function.params if v not in bound])
-        params = []
+        params: list[RelaxExpr] = []
         for var in function.params:
             if var in bound:
                 scope.values[var] = constant(bound[var])
             else:
-                value = relax.Var(names.pop(0), relax_type(var.checked_type))
-                scope.values[var] = value
-                params.append(value)
+                scope.values[var] = _parameter(names.pop(0), var.checked_type, params)
         self._emit_function(builder, "main", params, function.body, scope)
         return builder.get()
 
@@ -207,7 +205,10 @@ class _Conversion:
             _check_dtype(node.tensor_type)
             return constant(node.value)
         if isinstance(node, ast.Tuple):
-            return relax.Tuple([scope.need(f) for f in node.fields])
+            fields = [scope.need(f) for f in node.fields]
+            if any(isinstance(f, _Callable) for f in fields):
+                raise UnsupportedOp("a function in a tuple", "tensors and tuples")
+            return relax.Tuple(fields)
         if isinstance(node, ast.TupleGetItem):
             return self._field(scope.need(node.tuple_value), node.index, scope)
         if isinstance(node, ast.Let):
@@ -215,7 +216,7 @@ class _Conversion:
         if isinstance(node, ast.If):
             return self._if(node, scope)
         if isinstance(node, (Function, GlobalVar)):
-            return _Callable(node)
+            return _Callable(node, scope if isinstance(node, Function) else None)
         if isinstance(node, ast.Op):
             raise UnsupportedOp(f"the operator {node.name} as a value", "a call of it")
         assert isinstance(node, Var)
@@ -258,7 +259,7 @@ class _Conversion:
         self.inlined += 1
         if function in scope.inlining or self.inlined > _MAX_INLINED:
             raise UnsupportedOp("a recursive function", "functions that can be inlined")
-        inner = _Scope(scope.builder, scope if callee.closes_over else None)
+        inner = _Scope(scope.builder, callee.scope)
         inner.inlining = scope.inlining | {function}
         for param, arg in zip(function.params, node.args, strict=False):
             inner.values[param] = scope.need(arg)
@@ -338,20 +339,48 @@ class _BranchScope(_Scope):
     def _take(self, value: Any) -> Any:
         if isinstance(value, relax.Tuple):
             return relax.Tuple([self._take(f) for f in value.fields])
+        if isinstance(value, _Callable) and value.scope is not None:
+            return _Callable(value.node, _ClosureInBranch(self, value.scope))
         if not isinstance(value, relax.Var):
-            return value  # a constant or a function
+            return value  # a constant or a function of the module
         param = relax.Var(f"p{len(self.params)}", value.ty)
         self.taken.append(value)
         self.params.append(param)
         return param
 
 
-class _Callable:
-    """A function as a value; only calls of it are converted."""
+class _ClosureInBranch(_Scope):
+    """What a function closes over, as a branch sees it in which it is called."""
 
-    def __init__(self, node: Function | GlobalVar) -> None:
-        self.node = node
-        self.closes_over = isinstance(node, Function)
+    def __init__(self, branch: _BranchScope, closed_over: _Scope) -> None:
+        super().__init__(branch.builder, None)
+        self.branch, self.closed_over = branch, closed_over
+
+    def find(self, node: Expr) -> Any:
+        if node not in self.values:
+            value = self.closed_over.find(node)
+            if value is None:
+                return None
+            self.values[node] = self.branch._take(value)
+        return self.values[node]
+
+
+class _Callable:
+    """A function as a value, with the scope it stands in; only calls of it are converted."""
+
+    def __init__(self, node: Function | GlobalVar, scope: _Scope | None) -> None:
+        self.node, self.scope = node, scope
+
+
+def _parameter(name: str, type_: ty.Type, params: list[RelaxExpr]) -> RelaxExpr:
+    """A parameter of `main`, added to `params`; a tuple is one parameter for each field, in order,
+    named `name_0`, `name_1`, as graph executors count inputs."""
+    if isinstance(type_, ty.TupleType):
+        fields = enumerate(type_.fields)
+        return relax.Tuple([_parameter(f"{name}_{i}", field, params) for i, field in fields])
+    value = relax.Var(name, relax_type(type_))
+    params.append(value)
+    return value
 
 
 def relax_type(type_: ty.Type) -> Any:

@@ -101,7 +101,9 @@ def lrn(op: OpCall) -> RelaxExpr:
     half = size // 2
     width = [half if i // 2 == axis else 0 for i in range(2 * ndim)]
     padded = op.emit(relax.op.nn.pad(squares, width, pad_value=0.0))
-    length = op.shape(0)[axis]
+    length = op.type(0).shape[axis]
+    if not isinstance(length, int):
+        length = op.shape(0)[axis]  # raises
     total = None
     for start in range(size):
         part = op.emit(

@@ -116,7 +116,10 @@ def upsampling(op: OpCall) -> RelaxExpr:
     """Resizing to the scaled size; only bilinear sampling heeds align_corners."""
     attrs = op.attrs
     found = layout(attrs["layout"], "NCHW")
-    shape = op.result_shape()
+    shape = op.result.shape
+    size = (shape[found.index("H")], shape[found.index("W")])
+    if not all(isinstance(s, int) for s in size):
+        op.result_shape()  # raises
     method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
     if attrs["method"] not in method:
         raise op.unsupported(f"method='{attrs['method']}'", ", ".join(method))
@@ -124,7 +127,7 @@ def upsampling(op: OpCall) -> RelaxExpr:
     mode = "align_corners" if attrs["align_corners"] and not nearest else "asymmetric"
     return relax.op.image.resize2d(
         op.args[0],
-        (shape[found.index("H")], shape[found.index("W")]),
+        size,
         layout=attrs["layout"],
         method=method[attrs["method"]],
         coordinate_transformation_mode=mode,

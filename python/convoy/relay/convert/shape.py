@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from tvm import relax
 
@@ -14,14 +16,33 @@ from convoy.relay.types import TensorType
 def reshape(op: OpCall) -> RelaxExpr:
     if op.result.is_static:
         return op.reshape(op.args[0], op.result_shape())
-    values = tuple(int(v) for v in op.attrs.get("newshape", (-2,)))
-    if op.name != "reshape" or any(v < -1 for v in values) or 0 in values:
-        raise_dynamic(op)
-    return relax.op.reshape(op.args[0], values)
+    if op.name == "reshape_like":
+        if op.attrs.get_int("lhs_begin") or op.attrs["lhs_end"] is not None:
+            op.result_shape()  # raises
+        return relax.op.reshape(op.args[0], op.args[1].ty.shape)
+    values = [int(v) for v in op.attrs["newshape"]]
+    if op.name != "reshape" or -4 in values or (0 in values and op.attrs["allowzero"]):
+        op.result_shape()  # raises
+    return relax.op.reshape(op.args[0], _sizes(op, values))
 
 
-def raise_dynamic(op: OpCall) -> None:
-    op.static(op.result)
+def _sizes(op: OpCall, values: list[int]) -> list[Any]:
+    """The sizes of a reshape in which some are unknown: 0 keeps one, -3 multiplies two, -2 keeps
+    the rest, -1 is left to Relax."""
+    shape = op.args[0].ty.shape
+    if shape is None or getattr(shape, "values", None) is None:
+        raise op.unsupported("a shape of which nothing is known", "known sizes, but for some")
+    rest = list(shape.values)
+    sizes: list[Any] = []
+    for value in values:
+        if value == -2:
+            sizes, rest = sizes + rest, []
+        elif value == -3:
+            sizes.append(rest.pop(0) * rest.pop(0))
+        else:
+            sizes.append(rest[0] if value == 0 else value)
+            rest = rest[1:]
+    return sizes
 
 
 @converter("squeeze")
@@ -86,6 +107,8 @@ def split(op: OpCall) -> RelaxExpr:
 
 @converter("broadcast_to", "broadcast_to_like")
 def broadcast_to(op: OpCall) -> RelaxExpr:
+    if not op.result.is_static and op.name == "broadcast_to_like":
+        return relax.op.broadcast_to(op.args[0], op.args[1].ty.shape)
     return relax.op.broadcast_to(op.args[0], op.result_shape())
 
 
@@ -148,6 +171,9 @@ def arange(op: OpCall) -> RelaxExpr:
 
 @converter("shape_of")
 def shape_of(op: OpCall) -> RelaxExpr:
+    if not op.type(0).is_static:
+        sizes = op.emit(relax.op.shape_to_tensor(op.emit(relax.op.shape_of(op.args[0]))))
+        return op.cast(sizes, op.result.dtype)
     return constant(np.array(op.shape(0)), op.result.dtype)
 
 
