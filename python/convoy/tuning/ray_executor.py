@@ -24,17 +24,18 @@ class _Machine:
     def __init__(self, spec: str, has_gpus: bool, compile_jobs: int | None, timeout_s: float):
         names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if has_gpus else [None]
         self._executor = LocalExecutor(Spec.loads(spec), names, compile_jobs, timeout_s)
-        self._halted = False
+        self._halted = -1
 
     def about(self) -> tuple[Device, Environment, int]:
         executor = self._executor
         return executor.device, executor.environment, executor.slots
 
-    def run(self, job: Job) -> Iterator[Result]:
-        yield from self._executor.run(job, lambda: self._halted)
+    def run(self, job: Job, epoch: int) -> Iterator[Result]:
+        yield from self._executor.run(job, lambda: epoch <= self._halted)
 
-    def halt(self) -> None:
-        self._halted = True
+    def halt(self, epoch: int) -> None:
+        """End the jobs of this epoch and of those before it."""
+        self._halted = max(self._halted, epoch)
 
     def close(self) -> None:
         self._executor.close()
@@ -65,6 +66,7 @@ class RayExecutor(Executor):
         self._owner = _connect(self._ray, address)
         self._lock = threading.Lock()
         self._load: dict[Any, int] = {}
+        self._epoch = 0
         try:
             self._start(spec, gpus, compile_jobs, timeout_s)
         except BaseException:
@@ -122,13 +124,14 @@ class RayExecutor(Executor):
             actor = self._least_busy()
             try:
                 part = dataclasses.replace(job, candidates=tuple(left))
-                stream = actor.run.options(num_returns="streaming").remote(part)
+                epoch = self._epoch
+                stream = actor.run.options(num_returns="streaming").remote(part, epoch)
                 for reference in stream:
                     result: Result = self._ask(reference)
                     left.remove(result.candidate)
                     yield result
                     if stop():
-                        actor.halt.remote()
+                        self._halt(epoch)
                         return
                 return
             except (MeasuringFailed, self._ray.exceptions.RayError) as err:
@@ -137,6 +140,18 @@ class RayExecutor(Executor):
                 with self._lock:
                     if actor in self._load:
                         self._load[actor] -= 1
+
+    @property
+    def machines(self) -> list[Any]:
+        """The actors, one for each machine that is not lost."""
+        return list(self._load)
+
+    def _halt(self, epoch: int) -> None:
+        """Jobs that wait for kernels or for a GPU are not wanted any more."""
+        with self._lock:
+            self._epoch = max(self._epoch, epoch + 1)
+            for actor in self._load:
+                actor.halt.remote(epoch)
 
     def _least_busy(self) -> Any:
         with self._lock:
