@@ -152,7 +152,7 @@ class Workload:
     def bytes_moved(self) -> int:
         """Fewest bytes through device memory: each operand read once, each result written once."""
         x = self.n * self.h * self.w * self.c
-        if self.op == "fprop" and self.r == self.s == 1:  # a strided 1x1 skips input pixels
+        if self.op != "dgrad" and self.r == self.s == 1:  # a strided 1x1 skips input pixels
             x = min(x, self.n * self.p * self.q * self.c)
         filt = self.k * self.r * self.s * (self.c // self.groups)
         y = self.n * self.p * self.q * self.k
