@@ -14,10 +14,21 @@ from convoy.relay.ast import Expr
 SHAPE = (2, 3)
 
 
+# Of PyTorch, ONNX and TensorFlow, of nobody, and words of the format.
+NAMES = (
+    st.sampled_from(["p0", "x", "input.1", "x.0", "x.1", "layer1.0.conv.weight", "onnx::Conv_497"])
+    | st.sampled_from(["/model/Add_1", "a/b", "let", "fn", "meta", "True", "float32"])
+    | st.sampled_from(["a b", "a-b", "é", "", "1z", "_y", "a.", "a:b", "%q"])
+    | st.text(max_size=5)
+)
+ATTRS = st.sampled_from([{}, {"Primitive": 1}, {"Composite": "a.b"}, {"k": '"quoted" \\ \n'}])
+
+
 @st.composite
 def modules(draw: st.DrawFn) -> relay.IRModule:
     """Functions of shared values, tuples, lets, ifs, inner functions and constants."""
-    params = [relay.var(f"p{i}", shape=SHAPE) for i in range(draw(st.integers(1, 3)))]
+    names = draw(st.lists(NAMES, min_size=1, max_size=3))
+    params = [relay.var(name, shape=SHAPE) for name in names]
     flag = relay.var("flag", "bool")
     pool: list[Expr] = list(params)
 
@@ -54,11 +65,15 @@ def modules(draw: st.DrawFn) -> relay.IRModule:
         if kind == 6:
             return relay.If(flag, step(depth + 1), step(depth + 1))
         if kind == 7:
-            inner = relay.var(draw(st.sampled_from(["x", "p0", "_y", "1z"])), shape=SHAPE)
-            attrs = draw(st.sampled_from([{}, {"Primitive": 1}, {"Composite": "a.b"}]))
+            inner = relay.var(draw(NAMES), shape=SHAPE)
+            attrs = draw(
+                st.sampled_from(
+                    [{}, {"Primitive": 1}, {"Composite": "a.b"}, {"k": '"quoted" \\ \n'}]
+                )
+            )
             body = relay.add(inner, step(depth + 1))
             return relay.Function([inner], body, attrs=attrs)(value())
-        name = relay.var(draw(st.sampled_from(["a", "b", "p0"])))
+        name = relay.var(draw(NAMES))
         let_value = step(depth + 1)
         return relay.Let(name, let_value, relay.add(name, value()))
 

@@ -36,6 +36,9 @@ _SUFFIX = {
 }
 # Indentation makes the text grow with the square of the depth.
 _MAX_INDENT = 500
+# What the reader takes for a name: dots, colons and slashes included, with which TVM 0.18 prints
+# names of PyTorch and ONNX as well, though it does not read them.
+_NAME = re.compile(r"[A-Za-z](?:\w|/(?=[\w/]))*(?:(?:\.|::)[\w/]*\w)*", re.ASCII)
 _ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var)
 
 
@@ -79,6 +82,7 @@ class _Printer:
         self.meta: dict[str, list[Any]] = {}
         self.meta_index: dict[int, str] = {}
         self.names: dict[str, int] = {}
+        self.globals: dict[str, str] = {}
         self.count = 0
         self.uses: dict[int, int] = {}
 
@@ -89,7 +93,7 @@ class _Printer:
         for name in sorted(mod):
             function = mod[name]
             self._count_uses(function)
-            parts.append(run(self._function(f"def @{name}", function, 0)) + "\n")
+            parts.append(run(self._function(f"def {self._global(name)}", function, 0)) + "\n")
         return "\n".join(parts)
 
     def lone(self, expr: Expr) -> str:
@@ -122,12 +126,18 @@ class _Printer:
         self.names[result] = 0
         return result
 
+    def _global(self, name: str) -> str:
+        """`@name` of a function of the module."""
+        if name not in self.globals:
+            plain = _readable(name)
+            while plain in self.globals.values():
+                plain += "_"
+            self.globals[name] = plain
+        return f"@{self.globals[name]}"
+
     def _declare(self, var: Var) -> str:
         """`%name: type`, at the place where a variable is introduced."""
-        name = var.name_hint
-        if not name[:1].isalpha() or not name.isascii():
-            name = "v" + name
-        name = "%" + self._unique(name)
+        name = "%" + self._unique(_readable(var.name_hint))
         self.memo[id(var)] = name
         annotation = var.type_annotation
         if annotation is None or isinstance(annotation, ty.IncompleteType):
@@ -238,7 +248,7 @@ class _Printer:
         if isinstance(expr, ast.Op):
             return expr.name
         if isinstance(expr, ast.GlobalVar):
-            return f"@{expr.name_hint}"
+            return self._global(expr.name_hint)
         assert isinstance(expr, Var)
         raise RelayTypeError(f"%{expr.name_hint}, which no function or let declares")
 
@@ -332,7 +342,8 @@ class _Printer:
         if isinstance(value, float):
             return _float(value) + "f"
         if isinstance(value, str):
-            return f'"{value}"'
+            # The text format has no escapes.
+            return self._meta("runtime.String", value) if '"' in value else f'"{value}"'
         if isinstance(value, (tuple, list)):
             return f"[{', '.join(self._value(v, kind) for v in value)}]"
         if isinstance(value, Attrs):
@@ -346,6 +357,13 @@ class _Printer:
         raise RelayTypeError(
             f"an attribute of type {type(value).__name__}", "one that can be printed"
         )
+
+
+def _readable(name: str) -> str:
+    """A name that can be read back. Those that cannot have other characters replaced by `_`."""
+    if not name[:1].isalpha() or not name.isascii():
+        name = "v" + name
+    return name if _NAME.fullmatch(name) else re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def _operands(node: Expr) -> Sequence[Expr]:

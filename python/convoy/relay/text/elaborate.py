@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -203,12 +204,11 @@ class Elaborator:
 
     def _name_and_type(self, tree: Syntax) -> tuple[str, Type | None]:
         """`%input.1: T`: names with dots do not parse in TVM; here they are read."""
-        parts = [str(c) for c in tree.children if isinstance(c, Token)]
         annotation = None
-        for child in tree.children:
-            if isinstance(child, Tree) and child.data != "virtual_device":
+        for child in tree.children[1:]:
+            if child.data != "virtual_device":
                 annotation = self.types.elaborate(child)
-        return ".".join(parts)[1:], annotation
+        return str(tree.children[0])[1:], annotation
 
     def expr(self, tree: Syntax) -> Step:
         """A sequence of bindings and its value. `let` and discarded values nest to the right."""
@@ -318,20 +318,14 @@ class Elaborator:
 
     def on_projection(self, tree: Syntax) -> Step:
         inner, token = tree.children
-        if inner.data == "local":
-            # `%input.1` may be the name of a parameter.
-            whole = self.scopes.find(f"{inner.children[0][1:]}.{token}")
-            if whole is not None and self.scopes.find(str(inner.children[0])[1:]) is None:
-                return whole
         if not token.isdigit() or len(token) > 9:
-            raise self.error(
-                token,
-                f"'.{token}'",
-                "a field number, such as %0.1",
-                "A field of a field is written (%0.0).1",
-            )
+            raise self._no_field(token, f".{token}")
         value = yield self.visit(inner)
         return ast.TupleGetItem(value, int(token), span=self.span(tree))
+
+    def _no_field(self, at: Any, got: str) -> ConvoyError:
+        remedy = "A field of a field is written (%0.0).1"
+        return self.error(at, f"'{got}'", "a field number, such as %0.1", remedy)
 
     def on_number(self, tree: Syntax) -> Constant:
         value, dtype = self._number(tree)
@@ -352,11 +346,17 @@ class Elaborator:
     def on_local(self, tree: Syntax) -> Expr:
         name = str(tree.children[0])[1:]
         var = self.scopes.find(name)
-        if var is None:
-            raise self.error(
-                tree, f"%{name} is not defined here", remedy=nearest(name, self.scopes.names())
-            )
-        return var
+        if var is not None:
+            return var
+        owner, dot, field = name.rpartition(".")
+        if dot and field.isdigit() and len(field) < 10:
+            if (value := self.scopes.find(owner)) is not None:
+                return ast.TupleGetItem(value, int(field), span=self.span(tree))
+            if self.scopes.find(re.sub(r"\.[0-9]+$", "", owner)) is not None:
+                raise self._no_field(tree, f"%{name}")
+        raise self.error(
+            tree, f"%{name} is not defined here", remedy=nearest(name, self.scopes.names())
+        )
 
     def on_graph(self, tree: Syntax) -> Expr:
         name = str(tree.children[0])
