@@ -80,7 +80,7 @@ class _Printer:
     def __init__(self) -> None:
         self.memo: dict[int, str] = {}
         self.meta: dict[str, list[Any]] = {}
-        self.meta_index: dict[int, str] = {}
+        self.meta_index: dict[int | str, str] = {}
         self.names: dict[str, int] = {}
         self.globals: dict[str, str] = {}
         self.count = 0
@@ -302,12 +302,13 @@ class _Printer:
 
     def _meta(self, key: str, value: Any) -> str:
         """`meta[key][n]`, one entry for one object."""
-        if not isinstance(value, int) and id(value) in self.meta_index:
-            return self.meta_index[id(value)]
+        identity = value if isinstance(value, str) else id(value)
+        if not isinstance(value, int) and identity in self.meta_index:
+            return self.meta_index[identity]
         table = self.meta.setdefault(key, [])
         table.append(value)
         name = f"meta[{key}][{len(table) - 1}]"
-        self.meta_index[id(value)] = name
+        self.meta_index[identity] = name
         return name
 
     # ---- attributes
