@@ -99,7 +99,7 @@ def test_relative_times() -> None:
 
 
 def test_what_is_learnt_carries_over_to_other_workloads() -> None:
-    model = RankingModel(H200, members=2, threads=1)
+    model = RankingModel(H200, members=2)
     model.fit(sample(i) for i in range(6))
     unseen = sample(9)
     candidates = [c for c, _ in unseen.figures]
@@ -112,7 +112,7 @@ def test_what_is_learnt_carries_over_to_other_workloads() -> None:
 
 def test_equal_seeds_equal_models() -> None:
     def once(seed: int) -> list[float]:
-        model = RankingModel(H200, members=2, seed=seed, threads=1)
+        model = RankingModel(H200, members=2, seed=seed)
         model.fit([sample(2), sample(0), sample(1)])
         return model.predict(
             fakes.workload(7), fakes.space(fakes.workload(7)).candidates
@@ -165,7 +165,7 @@ def test_shipped_records_teach_the_shipped_network() -> None:
         if workload.n == 8 and len(records) >= 20:
             samples.append(Sample(workload, tuple((r.candidate, r.measurement) for r in records)))
     assert len(samples) >= 10
-    model = RankingModel(H200, members=1, threads=1)
+    model = RankingModel(H200, members=1)
     model.fit(samples[::2])
     shares = []
     for held_out in samples[1::2]:

@@ -7,6 +7,7 @@ the workloads, tell by how far they disagree how sure they are (bagging).
 
 from __future__ import annotations
 
+import concurrent.futures
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,11 @@ PARAMETERS: dict[str, Any] = {
     "min_child_weight": 2,
     "tree_method": "hist",
     "verbosity": 0,
+    "nthread": 1,
 }
 ROUNDS = 120
+#: Share of the workloads that each member is trained without.
+LEFT_OUT = 0.25
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,9 @@ class RankingModel:
     Raises LibraryMissing without xgboost.
     """
 
-    def __init__(self, device: Device, members: int = 4, seed: int = 0, threads: int = 0) -> None:
+    def __init__(self, device: Device, members: int = 4, seed: int = 0) -> None:
         self._xgboost = _xgboost()
-        self._device, self._seed, self._threads = device, seed, threads
+        self._device, self._seed = device, seed
         self._members = members
         self._models: list[Any] = []
         self._rows: dict[tuple[str, str, str], Array] = {}
@@ -97,17 +101,23 @@ class RankingModel:
             return
         x, y, weight = np.concatenate(rows), np.concatenate(targets), np.concatenate(importance)
         group = np.repeat(np.arange(len(groups)), groups)
-        rng = np.random.default_rng(self._seed)
-        for member in range(self._members):
-            left_out = rng.random(len(groups)) < (0.25 if self._members > 1 else 0.0)
+
+        def train(member: int) -> Any:
+            rng = np.random.default_rng((self._seed, member))
+            left_out = rng.random(len(groups)) < (LEFT_OUT if self._members > 1 else 0.0)
             chosen = ~left_out[group] if not left_out.all() else np.ones(len(y), bool)
-            data = self._xgboost.DMatrix(x[chosen], y[chosen], weight=weight[chosen])
-            options = {**PARAMETERS, "seed": self._seed + member, "nthread": self._threads}
-            self._models.append(self._xgboost.train(options, data, ROUNDS))
+            data = self._xgboost.DMatrix(x[chosen], y[chosen], weight=weight[chosen], nthread=1)
+            options = {**PARAMETERS, "seed": self._seed + member}
+            return self._xgboost.train(options, data, ROUNDS)
+
+        # A thread for each member: threads within one would wait for each other at every node,
+        # which on cores that compilers keep busy takes many times as long.
+        with concurrent.futures.ThreadPoolExecutor(self._members) as pool:
+            self._models = list(pool.map(train, range(self._members)))
 
     def predict(self, workload: Workload, candidates: Sequence[Candidate]) -> Prediction:
         """Predictions for a workload that need not have been seen. Call :meth:`fit` first."""
-        data = self._xgboost.DMatrix(self._features(workload, candidates))
+        data = self._xgboost.DMatrix(self._features(workload, candidates), nthread=1)
         answers = np.stack([model.predict(data) for model in self._models])
         return Prediction(answers.mean(axis=0), answers.std(axis=0))
 
