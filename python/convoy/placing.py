@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from .placement.cover import Cover
     from .placement.match_graph import MatchGraph
     from .placement.place import Options
+    from .placement.refine import Refined
     from .workload import Workload
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
-SEARCHES = ("greedy", "exact")
+SEARCHES = ("greedy", "exact", "evolve")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Placement:
     """A normalised module with its chosen regions and their plan.
 
     ``native`` are the convolutions and products that no backend's candidate can run and TVM
-    compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches.
+    compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches;
+    ``refined`` what the second level weighed against each other.
     """
 
     module: Any
@@ -53,6 +56,7 @@ class Placement:
     plan: Plan
     native: tuple[Native, ...] = ()
     cover: Cover | None = None
+    refined: Refined | None = None
 
     def total_us(self) -> float:
         """Predicted time under the plan's objective, with TVM's kernels where they are known."""
@@ -71,6 +75,7 @@ def place(
     measure: bool | None = None,
     most_measured: int | None = None,
     search: str = "greedy",
+    seconds: float = 60.0,
     plan: Plan | None = None,
     progress: Progress | None = None,
 ) -> Placement:
@@ -79,9 +84,13 @@ def place(
     With a GPU candidates are measured unless records hold them (``measure=False`` forbids it), of
     each backend at most ``most_measured`` for a workload, its best guesses; without a GPU,
     shipped records and the user's own decide. ``records`` is the file for the user's own
-    (default: in the data folder of the user). ``search`` is "greedy" (each convolution for itself,
-    in program order) or "exact" (the cheapest cover of the whole graph, see docs/placer.md).
-    ``plan`` takes an earlier decision over as it is: nothing is searched or measured.
+    (default: in the data folder of the user).
+
+    ``search`` is "greedy" (each convolution for itself, in program order), "exact" (the cheapest
+    cover of the whole graph) or "evolve" (the exact cover refined by the simulated schedule and,
+    where candidates are measured, by the time of whole compiled networks, for which there are
+    about ``seconds``); see docs/placer.md. ``plan`` takes an earlier decision over as it is:
+    nothing is searched or measured.
 
     Raises NoCandidate, InvalidOption (also for a plan of another network) and the errors of
     graph.normalize.
@@ -102,7 +111,17 @@ def place(
     used = [backend for backend in used if backend.name != "tvm"]
     costs, environment = cost_model(used, device, records, measure, most_measured, progress)
     forms = normal_forms(mod, params, precision)
-    return Placer(forms, used, device, costs, environment).place(objective, search)
+    placer = Placer(forms, used, device, costs, environment)
+    if search != "evolve":
+        return placer.place(objective, search)
+    timed = None
+    if measure:
+        from .trial import time_placement
+
+        def timed(placed: Placement) -> list[float]:
+            return time_placement(placed, precision, backends)
+
+    return placer.evolve(objective, timed, seconds)
 
 
 def workloads_of(
@@ -214,6 +233,50 @@ class Placer:
         placements = [self._place(form, objective, search, used) for form in self._forms]
         return min(placements, key=_order)  # of equal ones the first
 
+    def evolve(
+        self,
+        objective: str = "graph",
+        timed: Callable[[Placement], Sequence[float]] | None = None,
+        seconds: float = 60.0,
+        backends: Sequence[str] = (),
+    ) -> Placement:
+        """The exact placement refined by the second level (placement/refine.py).
+
+        ``timed`` runs a whole placement and gives samples in microseconds; without it the
+        simulated schedule decides. The exact placement stays where some region has no figures.
+        """
+        from .placement.from_regions import plan_to_cover
+        from .placement.refine import refine
+
+        exact = self.place(objective, "exact", backends)
+        if exact.cover is None:
+            return exact
+        form = next(form for form in self._forms if form.module is exact.module)
+        used = [b for b in self._backends if not backends or b.name in backends]
+        names = [*(backend.name for backend in used), "tvm"]  # TVM behind each for the rest
+        options = self._restricted(form, used)
+
+        def measured(cover: Cover) -> Sequence[float]:
+            assert timed is not None
+            return timed(self._covered(form, cover, options, used))
+
+        greedy = plan_to_cover(exact.cover.graph, self._place(form, objective, "greedy", used).plan)
+        refined = refine(
+            exact.cover.graph, objective, names, self._device,
+            measured if timed else None, seconds=seconds,
+            seeds={"greedy": greedy} if greedy else {},
+        )  # fmt: skip
+        placed = self._covered(form, refined.cover, options, used)
+        return dataclasses.replace(placed, refined=refined)
+
+    def _restricted(self, form: _Form, backends: Sequence[Backend]) -> dict[Workload, Options]:
+        """What these backends offer for the regions of a form."""
+        from .placement.place import restricted
+
+        groups = _groups(form.regions, backends, self._device)
+        known = self._gathered([r.workload for group in groups for r in group])
+        return restricted(known, [backend.name for backend in backends])
+
     def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Options]:
         from .placement.place import gather
 
@@ -227,11 +290,10 @@ class Placer:
         """Choose how much each region of a form covers and what runs it."""
         from .placement import alternatives
         from .placement.place import place as choose
-        from .placement.place import rank, restricted
+        from .placement.place import rank
 
         groups = _groups(form.regions, backends, self._device)
-        known = self._gathered([r.workload for group in groups for r in group])
-        options = restricted(known, [backend.name for backend in backends])
+        options = self._restricted(form, backends)
 
         def cheapest(workload: Workload) -> float | None:
             found = options[workload]
@@ -278,6 +340,7 @@ class Placer:
             form.regions,
             options,
             self._device,
+            {op.name: op.bytes_moved for op in flow.operations},
         )
         return matches
 

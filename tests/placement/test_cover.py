@@ -210,11 +210,12 @@ def test_ties_go_by_the_written_priority() -> None:
     cover = find_cover(chain(*apart, SINGLE[2], fused))
     assert len(cover.picks) == 2, "then fewer launches"
 
-    pair = match("conv", "conv", option(5.0, "a", 0.4), option(5.3, "b", 0.4))
-    for first in "ab":
-        order = [first, "a" if first == "b" else "b"]
-        cover = find_cover(chain(pair, *SINGLE[1:]), backend_order=order)
-        assert cover.backends() == ({"a": 3} if first == "a" else {"a": 2, "b": 1})
+    for dearer, others in ((0.0, {"a": 2, "b": 1}), (0.3, {"a": 3})):
+        pair = match("conv", "conv", option(5.0, "a", 0.4), option(5.0 + dearer, "b", 0.4))
+        cover = find_cover(chain(pair, *SINGLE[1:]), backend_order=["a", "b"])
+        assert cover.backends() == {"a": 3}
+        cover = find_cover(chain(pair, *SINGLE[1:]), backend_order=["b", "a"])
+        assert cover.backends() == others, "then the cheaper, then the order of the backends"
 
 
 def test_outside_the_spread_the_cheaper_stays() -> None:

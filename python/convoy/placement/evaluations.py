@@ -42,6 +42,11 @@ class Evaluations:
         genes = min(self._known, key=self._known.__getitem__)
         return genes, self._known[genes]
 
+    def ranked(self) -> list[tuple[Genes, float]]:
+        """All that could be evaluated, lowest fitness first; of equals the one evaluated first."""
+        finite = [(genes, us) for genes, us in self._known.items() if not math.isinf(us)]
+        return sorted(finite, key=lambda item: item[1])
+
     def add(self, genes: Sequence[int], fitness: float, failure: str = "") -> None:
         """Keep one evaluation; written at once, so that nothing is lost in a crash."""
         self._known[tuple(genes)] = fitness

@@ -51,7 +51,8 @@ class Settings:
     """Of the evolution; crossover and the chance of a gene to change are Collage's.
 
     ``ways`` is the most ways that one group may have; ``gene_chance`` the chance that mutation
-    changes a gene, ``run_length`` the mean number of neighbouring groups taken over from a seed.
+    changes a gene, ``run_length`` the mean number of neighbouring groups taken over from a seed;
+    ``finalists`` how many of the best are handed back beside the winner.
     """
 
     population: int = 24
@@ -61,6 +62,7 @@ class Settings:
     run_length: float = 4.0
     tournament: int = 3
     ways: int = 12
+    finalists: int = 4
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Evolved:
     """The best placement, its fitness in microseconds, and how it was found.
 
     ``seeds`` gives the fitness of each seed by name; ``history`` the best fitness after each
-    generation. ``confirmed`` tells whether a winner other than a seed was measured again.
+    generation. ``confirmed`` tells whether a winner other than a seed was measured again;
+    ``finalists`` are the best distinct placements with their fitness, best first.
     """
 
     cover: Cover
@@ -78,6 +81,7 @@ class Evolved:
     evaluations: int
     groups: int
     confirmed: bool = False
+    finalists: tuple[tuple[Cover, float], ...] = ()
 
 
 class _Lower(base.Fitness):  # type: ignore[misc]
@@ -185,9 +189,11 @@ class _Search:
             genes, best = self._confirmed(genes, seed_genes[seed_name], confirm)
         cover = self._cover(genes)
         assert cover is not None, "only feasible placements have a finite fitness"
+        ranked = self._evaluations.ranked()[: self._settings.finalists]
+        finalists = [(self._cover(genes), us) for genes, us in ranked]
         return Evolved(
             cover, best, seed_us, tuple(history), self._evaluations.added, len(self.groups),
-            confirmed,
+            confirmed, tuple((found, us) for found, us in finalists if found is not None),
         )  # fmt: skip
 
     def _generations(self, seeds: list[Genes]) -> list[float]:

@@ -2,7 +2,8 @@
 
 Regions come with the figures of their candidates. What they leave to TVM's own kernels has to be
 costed as well, or the shortest region would always look cheapest: it gets an estimate from the
-bytes that it moves. Operations that no region covers cost the same in every plan and count zero.
+bytes that it moves. So do operations that no region covers: they cost the same in every plan, but
+the larger of host and device time, and what overlaps, depend on them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..backends.base import Candidate, Device
+from ..errors import NoCandidate
 from ..measure.measurement import Measurement
 from ..workload import DTYPE_BYTES, Workload
 from . import alternatives
 from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us, native_us
-from .cover import Cover
+from .cover import Cover, find_cover
 from .match_graph import Form, FormOf, Match, MatchGraph, Op, split_legal
 from .place import Options, rank
 from .plan import Choice, Plan, Scored
@@ -39,13 +41,15 @@ def regions_to_graph(
     regions: Sequence[RegionLike],
     options: Mapping[Workload, Options],
     device: Device,
+    bytes_moved: Mapping[str, int] | None = None,
 ) -> tuple[MatchGraph, list[tuple[Match, str]]]:
     """A match graph of a network, and the matches that were illegal with the reason.
 
     ``ops`` are all operations in program order, those in regions and the others; ``options`` as
     ``place.gather`` returns them. The pattern of a region's match is the region's id. A root
     that no candidate can run gets a match of its own, free of cost, because there is no choice; an
-    optional one gets one for what it costs TVM.
+    optional one gets one for what it costs TVM. Operations that no region covers cost what moving
+    ``bytes_moved`` takes (not named: nothing).
     """
     bare = MatchGraph(tuple(ops), (), inputs, tuple(results))
     groups: dict[str, list[RegionLike]] = {}
@@ -81,8 +85,11 @@ def regions_to_graph(
     for op in ops:
         if op.name not in offloaded:
             cost = 0.0
-            if op.name in dtype_of and op.name not in groups:
-                cost = _elementwise_us(op, dtype_of[op.name], device)
+            if op.name not in groups:
+                if op.name in dtype_of:
+                    cost = _elementwise_us(op, dtype_of[op.name], device)
+                elif moved := (bytes_moved or {}).get(op.name, 0):
+                    cost = _moving_us(moved, device)
             matches.append(_native((op.name,), cost, (op.name,)))
     legal, declined = split_legal(bare, matches)
     return MatchGraph(bare.ops, tuple(legal), inputs, bare.results), declined
@@ -109,8 +116,11 @@ def _native(ops: tuple[str, ...], kernel_us: float, outputs: tuple[str, ...]) ->
 def _elementwise_us(op: Op, dtype: str, device: Device) -> float:
     """One element-wise kernel: every operand read and the result written once."""
     tensors = 1 + max(len(op.inputs), 1)
-    seconds = tensors * op.elements * DTYPE_BYTES[dtype]
-    return SMALLEST_KERNEL_US + 1e6 * seconds / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
+    return _moving_us(tensors * op.elements * DTYPE_BYTES[dtype], device)
+
+
+def _moving_us(moved: int, device: Device) -> float:
+    return SMALLEST_KERNEL_US + 1e6 * moved / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
 
 
 def cover_to_plan(
@@ -146,3 +156,19 @@ def cover_to_plan(
             )
         )
     return Plan(cover.objective, device, tuple(choices), source, environment)
+
+
+def plan_to_cover(graph: MatchGraph, plan: Plan) -> Cover | None:
+    """The cover that takes a plan's choices, and TVM's kernels for the rest; None where the graph
+    has not all of them."""
+    chosen = {choice.region: choice.chosen.candidate for choice in plan.choices}
+    usable = [
+        [i for i, s in enumerate(match.options) if chosen.get(match.pattern) == s.candidate]
+        if match.workload is not None
+        else list(range(len(match.options)))
+        for match in graph.matches
+    ]
+    try:
+        return find_cover(graph, plan.objective, decide_ties=False, usable=usable)
+    except NoCandidate:
+        return None

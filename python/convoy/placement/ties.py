@@ -2,8 +2,8 @@
 
 Two ways to cover the same ops are a tie when one of them is a single match and they differ, with
 the transitions around them, by no more than the spread of the figures of the cheaper one. The
-priority is, in this order: fewer candidates that are not deterministic, fewer launches, the order
-of the backends, then the lower cost, then the names.
+priority is, in this order: fewer candidates that are not deterministic, fewer launches, the lower
+cost, the order of the backends, then the names.
 
 A tie is decided against the exact optimum and every op takes part in at most one, so that small
 differences cannot add up: the cover costs at most the sum of the spreads of what was replaced more
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .assignment import Layouts, Pick, coverings, launch_order, owners
-from .problem import LAUNCH, NONDETERMINISTIC, Cost, Usable, cost_of, spread_of
+from .problem import LAUNCH, NONDETERMINISTIC, Cost, Usable, cost_of, spread_of, value_of
 
 MOST_WAYS = 256  # ways to cover one block that are looked at
 
@@ -29,7 +29,13 @@ class _Way:
     picks: tuple[Pick, ...]
     cost: Cost
     priority: int
+    backends: int
     names: tuple[str, ...]
+
+    @property
+    def rank(self) -> tuple[int, int, Cost, int]:
+        """Lower goes first; the larger side of a cost counts before the other one."""
+        return self.priority, value_of(self.cost), self.cost, self.backends
 
 
 class Ties:
@@ -115,9 +121,11 @@ class Ties:
                 way = self._way(ops, list(zip(numbers, indices, strict=True)), owner)
                 if way is None or not _within(way.cost, ceiling):
                     continue
-                if (way.priority, way.cost, way.names) < (best.priority, best.cost, best.names):
+                if way.priority == now.priority and not _within(way.cost, now.cost):
+                    continue  # nothing is gained that would be worth its cost
+                if (way.rank, way.names) < (best.rank, best.names):
                     best = way
-        return best.picks if best.priority < now.priority else None
+        return best.picks if best.rank < now.rank else None
 
     def _options(self, numbers: Sequence[int], ceiling: Cost) -> itertools.product[tuple[int, ...]]:
         fitting = []
@@ -147,15 +155,15 @@ class Ties:
             return None
         figures = [graph.matches[n].options[i].measurement for n, i in picks]
         figures += [transition.measurement for transition in transitions]
-        priority = len(transitions) * LAUNCH
+        priority, backends = len(transitions) * LAUNCH, 0
         for number, index in picks:
             match = graph.matches[number]
             candidate = match.options[index].candidate
             priority += (not candidate.deterministic) * NONDETERMINISTIC + match.launches * LAUNCH
-            priority += self._rank.get(candidate.backend, len(self._rank))
+            backends += self._rank.get(candidate.backend, len(self._rank))
         names = tuple(graph.matches[n].options[i].candidate.key for n, i in picks)
         cost = self._sum([cost_of(figure, self._objective) for figure in figures])
-        return _Way(tuple(picks), cost, priority, names)
+        return _Way(tuple(picks), cost, priority, backends, names)
 
     def _around(self, ops: Sequence[str]) -> list[str]:
         """Ops that write or read what the block reads, or read what it writes."""

@@ -1,0 +1,154 @@
+"""The second level as a whole: evolve by the simulated schedule, then measure the finalists.
+
+What the simulator says decides which few placements are worth compiling; what is measured decides
+between them. The seeds (the exact cover and each backend alone) take part in both rounds, so that
+the result is never one that measured worse than the best of them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..backends.base import Device
+from ..errors import ConvoyError
+from .cover import Cover
+from .evolve import Budget, Evolved, Settings, evolve, seed_covers
+from .match_graph import MatchGraph
+from .simulated import STREAMS, scheduled_us
+from .transition import NoTransitions, Transitions
+
+#: Times a placement end to end: samples in microseconds.
+Measure = Callable[[Cover], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A placement of the final round. ``measured_us`` is the median of its samples, ``spread_us``
+    half the distance from the 10th to the 90th percentile; None and 0 where it was not measured,
+    with the reason in ``failure``."""
+
+    name: str
+    cover: Cover
+    simulated_us: float
+    measured_us: float | None = None
+    spread_us: float = 0.0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The chosen placement, all contenders, and the search that led to them."""
+
+    chosen: Contender
+    contenders: tuple[Contender, ...]
+    evolved: Evolved
+
+    @property
+    def cover(self) -> Cover:
+        return self.chosen.cover
+
+
+def refine(
+    graph: MatchGraph,
+    objective: str,
+    backends: Sequence[str],
+    device: Device,
+    measure: Measure | None = None,
+    *,
+    seconds: float = 60.0,
+    budget: Budget | None = None,
+    settings: Settings | None = None,
+    streams: int = STREAMS,
+    transitions: Transitions | None = None,
+    seed: int = 0,
+    seeds: Mapping[str, Cover] | None = None,
+) -> Refined:
+    """Refine the exact cover of a graph by its simulated schedule, and by measurement where
+    ``measure`` is given.
+
+    Seeds are the exact cover, that of each backend alone, and ``seeds``, by name. ``seconds``
+    bounds the final round: seeds are measured first, then finalists while there is time.
+    ``budget`` is that of the evolution. A finalist replaces the best seed only where its median is
+    lower by more than the two spreads.
+    """
+    transitions = transitions or NoTransitions()
+    start = {**seed_covers(graph, objective, transitions, backends), **(seeds or {})}
+    start = _distinct(start)
+
+    def simulated(cover: Cover) -> float:
+        return scheduled_us(cover, device, streams)
+
+    limit = budget or Budget(evaluations=300, patience=12)
+    found = evolve(start, simulated, transitions, limit, settings, seed)
+    contenders = [Contender(name, cover, found.seeds[name]) for name, cover in start.items()]
+    known = {_signature(c.cover) for c in contenders}
+    for cover, us in ((found.cover, found.fitness_us), *found.finalists):
+        if _signature(cover) not in known:
+            known.add(_signature(cover))
+            contenders.append(Contender(f"evolved {len(contenders) - len(start) + 1}", cover, us))
+    if measure is None:
+        best = min(contenders, key=lambda c: c.simulated_us)
+        return Refined(best, tuple(contenders), found)
+    measured = _measured(contenders, len(start), measure, seconds)
+    return Refined(_winner(measured, len(start)), tuple(measured), found)
+
+
+def _distinct(covers: Mapping[str, Cover]) -> dict[str, Cover]:
+    """Covers without those that an earlier name stands for."""
+    found: dict[tuple[object, ...], str] = {}
+    for name, cover in covers.items():
+        found.setdefault(_signature(cover), name)
+    return {name: covers[name] for name in found.values()}
+
+
+def _signature(cover: Cover) -> tuple[object, ...]:
+    return tuple(sorted(cover.picks))
+
+
+def _measured(
+    contenders: Sequence[Contender], seeds: int, measure: Measure, seconds: float
+) -> list[Contender]:
+    """All contenders with what was measured of them, seeds before finalists."""
+    started = time.monotonic()
+    result = []
+    for i, contender in enumerate(contenders):
+        if i >= seeds and time.monotonic() - started > seconds:
+            result.append(_with(contender, failure="no time left"))
+            continue
+        try:
+            samples = sorted(measure(contender.cover))
+        except ConvoyError as err:
+            result.append(_with(contender, failure=str(err)))
+            continue
+        low, high = samples[int(0.1 * (len(samples) - 1))], samples[round(0.9 * (len(samples) - 1))]
+        result.append(
+            _with(contender, measured=statistics.median(samples), spread=(high - low) / 2)
+        )
+    return result
+
+
+def _with(
+    contender: Contender, measured: float | None = None, spread: float = 0.0, failure: str = ""
+) -> Contender:
+    return Contender(
+        contender.name, contender.cover, contender.simulated_us, measured, spread, failure
+    )
+
+
+def _winner(measured: Sequence[Contender], seeds: int) -> Contender:
+    """The best seed, unless a finalist beats it by more than both spreads."""
+
+    def us(contender: Contender) -> float:
+        return math.inf if contender.measured_us is None else contender.measured_us
+
+    best_seed = min(measured[:seeds], key=us)
+    if math.isinf(us(best_seed)):  # nothing was measured: the simulated order is all there is
+        return min(measured, key=lambda c: c.simulated_us)
+    better = [
+        c for c in measured[seeds:] if us(c) < us(best_seed) - max(c.spread_us, best_seed.spread_us)
+    ]
+    return min(better, key=us, default=best_seed)
