@@ -20,7 +20,7 @@ STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*
 # With a GPU the demo measures and runs on it, for which it needs cuDNN, NVRTC and nvcc.
 GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)
 DEMO_EXTRAS := [demo$(if $(GPU),$(comma)gpu)]
-TEST_EXTRAS := [dev,demo,onnx$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
+TEST_EXTRAS := [dev,demo,onnx,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16

@@ -20,6 +20,8 @@ from convoy.tuning.space import Space
 from convoy.tuning.task import Task
 from convoy.workload import Workload
 
+pytest.importorskip("xgboost", reason="needs the tune extra")
+
 H200 = Device()
 CONV = Workload("fprop", 8, 28, 28, 128, 128, 3, 3, padding=(1, 1, 1, 1))
 

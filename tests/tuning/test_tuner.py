@@ -47,11 +47,14 @@ def test_everything_is_measured_and_recorded_once(executor: Make, store, log: Pa
         assert figures.kernel_us == min(times) == fakes.time_us(workload, candidate)
 
 
-@pytest.mark.parametrize(
-    "search", [Exhaustive(), InOrder(), Random(3), ModelGuided(Device(), seed=1)]
-)
-def test_a_second_run_measures_nothing(executor: Make, store, search: Search) -> None:
-    budget = Budget(trials=8, batch=3)
+def guided() -> Search:
+    pytest.importorskip("xgboost", reason="needs the tune extra")
+    return ModelGuided(Device(), seed=1)
+
+
+@pytest.mark.parametrize("make", [Exhaustive, InOrder, lambda: Random(3), guided])
+def test_a_second_run_measures_nothing(executor: Make, store, make) -> None:
+    budget, search = Budget(trials=8, batch=3), make()
     first = tune(executor(), store, search, budget)
     assert first.measured == 24
     second = tune(executor(), store, search, budget)
@@ -136,6 +139,8 @@ def start(folder: Path, search: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("search", ["random", "model"])
 def test_killed_and_resumed(tmp_path: Path, search: str) -> None:
     """The same records as an undisturbed run, and nothing measured twice."""
+    if search == "model":
+        pytest.importorskip("xgboost", reason="needs the tune extra")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
     undisturbed = start(whole, search)
