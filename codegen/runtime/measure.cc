@@ -66,11 +66,11 @@ class TimingEvent {
   cuda::Event event_ = nullptr;
 };
 
-// A graph with the device time of its replays.
+// A graph with the device time of its replays. What is captured may allocate its result.
 class TimedGraph {
  public:
   TimedGraph(cuda::Stream stream, const std::function<void()>& enqueue)
-      : graph_(stream, cuda::kCaptureThreadLocal, enqueue) {}
+      : graph_(stream, cuda::kCaptureRelaxed, enqueue) {}
 
   // Device time of one replay, by events around it.
   double Replay(cuda::Stream stream) const {
@@ -111,12 +111,12 @@ class Call {
       : function_(std::move(function)), owned_(arguments) {
     for (const ffi::Any& argument : owned_) views_.push_back(argument);
   }
-  void operator()() const {
-    ffi::Any result;
-    function_.CallPacked(views_.data(), static_cast<int32_t>(views_.size()), &result);
+  void operator()() {
+    function_.CallPacked(views_.data(), static_cast<int32_t>(views_.size()), &result_);
   }
 
  private:
+  ffi::Any result_;  // memory that a captured call writes stays allocated
   ffi::Function function_;
   ffi::Array<ffi::Any> owned_;
   std::vector<ffi::AnyView> views_;

@@ -45,7 +45,7 @@ def network(broken=False):
     blobs = kernel_blobs()
     entry = kernel_entry(CONV, blobs, "conv", **({"swizzle": 99} if broken else {}))
     mod = builder.get().with_attr("external_mods", [create_module([entry], blobs)])
-    return Lowered(mod, tvm.target.Target("nvidia/nvidia-h100", host="llvm"))
+    return Lowered.of(mod, tvm.target.Target("nvidia/nvidia-h100", host="llvm"))
 
 def schedule_of(lowered, streams, conv_us=5.0):
     program = lowered.program(Machine())

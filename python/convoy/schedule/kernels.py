@@ -38,7 +38,10 @@ def inspect(func: tirx.PrimFunc, machine: Machine) -> NativeKernel:
     allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
     shared = sum(_bytes(buffer) for buffer in allocated if buffer.scope().startswith("shared"))
     kernels = _kernels(func)
-    footprints = [machine.footprint(grid, threads, shared) for grid, threads in kernels]
+    footprints = [
+        machine.footprint(grid, threads, _of_one_block(shared, grid, machine))
+        for grid, threads in kernels
+    ]
     stored = [region.source for block in blocks for region in block.writes]
     return NativeKernel(
         max(footprints, key=lambda f: f.waves),
@@ -73,6 +76,12 @@ def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
     if isinstance(body, s_tir.SBlockRealize):
         body = body.block.body
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _of_one_block(shared: int, grid: int, machine: Machine) -> int:
+    """Shared memory of a block. Buffers are declared for the whole grid until TVM cuts them down
+    to what a block uses, which is known by their size: no block holds that much."""
+    return shared if shared < machine.shared_bytes else shared // grid
 
 
 def _bytes(buffer: tirx.Buffer) -> int:

@@ -20,11 +20,20 @@ from .program import Program, read
 class Lowered:
     """A module behind lowering to calls: its program, its kernels, and executables by schedule."""
 
-    def __init__(self, mod: tvm.IRModule, target: str | tvm.target.Target) -> None:
-        self.target = tvm.target.Target(target) if isinstance(target, str) else target
-        attrs = dict(mod.attrs or {})
-        self.external = list(attrs.pop("external_mods", []))
-        self._mod = lower_calls(mod, self.target)
+    def __init__(
+        self, calls: tvm.IRModule, target: tvm.target.Target, external: Sequence[Any] = ()
+    ) -> None:
+        """``calls`` is a module behind :func:`graph.lower.lower_calls`; ``external`` provide the
+        functions in it that are no kernels."""
+        self.target, self.external = target, list(external)
+        self._mod = calls
+
+    @classmethod
+    def of(cls, mod: tvm.IRModule, target: str | tvm.target.Target) -> Lowered:
+        """Lower a module whose regions are rewritten; its attached modules are the external ones."""
+        target = tvm.target.Target(target) if isinstance(target, str) else target
+        external = dict(mod.attrs or {}).get("external_mods", [])
+        return cls(lower_calls(mod, target), target, external)
 
     def program(self, machine: Machine) -> Program:
         """Raises NotSchedulable (see :func:`program.read`)."""

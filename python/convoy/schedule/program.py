@@ -80,12 +80,18 @@ class _Reader:
         self._writers: list[list[int]] = []
         self._readers: list[list[int]] = []
         self._last_host_workspace: int | None = None
+        self._inputs: set[int] = set()  # storages of parameters, which kernels may update in place
 
     def read(self) -> Program:
         program = self._program
+        for param in program.func.params:
+            if isinstance(param.ty, relax.TensorType):
+                self._inputs.add(self._new_storage(param))
         for binding in bindings_of(program.func):
             self._visit(binding.var, binding.value)
-        escaping = {self._storage(v) for v in _vars(self._resolve(result_of(program.func)))}
+        escaping = self._inputs | {
+            self._storage(v) for v in _vars(self._resolve(result_of(program.func)))
+        }
         for i, storage in enumerate(program.storages):
             if i in escaping:
                 program.storages[i] = dataclasses.replace(storage, escapes=True)
@@ -104,10 +110,7 @@ class _Reader:
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         name = op_name(value)
         if name == "relax.builtin.alloc_tensor":
-            self._storage_of[var] = len(self._program.storages)
-            self._program.storages.append(Storage(var, shape_of(var), dtype_of(var)))
-            self._writers.append([])
-            self._readers.append([])
+            self._new_storage(var)
         elif name == "relax.reshape":
             source = self._resolve(value.args[0])
             self._program.definitions[var] = relax.Call(
@@ -123,6 +126,14 @@ class _Reader:
             self._call(value)
         else:
             raise NotSchedulable(f"a call of {name or value.op}", "kernels and external functions")
+
+    def _new_storage(self, var: relax.Var) -> int:
+        number = len(self._program.storages)
+        self._storage_of[var] = number
+        self._program.storages.append(Storage(var, shape_of(var), dtype_of(var)))
+        self._writers.append([])
+        self._readers.append([])
+        return number
 
     def _resolve(self, expr: relax.Expr) -> relax.Expr:
         """``expr`` by what does not get a place of its own: names of names, parts of tuples."""
@@ -152,10 +163,8 @@ class _Reader:
             for var in _vars(arg):
                 storage = self._storage(var)
                 if storage is None:
-                    if native and i in native.written:
-                        raise NotSchedulable(f"{symbol} that writes an input", "inputs stay")
                     continue
-                fresh = not self._writers[storage]
+                fresh = not self._writers[storage] and storage not in self._inputs
                 written = fresh or bool(native and i in native.written)
                 touched[storage] = touched.get(storage, False) or written
             if isinstance(arg.ty, relax.TensorType):

@@ -1,0 +1,167 @@
+"""Random networks on several streams against one stream and numpy: a worker process.
+
+    python random_networks.py FIRST LAST
+
+runs the networks of the seeds FIRST to LAST - 1 and prints one JSON line for each that went wrong,
+then one with how many were run. Convolutions are cuDNN's, all other kernels TVM's; storage and
+results are filled with NaN before each run, and inputs are new each time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/schedule")]
+
+from convoy.runtime import create_module, current_device, load_runtime
+
+load_runtime()
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from convoy.artefact import Meta, TensorInfo
+from convoy.backends.cudnn import CudnnBackend
+from convoy.runtime.library import function
+from convoy.schedule.link import Lowered
+from convoy.schedule.machine import Machine
+from convoy.schedule.planner import multi_stream, single_stream
+from convoy.session import Session
+from convoy.workload import Workload
+from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
+
+DTYPE = "float16"
+CONVOLUTIONS = ("conv3", "conv1")
+RUNS = 3
+arenas: list[Any] = []
+
+
+def convolutions() -> tuple[Any, dict[str, np.ndarray], dict[str, Any]]:
+    """A runtime module with a 3x3 and a 1x1 convolution by engines that differ, their weights, and
+    the same as functions on numpy arrays."""
+    device = current_device()
+    rng = np.random.default_rng(1)
+    entries, weights, by_name, blobs = [], {}, {}, {}
+    for name, size in zip(CONVOLUTIONS, (3, 1), strict=True):
+        pad = size // 2
+        n, h, w, c = SHAPE
+        workload = Workload(
+            "fprop", n, h, w, c, c, size, size, padding=(pad,) * 4, dtype=DTYPE, out_dtype=DTYPE
+        )
+        backend = CudnnBackend()
+        candidate = backend.propose(workload, device)[0]
+        binary = backend.build(workload, candidate, device)
+        entries.append({**binary.entry, "symbol": name})
+        blobs.update(binary.blobs)
+        value = rng.uniform(-1, 1, (c, size, size, c)) / (size * size * c) ** 0.5
+        weights[name] = value.astype(DTYPE)
+        by_name[name] = convolve(weights[name].astype("float32"))
+    return create_module(entries, blobs, arch=device.arch), weights, by_name
+
+
+def convolve(weights: np.ndarray) -> Any:
+    def apply(x: np.ndarray) -> np.ndarray:
+        size = weights.shape[1]
+        pad = size // 2
+        padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))
+        return np.einsum("nhwcrs,krsc->nhwk", windows, weights, optimize=True)
+
+    return apply
+
+
+def keep_arenas() -> None:
+    """Arenas as they are made, so that they can be filled from outside."""
+    view = tvm_ffi.get_global_func("convoy.streams.view")
+
+    def noticed(arena: Any, *more: Any) -> Any:
+        if not any(arena.data_ptr() == a.data_ptr() for a in arenas):
+            arenas.append(arena)
+        return view(arena, *more)
+
+    tvm_ffi.register_global_func("convoy.streams.view", noticed, override=True)
+
+
+def poison(tensors: list[Any]) -> None:
+    for tensor in [*arenas, *tensors]:
+        function("cuda.fill")(tensor, 0xFF)
+
+
+class Runner:
+    """Kernels and convolutions, compiled once for all networks of this process."""
+
+    def __init__(self) -> None:
+        device = current_device()
+        self.target = tvm.target.Target("nvidia/nvidia-h100" if device.arch == 90 else "cuda")
+        self.target = tvm.target.Target(self.target, host="llvm")
+        self.scheduled = schedule_all(kernels(DTYPE), self.target)
+        self.kernels = Lowered(tvm.IRModule(self.scheduled), self.target).kernels
+        self.external, weights, self.by_numpy = convolutions()
+        self.weights = {name: relax.const(value) for name, value in weights.items()}
+
+    def problems(self, seed: int) -> list[str]:
+        rng = random.Random(seed)
+        network = random_network(seed, rng.randint(4, 36), CONVOLUTIONS)
+        calls = to_calls(network, self.target, DTYPE, self.scheduled, self.weights)
+        lowered = Lowered(calls, self.target, [self.external])
+        lowered.kernels = self.kernels
+        machine = Machine()
+        program = lowered.program(machine)
+        schedules = {
+            1: single_stream(program.ops, program.buffers, machine),
+            rng.randint(2, 6): multi_stream(
+                program.ops, program.buffers, machine, rng.randint(2, 6)
+            ),
+        }
+        wrong = []
+        for schedule in schedules.values():
+            executable = lowered.link(program, schedule)
+            for graph in (False, True):
+                for problem in self.run(network, executable, seed, graph):
+                    wrong.append(f"{schedule.streams} streams, graph {graph}: {problem}")
+        return wrong
+
+    def run(self, network: Any, executable: Any, seed: int, graph: bool) -> list[str]:
+        info = tuple(TensorInfo(f"x{i}", SHAPE, DTYPE) for i in range(network.inputs))
+        results = tuple(TensorInfo(f"y{i}", SHAPE, DTYPE) for i in range(len(network.results)))
+        meta = Meta(info, results, "cuda", DTYPE, cuda_graph=graph)
+        arenas.clear()
+        session = Session(executable, meta, tvm.cuda(0))
+        wrong = []
+        rng = np.random.default_rng(seed)
+        for run in range(RUNS + graph):
+            inputs = [rng.uniform(-1, 1, SHAPE).astype(DTYPE) for _ in info]
+            for i, x in enumerate(inputs):
+                session.set_input(i, x)
+            poison([session.output(i) for i in range(len(results))] if run > 1 else [])
+            session.run()
+            session.synchronize()
+            want = by_numpy(network, inputs, self.by_numpy)
+            for i, expected in enumerate(want):
+                got = session.output(i).numpy().astype("float32")
+                error = float(np.linalg.norm(got - expected) / (np.linalg.norm(expected) + 1e-3))
+                if not error < 0.01:
+                    wrong.append(f"run {run}, result {i}: relative error {error:.2e}")
+        return wrong
+
+
+def main() -> None:
+    first, last = map(int, sys.argv[1:])
+    keep_arenas()
+    runner = Runner()
+    for seed in range(first, last):
+        if problems := runner.problems(seed):
+            print(json.dumps({"seed": seed, "problems": problems}), flush=True)
+    print(json.dumps({"done": last - first}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

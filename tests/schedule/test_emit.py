@@ -1,0 +1,73 @@
+"""Scheduled programs on the CPU, where calls run one after the other in launch order: what is
+reordered and what shares storage shows in the results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm.runtime.vm import VirtualMachine
+
+from convoy.runtime import load_runtime
+from convoy.schedule.link import Lowered
+from convoy.schedule.machine import Machine
+from convoy.schedule.planner import multi_stream, single_stream
+from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
+
+TARGET = tvm.target.Target("llvm")
+
+
+@pytest.fixture(scope="module")
+def scheduled():
+    load_runtime()
+    return schedule_all(kernels("float32"), TARGET)
+
+
+@pytest.fixture(scope="module")
+def compiled(scheduled):
+    """The kernels as a runtime module, compiled once for all networks."""
+    return Lowered(tvm.IRModule(scheduled), TARGET).kernels
+
+
+def run(executable, inputs):
+    vm = VirtualMachine(executable, tvm.cpu())
+    return [t.numpy() for t in vm["main"](*[tvm.runtime.tensor(x) for x in inputs])]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks(scheduled, compiled, seed: int) -> None:
+    network = random_network(seed, 3 + 2 * seed)
+    lowered = Lowered(to_calls(network, TARGET, "float32", scheduled), TARGET)
+    lowered.kernels = compiled
+    program = lowered.program(Machine())
+    rng = np.random.default_rng(seed)
+    inputs = [rng.uniform(-1, 1, SHAPE).astype("float32") for _ in range(network.inputs)]
+    want = by_numpy(network, inputs)
+    planned = [single_stream(program.ops, program.buffers, Machine())]
+    planned += [multi_stream(program.ops, program.buffers, Machine(), n) for n in (2, 4)]
+    for schedule in planned:
+        got = run(lowered.link(program, schedule), inputs)
+        assert len(got) == len(want)
+        for y, expected in zip(got, want, strict=True):
+            np.testing.assert_allclose(y, expected, atol=2e-5)
+
+
+def test_ops_are_read_with_what_they_touch(scheduled) -> None:
+    """One after the other are also those that ask TVM for workspace: not scheduled for a GPU, the
+    kernel with a sum does."""
+    network = random_network(5, 20)
+    program = Lowered(to_calls(network, TARGET, "float32", scheduled), TARGET).program(Machine())
+    kernels_only = [node for node in network.nodes if node.kernel != "view"]
+    assert [op.symbol for op in program.ops] == [node.kernel for node in kernels_only]
+    assert all(op.kind == "native" for op in program.ops)
+    place = {}  # node -> op; a view is its source
+    for i, node in enumerate(network.nodes):
+        source = node.reads[0][0]
+        place[i] = place.get(source, -1) if node.kernel == "view" else kernels_only.index(node)
+    slow: set[int] = set()
+    for i, (op, node) in enumerate(zip(program.ops, kernels_only, strict=True)):
+        expected = {place.get(n, -1) for n, _ in node.reads} - {-1}
+        if node.kernel == "slow":
+            expected |= slow
+            slow = {i}
+        assert set(op.depends) == expected
