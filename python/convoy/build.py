@@ -54,8 +54,29 @@ def build(
         return CompiledModule(lower(normal, target, cuda_graph=False), meta)
     precision = precision or "float16"
     placed = place(mod, params, precision=precision, **options)
+    used = options.get("backends", BACKENDS)
+    return compile_placement(
+        placed, target, precision, backends=used, cuda_graph=cuda_graph, streams=streams
+    )
+
+
+def compile_placement(
+    placed: Placement,
+    target: Any = "cuda",
+    precision: str = "float16",
+    *,
+    backends: Sequence[str | Backend] = BACKENDS,
+    cuda_graph: bool = True,
+    streams: int | str = "auto",
+) -> CompiledModule:
+    """Compile a network as it was placed; options as :func:`build`."""
+    from . import graph
+    from .graph.lower import lower
+    from .runtime import create_module
+
+    kind = _kind(target)
     inputs, outputs = _signature(placed.module)
-    entries, blobs, symbols = _build_entries(placed, options.get("backends", BACKENDS))
+    entries, blobs, symbols = _build_entries(placed, backends)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
 
     def external(meta: Meta) -> Any:
@@ -87,7 +108,7 @@ def _scheduled(
     from .schedule.machine import Machine
 
     plan = placed.plan
-    lowered = Lowered(mod, target)
+    lowered = Lowered.of(mod, target)
     program, schedule = decide(
         lowered,
         Machine.of(plan.device),
