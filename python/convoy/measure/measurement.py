@@ -11,7 +11,8 @@ from typing import Any
 class Measurement:
     """Figures of one candidate on one device, in microseconds; medians, with spreads.
 
-    kernel_us   device time of one launch: 20 launches captured in one CUDA graph, replayed;
+    kernel_us   device time of one launch: 4 to 20 launches (about a millisecond) captured in one
+                CUDA graph, replayed;
                 warm L2 cache.
     cold_us     the same with the L2 cache flushed before every launch (None when not taken).
     enqueue_us  host time to enqueue one launch.

@@ -23,9 +23,11 @@ from ..workload import Workload
 from . import dtypes, reference
 from .measurement import Measurement
 
-# Launches in one captured graph, replays of it at most, and the part of the time budget for each
-# figure.
-LAUNCHES = 20
+# Launches in one captured graph: as many as take about a millisecond, within these bounds. The gap
+# between two replays is then under half a percent of what is timed.
+LEAST_LAUNCHES, LAUNCHES = 4, 20
+REPLAY_US = 1000.0
+# Replays of it at most; few for candidates that are slower than the best by so much.
 SAMPLES = 30
 PRUNING_SAMPLES = 3
 PRUNE_ABOVE = 1.5
@@ -195,17 +197,18 @@ def _time(
         timer = function(f"measure.{name}")
         return np.array(list(timer(run, problem.tensors, 0, *arguments)))
 
-    kernel = figures("kernel_us", LAUNCHES, PRUNING_SAMPLES, budget_us)
+    e2e = figures("e2e_us", SAMPLES, budget_us / 4)
+    launches = _launches(float(np.median(e2e)))
+    kernel = figures("kernel_us", launches, PRUNING_SAMPLES, budget_us)
     pruned = best_us is not None and float(np.median(kernel)) > PRUNE_ABOVE * best_us
     samples = PRUNING_SAMPLES if pruned else SAMPLES
     if not pruned:
-        kernel = figures("kernel_us", LAUNCHES, samples, budget_us / 4)
+        kernel = figures("kernel_us", launches, samples, budget_us / 4)
     cold_us = None
     if cold and not pruned:
         flush = function("cuda.empty")((2 * device.l2_bytes,), "uint8", 0)
-        cold_us = float(np.median(figures("cold_us", flush, LAUNCHES // 2, samples, budget_us / 4)))
-    enqueue = figures("enqueue_us", LAUNCHES, samples, budget_us / 4)
-    e2e = figures("e2e_us", samples, budget_us / 4)
+        cold_us = float(np.median(figures("cold_us", flush, launches // 2, samples, budget_us / 4)))
+    enqueue = figures("enqueue_us", launches, samples, budget_us / 4)
     return Measurement(
         kernel_us=float(np.median(kernel)),
         kernel_spread_us=_spread(kernel),
@@ -217,6 +220,11 @@ def _time(
         samples=len(kernel),
         error=error,
     )
+
+
+def _launches(one_us: float) -> int:
+    """How many launches of a kernel that takes at most so long make up a replay."""
+    return max(LEAST_LAUNCHES, min(LAUNCHES, math.ceil(REPLAY_US / one_us)))
 
 
 def _spread(values: reference.Array) -> float:

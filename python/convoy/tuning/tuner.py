@@ -21,6 +21,10 @@ from .space import Space
 from .task import Task
 
 
+#: Asking cuDNN's heuristics takes up to half a second for a workload.
+PROPOSING_THREADS = 8
+
+
 @dataclass(frozen=True)
 class Budget:
     """When to stop. None means: no limit.
@@ -109,16 +113,19 @@ class Tuner:
 
     def _open(self, workloads: Sequence[Workload], budget: Budget, outcome: Outcome) -> list[Task]:
         """Tasks of the workloads that records do not hold enough of already."""
-        tasks = []
-        for workload in workloads:
-            known = self._known(workload)
-            if budget.trials is not None and len(known) >= budget.trials:
-                outcome.reused += len(known)
+        known = {workload: self._known(workload) for workload in workloads}
+        open_ones = []
+        for workload, figures in known.items():
+            if budget.trials is not None and len(figures) >= budget.trials:
+                outcome.reused += len(figures)
                 self._observer.done(workload)
-                continue
-            space = self._propose(workload)
-            self._observer.proposed(space)
-            tasks.append(Task(space, known))
+            else:
+                open_ones.append(workload)
+        tasks = []
+        with concurrent.futures.ThreadPoolExecutor(PROPOSING_THREADS, "propose") as pool:
+            for space in pool.map(self._propose, open_ones):
+                self._observer.proposed(space)
+                tasks.append(Task(space, known[space.workload]))
         return tasks
 
     def _known(self, workload: Workload) -> dict[CandidateKey, Measurement]:
