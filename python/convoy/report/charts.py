@@ -149,11 +149,12 @@ def _reads(schedule: Schedule) -> list[set[int]]:
     return reads
 
 
-def memory_chart(memory: MemoryPlan, line: Timeline) -> MemoryChart:
+def memory_chart(memory: MemoryPlan, line: Timeline, scale_us: float) -> MemoryChart:
     """Buffers as boxes of the time from their first writer's start to their last reader's end, and
-    of their addresses. A buffer's colour is the stream that writes it first."""
+    of their addresses; ``scale_us`` fill the width, as in the timelines above. A buffer's colour is
+    the stream that writes it first."""
     most = max(memory.peak_bytes, memory.single_stream_bytes, 1)
-    scale = max(line.makespan_us, 1e-9)
+    scale = max(scale_us, 1e-9)
     boxes = []
     for buffer in memory.buffers:
         users = [*buffer.writers, *buffer.readers]

@@ -81,7 +81,8 @@ def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None =
     plan = compiled.plan
     if plan is None:
         raise InvalidOption(f"a report on a module for {compiled.meta.target}", "one for cuda")
-    facts = {"precision": compiled.meta.precision, **compiled.meta.versions}
+    versions = {k: v for k, v in compiled.meta.versions.items() if v[:1].isdigit()}
+    facts = {"precision": compiled.meta.precision, **versions}
     return Report(name, plan, compiled.schedule, measured, facts=facts)
 
 
@@ -118,11 +119,13 @@ def _context(report: Report) -> dict[str, Any]:
         "plan": plan,
         "schedule": schedule,
         "tiles": _tiles(report, schedule, line),
-        "facts": {**_facts(plan), **report.facts},
+        "facts": {**_facts(plan, schedule), **report.facts},
         "timelines": [charts.timeline_chart(item, scale) for item in lines] if scale else [],
         "measured": report.measured is not None,
         "graph": charts.graph_chart(schedule, line),
-        "memory": charts.memory_chart(schedule.memory, line) if schedule.memory.buffers else None,
+        "memory": charts.memory_chart(schedule.memory, line, scale)
+        if schedule.memory.buffers
+        else None,
         "operations": operations(plan),
         "alternatives": alternatives(plan),
         "objectives": objectives.OBJECTIVES,
@@ -171,12 +174,16 @@ def _kinds(line: Timeline) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: -item[1])
 
 
-def _facts(plan: Plan) -> dict[str, str]:
-    known = sum(choice.chosen.measurement.ok for choice in plan.choices)
-    figures = plan.source if known else "none, times are estimated"
-    if 0 < known < len(plan.choices):
-        figures += f" for {known} of {len(plan.choices)} operations, estimated for the others"
-    return {"objective": plan.objective, "figures": figures, "device": plan.device.name}
+def _facts(plan: Plan, schedule: Schedule) -> dict[str, str]:
+    sources: dict[str, int] = {}
+    for op in schedule.ops:
+        sources[op.source] = sources.get(op.source, 0) + 1
+    figures = ", ".join(f"{count} {name}" for name, count in sources.items())
+    return {
+        "objective": plan.objective,
+        "times of kernels": figures or "none",
+        "device": plan.device.name,
+    }
 
 
 def _backend_colours(lines: Sequence[Timeline], plan: Plan) -> dict[str, str]:

@@ -104,7 +104,7 @@ def sequential(plan: Plan) -> Schedule:
                 duration_us=duration,
                 start_us=at,
                 end_us=at + duration,
-                source=plan.source,
+                source=plan.source if choice.chosen.measurement.ok else "unknown",
                 kernel=choice.chosen.candidate.key,
                 depends=(i - 1,) if i else (),
             )
