@@ -12,8 +12,7 @@ class Measurement:
     """Figures of one candidate on one device, in microseconds; medians, with spreads.
 
     kernel_us   device time of one launch: 4 to 20 launches (about a millisecond) captured in one
-                CUDA graph, replayed;
-                warm L2 cache.
+                CUDA graph, replayed; warm L2 cache.
     cold_us     the same with the L2 cache flushed before every launch (None when not taken).
     enqueue_us  host time to enqueue one launch.
     e2e_us      one synchronised call through the module.

@@ -20,7 +20,6 @@ from .search import Search
 from .space import Space
 from .task import Task
 
-
 #: Asking cuDNN's heuristics takes up to half a second for a workload.
 PROPOSING_THREADS = 8
 
