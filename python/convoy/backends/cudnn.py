@@ -154,6 +154,17 @@ class CudnnBackend(Backend):
         return Decline(self.name, reason, remedy)
 
 
+def _wrong(engine: int, workload: Workload) -> str:
+    """Why an engine's result would be wrong, as measured with cuDNN 9.19 on an H200; empty when it
+    was right."""
+    uneven = not workload.symmetric_padding
+    if (workload.op, engine) in (("dgrad", 50), ("wgrad", 1)) and uneven:
+        return f"engine {engine} is wrong for uneven padding"
+    if (workload.op, engine) == ("wgrad", 61) and workload.is_depthwise:
+        return "engine 61 adds up depthwise filter gradients in the type of the result"
+    return ""
+
+
 def _unwanted(notes: Iterable[str], workload: Workload) -> str:
     """Why an engine would not compute what the workload asks for; empty when it would."""
     notes = set(notes)
@@ -182,7 +193,8 @@ class _Found:
         self.reasons += answer["refusals"]
         self.reasons += [config["reason"] for config in answer["dropped"]]
         for config in answer["configs"]:
-            if reason := self._unwanted(config["notes"]):
+            wrong = _wrong(config["engine"], self._workload)
+            if reason := wrong or self._unwanted(config["notes"]):
                 self.reasons.append(reason)
             else:
                 self._append(config, answer["cudnn_version"], zero_bias)

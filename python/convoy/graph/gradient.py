@@ -9,6 +9,7 @@ They are registered for the whole process when :mod:`convoy.graph` is imported.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tvm import relax
 from tvm.relax.op.base import register_gradient
@@ -49,7 +50,7 @@ def _conv2d(
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
     dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or data), data))
     x_shape, w_shape = shape_of(x), shape_of(w)
-    common = {
+    common: dict[str, Any] = {
         "strides": ints(attrs.strides),
         "padding": padding4(attrs.padding),
         "dilation": ints(attrs.dilation),
@@ -76,7 +77,7 @@ def _conv2d_transpose(
     # The kernel's I counts the channels of x, which are the output channels of that convolution.
     forward = kernel.translate(str.maketrans("IO", "OI"))
     taps = [shape_of(w)[kernel.index(letter)] for letter in "HW"]
-    common = {
+    common: dict[str, Any] = {
         "strides": ints(attrs.strides),
         "padding": padding4(attrs.padding),
         "dilation": ints(attrs.dilation),

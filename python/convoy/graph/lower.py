@@ -14,10 +14,13 @@ import tvm
 from tvm import relax
 
 from .accumulate import AccumulateInFloat32
+from .group_updates import GroupUpdates
 from .legalize import legalize_ops
-from .rewriter import main_function
+from .ops.gpu import on_gpu
+from .rewriter import Rewriter, main_function
 from .schedule import schedule_kernels
 from .staging import StageForCapture
+from .state import update_in_place
 
 
 def lower(
@@ -46,7 +49,8 @@ def lower_module(
             mod = StageForCapture()(mod)
         if on_gpu:
             mod = schedule_kernels(target)(mod)
-        return tvm.transform.Sequential([*call_passes(), *memory_passes()])(mod)
+        mod = update_in_place(tvm.transform.Sequential(call_passes())(mod))
+        return tvm.transform.Sequential(memory_passes())(mod)
 
 
 def lower_calls(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
@@ -58,7 +62,7 @@ def lower_calls(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
         mod = tvm.transform.Sequential(fuse_passes())(mod)
         if target.kind.name == "cuda":
             mod = schedule_kernels(target)(mod)
-        return tvm.transform.Sequential(call_passes())(mod)
+        return update_in_place(tvm.transform.Sequential(call_passes())(mod))
 
 
 def dispatch_passes() -> list[tvm.transform.Pass]:
@@ -68,6 +72,7 @@ def dispatch_passes() -> list[tvm.transform.Pass]:
 def fuse_passes() -> list[tvm.transform.Pass]:
     """Operators to fused kernels without schedules."""
     return [
+        *([module_pass(GroupUpdates)] if on_gpu() else []),
         legalize_ops(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
@@ -76,6 +81,16 @@ def fuse_passes() -> list[tvm.transform.Pass]:
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]
+
+
+def module_pass(rewriter: type[Rewriter]) -> tvm.transform.Pass:
+    """One of convoy's rewriters among TVM's passes."""
+
+    @tvm.transform.module_pass(opt_level=0, name=rewriter.__name__)
+    def run(mod: tvm.IRModule, _context: object) -> tvm.IRModule:
+        return rewriter()(mod)
+
+    return run
 
 
 def call_passes() -> list[tvm.transform.Pass]:

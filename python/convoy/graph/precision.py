@@ -28,6 +28,7 @@ from .expr import (
 )
 from .ops import DGRAD, WGRAD
 from .ops.batch_norm import DATA_OPERANDS
+from .ops.elementwise import SGD_UPDATE
 from .rewriter import Rewriter
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
@@ -116,6 +117,10 @@ class ApplyPrecision(Rewriter):
             data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]
             vectors = [self.cast(a, "float32") for a in call.args[DATA_OPERANDS[name] :]]
             return call_like(call, data + vectors)
+        if name == SGD_UPDATE:  # the gradient comes as it was computed
+            declared = zip(call.args, old.args, strict=True)
+            args = [self.as_declared(new, was.ty) for new, was in declared]
+            return call_like(call, [*args[:2], call.args[2], args[3]])
         if name in SENSITIVE:
             return call_like(call, [self.cast(a, "float32") for a in call.args])
         if name in FOLLOW:

@@ -70,7 +70,10 @@ class ExpandTrainingNorms(Rewriter):
         self, x: relax.Expr, vectors: list[relax.Expr], epsilon: float, momentum: float,
         scale: bool, center: bool, training: bool,
     ) -> list[relax.Expr]:  # fmt: skip
-        both = self.emit(batch_norm_stats(x, *vectors, epsilon, momentum, scale, center, training))
+        gamma, beta, mean, var = vectors
+        both = self.emit(
+            batch_norm_stats(x, gamma, beta, mean, var, epsilon, momentum, scale, center, training)
+        )
         items = [self.emit(relax.TupleGetItem(both, i)) for i in range(_STATS)]
         self._stats[x, epsilon, training] = items
         return items

@@ -21,6 +21,7 @@ from ..errors import InvalidOption
 from ..graph.expr import FLOAT_DTYPES, dtype_of, numpy_dtype, shape_of
 from ..graph.ops.elementwise import sgd_update
 from ..graph.rewriter import main_function
+from ..graph.state import STATE
 
 LEARNING_RATE = "learning_rate"
 _VELOCITY = "_velocity"
@@ -129,6 +130,8 @@ def train_step(
             result = [builder.emit_output(e) for e in [*shown, *updated, *new_kept]]
         builder.emit_func_output(relax.Tuple(result))
     stepped = relax.transform.InlinePrivateFunctions()(builder.get())
+    main = stepped["main"].with_attr(STATE, len(state))
+    stepped = tvm.IRModule({**stepped.functions, stepped.get_global_var("main"): main})
     return TrainStep(
         stepped,
         (*(v.name for v in inputs), LEARNING_RATE),

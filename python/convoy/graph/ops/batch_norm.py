@@ -21,12 +21,16 @@ that neither the rectified output nor the masked gradient is read or written.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import tvm
 from tvm import relax, te, tirx, topi
 
 from ..expr import attr_fields, dtype_of, rank_of, shape_of
+from ..schedule.channel_sums import ChannelSums
+from .gpu import Sums, emit_sums, on_gpu
 from .registration import NAMESPACE, make_call, register_op
 
 BACKWARD = NAMESPACE + "batch_norm_backward"
@@ -217,8 +221,10 @@ def _channels(x: te.Tensor, function: Any, name: str) -> te.Tensor:
     return te.compute((x.shape[-1],), function, name=name)
 
 
-def stats_loops(x, gamma, beta, moving_mean, moving_var, epsilon, momentum, scale, center,
-                training):  # type: ignore[no-untyped-def]  # fmt: skip
+def stats_loops(
+    x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor,
+    epsilon: float, momentum: float, scale: bool, center: bool, training: bool,
+) -> list[te.Tensor]:  # fmt: skip
     """The statistics as loops. Squares are summed of differences to the first row, since
     ``E[x^2] - E[x]^2`` cancels where the mean is large."""
     if bool(training):
@@ -313,17 +319,86 @@ def grad_apply_loops(dy, x, scale, shift, a, b, c, relu):  # type: ignore[no-unt
 
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    name = call.op.name
+    if name in _SUMS and on_gpu():
+        sums, data, vectors = _SUMS[name](call)
+        if sums is not None:
+            return emit_sums(builder, sums, data, vectors)
     function, pattern = {
         STATS: (stats_loops, 8),  # opaque
         GRAD_STATS: (grad_stats_loops, 8),
         AFFINE: (affine_loops, 1),  # broadcasting
         GRAD_APPLY: (grad_apply_loops, 1),
-    }[call.op.name]
+    }[name]
     return builder.call_te(
         function, *call.args, **attr_fields(call.attrs),
-        primfunc_name_hint=call.op.name.rpartition(".")[2],
+        primfunc_name_hint=name.rpartition(".")[2],
         primfunc_attrs={"op_pattern": pattern},
     )  # fmt: skip
+
+
+# -- sums on a GPU -----------------------------------------------------------------------------
+
+
+def _stats_sums(call: relax.Call) -> Sums:
+    """Sums of differences to the first row and of their squares."""
+    attrs, (x, gamma, beta, *moving) = attr_fields(call.attrs), call.args
+    if not attrs["training"]:
+        return None, [], []
+    rows, channels = _flat(x)
+    epsilon, rate = float(attrs["epsilon"]), float(attrs["momentum"])
+
+    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
+        return x[0] - first, (x[0] - first) * (x[0] - first)
+
+    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
+        offset = sums[0] * _const(1 / rows)
+        var = tirx.max(sums[1] * _const(1 / rows) - offset * offset, _const(0.0))
+        mean, rstd = first + offset, tirx.rsqrt(var + _const(epsilon))
+        scale = rstd * v[0] if attrs["scale"] else rstd
+        shift = (v[1] if attrs["center"] else _const(0.0)) - mean * scale
+        moved = [
+            v[2 + i] * _const(1 - rate) + new * _const(rate) for i, new in enumerate((mean, var))
+        ]
+        return [scale, shift, mean, rstd, *moved]
+
+    sums = ChannelSums("batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish)
+    return sums, [x], [gamma, beta, *moving]
+
+
+def _grad_sums(call: relax.Call) -> Sums:
+    """Sums of dy and of dy * (x - mean), dy behind the rectifier."""
+    attrs, (dy, x, *vectors) = attr_fields(call.attrs), call.args
+    rows, channels = _flat(x)
+    per_row = 1 / rows if attrs["training"] else 0.0
+    gamma, scale, shift, mean, rstd = range(5)
+
+    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
+        gradient = _passed(x[0], x[1], v[scale], v[shift], attrs["relu"])
+        return gradient, gradient * (x[1] - v[mean])
+
+    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
+        dbeta, dgamma = sums[0], sums[1] * v[rstd]
+        a = v[rstd] * v[gamma] if attrs["use_gamma"] else v[rstd]
+        b = a * v[rstd] * dgamma * _const(-per_row)
+        return [dgamma, dbeta, a, b, a * dbeta * _const(-per_row) - b * v[mean]]
+
+    sums = ChannelSums(
+        "batch_norm_grad_stats", rows, channels, (dtype_of(dy), dtype_of(x)), 5, 5, terms, finish
+    )
+    return sums, [dy, x], vectors
+
+
+def _flat(x: relax.Expr) -> tuple[int, int]:
+    *rows, channels = shape_of(x)
+    return math.prod(rows), channels
+
+
+def _const(value: float) -> Any:
+    return tirx.const(value, "float32")
+
+
+_SUMS: dict[str, Callable[[relax.Call], Sums]] = {STATS: _stats_sums, GRAD_STATS: _grad_sums}
 
 
 register_op(

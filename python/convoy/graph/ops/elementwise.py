@@ -80,27 +80,33 @@ def _legalize_update(builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
     )  # fmt: skip
 
 
+def sgd_step(
+    w: Any, velocity: Any, dw: Any, rate: Any, momentum: float, weight_decay: float, nesterov: bool
+) -> tuple[Any, Any]:
+    """(new w, new velocity) of one element, all in float32."""
+    gradient = dw + tirx.const(float(weight_decay), "float32") * w if weight_decay else dw
+    speed = tirx.const(float(momentum), "float32") * velocity + gradient if momentum else gradient
+    step = gradient + tirx.const(float(momentum), "float32") * speed if nesterov else speed
+    return w - rate * step, speed
+
+
 def update_loops(w, velocity, dw, learning_rate, momentum, weight_decay, nesterov):  # type: ignore[no-untyped-def]
-    """The update as loops, in float32."""
-    momentum, decay = (tirx.const(float(v), "float32") for v in (momentum, weight_decay))
+    """The update as loops, one result after the other."""
 
-    def f32(value):  # type: ignore[no-untyped-def]
-        return value.astype("float32")
+    def element(which: int) -> Any:
+        dtype = str((w, velocity)[which].dtype)
 
-    def gradient(i):  # type: ignore[no-untyped-def]
-        return f32(dw(*i)) + decay * f32(w(*i)) if decay.value else f32(dw(*i))
+        def value(*i):  # type: ignore[no-untyped-def]
+            old, speed, gradient = (t(*i).astype("float32") for t in (w, velocity, dw))
+            result = sgd_step(
+                old, speed, gradient, learning_rate(), float(momentum), float(weight_decay),
+                bool(nesterov),
+            )  # fmt: skip
+            return result[which].astype(dtype)
 
-    def speed(i):  # type: ignore[no-untyped-def]
-        return momentum * f32(velocity(*i)) + gradient(i) if momentum.value else gradient(i)
+        return value
 
-    def updated(*i):  # type: ignore[no-untyped-def]
-        step = gradient(i) + momentum * speed(i) if bool(nesterov) else speed(i)
-        return (f32(w(*i)) - f32(learning_rate()) * step).astype(str(w.dtype))
-
-    return [
-        te.compute(w.shape, updated, name="new_w"),
-        te.compute(w.shape, lambda *i: speed(i).astype(str(velocity.dtype)), name="new_velocity"),
-    ]
+    return [te.compute(w.shape, element(i), name=("new_w", "new_velocity")[i]) for i in range(2)]
 
 
 register_op("relu_backward", "Gradient of relu.", _infer_relu, _legalize_relu, relu_backward)

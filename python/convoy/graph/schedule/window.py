@@ -161,12 +161,20 @@ def _is_padding(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     return same and contiguous_in(reads[0], block.iter_vars[-1].var)
 
 
+def _elements(sch: s_tir.Schedule, info: SBlockInfo) -> int:
+    """Elements that a block writes."""
+    loops = zip(sch.get_loops(info.block_rv), info.dom_kind(), strict=True)
+    return math.prod(int(sch.get(loop).extent) for loop, kind in loops if kind == "S")
+
+
 def inline_consumers(
     sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo
 ) -> SBlockRV | None:
     """The block that writes the output, every elementwise step between inlined into it; None
     when that is the reduction itself."""
     consumers = infos[infos.index(reduction) + 1 :]
+    if consumers and _elements(sch, consumers[-1]) != _elements(sch, reduction):
+        raise s_tir.ScheduleError("results that are spread over more elements than were reduced to")
     for info in consumers[:-1]:
         sch.compute_inline(info.block_rv)
     return consumers[-1].block_rv if consumers else None

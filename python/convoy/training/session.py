@@ -1,0 +1,62 @@
+"""Running a compiled training step: the state stays on the device from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..compiled import CompiledModule
+from .step import LEARNING_RATE, TrainStep
+
+
+class TrainingSession:
+    """A compiled :class:`TrainStep` with its state, on one device.
+
+    On a GPU the kernels update the state in place and a captured graph is replayed; where a new
+    value comes as a tensor of its own it is copied behind the step.
+    """
+
+    def __init__(
+        self,
+        built: CompiledModule,
+        step: TrainStep,
+        values: Mapping[str, np.ndarray],
+        learning_rate: float = 0.1,
+        device: Any = None,
+    ) -> None:
+        self.step_info = step
+        self.session = built.session(device) if device is not None else built.session()
+        for name, value in zip(step.state, step.initial_state(values), strict=True):
+            self.session.set_input(name, value)
+        self.learning_rate = learning_rate
+
+    @property
+    def learning_rate(self) -> float:
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._learning_rate = float(value)
+        self.session.set_input(LEARNING_RATE, np.asarray(value, np.float32))
+
+    def run(self) -> None:
+        """Enqueue one step on the inputs that are set; returns before the device has finished."""
+        self.session.run()
+        first = self.session.num_outputs - len(self.step_info.state)
+        for i, name in enumerate(self.step_info.state):
+            kept, new = self.session.input(name), self.session.output(first + i)
+            if not kept.same_as(new) and kept.data_ptr() != new.data_ptr():
+                kept.copyfrom(new)
+
+    def __call__(self, **inputs: Any) -> float:
+        """One step on inputs by name; the loss before the update."""
+        for name, value in inputs.items():
+            self.session.set_input(name, value)
+        self.run()
+        return float(self.session.output(0).numpy())
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Parameters, velocities and moving statistics by name."""
+        return {name: self.session.input(name).numpy() for name in self.step_info.state}
