@@ -4,8 +4,10 @@
         --records records.jsonl --out placement.json
 
 For every network and batch size: cuDNN alone, CUTLASS alone (what they decline goes to TVM), TVM's
-own kernels, the greedy choice, the exact cover and the second level, each placed under the
-objective of the mode that it is run in, and the exact cover under the other two objectives as well.
+own kernels, the greedy choice, the exact cover and what the second level evolves, each placed under
+the objective of the mode that it is run in, and the exact cover of another objective, which shows
+what the wrong metric loses. As a CUDA graph plans are also run on several streams (``x4``); the
+second level is the fastest of all that were measured so.
 
     graph   the network replayed as one CUDA graph, runs back to back
     stream  asynchronous launches, runs back to back
@@ -36,11 +38,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from placement_cases import MODES, build_plan, network
+from placement_cases import MODES, build_plan, native_key, network
 
 NETWORKS = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
 SINGLES = {"cudnn": ("cudnn",), "cutlass": ("cutlass",)}
 PLACED = "exact"
+STREAMS = 4
+EVOLVED = 3  # finalists of the second level that are compiled
 TVM_MOST_BATCH = 8  # larger ones take TVM's kernels seconds
 
 
@@ -109,25 +113,37 @@ def plans_of(args: argparse.Namespace, name: str, batch: int) -> dict[str, Any]:
             except Exception as err:  # a backend that declines all of it
                 found[f"{variant}/{objective}"] = {"failed": f"{type(err).__name__}: {err}"[-800:]}
                 continue
-            found[f"{variant}/{objective}"] = {
-                "plan": placed.plan.to_json(),
-                "backends": placed.plan.backends(),
-                "left_to_tvm": len(placed.native),
-                "search_s": round(time.perf_counter() - started, 2),
-                "cost_us": {o: placed.plan.total_us(o) for o in MODES},
-            }
-    if batch <= TVM_MOST_BATCH:
+            found[f"{variant}/{objective}"] = described(placed.plan, started)
+            found[f"{variant}/{objective}"]["left_to_tvm"] = len(placed.native)
+    started = time.perf_counter()
+    for i, (plan, us) in enumerate(network_placer.finalists("graph", EVOLVED)):
+        found[f"evolved{i + 1}/graph"] = {**described(plan, started), "simulated_us": us}
+    if batch <= TVM_MOST_BATCH and not args.skip_tvm:
         found["tvm/any"] = {"plan": None, "backends": {}, "cost_us": {}}
     return found
 
 
-def needed(plans: dict[str, Any], mode: str) -> list[str]:
-    """Names of the plans that are run in a mode: those made for it, and the exact cover of another
-    objective, which shows what the wrong metric loses."""
-    wanted = [f"{variant}/{mode}" for variant in (*SINGLES, PLACED, "evolve")]
-    wanted += ["greedy/graph", f"{PLACED}/sync"] if mode == "graph" else [f"{PLACED}/graph"]
-    wanted += ["tvm/any"]
-    return [name for name in wanted if name in plans and "failed" not in plans[name]]
+def described(plan: Any, started: float) -> dict[str, Any]:
+    return {
+        "plan": plan.to_json(),
+        "backends": plan.backends(),
+        "search_s": round(time.perf_counter() - started, 2),
+        "cost_us": {o: plan.total_us(o) for o in MODES},
+    }
+
+
+def needed(plans: dict[str, Any], mode: str) -> list[tuple[str, int]]:
+    """(plan, streams) of what is run in a mode: the plans made for it, and the exact cover of
+    another objective, which shows what the wrong metric loses."""
+    wanted = [(f"{variant}/{mode}", 1) for variant in (*SINGLES, PLACED)]
+    if mode == "graph":
+        wanted += [("greedy/graph", 1), (f"{PLACED}/sync", 1), ("evolved1/graph", 1)]
+        streamed = [*SINGLES, "greedy", PLACED, *(f"evolved{i + 1}" for i in range(EVOLVED))]
+        wanted += [(f"{variant}/graph", STREAMS) for variant in streamed]
+    else:
+        wanted.append((f"{PLACED}/graph", 1))
+    wanted.append(("tvm/any", 1))
+    return [(n, s) for n, s in wanted if n in plans and "failed" not in plans[n]]
 
 
 def signature(plan: dict[str, Any] | None) -> str:
@@ -148,11 +164,11 @@ def build_all(
     jobs: dict[str, dict[str, Any]] = {}
     for case in cases.values():
         case["files"] = {mode: {} for mode in MODES}
-        known: dict[tuple[str, bool], str] = {}
+        known: dict[tuple[str, bool, int], str] = {}
         for mode in MODES:
-            for name in needed(case["plans"], mode):
+            for name, streams in needed(case["plans"], mode):
                 plan, graph = case["plans"][name]["plan"], mode == "graph"
-                key = (signature(plan), graph)
+                key = (signature(plan), graph, streams)
                 if key not in known:
                     file = str(folder / f"m{len(jobs)}.so")
                     known[key] = file
@@ -162,9 +178,11 @@ def build_all(
                         "precision": args.precision,
                         "plan": plan,
                         "cuda_graph": graph,
+                        "streams": streams,
                         "file": file,
                     }
-                case["files"][mode][name] = known[key]
+                label = name if streams == 1 else f"{name} x{streams}"
+                case["files"][mode][label] = known[key]
     prepare(cases)
     print(f"compiling {len(jobs)} modules with {args.jobs} processes", flush=True)
     context = multiprocessing.get_context("spawn")
@@ -193,64 +211,86 @@ def prepare(cases: dict[str, dict[str, Any]]) -> None:
         registry.get(name).prepare(chosen, current_device())
 
 
-def run_case(
-    case: dict[str, Any], built: dict[str, dict[str, Any]], folder: Path, timeout: float
+def run_all(
+    args: argparse.Namespace,
+    cases: dict[str, dict[str, Any]],
+    built: dict[str, dict[str, Any]],
+    folder: Path,
 ) -> None:
-    """Time a case in every mode, each mode in a fresh process; adds ``runs`` to it."""
-    case["runs"] = {}
+    """Time every case in every mode; modes that synchronise have a process of their own."""
+    for modes in (("graph", "stream"), ("sync",)):
+        groups, places = [], []
+        for key, case in cases.items():
+            for mode in modes:
+                files = {n: f for n, f in case["files"][mode].items() if "failed" not in built[f]}
+                native = {f: built[f]["native"] for f in files.values() if "native" in built[f]}
+                groups.append(
+                    {
+                        "name": f"{key} {mode}",
+                        "files": list(dict.fromkeys(files.values())),
+                        "rounds": 3,
+                        "repeat": 8,
+                        "budget_ms": args.sample_ms,
+                        "native": {} if mode == "sync" else native,
+                    }
+                )
+                places.append((case, mode, files))
+        for (case, mode, files), result in zip(
+            places, run_process(groups, "sync" in modes, folder, args.timeout), strict=False
+        ):
+            runs = {n: result["files"].get(f, {}) for n, f in files.items()}
+            case.setdefault("runs", {})[mode] = runs
+            case.setdefault("native", {}).update(result["native"])
+            for file, why in result["failed"].items():
+                print(f"{mode} {file}: {why}", flush=True)
+    for case in cases.values():
+        predict(case, built)
+
+
+def run_process(
+    groups: list[dict[str, Any]], blocking: bool, folder: Path, timeout: float
+) -> list[dict[str, Any]]:
+    """Results of the groups that a fresh process could time before ``timeout`` seconds."""
+    (folder / "groups.json").write_text(json.dumps(groups))
+    results = folder / "results.json"
+    results.unlink(missing_ok=True)
+    command = [sys.executable, str(Path(__file__).with_name("placement_cases.py"))]
+    command += [str(folder / "groups.json"), str(results)]
+    environment = {**os.environ, **({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})}
+    try:
+        done = subprocess.run(command, env=environment, timeout=timeout)
+        if done.returncode:
+            print(f"timing ended with status {done.returncode}", flush=True)
+    except subprocess.TimeoutExpired:
+        print(f"timing did not end within {timeout} s", flush=True)
+    found: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
+    return found
+
+
+def predict(case: dict[str, Any], built: dict[str, dict[str, Any]]) -> None:
+    """Adds ``predicted_us`` by run and mode: figures of the candidates, plus those of TVM's
+    kernels, which were measured in the same run. Several streams are not predicted."""
+    case["predicted_us"] = {mode: {} for mode in MODES}
     for mode in MODES:
-        files = {n: f for n, f in case["files"][mode].items() if "failed" not in built[f]}
-        job = {
-            "files": list(dict.fromkeys(files.values())),
-            "rounds": 3,
-            "repeat": 8,
-            "budget_ms": 10.0,
-            "native": {
-                file: built[file]["native"]
-                for name, file in files.items()
-                if mode == "stream" and case["plans"][name]["plan"]
-            },
-        }
-        (folder / "job.json").write_text(json.dumps(job))
-        command = [sys.executable, str(Path(__file__).with_name("placement_cases.py"))]
-        command += [str(folder / "job.json"), str(folder / "result.json")]
-        environment = {**os.environ, **({"CUDA_LAUNCH_BLOCKING": "1"} if mode == "sync" else {})}
-        done = None
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=timeout
-            )
-            result = json.loads((folder / "result.json").read_text())
-        except (subprocess.TimeoutExpired, OSError, ValueError) as err:
-            output = done.stderr[-800:] if done else ""
-            print(f"{mode}: {type(err).__name__} {err} {output}", flush=True)
-            case["runs"][mode] = {}
-            continue
-        (folder / "result.json").unlink()
-        case["runs"][mode] = {n: result["files"].get(f, {}) for n, f in files.items()}
-        for file, why in result["failed"].items():
-            print(f"{mode} {file}: {why}", flush=True)
-        if mode == "stream":
-            case["native"] = {n: result["native"].get(f) for n, f in files.items()}
-
-
-def predict(case: dict[str, Any]) -> None:
-    """Adds ``predicted_us`` by plan and mode: figures of the candidates, plus those of TVM's
-    kernels, which were measured in the same run."""
-    case["predicted_us"] = {}
-    for name, plan in case["plans"].items():
-        native = (case.get("native") or {}).get(name)
-        if not plan.get("cost_us") or native is None or any("failed" in k for k in native):
-            continue
-        chosen = [c["chosen"]["measurement"] for c in plan["plan"]["choices"]] + native
-        kernel = sum(m["kernel_us"] for m in chosen)
-        enqueue = sum(m["enqueue_us"] for m in chosen)
-        case["predicted_us"][name] = {
-            "graph": kernel,
-            "stream": max(kernel, enqueue),
-            "sync": sum(m["e2e_us"] for m in chosen),
-            "native": sum(m["kernel_us"] for m in native),
-        }
+        for name, file in case["files"][mode].items():
+            calls = built[file].get("native")
+            if calls is None or " x" in name:
+                continue
+            native = [case["native"].get(native_key(*call), {}) for call in calls]
+            chosen = [
+                choice["chosen"]["measurement"] for choice in case["plans"][name]["plan"]["choices"]
+            ]
+            if any("kernel_us" not in figure for figure in (*native, *chosen)):
+                continue
+            sums = {
+                side: sum(figure[f"{side}_us"] for figure in (*native, *chosen))
+                for side in ("kernel", "enqueue", "e2e")
+            }
+            case["predicted_us"][mode][name] = {
+                "graph": sums["kernel"],
+                "stream": max(sums["kernel"], sums["enqueue"]),
+                "sync": sums["e2e"],
+            }[mode]
 
 
 def flips(case: dict[str, Any]) -> list[list[str]]:
@@ -289,14 +329,17 @@ def report(cases: dict[str, dict[str, Any]]) -> None:
     """Tables: times by mode, gain over the best single backend, errors of prediction, flips."""
     from convoy.report import tables
 
-    rows, gains, errors = [], {mode: [] for mode in MODES}, {mode: [] for mode in MODES}
+    rows, seconds = [], []
+    gains, errors = {mode: [] for mode in MODES}, {mode: [] for mode in MODES}
     for key, case in cases.items():
         for mode in MODES:
             runs = {n: r for n, r in case.get("runs", {}).get(mode, {}).items() if "ms" in r}
-            singles = {n: r["ms"] for n, r in runs.items() if n.split("/")[0] in SINGLES}
-            best = min(singles.values(), default=None)
+            singles = [r["ms"] for n, r in runs.items() if n in [f"{v}/{mode}" for v in SINGLES]]
+            best = min(singles, default=None)
+            if mode == "graph" and best:
+                seconds.append(best / min(r["ms"] for n, r in runs.items() if n != "exact/sync"))
             for name, run in runs.items():
-                predicted = case["predicted_us"].get(name, {}).get(mode)
+                predicted = case["predicted_us"][mode].get(name)
                 error = predicted / run["ms"] / 1e3 - 1 if predicted else None
                 gain = best / run["ms"] if best else None
                 if name == f"{PLACED}/{mode}":
@@ -320,6 +363,9 @@ def report(cases: dict[str, dict[str, Any]]) -> None:
     for key, case in cases.items():
         print(f"\n{key}: what flips between graph and sync")
         print(tables.plain(FLIP_COLUMNS, flips(case)))
+    if seconds:
+        mean = math.exp(statistics.mean(map(math.log, seconds)))
+        print(f"graph: second level against the best single backend, geomean {mean:.3f}x")
     for mode in MODES:
         if gains[mode]:
             mean = math.exp(statistics.mean(map(math.log, gains[mode])))
@@ -362,7 +408,9 @@ def main() -> None:
     parser.add_argument("--measure-seconds", type=float, default=math.inf, help="for each case")
     parser.add_argument("--compile", action="store_true", help="compile CUTLASS kernels")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--timeout", type=float, default=120.0, help="for one case in one mode")
+    parser.add_argument("--skip-tvm", action="store_true", help="not all by TVM's own kernels")
+    parser.add_argument("--sample-ms", type=float, default=10.0, help="of each sample")
+    parser.add_argument("--timeout", type=float, default=600.0, help="for all cases of a mode")
     parser.add_argument("--out", default="placement.json")
     args = parser.parse_args()
     args.records = args.records or None
@@ -383,12 +431,10 @@ def main() -> None:
         started = time.perf_counter()
         built = build_all(args, cases, folder)
         print(f"compiled in {time.perf_counter() - started:.1f} s", flush=True)
-        for key, case in cases.items():
-            started = time.perf_counter()
-            run_case(case, built, folder, args.timeout)
-            predict(case)
-            print(f"{key}: run in {time.perf_counter() - started:.1f} s", flush=True)
-            save(args, cases)
+        started = time.perf_counter()
+        run_all(args, cases, built, folder)
+        print(f"run in {time.perf_counter() - started:.1f} s", flush=True)
+        save(args, cases)
     report(cases)
 
 

@@ -22,8 +22,8 @@ MODES = ("graph", "stream", "sync")
 def build_plan(job: dict[str, Any]) -> dict[str, Any]:
     """Compile one plan (none: everything by TVM's own kernels) and export it.
 
-    ``job``: network, batch, precision, plan (JSON or None), cuda_graph, file. Adds seconds, and for
-    a module without CUDA graph the calls of TVM's own kernels.
+    ``job``: network, batch, precision, plan (JSON or None), cuda_graph, streams, file. Adds
+    seconds, and the calls of TVM's own kernels beside the plan's.
     """
     import convoy
     from convoy import graph
@@ -47,7 +47,7 @@ def build_plan(job: dict[str, Any]) -> dict[str, Any]:
             **options,
         )
         built.export_library(job["file"])
-        if not job["cuda_graph"]:
+        if job["plan"]:
             placed = convoy.place(module, precision=job["precision"], **options)
             chosen = {choice.region: choice.region for choice in placed.plan.choices}
             calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
@@ -95,13 +95,13 @@ class Runner:
         return found
 
 
-def run_modules(job: dict[str, Any]) -> dict[str, Any]:
-    """Time exported modules in one run mode, and TVM's kernels in them where that is asked for.
+def run_modules(group: dict[str, Any]) -> dict[str, Any]:
+    """Time exported modules, in turns, and TVM's kernels in them where that is asked for.
 
-    ``job``: files, rounds, repeat, budget_ms, native (calls by file, for ``stream``).
+    ``group``: files, rounds, repeat, budget_ms, native (calls by file).
     """
-    runner = Runner(job["files"])
-    samples = runner.times(job["rounds"], job["repeat"], job["budget_ms"])
+    runner = Runner(group["files"])
+    samples = runner.times(group["rounds"], group["repeat"], group["budget_ms"])
     result: dict[str, Any] = {"failed": runner.failed, "files": {}}
     first = next(iter(runner.outputs.values()), None)
     for file, values in samples.items():
@@ -114,42 +114,44 @@ def run_modules(job: dict[str, Any]) -> dict[str, Any]:
             "differs": float(np.linalg.norm(y - first) / np.linalg.norm(first)),
             "finite": bool(np.isfinite(y).all()),
         }
-    if job.get("native"):
-        result["native"] = {
-            file: native_times(file, calls)
-            for file, calls in job["native"].items()
-            if file in runner.sessions
-        }
+    result["native"] = {}
+    for file, calls in group.get("native", {}).items():
+        if file in runner.sessions:
+            result["native"].update(native_times(file, calls, result["native"]))
     return result
 
 
-_timed: dict[str, dict[str, float]] = {}
+def native_key(name: str, operands: Any) -> str:
+    """Equal for kernels that do the same: TVM numbers equal names apart."""
+    return json.dumps([name.rstrip("0123456789"), operands])
 
 
-def native_times(file: str, calls: list[Any]) -> list[dict[str, Any]]:
-    """kernel_us, enqueue_us and e2e_us of each of TVM's kernels in a module, by the protocol of
-    candidates; kernels of one name and one set of operands are timed once."""
+def native_times(
+    file: str, calls: list[Any], known: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """kernel_us, enqueue_us and e2e_us of those of TVM's kernels in a module that are not known
+    yet, by the protocol of candidates."""
     import convoy
     from convoy.compiled import _all_imports
     from convoy.runtime.library import function
 
     parts = _all_imports(convoy.load(file).module)
-    found = []
+    found: dict[str, dict[str, Any]] = {}
     for name, operands in calls:
-        key = json.dumps([name.rstrip("0123456789"), operands])
-        if key not in _timed:
-            try:
-                run = next(m[name] for m in parts if m.implements_function(name))
-                tensors = [_tensor(tuple(shape), dtype) for shape, dtype in operands]
-                figures = {
-                    "kernel_us": function("measure.kernel_us")(run, tensors, 0, 20, 15, 5e3),
-                    "enqueue_us": function("measure.enqueue_us")(run, tensors, 0, 20, 10, 5e3),
-                    "e2e_us": function("measure.e2e_us")(run, tensors, 0, 15, 5e3),
-                }
-                _timed[key] = {k: float(np.median(list(v))) for k, v in figures.items()}
-            except Exception as err:  # shown in the result instead of a figure
-                _timed[key] = {"failed": f"{type(err).__name__}: {err}"[-300:]}  # type: ignore[dict-item]
-        found.append({"name": name, **_timed[key]})
+        key = native_key(name, operands)
+        if key in known or key in found:
+            continue
+        try:
+            run = next(m[name] for m in parts if m.implements_function(name))
+            tensors = [_tensor(tuple(shape), dtype) for shape, dtype in operands]
+            figures = {
+                "kernel_us": function("measure.kernel_us")(run, tensors, 0, 20, 15, 5e3),
+                "enqueue_us": function("measure.enqueue_us")(run, tensors, 0, 20, 10, 5e3),
+                "e2e_us": function("measure.e2e_us")(run, tensors, 0, 15, 5e3),
+            }
+            found[key] = {k: float(np.median(list(v))) for k, v in figures.items()}
+        except Exception as err:  # shown in the result instead of a figure
+            found[key] = {"failed": f"{type(err).__name__}: {err}"[-300:]}
     return found
 
 
@@ -163,9 +165,15 @@ def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def main() -> None:
-    """``placement_cases.py JOB.json RESULT.json``: time modules (see run_modules)."""
-    job = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps(run_modules(job)))
+    """``placement_cases.py GROUPS.json RESULTS.json``: time groups of modules (see run_modules);
+    what is done is written after each group."""
+    groups = json.loads(Path(sys.argv[1]).read_text())
+    results: list[dict[str, Any]] = []
+    for group in groups:
+        started = time.perf_counter()
+        results.append(run_modules(group))
+        print(f"  {group['name']}: {time.perf_counter() - started:.1f} s", flush=True)
+        Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -269,6 +269,21 @@ class Placer:
         placed = self._covered(form, refined.cover, options, used)
         return dataclasses.replace(placed, refined=refined)
 
+    def finalists(self, objective: str = "graph", most: int = 3) -> list[tuple[Plan, float]]:
+        """The plans that the second level would compile beside its seeds, with their simulated
+        time in microseconds, best first."""
+        placed = self.evolve(objective)
+        if placed.refined is None:
+            return []
+        form = next(form for form in self._forms if form.module is placed.module)
+        options = self._restricted(form, self._backends)
+        evolved = [c for c in placed.refined.contenders if c.evolved]
+        evolved.sort(key=lambda c: c.simulated_us)
+        return [
+            (self._covered(form, c.cover, options, self._backends).plan, c.simulated_us)
+            for c in evolved[:most]
+        ]
+
     def _restricted(self, form: _Form, backends: Sequence[Backend]) -> dict[Workload, Options]:
         """What these backends offer for the regions of a form."""
         from .placement.place import restricted

@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..backends.base import Device
 from ..errors import ConvoyError
@@ -27,13 +27,14 @@ Measure = Callable[[Cover], Sequence[float]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A placement of the final round. ``measured_us`` is the median of its samples, ``spread_us``
-    half the distance from the 10th to the 90th percentile; None and 0 where it was not measured,
-    with the reason in ``failure``."""
+    """A placement of the final round, a seed or an ``evolved`` one. ``measured_us`` is the median
+    of its samples, ``spread_us`` half the distance from the 10th to the 90th percentile; None and
+    0 where it was not measured, with the reason in ``failure``."""
 
     name: str
     cover: Cover
     simulated_us: float
+    evolved: bool = False
     measured_us: float | None = None
     spread_us: float = 0.0
     failure: str = ""
@@ -89,7 +90,8 @@ def refine(
     for cover, us in ((found.cover, found.fitness_us), *found.finalists):
         if _signature(cover) not in known:
             known.add(_signature(cover))
-            contenders.append(Contender(f"evolved {len(contenders) - len(start) + 1}", cover, us))
+            name = f"evolved {len(contenders) - len(start) + 1}"
+            contenders.append(Contender(name, cover, us, evolved=True))
     if measure is None:
         best = min(contenders, key=lambda c: c.simulated_us)
         return Refined(best, tuple(contenders), found)
@@ -117,26 +119,18 @@ def _measured(
     result = []
     for i, contender in enumerate(contenders):
         if i >= seeds and time.monotonic() - started > seconds:
-            result.append(_with(contender, failure="no time left"))
+            result.append(replace(contender, failure="no time left"))
             continue
         try:
             samples = sorted(measure(contender.cover))
         except ConvoyError as err:
-            result.append(_with(contender, failure=str(err)))
+            result.append(replace(contender, failure=str(err)))
             continue
         low, high = samples[int(0.1 * (len(samples) - 1))], samples[round(0.9 * (len(samples) - 1))]
         result.append(
-            _with(contender, measured=statistics.median(samples), spread=(high - low) / 2)
+            replace(contender, measured_us=statistics.median(samples), spread_us=(high - low) / 2)
         )
     return result
-
-
-def _with(
-    contender: Contender, measured: float | None = None, spread: float = 0.0, failure: str = ""
-) -> Contender:
-    return Contender(
-        contender.name, contender.cover, contender.simulated_us, measured, spread, failure
-    )
 
 
 def _winner(measured: Sequence[Contender], seeds: int) -> Contender:
