@@ -148,7 +148,9 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
             remark += f", {schedule.predicted_speedup:.2f}x"
         tiles.append(("predicted", charts.duration(schedule.makespan_us), remark))
     if report.measured:
-        tiles.append(("measured", charts.duration(report.measured.makespan_us), "on this GPU"))
+        took = report.measured.makespan_us
+        remark = f"{schedule.makespan_us / took:.2f} of it predicted" if took else ""
+        tiles.append(("measured", charts.duration(took), remark))
     if schedule.trial:
         trial = schedule.trial
         remark = f"measured; one stream {charts.duration(trial.single_us)}"
