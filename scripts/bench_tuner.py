@@ -1,0 +1,368 @@
+"""How good and how fast the autotuner is.
+
+    python scripts/bench_tuner.py quality RECORDS... --lists tuning/workloads/*.jsonl --batch 8
+    python scripts/bench_tuner.py speed tuning/workloads/resnet50-fprop-float16.jsonl --batch 8
+    python scripts/bench_tuner.py gpus tuning/workloads/squeezenet-fprop-float16.jsonl --gpus 2
+    python scripts/bench_tuner.py spread tuning/workloads/resnet50-fprop-float16.jsonl --batch 8
+
+``quality`` needs no GPU. It takes networks whose workloads have exhaustive records, leaves each in
+turn out of what the cost model learns from, and replays the searches on it: which share of the
+speed of the best known candidate is reached after measuring 5, 10, 25 and 50% of the candidates.
+``speed`` tunes from nothing (records of other networks aside), then again. ``gpus`` compares one
+GPU with several. ``spread`` measures the same candidates in separate processes. Each prints a table
+and writes JSON; ``quality`` also draws a picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from convoy import paths, workload_list
+from convoy.backends.base import Candidate, Device
+from convoy.measure.measurement import Measurement
+from convoy.measure.record import CandidateKey, candidate_key
+from convoy.measure.records import RecordStore
+from convoy.tuning.model import Sample
+from convoy.tuning.search import InOrder, Random, Search
+from convoy.tuning.space import Space
+from convoy.tuning.task import Task
+from convoy.workload import Workload
+
+SHARES = (0.05, 0.1, 0.25, 0.5)
+#: Workloads with fewer candidates than this have no 5% of them.
+LEAST_CANDIDATES = 20
+#: And networks with fewer such workloads than this are left out.
+LEAST_WORKLOADS = 10
+SEEDS = range(5)
+
+Figures = dict[CandidateKey, tuple[Candidate, Measurement]]
+
+
+def quality(options: argparse.Namespace) -> dict[str, Any]:
+    """Leave one network out: rows of network, search, share of candidates, share of the best."""
+    store = RecordStore(options.records or [paths.records_dir()])
+    known: dict[Workload, Figures] = defaultdict(dict)
+    for record in store:
+        known[record.workload][candidate_key(record.candidate)] = (
+            record.candidate,
+            record.measurement,
+        )
+    lists = {path.name.split("-")[0]: workload_list.read(path) for path in options.lists}
+    rows = []
+    for network, listed in lists.items():
+        held_out = [
+            w for w in listed if w.n == options.batch and len(known[w]) >= options.exhaustive
+        ]
+        if len(held_out) < LEAST_WORKLOADS:
+            continue
+        own = set(listed)
+        prior = [Sample(w, tuple(figures.values())) for w, figures in known.items() if w not in own]
+        for name, reached in _replays(held_out, known, prior).items():
+            for share, values in reached.items():
+                rows.append(
+                    {
+                        "network": network,
+                        "workloads": len(held_out),
+                        "search": name,
+                        "measured": share,
+                        "geomean": math.exp(float(np.mean(np.log(values)))),
+                        "worst": min(values),
+                    }
+                )
+    for name in {row["search"] for row in rows}:
+        for share in SHARES:
+            same = [r for r in rows if (r["search"], r["measured"]) == (name, share)]
+            logs = [r["workloads"] * math.log(r["geomean"]) for r in same]
+            total = sum(r["workloads"] for r in same)
+            rows.append(
+                {
+                    "network": "all",
+                    "workloads": total,
+                    "search": name,
+                    "measured": share,
+                    "geomean": math.exp(sum(logs) / total),
+                    "worst": min(r["worst"] for r in same),
+                }
+            )
+    return {"batch": options.batch, "rows": sorted(rows, key=lambda r: (r["network"], r["search"]))}
+
+
+def _replays(
+    workloads: Sequence[Workload], known: dict[Workload, Figures], prior: list[Sample]
+) -> dict[str, dict[float, list[float]]]:
+    from convoy.tuning.guided import ModelGuided
+
+    searches: dict[str, list[Callable[[], Search]]] = {
+        "model": [lambda: ModelGuided(Device(), prior)],
+        "random": [lambda seed=seed: Random(seed) for seed in SEEDS],
+        "cudnn order": [InOrder],
+    }
+    reached: dict[str, dict[float, list[float]]] = {}
+    for name, makes in searches.items():
+        reached[name] = defaultdict(list)
+        for make in makes:
+            for share, values in _replay(make(), workloads, known).items():
+                reached[name][share] += values
+    return reached
+
+
+def _replay(
+    search: Search, workloads: Sequence[Workload], known: dict[Workload, Figures]
+) -> dict[float, list[float]]:
+    """Best found over best of all (at most 1) for each workload, after each share."""
+    tasks = []
+    for workload in workloads:
+        figures = known[workload]
+        candidates = sorted((c for c, _ in figures.values()), key=lambda c: (c.backend, c.priority))
+        tasks.append(
+            Task(Space(workload, tuple(candidates)), {k: m for k, (_, m) in figures.items()})
+        )
+    reached = {}
+    for share in SHARES:
+        goals = {t.workload: max(1, math.ceil(share * len(t.space.candidates))) for t in tasks}
+        while going := [t for t in tasks if len(t.results) < goals[t.workload]]:
+            for task, picked in zip(going, search.pick(going, 4), strict=True):
+                chosen = picked[: goals[task.workload] - len(task.results)]
+                for candidate in chosen:
+                    figures = task.known(candidate)
+                    assert figures is not None
+                    task.add(candidate, figures)
+                task.finish_round(len(chosen))
+        reached[share] = [_best(known[t.workload]) / (t.best_us or math.inf) for t in tasks]
+    return reached
+
+
+def _best(figures: Figures) -> float:
+    return min(m.kernel_us for _, m in figures.values() if m.ok and m.kernel_us is not None)
+
+
+def draw(report: dict[str, Any], path: Path) -> None:
+    """One panel for each network, the geomean as a line and the worst workload dotted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    networks = sorted({row["network"] for row in report["rows"]}, key=lambda n: (n == "all", n))
+    figure, panels = pyplot.subplots(
+        1, len(networks), figsize=(3.1 * len(networks), 3.4), sharey=True, squeeze=False
+    )
+    colours = {"model": "#1f6feb", "random": "#d1242f", "cudnn order": "#6e7781"}
+    for panel, network in zip(panels[0], networks, strict=True):
+        for search, colour in colours.items():
+            rows = [r for r in report["rows"] if (r["network"], r["search"]) == (network, search)]
+            rows.sort(key=lambda r: r["measured"])
+            x = [100 * r["measured"] for r in rows]
+            panel.plot(x, [100 * r["geomean"] for r in rows], "o-", color=colour, label=search)
+            panel.plot(x, [100 * r["worst"] for r in rows], "o:", color=colour, alpha=0.5, ms=3)
+        panel.axhline(99, color="#afb8c1", lw=0.8, zorder=0)
+        panel.set_title(f"{network} ({rows[0]['workloads']} workloads)", fontsize=9)
+        panel.set_xscale("log")
+        panel.set_xticks([100 * share for share in SHARES], [f"{s:.0%}" for s in SHARES])
+        panel.minorticks_off()
+        panel.set_xlabel("candidates measured")
+    panels[0][0].set_ylabel("% of the best candidate's speed")
+    panels[0][0].set_ylim(0, 103)
+    panels[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.suptitle(
+        f"batch {report['batch']}, each network left out of training; "
+        "lines: geometric mean, dotted: worst workload",
+        fontsize=9,
+    )
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def speed(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds from no records (and with --empty-cache no compiled kernels) to tuned, and again."""
+    from convoy.tuning.autotune import autotune
+    from convoy.tuning.progress import ShowProgress
+    from convoy.tuning.tuner import Budget
+
+    workloads = _workloads(options)
+    report: dict[str, Any] = {"workloads": len(workloads), "trials": options.trials, "rows": []}
+    with tempfile.TemporaryDirectory() as folder:
+        _forget(options, Path(folder), workloads)
+        for run in ("first", "second"):
+            started = time.monotonic()
+            with ShowProgress() as observer:
+                outcome = autotune(
+                    workloads,
+                    records=Path(folder) / "records.jsonl",
+                    budget=Budget(trials=options.trials, seconds=options.seconds),
+                    compile=not options.no_compile,
+                    gpus=options.gpus,
+                    observer=observer,
+                )
+            report["rows"].append(
+                {
+                    "run": run,
+                    "seconds": round(time.monotonic() - started, 2),
+                    "measured": outcome.measured,
+                    "failed": outcome.failed,
+                    "reused": outcome.reused,
+                    "stopped": outcome.stopped,
+                    "sum_of_best_us": sum(m.kernel_us or 0 for _, m in outcome.best.values()),
+                }
+            )
+        if options.keep:
+            options.keep.write_bytes((Path(folder) / "records.jsonl").read_bytes())
+    return report
+
+
+def _forget(options: argparse.Namespace, folder: Path, workloads: Sequence[Workload]) -> None:
+    """Shipped records of these workloads, and on request compiled kernels, are out of sight."""
+    import os
+
+    from convoy.measure import record_file
+
+    shipped = folder / "shipped"
+    shipped.mkdir()
+    left_out = set(workloads)
+    rest = [r for r in RecordStore([paths.records_dir()]) if r.workload not in left_out]
+    if not options.no_prior:
+        record_file.replace(shipped / "shipped.jsonl", rest)
+    paths.records_dir = lambda: shipped  # type: ignore[assignment]
+    if options.empty_cache:
+        os.environ["CONVOY_CACHE_DIR"] = str(folder / "cache")
+
+
+def gpus(options: argparse.Namespace) -> dict[str, Any]:
+    """The same tuning on one GPU and on several, each from no records."""
+    rows = []
+    most = options.gpus or 2
+    for count in (1, most):
+        options.gpus = count
+        row = speed(options)["rows"][0]
+        rows.append({"gpus": count, **row})
+    ratio = rows[1]["seconds"] / rows[0]["seconds"]
+    return {"rows": rows, "ratio": ratio}
+
+
+def spread(options: argparse.Namespace) -> dict[str, Any]:
+    """The fastest known candidates of each workload measured in separate processes."""
+    from convoy.tuning.executor import visible_gpus
+    from convoy.tuning.measurer import Spec
+    from convoy.tuning.process import MeasuringProcess
+
+    store = RecordStore(options.records or [paths.records_dir()])
+    chosen: list[tuple[Workload, Candidate]] = []
+    for workload in _workloads(options):
+        records = [
+            r for r in store.of(workload) if r.measurement.ok and r.candidate.backend == "cudnn"
+        ]
+        records.sort(key=lambda r: r.measurement.kernel_us or 0.0)
+        chosen += [(workload, r.candidate) for r in records[: options.each]]
+    spec = Spec(options={"backends": ["cudnn"], "cold": True})
+    times: dict[tuple[Workload, Candidate], list[float]] = defaultdict(list)
+    cold: dict[tuple[Workload, Candidate], list[float]] = defaultdict(list)
+    processes = [MeasuringProcess(spec, visible_gpus()[0]) for _ in range(options.runs)]
+    with ThreadPoolExecutor(options.runs) as pool:  # loading libraries takes longest
+        list(pool.map(MeasuringProcess.describe, processes))
+    for process in processes:
+        for workload, candidate in chosen:
+            figures, _ = process.measure(workload, candidate, None)
+            if figures.ok and figures.kernel_us is not None:
+                times[workload, candidate].append(figures.kernel_us)
+                cold[workload, candidate].append(figures.cold_us or math.nan)
+        process.close()
+    rows = [
+        {
+            "workload": workload.key,
+            "kernel": candidate.kernel,
+            "runs": len(values),
+            "median_us": statistics.median(values),
+            "mad": _mad(values),
+            "cold_mad": _mad(cold[workload, candidate]),
+        }
+        for (workload, candidate), values in times.items()
+    ]
+    mads = sorted(row["mad"] for row in rows)
+    return {
+        "runs": options.runs,
+        "candidates": len(rows),
+        "median_mad": statistics.median(mads),
+        "p95_mad": mads[int(0.95 * (len(mads) - 1))],
+        "largest_mad": mads[-1],
+        "rows": rows,
+    }
+
+
+def _mad(values: Sequence[float]) -> float:
+    """Median absolute deviation over the median."""
+    middle = statistics.median(values)
+    return statistics.median(abs(value - middle) for value in values) / middle
+
+
+def _workloads(options: argparse.Namespace) -> list[Workload]:
+    found = [w for path in options.lists for w in workload_list.read(path)]
+    return [w for w in dict.fromkeys(found) if options.batch in (None, w.n)]
+
+
+def show(report: dict[str, Any]) -> None:
+    rows = report["rows"]
+    table = Table(*rows[0])
+    for row in rows[:60]:
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console().print(table)
+    print({key: value for key, value in report.items() if key != "rows"})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, function in (
+        ("quality", quality),
+        ("speed", speed),
+        ("gpus", gpus),
+        ("spread", spread),
+    ):
+        command = commands.add_parser(name, help=(function.__doc__ or "").split("\n")[0])
+        command.set_defaults(run=function)
+        command.add_argument("--batch", type=int, default=8 if name == "quality" else None)
+        command.add_argument("--out", type=Path, help="JSON file to write")
+        if name in ("quality", "spread"):
+            command.add_argument("--records", nargs="+", help="default: the shipped ones")
+        if name == "quality":
+            command.add_argument("--lists", nargs="+", type=Path, required=True)
+            command.add_argument("--plot", type=Path, help="picture to write, .svg or .png")
+            command.add_argument("--exhaustive", type=int, default=LEAST_CANDIDATES)
+            continue
+        command.add_argument("lists", nargs="+", type=Path, help="workload lists")
+        if name == "spread":
+            command.add_argument("--runs", type=int, default=10)
+            command.add_argument("--each", type=int, default=2, help="candidates of a workload")
+            continue
+        command.add_argument("--trials", type=int, default=12)
+        command.add_argument("--seconds", type=float)
+        command.add_argument("--gpus", type=int)
+        command.add_argument("--keep", type=Path, help="file for the records")
+        command.add_argument("--no-compile", action="store_true")
+        command.add_argument("--empty-cache", action="store_true", help="compile every kernel")
+        command.add_argument("--no-prior", action="store_true", help="hide all shipped records")
+    options = parser.parse_args()
+    report = options.run(options)
+    show(report)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    if getattr(options, "plot", None):
+        draw(report, options.plot)
+
+
+if __name__ == "__main__":
+    main()
