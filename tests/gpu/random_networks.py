@@ -1,6 +1,6 @@
 """Random networks on several streams against one stream and numpy: a worker process.
 
-    python random_networks.py FIRST LAST
+    python random_networks.py FIRST LAST     (with python/ and tests/schedule on PYTHONPATH)
 
 runs the networks of the seeds FIRST to LAST - 1 and prints one JSON line for each that went wrong,
 then one with how many were run. Convolutions are cuDNN's, all other kernels TVM's; storage and
@@ -12,27 +12,24 @@ from __future__ import annotations
 import json
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/schedule")]
-
-from convoy.runtime import create_module, current_device, load_runtime
-
-load_runtime()
-
+# isort: off
+import convoy  # noqa: F401  finds CUDA's runtime before TVM looks for it
 import tvm
 import tvm_ffi
 from tvm import relax
 
+# isort: on
 from convoy.artefact import Meta, TensorInfo
 from convoy.backends.cudnn import CudnnBackend
+from convoy.runtime import create_module, current_device, load_runtime
 from convoy.runtime.library import function
 from convoy.schedule.link import Lowered
 from convoy.schedule.machine import Machine
+from convoy.schedule.plan import Schedule
 from convoy.schedule.planner import multi_stream, single_stream
 from convoy.session import Session
 from convoy.workload import Workload
@@ -115,14 +112,13 @@ class Runner:
         lowered.kernels = self.kernels
         machine = Machine()
         program = lowered.program(machine)
-        schedules = {
-            1: single_stream(program.ops, program.buffers, machine),
-            rng.randint(2, 6): multi_stream(
-                program.ops, program.buffers, machine, rng.randint(2, 6)
-            ),
-        }
+        streams = rng.randint(2, 6)
+        schedules: list[Schedule] = [
+            single_stream(program.ops, program.buffers, machine),
+            multi_stream(program.ops, program.buffers, machine, streams),
+        ]
         wrong = []
-        for schedule in schedules.values():
+        for schedule in schedules:
             executable = lowered.link(program, schedule)
             for graph in (False, True):
                 for problem in self.run(network, executable, seed, graph):
@@ -139,9 +135,10 @@ class Runner:
         rng = np.random.default_rng(seed)
         for run in range(RUNS + graph):
             inputs = [rng.uniform(-1, 1, SHAPE).astype(DTYPE) for _ in info]
+            # First, because a result may be a view of an input.
+            poison([session.output(i) for i in range(len(results))] if run > 1 else [])
             for i, x in enumerate(inputs):
                 session.set_input(i, x)
-            poison([session.output(i) for i in range(len(results))] if run > 1 else [])
             session.run()
             session.synchronize()
             want = by_numpy(network, inputs, self.by_numpy)
@@ -155,6 +152,7 @@ class Runner:
 
 def main() -> None:
     first, last = map(int, sys.argv[1:])
+    load_runtime()
     keep_arenas()
     runner = Runner()
     for seed in range(first, last):

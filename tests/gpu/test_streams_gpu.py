@@ -19,6 +19,8 @@ from convoy.relay.convert import to_relax
 
 pytestmark = pytest.mark.gpu
 
+ROOT = Path(__file__).resolve().parents[2]
+SCHEDULE = str(ROOT / "tests/schedule")
 NETWORKS = int(os.environ.get("CONVOY_RANDOM_NETWORKS", "500"))
 TEXT = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 16, 18, 18), float32], %w0: Tensor[(16, 16, 3, 3), float32],
@@ -42,7 +44,9 @@ def test_random_networks() -> None:
     def work(index: int) -> list[dict]:
         command = [sys.executable, str(Path(__file__).parent / "random_networks.py")]
         command += [str(bounds[index]), str(bounds[index + 1])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        search = [str(ROOT / "python"), SCHEDULE, os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(search)}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
         assert done.returncode == 0, done.stderr[-4000:]
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         return [json.loads(line) for line in lines]
@@ -153,7 +157,7 @@ def test_callers_stream(network, records, reference) -> None:
     session(picture(0))
     device = tvm.cuda(0)
     stream = device.create_raw_stream()
-    with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda:0"), int(stream.value or 0)):
+    with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda:0"), stream):
         for seed in range(4):
             session.set_input("data", picture(seed))
             session.run()
