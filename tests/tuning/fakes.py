@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import signal
@@ -50,14 +51,19 @@ class FakeMeasurer(Measurer):
     ``segv``, ``hang``, ``exit``, ``lost``, ``oom``, ``nocompile``."""
 
     def __init__(
-        self, log: str = "", behaviour: dict[str, str] | None = None, delay: float = 0.0
+        self,
+        log: str = "",
+        behaviour: dict[str, str] | None = None,
+        delay: float = 0.0,
+        gpu: str = ENVIRONMENT.gpu,
     ) -> None:
         self._log, self._behaviour, self._delay = log, behaviour or {}, delay
+        self._gpu = gpu
 
     def describe(self) -> tuple[Device, Environment]:
         if self._behaviour.get("start") == "fail":
             raise RuntimeError("no GPU at all")
-        return Device(), ENVIRONMENT
+        return Device(), dataclasses.replace(ENVIRONMENT, gpu=self._gpu)
 
     def measure(
         self, workload: Workload, candidate: Candidate, best_us: float | None
