@@ -176,6 +176,9 @@ def _objections(workload: Workload, device: Device) -> list[tuple[str, str]]:
 def _guess(launch: Launch, workload: Workload, device: Device) -> tuple[float, str]:
     """A rough time to order candidates by: waves of tiles times main loop steps and overhead."""
     config, rules = launch.config, rules_of(workload)
+    if workload.op == "wgrad":
+        name = f"{config.name}.{launch.split_k}"
+        return cutlass_wgrad.guess(launch, workload, device), name
     m, n, _ = config.tile
     tiles = rules.output_tiles(config, workload) * launch.split_k
     waves = -(-tiles // device.sm_count)

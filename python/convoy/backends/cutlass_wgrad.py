@@ -23,6 +23,11 @@ MOST_WAVES_TO_SPLIT = 4
 #: Slices of which partial sums take more than this are not tried: they are written and read again.
 MOST_PARTIAL_BYTES = 128 << 20
 
+# For guess(), in clock cycles, from timing ResNet-50's layers: bytes that one multiprocessor loads,
+# bytes that all write and read, start and end of a tile, of a kernel that adds up, of stream-K.
+LOAD_BYTES_PER_CYCLE, PARTIAL_BYTES_PER_CYCLE = 45, 2000
+TILE_CYCLES, SUM_CYCLES, STREAMK_CYCLES = 1500, 4000, 6000
+
 #: Rows are K, columns C of one tap. Memory bounds the products of early layers: a tile as wide as
 #: the filter reads each pixel once.
 SM90_TILES = (
@@ -114,6 +119,23 @@ def launches(config: KernelConfig, w: Workload, device: Device) -> Iterator[Laun
     found = [min(most, wave * device.sm_count // tiles) for wave in (1, 2, 4)]
     for split in sorted({split for split in found if split >= least} or {least}):
         yield Launch(config, split_k=split)
+
+
+def guess(launch: Launch, w: Workload, device: Device) -> float:
+    """A rough time in clock cycles to order candidates by: waves of slices, their partial sums."""
+    config, split = launch.config, launch.split_k
+    m, n, k = config.tile
+    mma = m * n * k * 2 / (4096 if config.is_sm90 else 2048)
+    step = max(mma, (m + n) * k * DTYPE_BYTES[config.dtype] / LOAD_BYTES_PER_CYCLE)
+    tiles, steps = output_tiles(config, w), reduction_tiles(config, w)
+    if config.scheduler == "streamk":  # the blocks of a tile add up one after the other
+        sharing = max(1.0, device.sm_count / tiles)
+        return tiles * steps * step / device.sm_count + STREAMK_CYCLES * sharing
+    waves = -(-tiles * split // device.sm_count)
+    cycles = waves * (-(-steps // split) * step + TILE_CYCLES)
+    if config.scheduler == "splitk":
+        cycles += split * w.k * w.r * w.s * w.c * 8 / PARTIAL_BYTES_PER_CYCLE + SUM_CYCLES
+    return cycles
 
 
 def output_tiles(config: KernelConfig, w: Workload) -> int:
