@@ -30,7 +30,7 @@ WAYS = {
     "one stream, graph": ("single", True),
     "streams, graph": ("multi", True),
 }
-ROUNDS, SAMPLES, BURST_MS = 7, 10, 20.0
+ROUNDS, SAMPLES, BURST_MS = 5, 10, 10.0
 COLUMNS = (
     "network",
     "N",
