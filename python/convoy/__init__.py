@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from .compiled import load as load
     from .errors import ConvoyError as ConvoyError
     from .measure.measurement import Measurement as Measurement
+    from .parallel import parallel as parallel
     from .placement.plan import Plan as Plan
     from .placing import Placement as Placement
     from .placing import place as place
+    from .schedule.plan import Schedule as Schedule
     from .session import Session as Session
     from .workload import Epilogue as Epilogue
     from .workload import Workload as Workload
@@ -37,10 +39,12 @@ _PUBLIC = {
     "build": "build",
     "place": "placing",
     "load": "compiled",
+    "parallel": "parallel",
     "CompiledModule": "compiled",
     "Placement": "placing",
     "Session": "session",
     "Plan": "placement.plan",
+    "Schedule": "schedule.plan",
     "Workload": "workload",
     "Epilogue": "workload",
     "Device": "backends.base",

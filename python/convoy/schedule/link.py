@@ -30,7 +30,7 @@ class Lowered:
 
     @classmethod
     def of(cls, mod: tvm.IRModule, target: str | tvm.target.Target) -> Lowered:
-        """Lower a module whose regions are rewritten; its attached modules are the external ones."""
+        """Lower a module with rewritten regions; its attached modules are the external ones."""
         target = tvm.target.Target(target) if isinstance(target, str) else target
         external = dict(mod.attrs or {}).get("external_mods", [])
         return cls(lower_calls(mod, target), target, external)

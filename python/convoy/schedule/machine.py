@@ -27,8 +27,8 @@ class Machine:
     shared_bytes: int = 233472
     registers: int = 65536
     bandwidth: float = 4.3e12
-    cross_us: float = 0.8
-    fork_us: float = 0.8
+    cross_us: float = 2.0
+    fork_us: float = 1.5
     enqueue_us: float = 0.0
     event_us: float = 0.0
     kernel_us: float = 1.6
