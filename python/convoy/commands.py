@@ -149,8 +149,8 @@ def trace(
 ) -> None:
     """Write when each kernel runs and on which stream, for ui.perfetto.dev or chrome://tracing.
 
-    A compiled module is also run and measured where its GPU is there; a model is only placed and
-    scheduled, and its trace predicted.
+    With a GPU the run is also measured, for which a model is compiled first; without one its trace
+    is predicted.
     """
     from .report import html as pages
     from .report import tables
@@ -163,18 +163,23 @@ def trace(
         report = pages.of_compiled(source.stem, compiled, _measured(compiled))
     else:
         from . import models
+        from .build import build as build_module
         from .placing import place as place_module
 
-        placement = place_module(
-            models.read(source, params, batch),
-            precision=precision,
-            objective=objective,
-            backends=backends.split(","),
-            records=records,
-            search=search,
-            progress=progress,
-        )
-        report = pages.of_placement(_name(source, batch), placement)
+        mod, name = models.read(source, params, batch), _name(source, batch)
+        options: dict[str, Any] = {
+            "precision": precision,
+            "objective": objective,
+            "backends": backends.split(","),
+            "records": records,
+            "search": search,
+            "progress": progress,
+        }
+        if _gpu():
+            compiled = build_module(mod, "cuda", **options)
+            report = pages.of_compiled(name, compiled, _measured(compiled))
+        else:
+            report = pages.of_placement(name, place_module(mod, **options))
     lines = report.timelines
     traces.write(output, lines, report.name)
     columns = ("timeline", "us", "streams", "kernels", "sum of kernels us", "from")
@@ -190,6 +195,17 @@ def trace(
 
 def _name(model: Path, batch: int | None) -> str:
     return model.stem if batch is None else f"{model.stem}, N={batch}"
+
+
+def _gpu() -> bool:
+    from .errors import NoGpu
+    from .runtime import current_device
+
+    try:
+        current_device()
+    except NoGpu:
+        return False
+    return True
 
 
 def _measured(compiled: CompiledModule) -> Timeline | None:
