@@ -22,7 +22,7 @@ _text = Optional[str]  # noqa: UP045
 def tune(
     source: Annotated[
         list[Path],
-        typer.Argument(help="Relay, Relax or ONNX files, or workload lists (.jsonl)."),
+        typer.Argument(help="Relay or ONNX files, or workload lists (.jsonl)."),
     ],
     params: Annotated[_path, typer.Option(help="Parameters of the one model.")] = None,
     batch: Annotated[_int, typer.Option(help="Replace the batch size of models.")] = None,
