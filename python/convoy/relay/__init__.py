@@ -4,7 +4,7 @@ Reads and prints the text format, reads and writes `save_json` and parameter fil
 expressions with TVM 0.18's names, and compiles with `relay.build`.
 """
 
-from convoy.relay import analysis, backend, build_module, op, testing, transform, vm
+from convoy.relay import analysis, backend, build_module, op, qnn, testing, transform, vm
 from convoy.relay.api import fromtext, parse, parse_expr, to_relax
 from convoy.relay.ast import (
     Call,
@@ -72,6 +72,7 @@ __all__ = [
     "op",
     "parse",
     "parse_expr",
+    "qnn",
     "save_json",
     "save_param_dict",
     "scalar_type",

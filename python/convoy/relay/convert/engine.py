@@ -25,6 +25,7 @@ from convoy.errors import (
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Expr, Function, GlobalVar, Var
+from convoy.relay.canonicalize import EXPANSIONS, canonicalize, has_expansions
 from convoy.relay.convert.context import CONVERTERS, OpCall, RelaxExpr, constant
 from convoy.relay.diagnostics import place
 from convoy.relay.infer import infer_module
@@ -32,7 +33,7 @@ from convoy.relay.module import IRModule
 from convoy.relay.params import to_array
 from convoy.relay.source import nearest
 from convoy.relay.trampoline import Step, run
-from convoy.relay.visit import post_order
+from convoy.relay.visit import bind, post_order
 
 _DTYPE = re.compile(r"(?:u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|bool)")
 # Relax compiles branches by recursion.
@@ -42,7 +43,7 @@ _MAX_INLINED = 10_000
 
 def supported_ops() -> list[str]:
     """The operators that can be converted."""
-    return sorted(CONVERTERS)
+    return sorted({*CONVERTERS, *EXPANSIONS})
 
 
 def to_relax(
@@ -67,6 +68,11 @@ def to_relax(
 
     mod = as_module(mod)
     infer_module(mod)
+    if has_expansions(mod):  # scales and shapes among the parameters must be known for it
+        bound = _bound(mod[func_name], params or {})
+        mod = mod.shallow_copy()
+        mod[func_name] = bind(mod[func_name], {var: ast.Constant(v) for var, v in bound.items()})  # type: ignore[assignment]
+        mod = canonicalize(infer_module(mod))
     function = mod[func_name]
     return _Conversion(mod).module(function, _bound(function, params or {}))
 

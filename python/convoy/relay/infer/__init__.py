@@ -5,6 +5,7 @@
 """
 
 from convoy.relay.infer import (  # noqa: F401  (the imports register the rules)
+    dynamic,
     elementwise,
     image,
     indexing,
@@ -13,6 +14,7 @@ from convoy.relay.infer import (  # noqa: F401  (the imports register the rules)
     nn_dense,
     nn_norm,
     nn_pool,
+    qnn,
     reduce,
     shape,
 )
