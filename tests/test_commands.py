@@ -115,6 +115,15 @@ def test_build_and_run(text: Path, tmp_path: Path) -> None:
     assert "back to back" in run("run", target, "--time")
 
 
+def test_build_says_what_streams_do(text: Path, tmp_path: Path) -> None:
+    options = ("--backends", "tvm", "-o", tmp_path / "net.so")
+    assert "1 stream (requested: one stream was asked for)" in run(
+        "build", text, *options, "--streams", "1"
+    )
+    with pytest.raises(errors.InvalidOption, match="streams='many'"):
+        run("build", text, *options, "--streams", "many")
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [

@@ -44,7 +44,7 @@ def build(
     from .schedule.decide import check_streams
 
     kind = _kind(target)
-    check_streams(streams)
+    streams = check_streams(streams)
     if kind == "llvm":
         precision = precision or "float32"
         normal = graph.normalize(mod, params, dtype=precision)

@@ -27,7 +27,11 @@ Records = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Your record file, read and added to."),
 ]
-Search = Annotated[str, typer.Option(help="greedy, or exact over the whole graph.")]
+Search = Annotated[
+    str, typer.Option(help="greedy, exact over the whole graph, or evolve from there.")
+]
+Seconds = Annotated[float, typer.Option(help="For timing whole networks (search evolve).")]
+Streams = Annotated[str, typer.Option(help="auto, 1, or how many streams branches may use.")]
 Html = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Write a page with plan, timelines, graph and memory."),
@@ -54,6 +58,13 @@ def place(
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
     search: Search = "greedy",
+    seconds: Seconds = 60.0,
+    costs: Annotated[
+        str, typer.Option(help="measured, recorded, predicted or random; none: what there is.")
+    ] = "",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also rivals, declines, and other objectives.")
+    ] = False,
     out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
     html: Html = None,
     as_json: Json = False,
@@ -61,7 +72,7 @@ def place(
     """Choose backend and kernel of every convolution and print why.
 
     With a GPU candidates that no record knows are measured; without one, records of an H200
-    decide.
+    decide. With --json the plan is printed, with --explain --json the reasons.
     """
     from . import models
     from .placing import place as place_module
@@ -74,6 +85,9 @@ def place(
         backends=backends.split(","),
         records=records,
         search=search,
+        seconds=seconds,
+        costs=costs or None,
+        explain=explain,
         progress=progress,
     )
     if out is not None:
@@ -82,7 +96,9 @@ def place(
         from .report import html as pages
 
         pages.write(html, pages.of_placement(_name(model, batch), placement))
-    if as_json:
+    if as_json and placement.explanation is not None:
+        print(json.dumps(placement.explanation.to_json(), indent=1))
+    elif as_json:
         print(placement.plan.dumps())
     else:
         show(placement)
@@ -93,8 +109,13 @@ def show(placement: Placement) -> None:
     from .placement import explain
     from .report import tables
 
-    tables.show(explain.COLUMNS, explain.rows(placement.plan))
+    if placement.explanation is not None:
+        tables.show(explain.DETAIL_COLUMNS, explain.details(placement.explanation))
+    else:
+        tables.show(explain.COLUMNS, explain.rows(placement.plan))
     print(explain.summary(placement.plan))
+    for line in explain.consequences(placement.explanation) if placement.explanation else ():
+        print(line)
     for native in dict.fromkeys(map(str, placement.native)):
         print(f"left to TVM's own kernels: {native}")
 
@@ -110,6 +131,10 @@ def build(
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
     search: Search = "greedy",
+    streams: Streams = "auto",
+    cuda_graph: Annotated[
+        bool, typer.Option("--graph/--no-graph", help="Replay the network as one CUDA graph.")
+    ] = True,
     html: Html = None,
 ) -> None:
     """Compile a network into one shared object."""
@@ -125,10 +150,14 @@ def build(
             "records": records,
             "search": search,
             "progress": progress,
+            "streams": streams,
+            "cuda_graph": cuda_graph,
         }
     compiled = build_module(mod, target, precision=precision or None, **options)
     compiled.export_library(output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
+    if compiled.schedule is not None:
+        print(compiled.schedule)
     if html is not None:
         from .report import html as pages
 
@@ -145,6 +174,7 @@ def trace(
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
     search: Search = "greedy",
+    streams: Streams = "auto",
     html: Html = None,
 ) -> None:
     """Write when each kernel runs and on which stream, for ui.perfetto.dev or chrome://tracing.
@@ -176,7 +206,7 @@ def trace(
             "progress": progress,
         }
         if _gpu():
-            compiled = build_module(mod, "cuda", **options)
+            compiled = build_module(mod, "cuda", streams=streams, **options)
             report = pages.of_compiled(name, compiled, _measured(compiled))
         else:
             report = pages.of_placement(name, place_module(mod, **options))

@@ -109,6 +109,47 @@ CONVOY_CUDART_FUNCTIONS(DECLARE)
     compiles(source, tmp_path, cuda_include())
 
 
+def test_driver_declarations(tmp_path: Path) -> None:
+    folder = cuda_include()
+    if not (folder / "cuda.h").is_file():
+        pytest.skip("no cuda.h")
+    source = """
+#include "driver_abi.h"
+#include <cuda.h>
+#include <type_traits>
+#include <utility>
+using namespace convoy::driver;
+template <typename R, typename... A>
+std::integer_sequence<size_t, sizeof(R), sizeof(A)...> Sizes(R (*)(A...));
+#define DECLARE(name, arguments) using Ours_##name = int(*) arguments;
+CONVOY_DRIVER_FUNCTIONS(DECLARE)
+static_assert(sizeof(KernelNodeParams) == sizeof(CUDA_KERNEL_NODE_PARAMS), "size");
+"""
+    source += equal("kKernelNode", "CU_GRAPH_NODE_TYPE_KERNEL")
+    source += equal("kSharedSizeBytes", "CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES")
+    source += equal("kNumRegs", "CU_FUNC_ATTRIBUTE_NUM_REGS")
+    fields = {
+        "function": "func",
+        "grid": "gridDimX",
+        "block": "blockDimX",
+        "shared_bytes": "sharedMemBytes",
+        "arguments": "kernelParams",
+        "kernel": "kern",
+    }
+    for ours, theirs in fields.items():
+        ours = f"offsetof(KernelNodeParams, {ours})"
+        source += equal(ours, f"offsetof(CUDA_KERNEL_NODE_PARAMS, {theirs})")
+    names = re.findall(r"X\((cu\w+),", (RUNTIME / "driver_abi.h").read_text())
+    assert len(names) == 6
+    for name in names:
+        theirs = name.removesuffix("_v2")  # cuda.h maps it to the version of its own
+        source += (
+            f"static_assert(std::is_same<decltype(Sizes((Ours_{name})nullptr)), "
+            f'decltype(Sizes(&{theirs}))>::value, "{name}");\n'
+        )
+    compiles(source, tmp_path, folder)
+
+
 CUDNN = {
     # enumerators of cudnn_abi.h by the prefix of cuDNN's names
     "kSuccess": "CUDNN_STATUS_SUCCESS",

@@ -59,6 +59,7 @@ def decide(
 
     Raises NotSchedulable for a module that must stay as it is.
     """
+    machine = machine if cuda_graph else machine.without_graph()
     program = lowered.program(machine)
     ops = durations.fill_in(program, figures, machine)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()

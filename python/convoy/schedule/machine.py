@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,10 @@ class Machine:
             shared_bytes=device.shared_memory_per_block + 1024,
             bandwidth=device.memory_bandwidth,
         )
+
+    def without_graph(self) -> Machine:
+        """The same where the host launches every op and event itself."""
+        return dataclasses.replace(self, enqueue_us=3.0, event_us=1.0)
 
     def waves(self, blocks: int, threads: int, shared_bytes: int, registers: int = 0) -> float:
         """Blocks over those that the whole device holds at a time (see :class:`Footprint`)."""

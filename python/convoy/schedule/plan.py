@@ -138,6 +138,16 @@ class Schedule:
         """Predicted time on one stream over that of this schedule."""
         return self.single_us / self.makespan_us if self.makespan_us else 1.0
 
+    def __str__(self) -> str:
+        """One line: streams, events, times and memory."""
+        arena, alone = self.memory.peak_bytes / 1e6, self.memory.single_stream_bytes / 1e6
+        return (
+            f"{self.streams} stream{'s' if self.streams > 1 else ''} ({self.decided_by}"
+            f"{f': {self.note}' if self.note else ''}), {len(self.ops)} kernels, "
+            f"{len(self.events)} events; predicted {self.makespan_us:.1f} us, one after the other "
+            f"{self.single_us:.1f} us; arena {arena:.1f} MB, on one stream {alone:.1f} MB"
+        )
+
     def on_stream(self, stream: int) -> list[int]:
         """Indices of the ops of a stream, in launch order."""
         return [i for i, op in enumerate(self.ops) if op.stream == stream]
