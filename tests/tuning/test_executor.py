@@ -112,3 +112,25 @@ def test_every_process_sees_its_own_gpu(executor: Make, log: Path) -> None:
     assert sum(map(len, found)) == 4
     gpus = {line.split()[4] for line in log.read_text().splitlines()}
     assert gpus == {"3", "GPU-5f"}
+
+
+def test_kernels_are_compiled_while_others_are_measured(executor: Make, log: Path, store) -> None:
+    """All compilations start before the first measurement ends, though they come last."""
+    from convoy.tuning.search import Exhaustive
+    from convoy.tuning.space import Space
+    from convoy.tuning.tuner import Budget, Tuner
+
+    made = executor(delay=0.3)
+    candidates = (fakes.candidate(0), fakes.candidate(1, "slow"), fakes.candidate(2, "other"))
+    tuner = Tuner(
+        made,
+        Exhaustive(),
+        store,
+        lambda w: Space(w, candidates),
+        kernel=fakes.FakeMeasurer().kernel,
+    )
+    tuner.tune([fakes.workload(i) for i in range(3)], Budget(trials=None))
+    lines = [tuple(line.split()[::2][:2]) for line in log.read_text().splitlines()]
+    compiled = [i for i, (what, _) in enumerate(lines) if what == "compile"]
+    assert len(compiled) == 2 and compiled[1] <= 3
+    assert next(kernel for what, kernel in lines if what == "measure") == "eng0"

@@ -34,6 +34,10 @@ class Executor(abc.ABC):
         """Results of a job as they come, for use by ``slots`` threads at once. Ends early once
         ``stop()`` is true. Raises MeasuringFailed where nothing can be measured."""
 
+    def announce(self, jobs: Sequence[Job]) -> None:
+        """Told of jobs that will be run, so that their kernels are compiled while others are
+        measured. Optional."""
+
     def close(self) -> None:
         """End all processes."""
 
@@ -94,6 +98,11 @@ class LocalExecutor(Executor):
                 yield Result(job.workload, candidate, figures, environment, seconds)
         finally:
             self._free.put(process)
+
+    def announce(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            for candidate in job.candidates:
+                self._compile(job.workload, candidate)
 
     def _compile(
         self, workload: Workload, candidate: Candidate

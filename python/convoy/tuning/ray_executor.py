@@ -17,6 +17,8 @@ from .job import Job, Result
 from .measurer import Spec
 from .process import TIMEOUT_S, MeasuringFailed
 
+JOBS_OF_A_MACHINE = 64
+
 
 class _Machine:
     """What runs inside the actor; Ray has set CUDA_VISIBLE_DEVICES to the GPUs it gave."""
@@ -26,9 +28,8 @@ class _Machine:
         self._executor = LocalExecutor(Spec.loads(spec), names, compile_jobs, timeout_s)
         self._halted = -1
 
-    def about(self) -> tuple[Device, Environment, int]:
-        executor = self._executor
-        return executor.device, executor.environment, executor.slots
+    def about(self) -> tuple[Device, Environment]:
+        return self._executor.device, self._executor.environment
 
     def run(self, job: Job, epoch: int) -> Iterator[Result]:
         yield from self._executor.run(job, lambda: epoch <= self._halted)
@@ -80,7 +81,6 @@ class RayExecutor(Executor):
         # installed.
         variables = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         machine = self._ray.remote(_Machine)
-        slots = 0
         for node in self._ray.nodes():
             count = int(node["Resources"].get("GPU", 0)) if gpus else 0
             if not node["Alive"] or (gpus and not count):
@@ -88,7 +88,7 @@ class RayExecutor(Executor):
             actor = machine.options(
                 num_gpus=count,
                 num_cpus=0,
-                max_concurrency=1000,  # jobs wait for kernels and for the GPU inside
+                max_concurrency=JOBS_OF_A_MACHINE + 8,  # they wait for kernels and the GPU inside
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
                 runtime_env={"env_vars": variables},
             ).remote(spec.dumps(), gpus, compile_jobs, timeout_s)
@@ -96,16 +96,16 @@ class RayExecutor(Executor):
         if not self._load:
             raise NoGpu("a Ray cluster without GPUs", "a machine with a GPU in it")
         answers = [self._ask(actor.about.remote()) for actor in self._load]
-        self.device, self.environment, _ = answers[0]
-        for device, _, count in answers:
+        self.device, self.environment = answers[0]
+        for device, _ in answers:
             if device != self.device:
                 raise InvalidOption(
                     f"a Ray cluster with {self.device.name} and {device.name}",
                     "machines with the same GPU",
                     "Tune each kind in a cluster of its own, then merge the records.",
                 )
-            slots += count
-        self.slots = slots
+        # Enough that machines know of all kernels that they will need while they measure.
+        self.slots = JOBS_OF_A_MACHINE * len(self._load)
 
     def _ask(self, reference: Any) -> Any:
         """An answer of a machine; the error that it raised there."""

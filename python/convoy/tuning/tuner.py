@@ -149,6 +149,7 @@ class Tuner:
             jobs += self._jobs(task, picked[:room], outcome)
         # What needs no compiler first, so that the GPU has work while the cores compile.
         jobs.sort(key=lambda job: any(map(self._kernel, job.candidates)))
+        self._executor.announce(jobs)
         by_workload = {task.workload: task for task in tasks}
         self._run(jobs, by_workload, budget, outcome, started)
         going_on = []
