@@ -15,10 +15,11 @@ from .errors import InvalidOption, NoGpu
 from .placement import objective as objectives
 from .placement.cost import CostModel, Progress
 from .placement.plan import Plan
-from .placement.sources import cost_model
+from .placement.sources import cost_model, named
 
 if TYPE_CHECKING:
     from .placement.cover import Cover
+    from .placement.explanation import Explanation
     from .placement.match_graph import MatchGraph
     from .placement.place import Options
     from .placement.refine import Refined
@@ -48,7 +49,8 @@ class Placement:
 
     ``native`` are the convolutions and products that no backend's candidate can run and TVM
     compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches;
-    ``refined`` what the second level weighed against each other.
+    ``refined`` what the second level weighed against each other, ``explanation`` why each
+    operation went where it did (where that was asked for).
     """
 
     module: Any
@@ -57,6 +59,7 @@ class Placement:
     native: tuple[Native, ...] = ()
     cover: Cover | None = None
     refined: Refined | None = None
+    explanation: Explanation | None = None
 
     def total_us(self) -> float:
         """Predicted time under the plan's objective, with TVM's kernels where they are known."""
@@ -74,9 +77,11 @@ def place(
     device: Device | None = None,
     measure: bool | None = None,
     most_measured: int | None = None,
+    costs: str | CostModel | None = None,
     search: str = "greedy",
     seconds: float = 60.0,
     plan: Plan | None = None,
+    explain: bool = False,
     progress: Progress | None = None,
 ) -> Placement:
     """Bring a Relax module to normal form and choose a kernel for every region of it.
@@ -84,13 +89,16 @@ def place(
     With a GPU candidates are measured unless records hold them (``measure=False`` forbids it), of
     each backend at most ``most_measured`` for a workload, its best guesses; without a GPU,
     shipped records and the user's own decide. ``records`` is the file for the user's own
-    (default: in the data folder of the user).
+    (default: in the data folder of the user). ``costs`` asks for figures from elsewhere:
+    "predicted" from records of other workloads, "recorded" and nothing else, "random", or a
+    CostModel of your own; "measured" is the same as ``measure=True``.
 
     ``search`` is "greedy" (each convolution for itself, in program order), "exact" (the cheapest
     cover of the whole graph) or "evolve" (the exact cover refined by the simulated schedule and,
     where candidates are measured, by the time of whole compiled networks, for which there are
     about ``seconds``); see docs/placer.md. ``plan`` takes an earlier decision over as it is:
-    nothing is searched or measured.
+    nothing is searched or measured. With ``explain`` the placement carries the reasons of every
+    decision and what other objectives would do.
 
     Raises NoCandidate, InvalidOption (also for a plan of another network) and the errors of
     graph.normalize.
@@ -105,17 +113,38 @@ def place(
     used = find_backends(backends)
     present = _present_device()
     device = device or present or Device()
-    measure = (present == device) if measure is None else measure
+    measure = True if costs == "measured" else measure
+    measure = (present == device and costs is None) if measure is None else measure
     if measure and present is None:
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
     used = [backend for backend in used if backend.name != "tvm"]
-    costs, environment = cost_model(used, device, records, measure, most_measured, progress)
+    environment = ""
+    if costs is None or costs == "measured":
+        costs, environment = cost_model(used, device, records, measure, most_measured, progress)
+    elif isinstance(costs, str):
+        costs = named(costs, device, records)
     forms = normal_forms(mod, params, precision)
     placer = Placer(forms, used, device, costs, environment)
+    placed = _searched(placer, objective, search, seconds, precision if measure else "", backends)
+    if explain:
+        others = "greedy" if search == "greedy" else "exact"
+        placed = dataclasses.replace(placed, explanation=placer.explain(placed, others))
+    return placed
+
+
+def _searched(
+    placer: Placer,
+    objective: str,
+    search: str,
+    seconds: float,
+    precision: str,
+    backends: Sequence[str | Backend],
+) -> Placement:
+    """``precision`` is empty where whole placements must not be compiled and timed."""
     if search != "evolve":
         return placer.place(objective, search)
     timed = None
-    if measure:
+    if precision:
         from .trial import time_placement
 
         def timed(placed: Placement) -> list[float]:
@@ -268,6 +297,20 @@ class Placer:
         )  # fmt: skip
         placed = self._covered(form, refined.cover, options, used)
         return dataclasses.replace(placed, refined=refined)
+
+    def explain(self, placed: Placement, search: str = "greedy") -> Explanation:
+        """Why a placement of this placer is as it is. ``search`` finds what the other objectives
+        would take."""
+        from .placement.explanation import explain
+
+        form = next(form for form in self._forms if form.module is placed.module)
+        others = {
+            name: self._place(form, name, search, self._backends).plan
+            for name in objectives.OBJECTIVES
+            if name != placed.plan.objective
+        }
+        options = self._restricted(form, self._backends)
+        return explain(placed.plan, form.regions, options, others, self._device)
 
     def finalists(self, objective: str = "graph", most: int = 3) -> list[tuple[Plan, float]]:
         """The plans that the second level would compile beside its seeds, with their simulated

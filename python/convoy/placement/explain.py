@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..workload import Workload
+from .explanation import Explanation, Offer, OpExplanation
 from .plan import Choice, Plan
 
 COLUMNS = (
@@ -75,3 +76,70 @@ def summary(plan: Plan) -> str:
             f" {plan.total_us('stream'):.0f} us, synchronised {plan.total_us('sync'):.0f} us"
         )
     return text
+
+
+DETAIL_COLUMNS = (
+    "op",
+    "shape",
+    "epilogue",
+    "candidate",
+    "kernel-only us",
+    "enqueue us",
+    "end-to-end us",
+    "cost us",
+    "margin",
+    "count",
+    "why",
+)
+
+
+def details(explanation: Explanation, losers: int = 3) -> list[list[str]]:
+    """Rows that show each distinct decision: the winner, its closest rivals (all with 0), what
+    could not run, and what would change."""
+    counts: dict[str, int] = {}
+    for op in explanation.ops:
+        counts[op.workload.key] = counts.get(op.workload.key, 0) + 1
+    rows: list[list[str]] = []
+    for op in {op.workload.key: op for op in reversed(explanation.ops)}.values():
+        rows[:0] = _detail(op, counts[op.workload.key], losers)
+    return rows
+
+
+def _detail(op: OpExplanation, count: int, losers: int) -> list[list[str]]:
+    head = [op.workload.op, shape_text(op.workload), op.workload.epilogue.name or "-"]
+    blank = ["", "", ""]
+    rows = [[*head, *_figures(op.winner), str(count), "chosen"]]
+    for offer in op.losers[:losers] if losers else op.losers:
+        rows.append([*blank, *_figures(offer), "", "tie" if offer.tie else ""])
+    for fusion in op.fusions:
+        if not fusion.chosen and fusion.cost_us is not None:
+            left = f" and {fusion.left_us:.2f} us left to TVM" if fusion.left_us else ""
+            text = f"fusing {fusion.epilogue or 'nothing'}: {fusion.cost_us:.2f} us{left}"
+            rows.append([*blank, fusion.candidate, "", "", "", "", "", "", text])
+    for decline in op.declines:
+        remedy = f" ({decline.remedy})" if decline.remedy else ""
+        text = f"declined: {decline.reason}{remedy}"
+        rows.append([*blank, decline.backend, "", "", "", "", "", "", text])
+    for name, why in op.failed[:losers] if losers else op.failed:
+        rows.append([*blank, name, "", "", "", "", "", "", f"failed: {why}"])
+    for objective, other in op.elsewhere:
+        rows.append([*blank, other, "", "", "", "", "", "", f"under {objective}"])
+    return rows
+
+
+def _figures(offer: Offer) -> list[str]:
+    sides = [_number(v) for v in (offer.kernel_us, offer.enqueue_us, offer.e2e_us, offer.cost_us)]
+    margin = f"{offer.margin:.2f}x" if offer.margin else "-"
+    return [f"{offer.backend}:{offer.kernel}", *sides, margin]
+
+
+def consequences(explanation: Explanation) -> list[str]:
+    """What the objective counted, and for each other one what would change, as sentences."""
+    lines = [f"objective {explanation.objective} counts {explanation.counted}"]
+    for other in explanation.otherwise:
+        lines.append(
+            f"under {other.objective}: {other.changed} of {len(explanation.ops)} operations would "
+            f"run on another kernel; this plan takes {other.this_us:.0f} us there, its own "
+            f"{other.own_us:.0f} us ({100 * other.loss:+.1f}%)"
+        )
+    return lines

@@ -8,11 +8,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..backends.base import Backend, Candidate, Device
-from .cost import CostModel, MeasuredCost, Progress, RecordedCost
+from ..errors import InvalidOption
+from .cost import CostModel, MeasuredCost, Progress, RandomCost, RecordedCost
 
 if TYPE_CHECKING:
     from ..measure.measurement import Measurement
+    from ..measure.records import RecordStore
     from ..workload import Workload
+
+
+#: Cost models by the names that the command takes.
+COSTS = ("measured", "recorded", "predicted", "random")
+
+
+def named(name: str, device: Device, records: str | os.PathLike[str] | None = None) -> CostModel:
+    """A cost model that needs no GPU, by name: recorded, predicted or random.
+
+    Raises InvalidOption for another name, and what PredictedCost raises.
+    """
+    if name == "random":
+        return RandomCost()
+    if name not in ("recorded", "predicted"):
+        raise InvalidOption(f"costs {name!r}", f"one of {', '.join(COSTS)}, or a CostModel")
+    from ..measure import environment as environments
+
+    store = _store(records)
+    recorded = RecordedCost(store, environments.for_device(device))
+    if name == "recorded":
+        return recorded
+    from .predicted import PredictedCost
+
+    return PredictedCost(store, device, recorded)
+
+
+def _store(records: str | os.PathLike[str] | None) -> RecordStore:
+    from .. import paths
+    from ..measure.records import RecordStore
+
+    own = Path(records) if records else paths.user_records_file()
+    return RecordStore([paths.records_dir()], write_to=own)
 
 
 def cost_model(
@@ -30,13 +64,10 @@ def cost_model(
     ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
     ``proceed``: see MeasuredCost).
     """
-    from .. import paths
     from ..measure import environment as environments
     from ..measure.record import Record
-    from ..measure.records import RecordStore
 
-    own = Path(records) if records else paths.user_records_file()
-    store = RecordStore([paths.records_dir()], write_to=own)
+    store = _store(records)
     if not measure:
         known = environments.for_device(device)
         return RecordedCost(store, known), known.id

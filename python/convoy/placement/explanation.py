@@ -1,0 +1,246 @@
+"""Why a placement is as it is, as plain data: for each operation who won, by how much, who else
+could have run it, who declined, and what would change under another objective."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..backends.base import Decline, Device
+from ..workload import Workload
+from . import objective as objectives
+from .alternatives import RegionLike, leftover_us
+from .place import Options, rank
+from .plan import Choice, Plan, Scored
+
+#: What each objective counts of one launch, in words.
+COUNTED = {
+    "graph": "kernel_us",
+    "stream": "kernel_us and enqueue_us, summed apart over the network; the larger sum counts",
+    "sync": "e2e_us",
+}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A candidate as the objective sees it. ``margin`` is its cost over the winner's; ``tie`` says
+    that the spread of the winner's figure cannot tell the two apart."""
+
+    backend: str
+    kernel: str
+    cost_us: float
+    spread_us: float
+    kernel_us: float | None
+    enqueue_us: float | None
+    e2e_us: float | None
+    margin: float | None = None
+    tie: bool = False
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One of the lengths that could have been fused: its cheapest candidate (empty where none
+    runs it), and the estimate for what it leaves to a kernel of TVM."""
+
+    epilogue: str
+    candidate: str
+    cost_us: float | None
+    left_us: float
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class OpExplanation:
+    """The decision for one operation.
+
+    ``elsewhere`` names for each other objective the candidate that it would take here (with its
+    epilogue where that differs), for those where it is another one.
+    """
+
+    region: str
+    workload: Workload
+    winner: Offer
+    losers: tuple[Offer, ...]
+    failed: tuple[tuple[str, str], ...]
+    declines: tuple[Decline, ...]
+    fusions: tuple[Fusion, ...]
+    elsewhere: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "region": self.region,
+            "workload": self.workload.to_json(),
+            "winner": dataclasses.asdict(self.winner),
+            "losers": [dataclasses.asdict(offer) for offer in self.losers],
+            "failed": [{"candidate": name, "reason": why} for name, why in self.failed],
+            "declines": [decline.to_json() for decline in self.declines],
+            "fusions": [dataclasses.asdict(fusion) for fusion in self.fusions],
+            "elsewhere": dict(self.elsewhere),
+        }
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """Another objective: how many operations it would place differently, what its own plan costs
+    under it, and what this plan costs under it."""
+
+    objective: str
+    changed: int
+    own_us: float
+    this_us: float
+
+    @property
+    def loss(self) -> float:
+        """Share of the time that is lost by running this plan in that mode."""
+        return self.this_us / self.own_us - 1.0 if self.own_us else 0.0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Of a whole plan; ``total_us`` is of its regions under its own objective."""
+
+    objective: str
+    counted: str
+    source: str
+    device: str
+    total_us: float
+    ops: tuple[OpExplanation, ...]
+    otherwise: tuple[Otherwise, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "objective": self.objective,
+            "counted": self.counted,
+            "source": self.source,
+            "device": self.device,
+            "total_us": self.total_us,
+            "ops": [op.to_json() for op in self.ops],
+            "otherwise": [{**dataclasses.asdict(o), "loss": o.loss} for o in self.otherwise],
+        }
+
+
+def explain(
+    plan: Plan,
+    regions: Sequence[RegionLike],
+    options: Mapping[Workload, Options],
+    others: Mapping[str, Plan],
+    device: Device,
+) -> Explanation:
+    """Explain a plan. ``regions`` are all of its network, ``options`` what is known of their
+    workloads, ``others`` the plans under other objectives."""
+    groups: dict[str, list[RegionLike]] = {}
+    for region in regions:
+        groups.setdefault(region.root, []).append(region)
+    roots = {region.id: region.root for region in regions}
+    elsewhere = {
+        name: {roots[choice.region]: choice for choice in other.choices if choice.region in roots}
+        for name, other in others.items()
+        if name != plan.objective
+    }
+    ops = []
+    for choice in plan.choices:
+        root = roots.get(choice.region, choice.region)
+        fusions = _fusions(choice, groups.get(root, []), options, plan.objective, device)
+        ops.append(_op(choice, options, fusions, elsewhere, root, plan.objective))
+    otherwise = tuple(
+        Otherwise(
+            name,
+            sum(name in dict(op.elsewhere) for op in ops),
+            others[name].total_us(name),
+            plan.total_us(name),
+        )
+        for name in elsewhere
+    )
+    return Explanation(
+        plan.objective,
+        COUNTED[plan.objective],
+        plan.source,
+        plan.device.name,
+        plan.total_us(),
+        tuple(ops),
+        otherwise,
+    )
+
+
+def _op(
+    choice: Choice,
+    options: Mapping[Workload, Options],
+    fusions: tuple[Fusion, ...],
+    elsewhere: Mapping[str, Mapping[str, Choice]],
+    root: str,
+    objective: str,
+) -> OpExplanation:
+    found = options.get(choice.workload) or Options(choice.workload, [choice.chosen])
+    chosen = choice.chosen
+    cost, spread = objectives.own_cost(chosen.measurement, objective)
+    losers = [
+        _offer(scored, objective, cost, spread)
+        for scored in rank(found.scored, objective)
+        if scored.candidate.key != chosen.candidate.key
+    ]
+    losers.sort(key=lambda offer: offer.cost_us)
+    changes = []
+    for name, theirs in elsewhere.items():
+        other = theirs.get(root)
+        if other is None or other.chosen.candidate.key == chosen.candidate.key:
+            continue
+        text = other.chosen.candidate.key
+        if other.workload.epilogue != choice.workload.epilogue:
+            text += f" for {other.workload.epilogue.name or 'the convolution alone'}"
+        changes.append((name, text))
+    return OpExplanation(
+        choice.region,
+        choice.workload,
+        dataclasses.replace(_offer(chosen, objective, cost, spread), margin=1.0, tie=False),
+        tuple(losers),
+        tuple((s.candidate.key, s.measurement.failure) for s in found.failed),
+        choice.declines,
+        fusions,
+        tuple(changes),
+    )
+
+
+def _offer(scored: Scored, objective: str, best: float, spread: float) -> Offer:
+    figure = scored.measurement
+    cost, own_spread = objectives.own_cost(figure, objective)
+    return Offer(
+        scored.candidate.backend,
+        scored.candidate.kernel,
+        cost,
+        own_spread,
+        figure.kernel_us,
+        figure.enqueue_us,
+        figure.e2e_us,
+        cost / best if best else None,
+        abs(cost - best) <= spread,
+    )
+
+
+def _fusions(
+    choice: Choice,
+    group: Sequence[RegionLike],
+    options: Mapping[Workload, Options],
+    objective: str,
+    device: Device,
+) -> tuple[Fusion, ...]:
+    """The alternatives of one root, longest first; those that nobody was asked for are left out."""
+    longest = max(group, key=lambda region: len(region.covered), default=None)
+    found = []
+    for region in group:
+        known = options.get(region.workload)
+        if known is None or longest is None:
+            continue
+        ranked = rank(known.scored, objective)
+        cost = objectives.own_cost(ranked[0].measurement, objective)[0] if ranked else None
+        found.append(
+            Fusion(
+                region.workload.epilogue.name,
+                ranked[0].candidate.key if ranked else "",
+                cost,
+                leftover_us(region, longest, device),
+                region.id == choice.region,
+            )
+        )
+    return tuple(found)

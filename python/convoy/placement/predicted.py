@@ -1,0 +1,139 @@
+"""Figures of candidates that nobody has measured, predicted from the records of others.
+
+Boosted trees (xgboost) on the features of ``tuning.features`` learn the logarithms of the three
+costs. What is kept in the records is taken from there; the rest is predicted, with the error that
+the trees made on workloads they had not seen as its spread, so that the placer treats what it
+cannot tell apart as a tie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends.base import Candidate, Device
+from ..errors import InvalidOption, LibraryMissing
+from ..measure.measurement import Measurement
+from ..tuning import features
+from ..workload import Workload
+from .cost import CostModel
+
+if TYPE_CHECKING:
+    from ..measure.record import Record
+
+SIDES = ("kernel_us", "enqueue_us", "e2e_us")
+ROUNDS = 150
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 7,
+    "eta": 0.12,
+    "subsample": 0.8,
+    "colsample_bytree": 0.7,
+    "min_child_weight": 2,
+    "tree_method": "hist",
+    "verbosity": 0,
+    "seed": 0,
+}
+#: Fewer workloads than this say nothing about others.
+FEWEST_WORKLOADS = 8
+_FOLDS = 4
+
+
+class PredictedCost(CostModel):
+    """Predicts for one device, learning from ``records`` of that GPU; ``known`` comes first.
+
+    ``errors`` is the mean absolute error of the logarithm by side, on workloads that were left
+    out for that purpose (about the relative error). Deterministic. Raises LibraryMissing without
+    xgboost, InvalidOption where the records hold fewer than FEWEST_WORKLOADS workloads of the GPU.
+    """
+
+    source = "predicted"
+
+    def __init__(
+        self, records: Iterable[Record], device: Device, known: CostModel | None = None
+    ) -> None:
+        self._xgboost = _xgboost()
+        self._device, self._known = device, known
+        used = [r for r in records if r.environment.gpu == device.name and r.measurement.ok]
+        used.sort(key=lambda r: (r.workload.key, r.candidate.key, r.time))
+        groups: dict[str, list[Any]] = {}
+        for record in used:
+            groups.setdefault(record.workload.key, []).append(record)
+        if len(groups) < FEWEST_WORKLOADS:
+            raise InvalidOption(
+                f"records of {len(groups)} workloads on {device.name}",
+                f"{FEWEST_WORKLOADS} or more to learn from",
+                "Measure some first (convoy tune), or place from other costs",
+            )
+        rows, targets, fold = [], [], []
+        for i, group in enumerate(groups.values()):
+            candidates = [record.candidate for record in group]
+            rows.append(features.matrix(group[0].workload, candidates, device))
+            targets += [[_log(record.measurement, side) for side in SIDES] for record in group]
+            fold += [i % _FOLDS] * len(group)
+        x, y = np.concatenate(rows), np.array(targets)
+        self.errors = self._left_out(x, y, np.array(fold))
+        self._models = [self._fit(x, y[:, i]) for i in range(len(SIDES))]
+
+    def _fit(self, x: Any, y: Any) -> Any:
+        there = np.isfinite(y)
+        data = self._xgboost.DMatrix(x[there], y[there])
+        return self._xgboost.train(PARAMETERS, data, ROUNDS)
+
+    def _left_out(self, x: Any, y: Any, fold: Any) -> dict[str, float]:
+        """Error on every fourth workload of trees that have not seen it."""
+        found = {}
+        for i, side in enumerate(SIDES):
+            test = (fold == 0) & np.isfinite(y[:, i])
+            model = self._fit(x[fold != 0], y[fold != 0, i])
+            misses = abs(model.predict(self._xgboost.DMatrix(x[test])) - y[test, i])
+            found[side] = float(np.mean(misses)) if len(misses) else math.inf
+        return found
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        return self._known.candidates(workload) if self._known else []
+
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        if not candidates:
+            return []
+        known: Sequence[Measurement | None] = [None] * len(candidates)
+        if self._known is not None:
+            known = self._known.figures(workload, candidates)
+        data = self._xgboost.DMatrix(features.matrix(workload, candidates, self._device))
+        columns = [np.exp(model.predict(data)) for model in self._models]
+        return [
+            figure if figure is not None else self._predicted([float(c[i]) for c in columns])
+            for i, figure in enumerate(known)
+        ]
+
+    def _predicted(self, values: Sequence[float]) -> Measurement:
+        kernel, enqueue, e2e = values
+        spreads = [v * min(1.0, self.errors[side]) for side, v in zip(SIDES, values, strict=True)]
+        return Measurement(
+            kernel_us=kernel,
+            kernel_spread_us=spreads[0],
+            enqueue_us=enqueue,
+            enqueue_spread_us=spreads[1],
+            e2e_us=e2e,
+            e2e_spread_us=spreads[2],
+        )
+
+
+def _log(measurement: Measurement, side: str) -> float:
+    value = getattr(measurement, side)
+    return math.log(value) if value else math.nan
+
+
+def _xgboost() -> Any:
+    try:
+        import xgboost
+    except ImportError as err:
+        raise LibraryMissing(
+            f"no xgboost ({err})", "xgboost, to predict costs", "pip install 'tvm-convoy[tune]'"
+        ) from None
+    return xgboost
