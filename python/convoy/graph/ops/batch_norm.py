@@ -362,7 +362,9 @@ def _stats_sums(call: relax.Call) -> Sums:
         ]
         return [scale, shift, mean, rstd, *moved]
 
-    sums = ChannelSums("batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish)
+    sums = ChannelSums(
+        "batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish, True
+    )
     return sums, [x], [gamma, beta, *moving]
 
 

@@ -45,8 +45,8 @@ class ChannelSums:
 
     ``data`` are the dtypes of the activations, ``vectors`` is the number of (channels,) float32
     inputs, ``outputs`` that of the (channels,) float32 results. ``terms(x, v, first)`` gives the
-    two summands of one element from the activations, the vectors and the first row of the first
-    activation, all float32; ``finish(sums, v, first)`` the results of a channel.
+    two summands of one element from the activations, the vectors and (if ``uses_first``) the first
+    row of the first activation, all float32; ``finish(sums, v, first)`` the results of a channel.
     """
 
     name: str
@@ -57,6 +57,7 @@ class ChannelSums:
     outputs: int
     terms: Callable[[Sequence[Expr], Sequence[Expr], Expr], tuple[Expr, Expr]]
     finish: Callable[[Sequence[Expr], Sequence[Expr], Expr], Sequence[Expr]]
+    uses_first: bool = False
 
     @property
     def width(self) -> int:
@@ -290,8 +291,9 @@ def _accumulator(sums: ChannelSums, data: list[Any], vectors: list[Any]) -> Call
         for buffer, source in zip(held, vectors, strict=True):
             for i in range(width):
                 T.buffer_store(buffer, source[at + i], [i])
-        with T.vectorized(0, width) as i:
-            T.buffer_store(start, data[0][0, at + i], [i])
+        if sums.uses_first:
+            with T.vectorized(0, width) as i:
+                T.buffer_store(start, data[0][0, at + i], [i])
         for i in range(width):
             for j in range(2):
                 T.buffer_store(acc, zero, [j, i])
@@ -318,7 +320,8 @@ def _accumulator(sums: ChannelSums, data: list[Any], vectors: list[Any]) -> Call
             with when(row(u) < sums.rows, not even):
                 for i in range(width):
                     values = [buffer[u, i].astype("float32") for buffer in loaded]
-                    terms = sums.terms(values, [v[i] for v in held], start[i].astype("float32"))
+                    first = start[i].astype("float32") if sums.uses_first else zero
+                    terms = sums.terms(values, [v[i] for v in held], first)
                     for j, term in enumerate(terms):
                         T.buffer_store(acc, acc[j, i] + term, [j, i])
 
