@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from tvm import relax
 from tvm.runtime.vm import VirtualMachine
 
 from convoy.runtime import load_runtime
@@ -71,3 +72,33 @@ def test_ops_are_read_with_what_they_touch(scheduled) -> None:
             expected |= slow
             slow = {i}
         assert set(op.depends) == expected
+
+
+def test_state_that_is_updated_in_place(scheduled) -> None:
+    """A kernel that writes a parameter comes behind all that read the old value and before all
+    that read the new one."""
+    builder = relax.BlockBuilder()
+    light = builder.add_func(scheduled["light"], "light")
+    blend = builder.add_func(scheduled["blend"], "blend")
+    ty = relax.TensorType(SHAPE, "float32")
+    x, state = relax.Var("x", ty), relax.Var("state", ty)
+    alloc = relax.op.builtin.alloc_tensor(ty.shape, "float32", 0)
+    nothing = [relax.TupleType([])]
+    with builder.function("main", [x, state]):
+        before = builder.emit(alloc)
+        builder.emit(relax.Call(blend, [x, state, before], ty_args=nothing))
+        builder.emit(relax.Call(light, [x, state], ty_args=nothing))
+        after = builder.emit(alloc)
+        builder.emit(relax.Call(blend, [x, state, after], ty_args=nothing))
+        builder.emit_func_output(relax.Tuple([before, after, state]))
+    lowered = Lowered(builder.get(), TARGET)
+    program = lowered.program(Machine())
+    assert [op.depends for op in program.ops] == [(), (0,), (1,)]
+    assert not program.buffers
+    schedule = multi_stream(program.ops, program.buffers, Machine(), 3)
+    rng = np.random.default_rng(1)
+    a, b = (rng.uniform(-1, 1, SHAPE).astype("float32") for _ in range(2))
+    got = run(lowered.link(program, schedule), [a, b])
+    new = np.tanh(a)
+    for y, want in zip(got, (a * 0.5 - b * 0.25, a * 0.5 - new * 0.25, new), strict=True):
+        np.testing.assert_allclose(y, want, atol=2e-5)

@@ -25,12 +25,14 @@ from .plan import Buffer, Footprint, Op
 
 @dataclass(frozen=True)
 class Storage:
-    """A tensor that the function allocates; ``escapes`` when it is part of the result."""
+    """A tensor that the function allocates, or is given: ``given`` for its parameters, ``escapes``
+    when it is part of the result."""
 
     var: relax.Var
     shape: tuple[int, ...]
     dtype: str
     escapes: bool = False
+    given: bool = False
 
     @property
     def size(self) -> int:
@@ -95,7 +97,7 @@ class _Reader:
         for i, storage in enumerate(program.storages):
             if i in escaping:
                 program.storages[i] = dataclasses.replace(storage, escapes=True)
-            elif self._writers[i]:
+            elif self._writers[i] and not storage.given:
                 program.buffers.append(
                     Buffer(
                         storage.var.name,
@@ -134,6 +136,13 @@ class _Reader:
         self._writers.append([])
         self._readers.append([])
         return number
+
+    def _add_storage(self, var: relax.Var, given: bool = False) -> None:
+        self._storage_of[var] = len(self._program.storages)
+        storage = Storage(var, shape_of(var), dtype_of(var), given=given)
+        self._program.storages.append(storage)
+        self._writers.append([])
+        self._readers.append([])
 
     def _resolve(self, expr: relax.Expr) -> relax.Expr:
         """``expr`` by what does not get a place of its own: names of names, parts of tuples."""
