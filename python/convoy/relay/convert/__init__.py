@@ -1,6 +1,7 @@
 """Relay to Relax: `engine` walks a module; each other file converts one family of operators."""
 
 from convoy.relay.convert import (  # noqa: F401  (the imports register the converters)
+    blocks,
     elementwise,
     image,
     indexing,

@@ -5,6 +5,7 @@
 """
 
 from convoy.relay.infer import (  # noqa: F401  (the imports register the rules)
+    blocks,
     dynamic,
     elementwise,
     image,
