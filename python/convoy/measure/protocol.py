@@ -73,7 +73,7 @@ def measure(
             [{**binary.entry, "symbol": _SYMBOL}], binary.blobs, arch=device.arch
         )
         run = module[_SYMBOL]
-        error = _check(problem, run)
+        error = error_of(problem, run)
         limit = tolerance(workload)
         if not error <= limit:
             return Measurement(
@@ -158,7 +158,7 @@ def _tensor(array: reference.Array) -> Any:
     return tvm_ffi.from_dlpack(array)
 
 
-def _check(problem: Problem, run: Any) -> float:
+def error_of(problem: Problem, run: Any) -> float:
     """Relative L2 error of one run over all sampled outputs; infinite where a NaN is left."""
     fill, gather, copy = (function(f"cuda.{name}") for name in ("fill", "gather", "copy"))
     for output in problem.outputs.values():
