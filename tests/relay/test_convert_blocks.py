@@ -163,3 +163,37 @@ def test_bits_of_a_number() -> None:
 def test_refused(body: str) -> None:
     with pytest.raises(RelayTypeError, match=r"text:2:"):
         relay.parse(f"{HEAD}def @main(%x: Tensor[(3, 5), float32]) {{ {body} }}", "text")
+
+
+def test_helpers_make_the_calls_of_the_text() -> None:
+    x, boxes = relay.var("x", shape=PICTURE.shape), relay.var("b", shape=(1, 5))
+    made = [
+        relay.nn.dilate(x, [1, 1, 2, 2]),
+        relay.nn.space_to_batch_nd(x, [3, 2], [[0, 0], [1, 1]]),
+        relay.nn.batch_to_space_nd(x, [2, 1], [[0, 0], [1, 1]]),
+        relay.nn.upsampling3d(relay.expand_dims(x, 2), 1, 2, 2),
+        relay.sliding_window(x, 2, [2, 3], [2, 1]),
+        relay.reinterpret(x, "int32"),
+        relay.matrix_set_diag(x, relay.var("d", shape=(2, 3, 4))),
+        relay.searchsorted(relay.var("s", shape=(4,)), x),
+        relay.adv_index([x, relay.var("i", shape=(3,), dtype="int32")]),
+        relay.fixed_point_multiply(x.astype("int32"), 2**30, -1),
+        relay.image.dilation2d(x, relay.var("w", shape=(3, 2, 2))),
+        relay.vision.roi_align(x, boxes, (2, 3), 1.0),
+        relay.vision.roi_pool(x, boxes, 2, 0.5),
+        relay.nn.nll_loss(
+            relay.var("p", shape=(3, 4)), relay.var("t", shape=(3,), dtype="int32"),
+            relay.var("v", shape=(4,)),
+        ),
+        relay.image.crop_and_resize(
+            x, relay.var("c", shape=(2, 4)), relay.var("k", shape=(2,), dtype="int32"), (4, 4),
+            "NCHW",
+        ),
+        relay.invert_permutation(relay.var("o", shape=(4,), dtype="int32")),
+        relay.unravel_index(
+            relay.var("u", shape=(4,), dtype="int32"), relay.var("z", shape=(2,), dtype="int32")
+        ),
+    ]  # fmt: skip
+    mod = relay.transform.InferType()(relay.IRModule.from_expr(relay.Tuple(made)))
+    assert relay.structural_equal(mod, relay.parse(mod.astext()))
+    relay.to_relax(mod)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from convoy.relay.ast import Call, Expr
+from convoy.relay.op.blocks import crop_and_resize, dilation2d  # noqa: F401  (relay.image too)
 from convoy.relay.op.call import call
 
 

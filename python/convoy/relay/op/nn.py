@@ -12,6 +12,13 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr, TupleGetItem, TupleWrapper
 from convoy.relay.builder import const
+from convoy.relay.op.blocks import (  # noqa: F401  (relay.nn has them too)
+    batch_to_space_nd,
+    dilate,
+    nll_loss,
+    space_to_batch_nd,
+    upsampling3d,
+)
 from convoy.relay.op.call import call, padding, sizes
 
 Size = Any  # int or a sequence of int
