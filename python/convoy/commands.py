@@ -87,7 +87,7 @@ def place(
         search=search,
         seconds=seconds,
         costs=costs or None,
-        explain=explain,
+        explain=explain or html is not None,
         progress=progress,
     )
     if out is not None:
@@ -96,25 +96,26 @@ def place(
         from .report import html as pages
 
         pages.write(html, pages.of_placement(_name(model, batch), placement))
-    if as_json and placement.explanation is not None:
+    if as_json and explain and placement.explanation is not None:
         print(json.dumps(placement.explanation.to_json(), indent=1))
     elif as_json:
         print(placement.plan.dumps())
     else:
-        show(placement)
+        show(placement, explain)
 
 
-def show(placement: Placement) -> None:
-    """Print a placement as a table with a summary."""
+def show(placement: Placement, reasons: bool = False) -> None:
+    """Print a placement as a table with a summary; with ``reasons`` its explanation."""
     from .placement import explain
     from .report import tables
 
-    if placement.explanation is not None:
-        tables.show(explain.DETAIL_COLUMNS, explain.details(placement.explanation))
+    explanation = placement.explanation if reasons else None
+    if explanation is not None:
+        tables.show(explain.DETAIL_COLUMNS, explain.details(explanation))
     else:
         tables.show(explain.COLUMNS, explain.rows(placement.plan))
     print(explain.summary(placement.plan))
-    for line in explain.consequences(placement.explanation) if placement.explanation else ():
+    for line in explain.consequences(explanation) if explanation else ():
         print(line)
     for native in dict.fromkeys(map(str, placement.native)):
         print(f"left to TVM's own kernels: {native}")

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_examples import plan, schedule
 
+from convoy.placement.explanation import Fusion, Otherwise
 from convoy.placement.plan import Plan
 from convoy.report import graph_view, timeline
 from convoy.report.charts import size, time_ticks
 from convoy.report.html import Report, render
-from convoy.report.operations import Alternative, alternatives, operations
+from convoy.report.operations import MOST_RIVALS, explained, operations
 
 VOID = {"meta", "link", "input", "br", "line", "rect", "path", "i"}
 
@@ -108,25 +109,50 @@ def test_page_of_an_empty_plan_is_a_page() -> None:
 
 
 def test_operations_say_what_lost_and_what_would_change() -> None:
-    first, second = operations(plan())
-    assert first.winner.key == "cudnn:eng5_k2=1"
-    assert first.runner_up is not None and first.runner_up.margin == pytest.approx(1.25)
-    assert first.flips == (
-        "under stream, cutlass:sm90_conv_64x64x64 would be the cheapest",
-        "under sync, cutlass:sm90_conv_64x64x64 would be the cheapest",
-    )
-    assert "kernel-only time: 4.00 us" in first.counted
-    assert second.declines[0].remedy == "Use cutlass."
+    first, second = operations(explained(plan()))
+    assert (first.why.winner.backend, first.why.winner.kernel) == ("cudnn", "eng5_k2=1")
+    assert first.rivals[0].margin == pytest.approx(1.25) and not first.rivals[0].tie
+    assert first.why.elsewhere == (("sync", "cutlass:sm90_conv_64x64x64"),)
+    assert second.why.declines[0].remedy == "Use cutlass."
     page = render(report())
     assert "hopper declined:" in page and "1.25x" in page and "Use cutlass." in page
+    assert "under sync: <code>cutlass:sm90_conv_64x64x64</code>" in page
 
 
 def test_other_objectives_are_summed_up() -> None:
-    assert alternatives(plan()) == [
-        Alternative("graph", 7.0, 7.0, 0),
-        Alternative("stream", 8.0, 8.0, 0),
-        Alternative("sync", 20.0, 17.0, 1),
-    ]
+    assert explained(plan()).otherwise == (
+        Otherwise("stream", 0, 8.0, 8.0),
+        Otherwise("sync", 1, 17.0, 20.0),
+    )
+    assert "17.6%" in render(report())
+
+
+def test_many_rivals_are_cut_and_each_backend_keeps_its_best() -> None:
+    why = operations(explained(plan()))[0].why
+    (rival,) = why.losers
+    near = [dataclasses.replace(rival, kernel=f"k{i}", margin=1.0 + i / 10) for i in range(20)]
+    last = dataclasses.replace(rival, backend="mine", kernel="slow", margin=9.0)
+    many = dataclasses.replace(why, losers=(*near, last))
+    explanation = dataclasses.replace(explained(plan()), ops=(many,))
+    (item,) = operations(explanation)
+    assert [o.kernel for o in item.rivals] == [f"k{i}" for i in range(MOST_RIVALS)] + ["slow"]
+    assert (item.hidden, item.worst) == (10, pytest.approx(2.9))
+    page = render(report(explanation=explanation))
+    assert "and 10 more, up to 2.90x" in page and "slow" in page
+
+
+def test_fusions_and_failures_are_named() -> None:
+    why = dataclasses.replace(
+        operations(explained(plan()))[0].why,
+        fusions=(
+            Fusion("bias_relu", "cutlass:long", 6.5, 0.0),
+            Fusion("", "cudnn:bare", 3.0, 2.25),
+        ),
+        failed=tuple((f"cutlass:bad{i}", "wrong result") for i in range(5)),
+    )
+    page = render(report(explanation=dataclasses.replace(explained(plan()), ops=(why,))))
+    assert "Fusing bias_relu instead: 6.50 us" in page and "about 2.25 us left to TVM" in page
+    assert "cutlass:bad0 failed:" in page and "and 2 more that failed" in page
 
 
 @st.composite

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption, NotSchedulable
-from ..placement import objective as objectives
+from ..placement.explanation import Explanation
 from ..placement.plan import Plan
 from ..schedule.plan import Schedule
 from . import charts, trace
-from .operations import alternatives, operations
+from .operations import explained, operations
 from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ BACKEND_COLOURS = {
     "hopper": "#7b4fb5",
     "tvm": "#7a8699",
 }
+MODES = {
+    "graph": "graph: replayed as a CUDA graph",
+    "stream": "stream: launched asynchronously",
+    "sync": "sync: waited for after each call",
+}
 OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#2b7bb9", "#8c6d31")
 
 
@@ -43,7 +48,8 @@ OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#2b7bb9", "#8c6d31")
 class Report:
     """What a page is made of. ``measured`` is a run on a GPU; ``native`` what is left to TVM's own
     kernels and why; ``facts`` are headings and texts about how the network was compiled. Without a
-    ``schedule`` the offloaded operations are drawn one after another."""
+    ``schedule`` the offloaded operations are drawn one after another, without an ``explanation``
+    one is made of what the plan holds."""
 
     name: str
     plan: Plan
@@ -51,6 +57,7 @@ class Report:
     measured: Timeline | None = None
     native: Sequence[str] = ()
     facts: dict[str, str] = field(default_factory=dict)
+    explanation: Explanation | None = None
 
     @property
     def drawn(self) -> Schedule:
@@ -73,7 +80,8 @@ def of_placement(name: str, placement: Placement, streams: int | str = "auto") -
     except NotSchedulable as err:
         found = dataclasses.replace(sequential(placement.plan), note=f"one stream: {err}")
     native = tuple(dict.fromkeys(map(str, placement.native)))
-    return Report(name, placement.plan, found, native=native)
+    why = placement.explanation
+    return Report(name, placement.plan, found, native=native, explanation=why)
 
 
 def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None = None) -> Report:
@@ -110,6 +118,7 @@ def _context(report: Report) -> dict[str, Any]:
 
     plan = report.plan
     schedule, lines = report.drawn, report.timelines
+    explanation = report.explanation or explained(plan)
     line = lines[0]
     ends = [span.end_us for item in lines for span in item.spans]
     scale = max([item.makespan_us for item in lines] + ends)
@@ -126,13 +135,13 @@ def _context(report: Report) -> dict[str, Any]:
         "memory": charts.memory_chart(schedule.memory, line, scale)
         if schedule.memory.buffers
         else None,
-        "operations": operations(plan),
-        "alternatives": alternatives(plan),
-        "objectives": objectives.OBJECTIVES,
+        "explanation": explanation,
+        "operations": operations(explanation),
+        "modes": MODES,
         "native": report.native,
         "trace": json.dumps(trace.trace(lines, report.name)),
         "stream_colours": STREAM_COLOURS,
-        "backend_colours": _backend_colours(lines, plan),
+        "backend_colours": _backend_colours(lines, explanation),
         "size": charts.size,
         "duration": charts.duration,
     }
@@ -188,10 +197,11 @@ def _facts(plan: Plan, schedule: Schedule) -> dict[str, str]:
     }
 
 
-def _backend_colours(lines: Sequence[Timeline], plan: Plan) -> dict[str, str]:
+def _backend_colours(lines: Sequence[Timeline], explanation: Explanation) -> dict[str, str]:
     """A colour for each backend, those of other packages included."""
     names = dict.fromkeys(span.backend for line in lines for span in line.spans)
-    names |= dict.fromkeys(s.candidate.backend for c in plan.choices for s in c.best_by_backend)
+    for op in explanation.ops:
+        names |= dict.fromkeys(offer.backend for offer in (op.winner, *op.losers))
     found = dict(BACKEND_COLOURS)
     for name in names:
         found.setdefault(name, OTHER_COLOURS[len(found) % len(OTHER_COLOURS)])
