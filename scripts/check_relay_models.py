@@ -11,7 +11,8 @@ With --weights he the parameters are scaled such that every layer keeps the size
 the outputs are compared with convoy's own on the CPU in float32: seed-0 logits of mobilenet are
 1e-19, which 16 bits do not hold.
 
-Logits that the precision cannot hold are not compared. Prints a table, and with --out writes it as JSON. Ends with 1 if an error is beyond the limit.
+Logits that the precision cannot hold are not compared. Prints a table, and with --out writes it as
+JSON. Ends with 1 if an error is beyond the limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Networks of relay.testing through relay.build and GraphModule, as a script of TVM 0.18 does it."""
+"""Networks of relay.testing through relay.build and GraphModule, as a script for TVM does it."""
 
 from __future__ import annotations
 
