@@ -1,0 +1,232 @@
+"""One network placed in several ways: searches, costs, plans taken over, explanations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+import tvm
+from tvm import relax
+
+import convoy
+from convoy import graph
+from convoy.backends.base import Backend, Binary, Candidate, Decline, Device
+from convoy.errors import InvalidOption
+from convoy.measure.measurement import Measurement
+from convoy.placement import explain
+from convoy.placement.cost import CostModel, MeasuredCost, RandomCost
+from convoy.placement.from_regions import plan_to_cover
+from convoy.placement.objective import OBJECTIVES
+from convoy.placement.plan import Plan
+from convoy.placing import Placer, normal_forms
+from convoy.workload import Workload
+
+DEVICE = Device()
+
+
+class Simple(Backend):
+    """Takes everything forward, or only what has no residual."""
+
+    def __init__(self, name: str, residual: bool = True) -> None:
+        self.name, self._residual = name, residual
+
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        if workload.epilogue.residual and not self._residual:
+            return Decline(self.name, "a residual", "add it elsewhere")
+        return None
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        declined = self.accepts(workload, device)
+        return declined or [Candidate(self.name, f"k{i}", priority=i) for i in range(3)]
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        raise NotImplementedError
+
+
+BOTH = (Simple("all"), Simple("plain", residual=False))
+
+
+def network(channels: int = 16) -> tvm.IRModule:
+    """Two residual units with a branch each."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = relax.Var("x", relax.TensorType((1, channels, 12, 12), "float32"))
+    builder = relax.BlockBuilder()
+
+    def conv(data: relax.Expr, size: int) -> relax.Expr:
+        weights = rng.normal(0, 0.1, (channels, channels, size, size)).astype("float32")
+        return builder.emit(relax.op.nn.conv2d(data, relax.const(weights), padding=size // 2))
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y: relax.Expr = x
+            for _ in range(2):
+                body = builder.emit(relax.op.nn.relu(conv(y, 3)))
+                total = builder.emit(relax.op.add(conv(body, 3), conv(y, 1)))
+                y = builder.emit(relax.op.nn.relu(total))
+            out = builder.emit_output(relax.op.nn.max_pool2d(y, 2))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.fixture(scope="module")
+def forms() -> list[tvm.IRModule]:
+    return normal_forms(network(), None, "float16")
+
+
+def placer(forms: list[tvm.IRModule], seed: int = 0) -> Placer:
+    return Placer(forms, BOTH, DEVICE, RandomCost(seed), "environment")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_is_at_least_as_good_as_greedy_and_as_each_backend(
+    forms: list[tvm.IRModule], objective: str, seed: int
+) -> None:
+    network_placer = placer(forms, seed)
+    exact = network_placer.place(objective, "exact")
+    assert exact.cover is not None
+    slack = sum(max(f.kernel_spread_us or 0, f.e2e_spread_us or 0) for f in exact.cover.figures())
+    for other in (
+        network_placer.place(objective, "greedy"),
+        network_placer.place(objective, "exact", ["plain"]),
+        network_placer.place(objective, "exact", ["all"]),
+    ):
+        cover = plan_to_cover(exact.cover.graph, other.plan)
+        if cover is not None:
+            assert exact.cover.optimum_us <= cover.total_us() + 1e-6
+            assert exact.total_us() <= cover.total_us() + slack + 1e-6
+
+
+def test_every_region_is_placed_once_and_the_module_can_be_rewritten(
+    forms: list[tvm.IRModule],
+) -> None:
+    for search in ("greedy", "exact"):
+        placed = placer(forms).place("graph", search)
+        covered = [name for region in placed.regions for name in region.covered]
+        assert len(covered) == len(set(covered))
+        graph.rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
+
+
+def test_backends_can_be_restricted(forms: list[tvm.IRModule]) -> None:
+    placed = placer(forms).place("graph", "exact", ["plain"])
+    assert set(placed.plan.backends()) == {"plain"}
+    assert {d.backend for choice in placed.plan.choices for d in choice.declines} <= {"plain"}
+
+
+@pytest.mark.parametrize("search", ["greedy", "exact", "evolve"])
+def test_place_with_costs_that_need_no_gpu(search: str) -> None:
+    placed = convoy.place(network(), backends=("cutlass", "tvm"), costs="random", search=search)
+    assert placed.plan.source == "random" and placed.plan.backends() == {"cutlass": 6}
+    again = convoy.place(network(), backends=("cutlass", "tvm"), costs=RandomCost(0), search=search)
+    assert again.plan == placed.plan
+    if search == "evolve":
+        assert placed.refined is not None
+        assert placed.refined.chosen.simulated_us <= min(
+            c.simulated_us for c in placed.refined.contenders if not c.evolved
+        )
+
+
+def test_unknown_names_of_searches_and_costs() -> None:
+    with pytest.raises(InvalidOption, match="search"):
+        convoy.place(network(), search="fastest", costs="random")
+    with pytest.raises(InvalidOption, match="costs"):
+        convoy.place(network(), costs="guessed")
+
+
+def test_a_plan_is_taken_over_as_it_is() -> None:
+    placed = convoy.place(network(), backends=("cutlass", "tvm"), costs="random", search="exact")
+    read = Plan.loads(placed.plan.dumps())
+    again = convoy.place(network(), backends=("cutlass", "tvm"), plan=read)
+    assert again.plan == placed.plan
+    assert [r.id for r in again.regions] == [c.region for c in placed.plan.choices]
+    with pytest.raises(InvalidOption, match="not all of this network"):
+        convoy.place(network(channels=32), plan=read)
+
+
+def test_explanation_names_rivals_fusions_declines_and_consequences(
+    forms: list[tvm.IRModule],
+) -> None:
+    network_placer = placer(forms, seed=2)
+    placed = network_placer.place("graph", "exact")
+    why = network_placer.explain(placed, "exact")
+    assert len(why.ops) == len(placed.plan.choices)
+    assert why.total_us == pytest.approx(placed.plan.total_us())
+    for op, choice in zip(why.ops, placed.plan.choices, strict=True):
+        assert (op.winner.backend, op.winner.kernel) == (
+            choice.chosen.candidate.backend,
+            choice.chosen.candidate.kernel,
+        )
+        assert len(op.losers) + 1 == (6 if not op.workload.epilogue.residual else 3)
+        assert [offer.cost_us for offer in op.losers] == sorted(o.cost_us for o in op.losers)
+        assert all(o.margin == pytest.approx(o.cost_us / op.winner.cost_us) for o in op.losers)
+        assert sum(fusion.chosen for fusion in op.fusions) == 1
+        declined = {decline.reason for decline in op.declines}
+        assert declined == ({"a residual"} if op.workload.epilogue.residual else set())
+    by_name = {other.objective: other for other in why.otherwise}
+    assert set(by_name) == {"stream", "sync"}
+    sync = network_placer.place("sync", "exact")
+    assert by_name["sync"].own_us == pytest.approx(sync.plan.total_us())
+    assert by_name["sync"].this_us == pytest.approx(placed.plan.total_us("sync"))
+    assert by_name["sync"].loss >= -0.05
+    data = json.loads(json.dumps(why.to_json()))
+    assert data["ops"][0]["winner"]["margin"] == 1.0
+    rows = explain.details(why)
+    assert {len(row) for row in rows} == {len(explain.DETAIL_COLUMNS)}
+    assert sum(row[-1] == "chosen" for row in rows) == len({op.workload for op in why.ops})
+    assert any(row[-1].startswith("under sync") for row in rows)
+    assert len(explain.consequences(why)) == 3
+
+
+class Counting(CostModel):
+    """Known figures of some kernels."""
+
+    def __init__(self, known: set[str]) -> None:
+        self._known = known
+
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        figure = Measurement(kernel_us=1.0)
+        return [figure if c.kernel in self._known else None for c in candidates]
+
+
+@pytest.mark.parametrize(
+    ("most", "known", "left", "expected"),
+    [
+        (None, set(), 99, ["k0", "k1", "k2"]),
+        (2, set(), 99, ["k0", "k1"]),
+        (2, {"k2"}, 99, ["k0"]),
+        (1, {"k2"}, 99, []),
+        (None, set(), 1, ["k0"]),
+    ],
+    ids=["all", "two", "one-known", "enough-known", "out-of-time"],
+)
+def test_how_much_is_measured(
+    monkeypatch: pytest.MonkeyPatch, most: int | None, known: set[str], left: int, expected: list
+) -> None:
+    from convoy.measure import protocol
+
+    measured: list[str] = []
+
+    def measure(workload: Workload, candidate: Candidate, *rest: object, **more: object):
+        measured.append(candidate.kernel)
+        return Measurement(kernel_us=5.0)
+
+    monkeypatch.setattr(protocol, "measure", measure)
+    backend = Simple("all")
+    monkeypatch.setattr(backend, "build", lambda *a: Binary({}, {}))
+    costs = MeasuredCost(
+        [backend], DEVICE, Counting(known), most=most, proceed=lambda: len(measured) < left
+    )
+    workload = Workload("fprop", 1, 12, 12, 16, 16, 1, 1)
+    candidates = list(reversed(backend.propose(workload, DEVICE)))
+    if left > 3:
+        costs.prefetch([(workload, candidates)])
+    else:
+        candidates.reverse()
+    figures = costs.figures(workload, candidates)
+    assert sorted(measured) == expected
+    assert [f is not None for f in figures] == [c.kernel in {*measured, *known} for c in candidates]

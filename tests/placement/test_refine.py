@@ -1,0 +1,140 @@
+"""The second level: simulated schedules, the final round, and that a seed is never lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convoy.backends.base import Candidate, Device, make_config
+from convoy.errors import CompileFailed
+from convoy.measure.measurement import Measurement
+from convoy.placement.cover import Cover, find_cover
+from convoy.placement.evolve import Budget
+from convoy.placement.match_graph import Form, Match, MatchGraph, Op
+from convoy.placement.plan import Scored
+from convoy.placement.refine import Refined, refine
+from convoy.placement.simulated import cover_ops, scheduled_us
+from convoy.placement.synthetic import BACKENDS, network
+from convoy.placement.transition import BandwidthTransitions
+from convoy.workload import Workload
+
+DEVICE = Device()
+TRANSITIONS = BandwidthTransitions()
+SHORT = Budget(evaluations=60, patience=5)
+
+
+def branches() -> MatchGraph:
+    """Two convolutions that read the same input, each by a fast wide and a slower narrow kernel;
+    the narrow one leaves room for the other branch."""
+    workload = Workload("fprop", 1, 56, 56, 64, 128, 1, 1)
+    options = []
+    for name, us, rows in (("wide", 10.0, 16), ("narrow", 12.0, 256)):
+        config = make_config(kernel={"family": "x", "tile": [rows, 64, 64]}, split_k=1)
+        figure = Measurement(kernel_us=us, enqueue_us=3.0, e2e_us=us + 8)
+        options.append(Scored(Candidate("cutlass", name, config), figure))
+    matches = tuple(
+        Match(op, (op,), (op,), tuple(options), workload=workload) for op in ("left", "right")
+    )
+    ops = (Op("left", ("x",)), Op("right", ("x",)))
+    return MatchGraph(ops, matches, (("x", Form()),), (("left", None), ("right", None)))
+
+
+def test_one_stream_is_the_sum_and_several_are_no_slower() -> None:
+    for family in ("chain", "nasnet", "randwire"):
+        cover = find_cover(network(family, 60), "graph", TRANSITIONS, BACKENDS)
+        assert scheduled_us(cover, DEVICE, 1) == pytest.approx(cover.total_us(), abs=0.01)
+        assert scheduled_us(cover, DEVICE) <= cover.total_us() + 0.01
+        for objective in ("stream", "sync"):
+            other = find_cover(network(family, 60), objective, TRANSITIONS, BACKENDS)
+            assert scheduled_us(other, DEVICE) == other.total_us()
+
+
+def test_ops_wait_for_what_they_read() -> None:
+    graph = network("randwire", 60, forms=2)
+    cover = find_cover(graph, "graph", TRANSITIONS, BACKENDS)
+    ops = cover_ops(cover, DEVICE)
+    assert len(ops) == len(cover.picks) + len(cover.transitions)
+    written: dict[str, int] = {}
+    launch = 0
+    for match, _ in cover.matches:
+        while ops[launch].name.split(".", 1)[1] != match.pattern:
+            launch += 1  # transitions in front of it
+        for value in graph.reads(match):
+            if value in written:
+                waited, waiting = {launch}, [launch]
+                while waiting:
+                    for before in ops[waiting.pop()].depends:
+                        if before not in waited:
+                            waited.add(before)
+                            waiting.append(before)
+                assert written[value] in waited
+        written.update(dict.fromkeys(match.outputs, launch))
+        launch += 1
+
+
+def test_narrow_kernels_win_where_branches_run_side_by_side() -> None:
+    graph = branches()
+    exact = find_cover(graph, "graph")
+    assert [s.candidate.kernel for _, s in exact.matches] == ["wide", "wide"]
+    found = refine(graph, "graph", ["cutlass"], DEVICE, budget=SHORT)
+    assert "narrow" in [s.candidate.kernel for _, s in found.cover.matches]
+    assert found.chosen.simulated_us < 0.8 * scheduled_us(exact, DEVICE)
+    assert found.cover.total_us() > exact.total_us(), "slower one after the other"
+
+
+def decided(times: dict[str, list[float]], seconds: float = 60.0) -> Refined:
+    """The final round with given samples by contender, in the order of measuring."""
+    graph = network("nasnet", 60, seed=4)
+    calls: list[Cover] = []
+    order = list(times)
+
+    def measure(cover: Cover) -> list[float]:
+        name = order[min(len(calls), len(order) - 1)]
+        calls.append(cover)
+        if not times[name]:
+            raise CompileFailed(name, "something that runs")
+        return times[name]
+
+    return refine(
+        graph, "graph", BACKENDS, DEVICE, measure,
+        seconds=seconds, budget=SHORT, transitions=TRANSITIONS,
+    )  # fmt: skip
+
+
+def test_a_finalist_must_beat_the_best_seed_by_more_than_the_spread() -> None:
+    seeds = {"exact": [10.0, 10.2, 10.4], "b": [11.0] * 3, "c": [12.0] * 3, "d": [12.0] * 3}
+    close = decided({**seeds, "finalist": [10.0, 10.1, 10.3]})
+    assert close.chosen.name == "exact" and not close.chosen.evolved
+    clear = decided({**seeds, "finalist": [9.0, 9.1, 9.2]})
+    assert clear.chosen.evolved and clear.chosen.measured_us == 9.1
+
+
+def test_what_does_not_run_is_no_choice() -> None:
+    found = decided({"exact": [], "b": [11.0] * 3, "c": [12.0] * 3, "d": [13.0] * 3, "rest": []})
+    assert found.chosen.measured_us == 11.0
+    assert "something that runs" in found.contenders[0].failure
+    nothing = decided({"exact": []})
+    assert nothing.chosen.measured_us is None, "the simulated order is all there is"
+
+
+def test_without_time_left_the_seeds_decide() -> None:
+    found = decided({"exact": [10.0] * 3, "b": [9.0] * 3, "rest": [12.0] * 3}, seconds=0.0)
+    assert found.chosen.measured_us == 9.0
+    assert any(c.failure == "no time left" for c in found.contenders)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6))
+def test_never_one_that_measured_worse_than_its_seed(seed: int) -> None:
+    graph = network("nasnet", 40, seed=seed % 5)
+
+    def measure(cover: Cover) -> list[float]:
+        rng = random.Random(f"{seed} {sorted(cover.picks)}")
+        return [rng.uniform(5, 20) + rng.uniform(0, 0.5) for _ in range(5)]
+
+    found = refine(graph, "graph", BACKENDS, DEVICE, measure, budget=SHORT, transitions=TRANSITIONS)
+    best = min(c.measured_us for c in found.contenders if not c.evolved)
+    assert found.chosen.measured_us <= best
