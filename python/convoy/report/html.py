@@ -36,12 +36,12 @@ BACKEND_COLOURS = {
     "hopper": "#7b4fb5",
     "tvm": "#7a8699",
 }
+OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#2b7bb9", "#8c6d31")
 MODES = {
     "graph": "graph: replayed as a CUDA graph",
     "stream": "stream: launched asynchronously",
     "sync": "sync: waited for after each call",
 }
-OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#2b7bb9", "#8c6d31")
 
 
 @dataclass(frozen=True)
