@@ -265,7 +265,7 @@ def test_chosen_kernels_are_prepared_together_before_they_are_built(network) -> 
     module, params = network
     backends = (Recorder(),)
     placed = convoy.place(to_relax(module, params), backends=backends, measure=False)
-    entries, _, symbols = _build_entries(placed, backends)
+    entries, _, symbols = _build_entries(placed.plan, {"recorder": backends[0]})
     count = len(placed.plan.choices)
     assert count == 3 and len({entry["symbol"] for entry in entries}) == len(symbols) == count
     assert calls == [f"prepare {count}"] + ["build"] * count

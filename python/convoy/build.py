@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .artefact import Meta, TensorInfo
@@ -14,6 +14,7 @@ from .errors import InvalidOption, NotSchedulable
 from .placing import BACKENDS, Placement, find_backends, place
 
 if TYPE_CHECKING:
+    from .placement.plan import Plan
     from .workload import Workload
 
 
@@ -76,15 +77,13 @@ def compile_placement(
 
     kind = _kind(target)
     inputs, outputs = _signature(placed.module)
-    entries, blobs, symbols = _build_entries(placed, backends)
+    used = {backend.name: backend for backend in find_backends(backends)}
+    entries, blobs, symbols = _build_entries(placed.plan, used)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
-
-    def external(meta: Meta) -> Any:
-        return create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
-
-    rewritten = graph.rewrite(placed.module, symbols, external(meta))
+    external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
+    rewritten = graph.rewrite(placed.module, symbols, external)
     try:
-        return _scheduled(rewritten, target, meta, external, placed, symbols, cuda_graph, streams)
+        return _scheduled(rewritten, target, meta, placed.plan, used, cuda_graph, streams)
     except NotSchedulable as err:
         warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
         return CompiledModule(lower(rewritten, target, cuda_graph=cuda_graph), meta)
@@ -94,51 +93,66 @@ def _scheduled(
     mod: Any,
     target: Any,
     meta: Meta,
-    external: Callable[[Meta], Any],
-    placed: Placement,
-    symbols: dict[str, str],
+    plan: Plan,
+    backends: Mapping[str, Backend],
     cuda_graph: bool,
     streams: int | str,
 ) -> CompiledModule:
     """Compile a rewritten module by a schedule, which becomes part of its description."""
     from .placing import _present_device
+    from .runtime import create_module
     from .schedule.decide import decide
     from .schedule.durations import figures_of
     from .schedule.link import Lowered
     from .schedule.machine import Machine
+    from .schedule.placed import PlacedKernels
 
-    plan = placed.plan
     lowered = Lowered.of(mod, target)
-    program, schedule = decide(
+    machine, on_gpu = Machine.of(plan.device), _present_device() == plan.device
+    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    kernels = PlacedKernels(plan, symbols, backends, machine, on_gpu)
+
+    def external(exchanged: Mapping[str, Any], meta: Meta = meta) -> Any:
+        entries, blobs, _ = _build_entries(kernels.with_variants(exchanged), backends)
+        return create_module(entries, blobs, meta.dumps(), arch=plan.device.arch)
+
+    decision = decide(
         lowered,
-        Machine.of(plan.device),
-        figures_of(plan.choices, symbols, plan.source),
+        machine,
+        figures_of(plan, symbols),
         streams,
-        on_gpu=_present_device() == plan.device,
+        on_gpu=on_gpu,
+        cuda_graph=cuda_graph,
+        kernels=kernels,
+        external=external,
+    )
+    meta = dataclasses.replace(
+        meta,
+        plan=kernels.with_variants(decision.exchanged).to_json(),
+        schedule=decision.schedule.to_json(),
         cuda_graph=cuda_graph,
     )
-    meta = dataclasses.replace(meta, schedule=schedule.to_json(), cuda_graph=cuda_graph)
-    return CompiledModule(lowered.link(program, schedule, [external(meta)]), meta)
+    modules = [external(decision.exchanged, meta)]
+    return CompiledModule(lowered.link(decision.program, decision.schedule, modules), meta)
 
 
 def _build_entries(
-    placed: Placement, backends: Sequence[str | Backend]
+    plan: Plan, backends: Mapping[str, Backend]
 ) -> tuple[list[dict[str, Any]], dict[str, bytes], dict[str, str]]:
     """Runtime entries (one for each distinct workload and kernel), blobs, region -> symbol."""
-    used = {backend.name: backend for backend in find_backends(backends)}
     entries: list[dict[str, Any]] = []
     blobs: dict[str, bytes] = {}
     symbols: dict[str, str] = {}
     chosen: dict[str, list[tuple[Workload, Candidate]]] = {}
-    for choice in placed.plan.choices:
+    for choice in plan.choices:
         candidate = choice.chosen.candidate
         chosen.setdefault(candidate.backend, []).append((choice.workload, candidate))
     for name, jobs in chosen.items():  # kernels whose figures come from records may need compiling
-        used[name].prepare(jobs, placed.plan.device)
-    for i, choice in enumerate(placed.plan.choices):
+        backends[name].prepare(jobs, plan.device)
+    for i, choice in enumerate(plan.choices):
         candidate = choice.chosen.candidate
-        binary = used[candidate.backend].build(choice.workload, candidate, placed.plan.device)
-        symbol = placed.plan.symbol(i)
+        binary = backends[candidate.backend].build(choice.workload, candidate, plan.device)
+        symbol = plan.symbol(i)
         entries.append({**binary.entry, "symbol": symbol})
         blobs.update(binary.blobs)
         symbols[choice.region] = symbol

@@ -23,11 +23,10 @@ def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     from .schedule.link import Lowered
     from .schedule.machine import Machine
 
-    check_streams(streams)
+    streams = check_streams(streams)
     plan = placement.plan
     symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{plan.device.arch}"})
     lowered = Lowered.of(graph.rewrite(placement.module, symbols), target)
-    figures = figures_of(plan.choices, symbols, plan.source)
-    _, found = decide(lowered, Machine.of(plan.device), figures, streams)
-    return found
+    figures = figures_of(plan, symbols)
+    return decide(lowered, Machine.of(plan.device), figures, streams).schedule

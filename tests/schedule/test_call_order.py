@@ -56,7 +56,8 @@ def schedule_of(lowered, streams, conv_us=5.0):
         )
         for o in program.ops
     ]
-    return program, multi_stream(ops, program.buffers, Machine(), streams)
+    cheap = Machine(cross_us=0.1, fork_us=0.1)  # so that all branches are worth a stream
+    return program, multi_stream(ops, program.buffers, cheap, streams)
 
 def build(streams=3, broken=False, conv_us=5.0):
     lowered = network(broken)

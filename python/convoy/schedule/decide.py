@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +13,21 @@ from ..errors import InvalidOption
 from . import durations
 from .dependence import Dependences
 from .machine import Machine
-from .plan import Schedule, Trial
-from .planner import multi_stream, single_stream
+from .plan import Footprint, Op, Schedule, Trial
+from .planner import multi_stream, retime, single_stream
 from .program import Program
+from .variants import Variant, crowded, refine
 
 if TYPE_CHECKING:
     from .durations import Figure
     from .link import Lowered
+    from .placed import PlacedKernels
 
 AUTO = "auto"
 #: A predicted gain below this is not worth a trial, nor to be believed without one.
 LEAST_GAIN = 1.03
+#: The same for exchanging kernels.
+LEAST_EXCHANGE = 1.01
 _ROUNDS, _SAMPLES = 7, 20
 
 
@@ -40,6 +45,15 @@ def check_streams(streams: int | str) -> int | str:
     return number
 
 
+@dataclass(frozen=True)
+class Decision:
+    """A module's program and schedule, and kernels that were exchanged for it, by symbol."""
+
+    program: Program
+    schedule: Schedule
+    exchanged: Mapping[str, Variant] = field(default_factory=dict)
+
+
 def decide(
     lowered: Lowered,
     machine: Machine,
@@ -48,14 +62,19 @@ def decide(
     *,
     on_gpu: bool = False,
     cuda_graph: bool = True,
-) -> tuple[Program, Schedule]:
-    """Program and schedule of a lowered module.
+    kernels: PlacedKernels | None = None,
+    external: Callable[[Mapping[str, Variant]], Any] | None = None,
+) -> Decision:
+    """How a lowered module runs.
 
     ``streams`` 1 keeps program order on the caller's stream; a larger number is taken as given;
     "auto" takes several streams where they pay. ``on_gpu`` says that the GPU that is built for is
     in this machine: durations are then measured where the placement has none, footprints always,
     and "auto" keeps several streams only when they measured faster by more than the spread.
     Otherwise the simulator decides.
+
+    ``kernels`` are those that may be exchanged where ops share the device, and ``external`` makes
+    the module of offloaded functions with some of them; both only for "auto".
 
     Raises NotSchedulable for a module that must stay as it is.
     """
@@ -67,37 +86,94 @@ def decide(
         single = single_stream(ops, program.buffers, machine)
         why = "one stream was asked for" if streams == 1 else "no two ops are independent"
         decided_by = "requested" if streams == 1 else "simulated"
-        return program, dataclasses.replace(single, decided_by=decided_by, note=why)
+        return Decision(program, dataclasses.replace(single, decided_by=decided_by, note=why))
     if on_gpu:
         callees = _functions(lowered, [op.symbol for op in ops])
         ops = durations.measure(program, ops, machine, callees)
-    single = single_stream(ops, program.buffers, machine)
     if streams != AUTO:
         multi = multi_stream(ops, program.buffers, machine, int(streams))
-        return program, dataclasses.replace(multi, decided_by="requested")
+        return Decision(program, dataclasses.replace(multi, decided_by="requested"))
+    single = single_stream(ops, program.buffers, machine)
     multi = multi_stream(ops, program.buffers, machine)
-    if multi.streams == 1 or multi.predicted_speedup < LEAST_GAIN:
+    contenders: list[Contender] = [(multi, {})]
+    if kernels is not None and external is not None:
+        contenders.extend(_with_other_kernels(ops, program, multi, machine, kernels))
+    contenders = [c for c in contenders if c[0].makespan_us * LEAST_GAIN < single.makespan_us]
+    if not contenders:
         note = f"several streams are predicted to be {multi.predicted_speedup:.2f} times as fast"
-        return program, dataclasses.replace(single, note=note)
+        return Decision(program, dataclasses.replace(single, note=note))
     if not on_gpu:
+        schedule, exchanged = min(contenders, key=lambda c: c[0].makespan_us)
         note = "predicted, not measured: no such GPU in this machine"
-        return program, dataclasses.replace(multi, note=note)
-    trial = try_out(lowered, program, single, multi, cuda_graph)
-    chosen = multi if trial.faster else single
-    note = f"one stream {trial.single_us:.1f} us, {multi.streams} streams {trial.multi_us:.1f} us"
-    return program, dataclasses.replace(chosen, decided_by="measured", trial=trial, note=note)
+        schedule = dataclasses.replace(schedule, note=note + _exchanges(exchanged))
+        return Decision(program, schedule, exchanged)
+    return _measured(lowered, program, single, contenders, external, cuda_graph)
 
 
-def try_out(
+Contender = tuple[Schedule, Mapping[str, Variant]]
+
+
+def _with_other_kernels(
+    ops: Sequence[Op],
+    program: Program,
+    multi: Schedule,
+    machine: Machine,
+    kernels: PlacedKernels,
+) -> list[Contender]:
+    """The best schedule with some kernels exchanged, if it is predicted to be faster than without.
+
+    Where kernels are so wide that several streams do not pay, no schedule shows where they would
+    with others; so what the streams would be if all kernels were narrow is a second start.
+    """
+    narrow = [dataclasses.replace(op, footprint=Footprint(waves=0.0)) for op in ops]
+    best: Contender = (multi, {})
+    for start in (multi, multi_stream(narrow, program.buffers, machine)):
+        start = retime(start, ops, machine)
+        exchanged = refine(start, kernels.variants(crowded(start)), machine)
+        other = [exchanged[op.symbol].apply(op) if op.symbol in exchanged else op for op in ops]
+        found = multi_stream(other, program.buffers, machine)
+        if found.makespan_us * LEAST_EXCHANGE < best[0].makespan_us:
+            best = (found, exchanged)
+    return [best] if best[1] else []
+
+
+def _exchanges(exchanged: Mapping[str, Variant]) -> str:
+    return f"; {len(exchanged)} kernels exchanged for others that leave room" if exchanged else ""
+
+
+def _measured(
     lowered: Lowered,
     program: Program,
     single: Schedule,
-    multi: Schedule,
-    cuda_graph: bool = True,
-    device: int = 0,
-) -> Trial:
-    """Times of two schedules on the GPU, in turns: replays of a graph, or calls that are waited
-    for where no graph will be used."""
+    contenders: list[Contender],
+    external: Callable[[Mapping[str, Variant]], Any] | None,
+    cuda_graph: bool,
+) -> Decision:
+    """One stream against each contender, and the fastest if it wins by more than the spread."""
+    modules = [None, *(external(c[1]) if c[1] and external else None for c in contenders)]
+    executables = [
+        lowered.link(program, schedule, [module] if module is not None else None)
+        for schedule, module in zip([single, *(c[0] for c in contenders)], modules, strict=True)
+    ]
+    (one, one_spread), *others = try_out(program, executables, cuda_graph)
+    best = min(range(len(others)), key=lambda i: others[i][0])
+    (many, many_spread), (multi, exchanged) = others[best], contenders[best]
+    trial = Trial(one, many, one_spread, many_spread)
+    note = f"one stream {one:.1f} us, {multi.streams} streams {many:.1f} us"
+    if not trial.faster:
+        chosen: Contender = (single, {})
+    else:
+        chosen, note = (multi, exchanged), note + _exchanges(exchanged)
+    schedule = dataclasses.replace(chosen[0], decided_by="measured", trial=trial, note=note)
+    return Decision(program, schedule, chosen[1])
+
+
+def try_out(
+    program: Program, executables: Sequence[Any], cuda_graph: bool = True, device: int = 0
+) -> list[tuple[float, float]]:
+    """Median and spread (half the distance from the 10th to the 90th percentile) of the time of
+    each executable of a program on the GPU, in microseconds, taken in turns: replays of a graph, or
+    calls that are waited for where no graph will be used."""
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
@@ -109,22 +185,17 @@ def try_out(
         tensor = tvm.runtime.empty(shape_of(param), dtype_of(param), tvm.cuda(device))
         function("cuda.fill")(tensor, 0)
         tensors.append(tensor)
-    machines = [
-        VirtualMachine(lowered.link(program, schedule), tvm.cuda(device))
-        for schedule in (single, multi)
-    ]
-    samples: list[list[float]] = [[], []]
+    machines = [VirtualMachine(executable, tvm.cuda(device)) for executable in executables]
+    samples: list[list[float]] = [[] for _ in machines]
     for _ in range(_ROUNDS):
         for vm, found in zip(machines, samples, strict=True):
+            main = vm["main"]
             if cuda_graph:
-                call = (vm["main"], tensors, device, 1, _SAMPLES, 20e3)
-                found.extend(function("measure.kernel_us")(*call))
+                times = function("measure.kernel_us")(main, tensors, device, 1, _SAMPLES, 20e3)
             else:
-                found.extend(
-                    function("measure.e2e_us")(vm["main"], tensors, device, _SAMPLES, 20e3)
-                )
-    (one, one_spread), (many, many_spread) = map(_summary, samples)
-    return Trial(one, many, one_spread, many_spread)
+                times = function("measure.e2e_us")(main, tensors, device, _SAMPLES, 20e3)
+            found.extend(times)
+    return [_summary(found) for found in samples]
 
 
 def _summary(samples: list[float]) -> tuple[float, float]:

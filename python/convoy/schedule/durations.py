@@ -14,7 +14,8 @@ from .plan import Footprint, Op
 from .program import Program
 
 if TYPE_CHECKING:
-    from ..placement.plan import Choice
+    from ..backends.base import Binary, Candidate, Device
+    from ..placement.plan import Plan
     from ..workload import Workload
 
 #: Output tile and threads of a typical matrix kernel, where nothing better is known.
@@ -23,27 +24,26 @@ _TILE_M, _TILE_N, _THREADS, _SHARED = 128, 128, 256, 98304
 
 @dataclass(frozen=True)
 class Figure:
-    """What is known of an offloaded function: the kernel that runs it, its time and workload."""
+    """What is known of an offloaded function: its time, its workload and what runs it where."""
 
-    kernel: str
+    candidate: Candidate
     workload: Workload
+    device: Device
     duration_us: float | None = None
     source: str = "recorded"
 
 
-def figures_of(
-    choices: Sequence[Choice], symbols: Mapping[str, str], source: str
-) -> dict[str, Figure]:
-    """Figures by symbol from the choices of a placement; ``symbols`` maps regions to symbols and
-    ``source`` is the plan's."""
+def figures_of(plan: Plan, symbols: Mapping[str, str]) -> dict[str, Figure]:
+    """Figures by symbol from a placement; ``symbols`` maps its regions to symbols."""
     return {
         symbols[choice.region]: Figure(
-            choice.chosen.candidate.key,
+            choice.chosen.candidate,
             choice.workload,
+            plan.device,
             choice.chosen.measurement.kernel_us,
-            source,
+            plan.source,
         )
-        for choice in choices
+        for choice in plan.choices
     }
 
 
@@ -54,8 +54,10 @@ def fill_in(program: Program, figures: Mapping[str, Figure], machine: Machine) -
         figure = figures.get(op.symbol)
         if figure is not None:
             changes: dict[str, Any] = {
-                "kernel": figure.kernel,
-                "footprint": estimated_footprint(figure.workload, machine),
+                "kernel": figure.candidate.key,
+                "footprint": estimated_footprint(
+                    figure.workload, machine, figure.candidate, figure.device
+                ),
             }
             if figure.duration_us is not None:
                 changes |= {"duration_us": figure.duration_us, "source": figure.source}
@@ -64,8 +66,20 @@ def fill_in(program: Program, figures: Mapping[str, Figure], machine: Machine) -
     return ops
 
 
-def estimated_footprint(workload: Workload, machine: Machine) -> Footprint:
-    """Blocks of a kernel with tiles of 128 x 128 for a workload's matrix product."""
+def estimated_footprint(
+    workload: Workload,
+    machine: Machine,
+    candidate: Candidate | None = None,
+    device: Device | None = None,
+) -> Footprint:
+    """Footprint by the tiles of a candidate, where they are known; otherwise as with tiles of
+    128 x 128 for the workload's matrix product."""
+    if candidate is not None and device is not None:
+        from ..tuning.features import candidate_features
+
+        waves = candidate_features(workload, candidate, device).get("waves")
+        if waves is not None:
+            return Footprint(max(1, round(waves * device.sm_count)), waves=round(waves, 4))
     name = workload.op
     pixels = workload.n * (workload.h * workload.w if name == "dgrad" else workload.p * workload.q)
     channels = workload.c if name == "dgrad" else workload.k
@@ -73,6 +87,38 @@ def estimated_footprint(workload: Workload, machine: Machine) -> Footprint:
         pixels, channels = workload.r * workload.s * workload.c, workload.k
     blocks = math.ceil(pixels / _TILE_M) * math.ceil(channels / _TILE_N)
     return machine.footprint(blocks, _THREADS, _SHARED)
+
+
+def measured_footprint(
+    workload: Workload, binary: Binary, machine: Machine, device: int = 0
+) -> Footprint | None:
+    """Footprint of a built candidate as the GPU sees it; None where it launches no kernel."""
+    import tvm
+
+    from ..runtime.library import function
+    from ..runtime.module import create_module
+
+    callee = create_module([{**binary.entry, "symbol": "variant"}], binary.blobs)["variant"]
+    tensors = []
+    for _, shape, dtype in workload.operand_shapes():
+        tensors.append(tvm.runtime.empty(shape, dtype, tvm.cuda(device)))
+        function("cuda.fill")(tensors[-1], 0)
+    function("measure.call")(callee, tensors, device)
+    return _widest(json.loads(function("graph.kernels")(callee, tensors, device)), machine)
+
+
+def _widest(kernels: Sequence[Mapping[str, int]], machine: Machine) -> Footprint | None:
+    """Of the kernels of one call the footprint of the one that fills the device most."""
+    footprints = [
+        Footprint(
+            k["blocks"],
+            k["threads"],
+            k["shared_bytes"],
+            round(k["blocks"] / (max(1, k["resident"]) * machine.sm_count), 4),
+        )
+        for k in kernels
+    ]
+    return max(footprints, key=lambda f: f.waves, default=None)
 
 
 def measure(
@@ -118,17 +164,8 @@ def _measure_one(
     found: dict[str, Any] = {}
     function("measure.call")(callee, tensors, device)
     kernels = json.loads(function("graph.kernels")(callee, tensors, device))
-    if kernels:
-        footprints = [
-            Footprint(
-                k["blocks"],
-                k["threads"],
-                k["shared_bytes"],
-                round(k["blocks"] / (max(1, k["resident"]) * machine.sm_count), 4),
-            )
-            for k in kernels
-        ]
-        found["footprint"] = max(footprints, key=lambda f: f.waves)
+    if (footprint := _widest(kernels, machine)) is not None:
+        found["footprint"] = footprint
     if op.source == "estimated":
         samples = list(function("measure.kernel_us")(callee, tensors, device, 20, 20, budget_us))
         found |= {"duration_us": float(np.median(samples)), "source": "measured"}

@@ -55,6 +55,26 @@ def multi_stream(
     return _finish(tried, found, buffers, order, machine)
 
 
+def retime(schedule: Schedule, ops: Sequence[Op], machine: Machine) -> Schedule:
+    """Streams, order and events of a schedule with the kernels, durations and footprints of
+    ``ops``, which are the same by name; its storage stays."""
+    by_name = {op.name: op for op in ops}
+    changed = [
+        dataclasses.replace(by_name[op.name], stream=op.stream, depends=op.depends)
+        for op in schedule.ops
+    ]
+    start, end, makespan = simulate(changed, schedule.events, machine)
+    return dataclasses.replace(
+        schedule,
+        ops=tuple(
+            dataclasses.replace(op, start_us=round(start[i], 3), end_us=round(end[i], 3))
+            for i, op in enumerate(changed)
+        ),
+        makespan_us=round(makespan, 3),
+        single_us=round(sum(op.duration_us for op in changed), 3),
+    )
+
+
 def _in_order(ops: Sequence[Op], order: Sequence[int], stream_of: Sequence[int]) -> list[Op]:
     """Ops in launch order with their streams, ``depends`` renumbered. Streams are renumbered by
     first use, so that what starts first stays on the caller's."""

@@ -1,0 +1,74 @@
+"""Kernel and stream chosen together: other kernels for ops that share the device with others.
+
+The fastest kernel of an op often fills the device, so that nothing runs beside it. A slower one
+with fewer blocks may leave room for a neighbour, and the pair is over earlier.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .machine import Machine
+from .plan import Footprint, Op, Schedule
+from .simulate import simulate
+
+#: Passes over all ops, each trying every variant of each.
+PASSES = 2
+#: A change must shorten the predicted time by this fraction to be made.
+LEAST = 1e-3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another kernel for an offloaded op; ``kernel`` is its candidate's key."""
+
+    kernel: str
+    duration_us: float
+    footprint: Footprint
+    source: str = "recorded"
+
+    def apply(self, op: Op) -> Op:
+        """The op as this kernel runs it."""
+        return dataclasses.replace(
+            op,
+            kernel=self.kernel,
+            duration_us=self.duration_us,
+            footprint=self.footprint,
+            source=self.source,
+        )
+
+
+def crowded(schedule: Schedule, least: float = 1.05) -> list[Op]:
+    """Offloaded ops that take longer in the schedule than alone: those that share the device."""
+    return [
+        op
+        for op in schedule.ops
+        if op.kind == "offloaded" and op.end_us - op.start_us > least * op.duration_us
+    ]
+
+
+def refine(
+    schedule: Schedule, variants: Mapping[str, Sequence[Variant]], machine: Machine
+) -> dict[str, Variant]:
+    """Variants by symbol that make a schedule's predicted time shorter, found by descent: one op
+    after the other takes whichever kernel is best while all others stay, streams and order kept.
+    """
+    ops = list(schedule.ops)
+    best = simulate(ops, schedule.events, machine)[2]
+    chosen: dict[str, Variant] = {}
+    for _ in range(PASSES):
+        before = best
+        for i, op in enumerate(ops):
+            for variant in variants.get(op.symbol, ()):
+                if variant.kernel == ops[i].kernel:
+                    continue
+                tried = [*ops[:i], variant.apply(ops[i]), *ops[i + 1 :]]
+                makespan = simulate(tried, schedule.events, machine)[2]
+                if makespan < best * (1 - LEAST):
+                    best, ops = makespan, tried
+                    chosen[op.symbol] = variant
+        if best == before:
+            break
+    return chosen

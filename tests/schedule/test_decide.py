@@ -1,0 +1,144 @@
+"""Decisions without a GPU, from plan to executable: options, notes, exchanged kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import convoy
+from convoy import relay
+from convoy.artefact import Meta
+from convoy.backends.base import Backend, Binary, Candidate, Device
+from convoy.measure.measurement import Measurement
+from convoy.placement.plan import Scored
+from convoy.relay.convert import to_relax
+from convoy.schedule.machine import Machine
+from convoy.schedule.placed import PlacedKernels
+from convoy.schedule.plan import Footprint, Schedule
+
+BRANCHES = """#[version = "0.0.5"]
+def @main(%data: Tensor[(1, 64, 28, 28), float32], %w0: Tensor[(64, 64, 3, 3), float32],
+          %w1: Tensor[(64, 64, 3, 3), float32], %w2: Tensor[(64, 64, 1, 1), float32]) {
+  %0 = nn.conv2d(%data, %w0, padding=[1, 1, 1, 1], channels=64, kernel_size=[3, 3]);
+  %1 = nn.conv2d(%data, %w1, padding=[1, 1, 1, 1], channels=64, kernel_size=[3, 3]);
+  %2 = nn.conv2d(%data, %w2, channels=64, kernel_size=[1, 1]);
+  %3 = (nn.relu(%0), nn.relu(%1), nn.relu(%2));
+  concatenate(%3, axis=1)
+}
+"""
+
+
+class Made(Backend):
+    """Candidates with figures of its own; builds what the runtime's stand-in could load."""
+
+    name = "made"
+
+    def accepts(self, workload, device):
+        return None
+
+    def propose(self, workload, device):
+        return [Candidate(self.name, kernel) for kernel in ("wide", "narrow")]
+
+    def build(self, workload, candidate, device):
+        entry = {"backend": "cudnn", "engine": 1, "workload": workload.to_json(), "arch": 90}
+        return Binary({**entry, "knobs": [[2, candidate.kernel == "narrow"]]}, {})
+
+
+@pytest.fixture(scope="module")
+def network():
+    module = relay.parse(BRANCHES)
+    rng = np.random.default_rng(1)
+    return to_relax(
+        module,
+        {
+            v.name_hint: rng.uniform(-1, 1, tuple(map(int, v.checked_type.shape))).astype("float32")
+            for v in module["main"].params[1:]
+        },
+    )
+
+
+@pytest.fixture
+def placed(network, monkeypatch: pytest.MonkeyPatch):
+    """A placement with two candidates for each region: a quick one and one that is slower."""
+    placement = convoy.place(network, backends=(Made(),), measure=False, device=Device())
+    figures = {"wide": 10.0, "narrow": 12.0}
+    choices = []
+    for choice in placement.plan.choices:
+        scored = {
+            kernel: Scored(Candidate("made", kernel), Measurement(kernel_us=us))
+            for kernel, us in figures.items()
+        }
+        choices.append(
+            dataclasses.replace(choice, chosen=scored["wide"], runner_up=scored["narrow"])
+        )
+    plan = dataclasses.replace(placement.plan, choices=tuple(choices), source="recorded")
+    footprints = {"wide": Footprint(waves=1.0), "narrow": Footprint(waves=0.3)}
+
+    def estimated(workload, machine, candidate=None, device=None):
+        return footprints[candidate.kernel]
+
+    monkeypatch.setattr("convoy.schedule.durations.estimated_footprint", estimated)
+    monkeypatch.setattr("convoy.schedule.placed.estimated_footprint", estimated)
+    return dataclasses.replace(placement, plan=plan)
+
+
+def compiled(placed, **options) -> convoy.CompiledModule:
+    from convoy.build import compile_placement
+
+    return compile_placement(placed, "cuda", backends=(Made(),), **options)
+
+
+def test_one_stream(placed) -> None:
+    schedule = compiled(placed, streams=1).schedule
+    assert schedule is not None and schedule.streams == 1 and schedule.events == ()
+    assert schedule.decided_by == "requested"
+    assert [op.source for op in schedule.ops if op.kind == "offloaded"] == ["recorded"] * 3
+
+
+def test_number_of_streams(placed) -> None:
+    module = compiled(placed, streams=2)
+    assert module.schedule is not None and module.schedule.streams == 2
+    assert module.plan is not None
+    assert {c.chosen.candidate.kernel for c in module.plan.choices} == {"wide"}
+
+
+def test_kernels_that_leave_room(placed) -> None:
+    """Three convolutions that each fill the device; the narrow ones are over earlier together."""
+    module = compiled(placed)
+    schedule = module.schedule
+    assert schedule is not None and schedule.streams == 3
+    assert "kernels exchanged" in schedule.note and "not measured" in schedule.note
+    kernels = {op.symbol: op.kernel for op in schedule.ops if op.kind == "offloaded"}
+    assert set(kernels.values()) == {"made:narrow"}
+    assert module.plan is not None
+    assert {c.chosen.candidate.kernel for c in module.plan.choices} == {"narrow"}
+    assert {c.runner_up.candidate.kernel for c in module.plan.choices if c.runner_up} == {"wide"}
+    assert schedule.makespan_us < 30 < schedule.single_us
+
+
+def test_schedule_is_part_of_the_description(placed) -> None:
+    module = compiled(placed, streams=3)
+    meta = Meta.loads(module.meta.dumps())
+    assert Schedule.from_json(meta.schedule) == module.schedule
+    assert meta.cuda_graph
+
+
+def test_chain_stays_on_one_stream(network) -> None:
+    text = BRANCHES.split("%1 =")[0].rstrip().rstrip(";").replace("%0 = ", "") + "\n}\n"
+    module = relay.parse(text)
+    built = convoy.build(to_relax(module, {}), backends=("tvm",), streams="auto")
+    assert built.schedule is not None and built.schedule.streams == 1
+
+
+def test_variants_that_are_too_slow_are_left_out(placed) -> None:
+    plan = placed.plan
+    slow = Scored(Candidate("made", "slow"), Measurement(kernel_us=99.0))
+    choices = tuple(dataclasses.replace(c, best_by_backend=(slow,)) for c in plan.choices)
+    plan = dataclasses.replace(plan, choices=choices)
+    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    schedule = compiled(placed, streams=3).schedule
+    assert schedule is not None
+    found = PlacedKernels(plan, symbols, {"made": Made()}, Machine()).variants(schedule.ops)
+    assert {v.kernel for variants in found.values() for v in variants} == {"made:narrow"}
