@@ -265,6 +265,7 @@ def work():
     barrier.wait()
     for _ in range(5):
         vm["main"](x)
+    barrier.wait()  # a thread that ends leaves its streams to the next one
 threads = [threading.Thread(target=work) for _ in range(2)]
 for t in threads: t.start()
 for t in threads: t.join()
