@@ -34,6 +34,7 @@ def autotune(
     search: str | Search = "model",
     budget: Budget = DEFAULT_BUDGET,
     compile: bool = True,
+    neighbours: bool = True,
     gpus: int | None = None,
     ray: str | None = None,
     seed: int = 0,
@@ -48,6 +49,7 @@ def autotune(
         backends: names of registered backends.
         search: one of SEARCHES, or a Search.
         compile: False leaves out kernels that are not in the cache of compiled kernels.
+        neighbours: whether to look at configurations around the best that backends do not propose.
         gpus: how many of this machine's GPUs to use; default: all that are visible.
         ray: address of a Ray cluster ("auto", "local" or host:port) whose GPUs are used instead.
         seed: of the random search and of the model.
@@ -79,12 +81,14 @@ def autotune(
         if isinstance(search, str):
             search = make_search(search, executor, store, tasks, kernel, seed)
 
-        def neighbours(workload: Workload, candidate: Candidate) -> Sequence[Candidate]:
+        def around(workload: Workload, candidate: Candidate) -> Sequence[Candidate]:
+            if not neighbours:
+                return ()
             backend = registry.get(candidate.backend)
             found = backend.neighbours(workload, candidate, executor.device)
             return [c for c in found if keep(c)]
 
-        tuner = Tuner(executor, search, store, space, kernel, neighbours, observer)
+        tuner = Tuner(executor, search, store, space, kernel, around, observer)
         return tuner.tune(tasks, budget)
 
 

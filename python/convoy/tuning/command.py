@@ -42,6 +42,9 @@ def tune(
     compile: Annotated[
         bool, typer.Option(help="--no-compile: only kernels that are compiled already.")
     ] = True,
+    neighbours: Annotated[
+        bool, typer.Option(help="Also configurations around the best that nobody proposes.")
+    ] = True,
     gpus: Annotated[_int, typer.Option(help="How many GPUs of this machine; default: all.")] = None,
     ray: Annotated[
         _text, typer.Option(help="Ray cluster to measure on: auto, local, or host:port.")
@@ -70,6 +73,7 @@ def tune(
             search=search,
             budget=budget,
             compile=compile,
+            neighbours=neighbours,
             gpus=gpus,
             ray=ray,
             seed=seed,
