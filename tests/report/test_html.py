@@ -178,7 +178,13 @@ def test_graph_is_placed_without_overlap_and_downwards(depends: list[list[int]])
     assert all(0 <= x <= placed.width for x in placed.x)
 
 
+def test_node_without_inputs_stands_above_its_reader() -> None:
+    chain = [[], [0], [1], [], [2, 3], []]
+    assert graph_view.layers(chain) == [0, 1, 2, 2, 3, 0]
+
+
 def test_axes_are_round() -> None:
+    assert [tick.label for tick in time_ticks(26000)][:3] == ["0 ms", "5 ms", "10 ms"]
     assert [tick.label for tick in time_ticks(124.2)][:3] == ["0 us", "20 us", "40 us"]
     assert time_ticks(124.2)[1].at == pytest.approx(16.103, abs=1e-3)
     assert [size(n) for n in (512, 2048, 40 << 20)] == ["512 B", "2.0 KiB", "40.0 MiB"]

@@ -198,7 +198,8 @@ def memory_chart(memory: MemoryPlan, line: Timeline, scale_us: float) -> MemoryC
 
 def time_ticks(scale_us: float) -> tuple[Tick, ...]:
     """About eight round times from 0 to ``scale_us``, placed in percent."""
-    return tuple(Tick(_share(at, scale_us), duration(at)) for at in _steps(scale_us, 8))
+    unit, name = (1000.0, "ms") if scale_us >= 10000 else (1.0, "us")
+    return tuple(Tick(_share(at, scale_us), f"{at / unit:g} {name}") for at in _steps(scale_us, 8))
 
 
 def duration(us: float) -> str:

@@ -38,11 +38,18 @@ class Placed:
 
 
 def layers(depends: Sequence[Collection[int]]) -> list[int]:
-    """The layer of each node: one more than its deepest input's. Inputs come before their users."""
+    """The layer of each node: one more than its deepest input's. Inputs come before their users. A
+    node without inputs (a weight's cast) stands right above the first that reads it."""
     depth: list[int] = []
+    first: dict[int, int] = {}
     for inputs in depends:
         depth.append(1 + max((depth[i] for i in inputs), default=-1))
-    return depth
+        for i in inputs:
+            first[i] = min(first.get(i, depth[-1]), depth[-1])
+    return [
+        y if inputs or i not in first else first[i] - 1
+        for i, (y, inputs) in enumerate(zip(depth, depends, strict=True))
+    ]
 
 
 def place(depends: Sequence[Collection[int]]) -> Placed:
