@@ -45,7 +45,7 @@ def convoy_step(args: argparse.Namespace, net: LossModule, batch: int) -> Row:
     started = time.perf_counter()
     built = convoy.build(
         step.module, "cuda", backends=(*args.backends, "tvm"), records=args.records,
-        streams=args.streams, measure=not args.no_measure,
+        streams=args.streams, measure=not args.no_measure, most_measured=args.most,
     )  # fmt: skip
     build_s = time.perf_counter() - started
     session = TrainingSession(built, step, net.initial, RATE)
@@ -53,7 +53,7 @@ def convoy_step(args: argparse.Namespace, net: LossModule, batch: int) -> Row:
     losses = [session(x=x, labels=labels) for _ in range(STEPS)]
     timing = measure(session.run, session.session.synchronize, args.seconds)
     if args.profile:
-        profile(session, args.profile_out)
+        profile(session, args.profile_out and f"{args.profile_out}.{batch}.txt")
     assert built.plan is not None
     return {
         **timing.to_json(), "losses": losses, "build_s": round(build_s, 1),
@@ -110,9 +110,10 @@ def main() -> int:
     parser.add_argument("--records", default=None, help="file of measurements to use and extend")
     parser.add_argument("--streams", default="1", help='1, a number, or "auto"')
     parser.add_argument("--no-measure", action="store_true", help="place from records alone")
+    parser.add_argument("--most", type=int, help="candidates of each backend to measure")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each figure")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--profile-out", default="", help="file for the whole profile")
+    parser.add_argument("--profile-out", default="", help="start of the profiles' names")
     parser.add_argument("--out", default="")
     args = parser.parse_args()
     args.streams = int(args.streams) if args.streams.isdigit() else args.streams

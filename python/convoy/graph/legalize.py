@@ -40,6 +40,7 @@ def legalize_ops() -> tvm.transform.Pass:
             "relax.nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
+            "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
         }
@@ -248,6 +249,34 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
         return value
 
     return te.compute(shape, element, name="concat", attrs={VECTOR_LIMIT: step})
+
+
+def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Of (n, classes) without weights: terms and their sum apart, which TVM sums in one thread."""
+    if len(call.args) != 2 or rank_of(call.args[0]) != 2:
+        return _default("relax.nn.nll_loss", bb, call)
+    ignored, dtype = int(call.attrs.ignore_index), dtype_of(call)
+
+    def terms(scores: te.Tensor, labels: te.Tensor) -> te.Tensor:
+        zero = tvm.tirx.const(0.0, dtype)
+
+        def term(n):  # type: ignore[no-untyped-def]
+            label = labels[n]
+            return tvm.tirx.if_then_else(label != ignored, zero - scores[n, label], zero)
+
+        return te.compute(labels.shape, term, name="terms")
+
+    def counted(labels: te.Tensor) -> te.Tensor:
+        return te.compute(labels.shape, lambda n: (labels[n] != ignored).astype(dtype), name="used")
+
+    each = bb.emit(bb.call_te(terms, *call.args, primfunc_name_hint="nll_terms"))
+    if str(call.attrs.reduction) == "none":
+        return each
+    total = bb.emit(relax.op.sum(each))
+    if str(call.attrs.reduction) == "sum":
+        return total
+    used = bb.emit(bb.call_te(counted, call.args[1], primfunc_name_hint="nll_used"))
+    return bb.emit(relax.op.divide(total, bb.emit(relax.op.sum(used))))
 
 
 def _softmax(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

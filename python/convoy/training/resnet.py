@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tvm import relax
 
@@ -46,18 +47,24 @@ def small_resnet(
     Without ``norm`` convolutions have biases, so that a step trains weights and biases alone.
     """
     net = Network(batch, image, image, channels, seed)
+    return net.finish(basic_blocks(net, widths, classes, norm))
 
-    def layer(x: relax.Var, width: int, kernel: int, stride: int, name: str) -> relax.Var:
+
+def basic_blocks(net: Any, widths: Sequence[int], classes: int, norm: bool) -> Any:
+    """Logits of :func:`small_resnet` by the layers of ``net``, a Network or what looks like one."""
+
+    def layer(x: Any, width: int, kernel: int, stride: int, name: str) -> Any:
         y = net.conv(x, width, kernel, stride, bias=not norm, name=name)
         return net.batch_norm(y, name=f"{name}_norm") if norm else y
 
-    x = net.relu(layer(net.x, widths[0], 3, 1, "stem"))
+    channels = widths[0]
+    x = net.relu(layer(net.x, channels, 3, 1, "stem"))
     for i, width in enumerate(widths):
         stride = 2 if i else 1
         y = net.relu(layer(x, width, 3, stride, f"block{i}_a"))
         y = layer(y, width, 3, 1, f"block{i}_b")
         shortcut = x
-        if width != widths[max(0, i - 1)] or stride > 1:
+        if width != channels or stride > 1:
             shortcut = layer(x, width, 1, stride, f"block{i}_shortcut")
-        x = net.relu(net.add(y, shortcut))
-    return net.finish(net.dense(net.mean(x), classes, name="classifier"))
+        x, channels = net.relu(net.add(y, shortcut)), width
+    return net.dense(net.mean(x), classes, name="classifier")

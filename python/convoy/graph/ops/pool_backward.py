@@ -11,7 +11,10 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..expr import attr_fields, ints, padding4
+from ..expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, padding4, shape_of
+from ..schedule import pool_gradient
+from ..schedule.pool_gradient import MaxPool
+from .gpu import on_gpu
 from .registration import NAMESPACE, make_call, register_op
 
 MAX_POOL = NAMESPACE + "max_pool2d_backward"
@@ -78,6 +81,9 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         args = [builder.emit(relax.op.permute_dims(arg, to)) for arg in args]
     if call.op.name == MAX_POOL:
         dy, x, y = args
+        if on_gpu() and (kernels := _kernels(x, y, attrs)) is not None:
+            dx = _called(builder, kernels, dy, x, y)
+            return dx if layout == "NHWC" else builder.emit(relax.op.permute_dims(dx, back))
         which = builder.emit(
             builder.call_te(_first, x, y, **attrs, primfunc_name_hint="max_pool2d_argmax")
         )
@@ -93,6 +99,37 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if layout == "NHWC":
         return dx
     return builder.emit(relax.op.permute_dims(builder.emit(dx), back))
+
+
+def _kernels(
+    x: relax.Expr, y: relax.Expr, attrs: dict[str, Any]
+) -> tuple[tirx.PrimFunc, tirx.PrimFunc] | None:
+    """The two GPU kernels of a max pool's gradient; None where they do not serve."""
+    window, stride, padding, dilation = _tuples(
+        attrs["pool_size"], attrs["strides"], attrs["padding"], attrs["dilation"]
+    )
+    if dilation != (1, 1) or window[0] * window[1] > 256 or dtype_of(x) not in FLOAT_DTYPES:
+        return None
+    (n, h, w, c), (_, p, q, _) = shape_of(x), shape_of(y)
+    pool = MaxPool(
+        n, h, w, c, p, q, (window[0], window[1]), (stride[0], stride[1]), (padding[0], padding[1]),
+        dtype_of(x),
+    )  # fmt: skip
+    return pool_gradient.first_maximum(pool), pool_gradient.scatter(pool)
+
+
+def _called(
+    builder: relax.BlockBuilder,
+    kernels: tuple[tirx.PrimFunc, tirx.PrimFunc],
+    dy: relax.Expr,
+    x: relax.Expr,
+    y: relax.Expr,
+) -> relax.Expr:
+    first = builder.add_func(kernels[0], "max_pool2d_argmax")
+    second = builder.add_func(kernels[1], "max_pool2d_backward")
+    taps = relax.TensorType(shape_of(y), "uint8")
+    which = builder.emit(relax.op.call_tir(first, [x, y], taps))
+    return builder.emit(relax.op.call_tir(second, [dy, which], x.ty))
 
 
 def _first(x, y, pool_size, strides, padding, dilation):  # type: ignore[no-untyped-def]

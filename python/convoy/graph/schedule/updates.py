@@ -20,7 +20,7 @@ from .channel_sums import IN_PLACE_KERNEL, when
 from .loads import vector_width
 
 _THREADS = 256
-_STEPS = 4  # vectors of each thread
+_STEPS = 1  # vectors of each thread; more make the code long and are no faster
 
 #: Tensors of one kernel: five pointers each stay below the 4 KB that a launch may carry.
 MOST = 64

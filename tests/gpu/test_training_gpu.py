@@ -1,0 +1,97 @@
+"""Training steps on the GPU against the same steps on the CPU: losses and the whole state, by
+backend, precision and number of streams; kernels of their own under memory that was poisoned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import convoy
+from convoy.training import LossModule, Network, Sgd, TrainingSession, small_resnet
+
+pytestmark = pytest.mark.gpu
+
+RATE, STEPS = 0.05, 6
+LIMITS = {"float32": 2e-4, "tf32": 2e-2, "float16": 3e-2, "bfloat16": 2e-1}
+
+
+def wide_layers(batch: int) -> LossModule:
+    """Sizes at which statistics take two kernels, a max pool, groups, dilation, a large stride."""
+    net = Network(batch, 63, 65, 3)
+    x = net.relu(net.batch_norm(net.conv(net.x, 64, 7, 2, name="a"), name="an"))
+    x = net.max_pool(x, 3, 2, 1)
+    y = net.conv(x, 96, 3, 1, dilation=2, groups=2, name="b")
+    z = net.conv(x, 96, 3, 1, padding=1, bias=True, name="c")
+    x = net.relu(net.batch_norm(net.add(y, z), name="bn"))
+    x = net.relu(net.conv(x, 40, 3, 3, padding=0, name="d"))
+    return net.finish(net.dense(net.mean(x), 10, name="classifier"))
+
+
+def data(net: LossModule) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(1)
+    shape = [int(d) for d in net.module["main"].params[0].ty.shape.values]
+    return [
+        (
+            rng.standard_normal(shape).astype(np.float32),
+            rng.integers(0, 10, shape[0]).astype(np.int32),
+        )
+        for _ in range(STEPS)
+    ]
+
+
+def trained(net: LossModule, target: str, **options):
+    step = net.step(Sgd(0.9, 1e-4))
+    built = convoy.build(step.module, target, **options)
+    session = TrainingSession(built, step, net.initial, RATE)
+    losses = [session(x=x, labels=labels) for x, labels in data(net)]
+    return losses, session.state(), session
+
+
+@pytest.fixture(scope="module")
+def on_cpu():
+    known: dict[str, tuple] = {}
+
+    def get(name: str, net: LossModule):
+        if name not in known:
+            known[name] = trained(net, "llvm")[:2]
+        return known[name]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return tmp_path_factory.mktemp("records") / "own.jsonl"
+
+
+NETWORKS = {"small": lambda: small_resnet(32, widths=(16, 32)), "wide": lambda: wide_layers(16)}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    ("precision", "backends", "streams"),
+    [
+        ("float32", ("tvm",), 1),
+        ("float32", ("cudnn", "tvm"), 1),
+        ("float16", ("cudnn", "tvm"), 1),
+        ("float16", ("cudnn", "tvm"), 2),
+        ("bfloat16", ("cudnn", "tvm"), 1),
+    ],
+)
+def test_steps(network, precision, backends, streams, on_cpu, records) -> None:
+    net = NETWORKS[network]()
+    losses, state, session = trained(
+        net, "cuda", precision=precision, backends=backends, streams=streams, records=records,
+        most_measured=4,
+    )  # fmt: skip
+    want, expected = on_cpu(network, net)
+    np.testing.assert_allclose(losses, want, rtol=LIMITS[precision])
+    if precision == "float32":
+        for name, value in expected.items():
+            error = np.abs(state[name] - value).max() / (np.abs(value).max() + 1e-3)
+            assert error < 1e-2, f"{name}: {error:.1e}"
+    first = session.session.num_outputs - len(session.step_info.state)
+    for i, name in enumerate(session.step_info.state):  # nothing is copied between steps
+        assert (
+            session.session.output(first + i).data_ptr() == session.session.input(name).data_ptr()
+        )
