@@ -87,6 +87,10 @@ class NotSchedulable(ConvoyError):
     """A lowered function with something that the stream scheduler does not know."""
 
 
+class MeasuringFailed(ConvoyError):
+    """The process that measures does not start, or its GPU cannot be used any more."""
+
+
 class NoCandidate(ConvoyError):
     """Every backend declined an operation; carries the reasons."""
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from tests.tuning import fakes
 
-from convoy.errors import LibraryMissing
+from convoy.errors import LibraryMissing, MeasuringFailed
 from convoy.tuning.executor import LocalExecutor
 from convoy.tuning.job import Job
-from convoy.tuning.process import MeasuringFailed
 
 Make = Callable[..., LocalExecutor]
 

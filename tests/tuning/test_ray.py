@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from tests.tuning import fakes
 
-from convoy.errors import NoGpu
+from convoy.errors import MeasuringFailed, NoGpu
 from convoy.measure.records import RecordStore
 from convoy.tuning.job import Job
 from convoy.tuning.measurer import Spec
-from convoy.tuning.process import MeasuringFailed
 from convoy.tuning.search import Exhaustive, Random
 from convoy.tuning.tuner import Budget, Tuner
 

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from ..backends.base import Candidate, Device
-from ..errors import ConvoyError
+from ..errors import MeasuringFailed
 from ..measure.environment import Environment
 from ..measure.measurement import Measurement
 from ..workload import Workload
@@ -25,10 +25,6 @@ from .measurer import Spec
 TIMEOUT_S = 60.0
 #: Loading TVM and CUDA, on a busy machine.
 START_TIMEOUT_S = 180.0
-
-
-class MeasuringFailed(ConvoyError):
-    """A measuring process does not even start: nothing can be measured."""
 
 
 class MeasuringProcess:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..backends.base import Candidate, Device
-from ..errors import InvalidOption, LibraryMissing, NoGpu
+from ..errors import InvalidOption, LibraryMissing, MeasuringFailed, NoGpu
 from ..measure.environment import Environment
 from .executor import Executor, LocalExecutor
 from .job import Job, Result
 from .measurer import Spec
-from .process import TIMEOUT_S, MeasuringFailed
+from .process import TIMEOUT_S
 
 JOBS_OF_A_MACHINE = 64
 
