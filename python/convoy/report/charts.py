@@ -12,7 +12,7 @@ from . import graph_view
 from .timeline import Timeline
 
 ROW, GAP, AXIS = 30, 6, 22  # height of a stream's row, between rows, of the time axis
-NODE_WIDTH, NODE_HEIGHT, LAYER = 118, 30, 54  # of the graph
+NODE_WIDTH, NODE_HEIGHT, LAYER = 128, 30, 54  # of the graph
 MEMORY_HEIGHT = 260
 _LONGEST = 17  # letters in a node
 
@@ -52,10 +52,12 @@ class TimelineChart:
 
 @dataclass(frozen=True)
 class Line:
-    """An edge of the graph as an SVG path; ``across`` where it goes from one stream to another."""
+    """An edge of the graph as an SVG path; ``across`` where it goes from one stream to another,
+    ``behind`` where it runs straight behind nodes because there are too many to lead around."""
 
     path: str
     across: bool
+    behind: bool
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def graph_chart(schedule: Schedule, line: Timeline) -> GraphChart:
         Line(
             _curve([(x * step + NODE_WIDTH / 2, y * LAYER) for x, y in points]),
             line.spans[j].stream != line.spans[i].stream,
+            len(points) == 2 and placed.y[i] - placed.y[j] > 2,
         )
         for j, i, points in placed.edges
     )

@@ -137,6 +137,7 @@ def _context(report: Report) -> dict[str, Any]:
         else None,
         "explanation": explanation,
         "operations": operations(explanation),
+        "known": sum(op.winner.kernel_us is not None for op in explanation.ops),
         "modes": MODES,
         "native": report.native,
         "trace": json.dumps(trace.trace(lines, report.name)),
