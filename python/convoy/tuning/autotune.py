@@ -78,8 +78,10 @@ def autotune(
         def space(workload: Workload) -> Space:
             return propose(workload, used, executor.device, keep)
 
+        # What waits for no compiler is measured in one go, workload by workload.
+        waits_for = kernel if compile else lambda candidate: ""
         if isinstance(search, str):
-            search = make_search(search, executor, store, tasks, kernel, seed)
+            search = make_search(search, executor, store, tasks, waits_for, seed)
 
         def around(workload: Workload, candidate: Candidate) -> Sequence[Candidate]:
             if not neighbours:
@@ -88,7 +90,7 @@ def autotune(
             found = backend.neighbours(workload, candidate, executor.device)
             return [c for c in found if keep(c)]
 
-        tuner = Tuner(executor, search, store, space, kernel, around, observer)
+        tuner = Tuner(executor, search, store, space, waits_for, around, observer)
         return tuner.tune(tasks, budget)
 
 
