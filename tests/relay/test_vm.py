@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tvm
 
-from convoy import relay
-from convoy.errors import InvalidOption
+from convoy import graph_executor, relay
+from convoy.errors import CorruptArtefact, InvalidOption
 from convoy.relay.op.contrib import cudnn, cutlass
 
 from .reference import conv
@@ -169,3 +171,37 @@ def test_passes() -> None:
     assert relay.transform.ToMixedPrecision()(mod).attrs["convoy.precision"] == "float16"
     with pytest.raises(InvalidOption):
         relay.transform.ToMixedPrecision("float8")
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_saved_and_loaded(unknown: bool, tmp_path: Path) -> None:
+    size = "?" if unknown else "3"
+    mod = relay.parse(f"{HEAD}def @main(%x: Tensor[({size}, 4), float32]) {{ exp(%x) }}")
+    loaded = cutlass.finalize_modules_vm(relay.vm.compile(mod, "llvm"), tmp_dir=str(tmp_path))
+    x = RNG.uniform(-1, 1, (3, 4)).astype("float32")
+    got = relay.vm.VirtualMachine(loaded, tvm.cpu()).run(x).numpy()
+    np.testing.assert_allclose(got, np.exp(x), 1e-6)
+    for code in (b"", b"[]", b"{}"):
+        with pytest.raises(CorruptArtefact):
+            relay.vm.Executable.load_exec(code, loaded.lib)
+    if not unknown:
+        with pytest.raises(CorruptArtefact, match=r"relay\.load_module"):
+            relay.vm.Executable.load_exec(loaded.save()[0], None)
+
+
+def test_scripts_of_the_first_cutlass_integration(tmp_path: Path) -> None:
+    x, w = relay.var("x", shape=(4, 3)), relay.var("w", shape=(2, 3))
+    mod = relay.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    parted, count = cutlass.tune_cutlass_kernels(cutlass.partition_for_cutlass(mod), 80)
+    assert count == 1
+    lib = cutlass.build_cutlass_kernels(relay.build(parted, "llvm"), 80, str(tmp_path))
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    module.run(x=np.ones((4, 3), "float32"), w=np.ones((2, 3), "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 3)
+
+
+def test_differences_are_shown() -> None:
+    mod = relay.parse(BRANCHES)
+    relay.assert_structural_equal(mod, relay.parse(BRANCHES))
+    with pytest.raises(ValueError, match="exp"):
+        relay.assert_structural_equal(mod["main"], mod["main"].body)

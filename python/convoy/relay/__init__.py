@@ -39,11 +39,12 @@ from convoy.relay.types import (
     TypeVar,
     scalar_type,
 )
-from convoy.relay.visit import bind, structural_equal
+from convoy.relay.visit import assert_structural_equal, bind, structural_equal
 
 __all__ = [
     "analysis",
     "Any",
+    "assert_structural_equal",
     "astext",
     "backend",
     "bind",

@@ -152,6 +152,12 @@ def structural_equal(lhs: Any, rhs: Any) -> bool:
     return True
 
 
+def assert_structural_equal(lhs: Any, rhs: Any) -> None:
+    """Raise ValueError, with both texts, unless the two are structurally equal."""
+    if not structural_equal(lhs, rhs):
+        raise ValueError(f"not structurally equal:\n{lhs}\nand\n{rhs}")
+
+
 def _is_leaf(node: Expr) -> bool:
     """Nodes of which sharing means nothing."""
     return isinstance(node, (ast.Op, ast.GlobalVar, ast.Constant))

@@ -6,10 +6,11 @@ kernels; all others go the way of `relay.build`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
 from convoy.relay.build import as_module, check_graph, device_target, from_attributes
 from convoy.relay.infer import infer_module
 from convoy.relay.params import to_array
@@ -33,6 +34,31 @@ class Executable:
     @property
     def lib(self) -> Any:
         return self.compiled
+
+    def save(self) -> tuple[bytearray, Any]:
+        """The code and the library, as TVM has it: `lib.export_library` writes the library, the
+        code is a few bytes that say how to call it."""
+        about = {"inputs": self.input_names, "graph": self.is_graph}
+        return bytearray(json.dumps(about).encode()), self.compiled
+
+    @staticmethod
+    def load_exec(code: bytes | bytearray, lib: Any) -> Executable:
+        """An executable of what `save` gave. ``lib`` is the library itself, or loaded: by
+        `relay.load_module`, or `tvm.runtime.load_module` for one with unknown sizes or branches.
+
+        Raises:
+            CorruptArtefact: code that `save` did not write, or a library that does not go with it.
+        """
+        try:
+            about = json.loads(bytes(code))
+            names, is_graph = [str(n) for n in about["inputs"]], bool(about["graph"])
+        except (ValueError, TypeError, KeyError):
+            raise CorruptArtefact("code that is none", "what Executable.save gave") from None
+        compiled = getattr(lib, "module", lib) if is_graph else lib
+        if is_graph and not hasattr(compiled, "session"):
+            got = f"a library of type {type(lib).__name__}"
+            raise CorruptArtefact(got, "one that relay.load_module loaded")
+        return Executable(compiled, names, is_graph)
 
 
 def compile(
