@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Sort records into the files that ship with convoy, one for each network.
+
+    python tuning/ship_records.py new.jsonl other.jsonl.gz
+
+A record goes to the first network, in the order below, in whose list its workload is; of several
+measurements of one thing the latest stays. Records of workloads in no list are left out, and said.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+from convoy import paths, workload_list
+from convoy.measure import maintenance, record_file
+from convoy.measure.record import Record
+from convoy.measure.records import RecordStore
+from convoy.workload import Workload
+
+NETWORKS = (
+    "resnet50",
+    "resnet18",
+    "squeezenet",
+    "googlenet",
+    "inception_v3",
+    "densenet121",
+    "mobilenet_v2",
+    "resnext50",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("records", nargs="+", type=Path)
+    parser.add_argument("--gpu", default="NVIDIA H200", help="records of other GPUs are left out")
+    parser.add_argument("--lists", default="fprop-float16", help="OP-DTYPE of the lists")
+    options = parser.parse_args()
+    home: dict[Workload, str] = {}
+    for network in NETWORKS:
+        for workload in workload_list.read(
+            paths.workloads_dir() / f"{network}-{options.lists}.jsonl"
+        ):
+            home.setdefault(workload, network)
+    sorted_out: dict[str, list[Record]] = defaultdict(list)
+    for record in RecordStore(options.records):
+        if record.environment.gpu == options.gpu:
+            sorted_out[home.get(record.workload, "")].append(record)
+    if homeless := sorted_out.pop("", []):
+        print(f"{len(homeless)} records of workloads that are in no list, left out")
+    prefix = options.gpu.split()[-1].lower()
+    for network, records in sorted_out.items():
+        target = paths.records_dir() / f"{prefix}-{network}-{options.lists}.jsonl.gz"
+        part = target.with_name(f".{network}.jsonl")
+        record_file.replace(part, records)
+        outcome = maintenance.merge([part], target)
+        part.unlink()
+        target.with_name(target.name + ".lock").unlink(missing_ok=True)
+        print(f"{target}: {outcome.kept} records, {outcome.removed} superseded")
+
+
+if __name__ == "__main__":
+    main()
