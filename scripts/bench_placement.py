@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import dataclasses
 import json
 import math
 import multiprocessing
@@ -32,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +45,37 @@ NETWORKS = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
 SINGLES = {"cudnn": ("cudnn",), "cutlass": ("cutlass",)}
 PLACED = "exact"
 STREAMS = 4
-EVOLVED = 3  # finalists of the second level that are compiled
+EVOLVED = 2  # finalists of the second level that are compiled
 TVM_MOST_BATCH = 8  # larger ones take TVM's kernels seconds
 
 
-def compiled_only() -> Any:
-    """The CUTLASS backend with those candidates whose kernel is in the cache."""
-    from convoy.backends.base import Candidate, Decline, Device
-    from convoy.backends.cutlass import CutlassBackend, launch_of
+def is_compiled() -> Callable[[Any], bool]:
+    """Whether a candidate of any backend can be built without compiling a CUTLASS kernel."""
+    from convoy.backends.cutlass import launch_of
     from convoy.codegen.cache import KernelCache
     from convoy.codegen.compile import cache_key
     from convoy.codegen.toolkit import find_toolkit
-    from convoy.workload import Workload
 
     cache, toolkit, known = KernelCache(), find_toolkit(), {}
 
-    def compiled(candidate: Candidate) -> bool:
+    def compiled(candidate: Any) -> bool:
+        if candidate.backend != "cutlass":
+            return True
         config = launch_of(candidate).config
         if config not in known:
             known[config] = cache.get(cache_key(config, toolkit)) is not None
         return bool(known[config])
+
+    return compiled
+
+
+def compiled_backend() -> Any:
+    """The CUTLASS backend with those candidates whose kernel is in the cache."""
+    from convoy.backends.base import Candidate, Decline, Device
+    from convoy.backends.cutlass import CutlassBackend
+    from convoy.workload import Workload
+
+    compiled = is_compiled()
 
     class Compiled(CutlassBackend):
         def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
@@ -76,33 +88,52 @@ def compiled_only() -> Any:
     return Compiled(limit=200)
 
 
-def placer(args: argparse.Namespace, name: str, batch: int) -> Any:
-    """The placer of one network; its figures are measured when it is first used."""
+def compiled_costs(costs: Any) -> Any:
+    """Recorded costs of candidates that need no compiling."""
+    compiled, known = is_compiled(), costs.candidates
+    costs.candidates = lambda workload: [c for c in known(workload) if compiled(c)]
+    return costs
+
+
+def placer(args: argparse.Namespace, name: str, batch: int, measure: bool) -> Any:
+    """The placer of one network; its figures are measured, or from the records alone."""
     from convoy import placing
+    from convoy.backends.base import Device
     from convoy.placement.sources import cost_model
-    from convoy.runtime import current_device
 
     backends = placing.find_backends(["cudnn", "cutlass", "hopper"])
     if not args.compile:
-        backends[1] = compiled_only()
-    device = current_device()
-    module = network(name, batch)
-    forms = placing.normal_forms(module, None, args.precision)
+        backends[1] = compiled_backend()
+    forms = placing.normal_forms(network(name, batch), None, args.precision)
     deadline = time.monotonic() + args.measure_seconds
 
     def told(label: str, done: int, total: int) -> None:
         if done % 100 == 0:
             print(f"  {done}/{total} {label}", flush=True)
 
+    device = Device(**args.device)
     costs, environment = cost_model(
-        backends, device, args.records, True, args.most, told, lambda: time.monotonic() < deadline
+        backends,
+        device,
+        args.records,
+        measure,
+        args.most,
+        told,
+        lambda: time.monotonic() < deadline,
     )
+    if not measure and not args.compile:
+        costs = compiled_costs(costs)
     return placing.Placer(forms, backends, device, costs, environment)
 
 
-def plans_of(args: argparse.Namespace, name: str, batch: int) -> dict[str, Any]:
-    """Plans by ``variant/objective``; variants that cannot be placed are left out with a reason."""
-    network_placer = placer(args, name, batch)
+def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
+    """Plans by ``variant/objective``, from records; variants that cannot be placed have a reason
+    instead."""
+    import warnings
+
+    warnings.simplefilter("ignore")
+    args, name, batch = job
+    network_placer = placer(args, name, batch, measure=False)
     found: dict[str, Any] = {}
     for objective in MODES:
         for variant in [*SINGLES, "greedy", PLACED]:
@@ -116,8 +147,11 @@ def plans_of(args: argparse.Namespace, name: str, batch: int) -> dict[str, Any]:
             found[f"{variant}/{objective}"] = described(placed.plan, started)
             found[f"{variant}/{objective}"]["left_to_tvm"] = len(placed.native)
     started = time.perf_counter()
-    for i, (plan, us) in enumerate(network_placer.finalists("graph", EVOLVED)):
-        found[f"evolved{i + 1}/graph"] = {**described(plan, started), "simulated_us": us}
+    try:
+        for i, (plan, us) in enumerate(network_placer.finalists("graph", EVOLVED)):
+            found[f"evolved{i + 1}/graph"] = {**described(plan, started), "simulated_us": us}
+    except Exception as err:
+        found["evolved1/graph"] = {"failed": f"{type(err).__name__}: {err}"[-800:]}
     if batch <= TVM_MOST_BATCH and not args.skip_tvm:
         found["tvm/any"] = {"plan": None, "backends": {}, "cost_us": {}}
     return found
@@ -137,8 +171,8 @@ def needed(plans: dict[str, Any], mode: str) -> list[tuple[str, int]]:
     another objective, which shows what the wrong metric loses."""
     wanted = [(f"{variant}/{mode}", 1) for variant in (*SINGLES, PLACED)]
     if mode == "graph":
-        wanted += [("greedy/graph", 1), (f"{PLACED}/sync", 1), ("evolved1/graph", 1)]
-        streamed = [*SINGLES, "greedy", PLACED, *(f"evolved{i + 1}" for i in range(EVOLVED))]
+        wanted += [("greedy/graph", 1), (f"{PLACED}/sync", 1)]
+        streamed = [*SINGLES, PLACED, *(f"evolved{i + 1}" for i in range(EVOLVED))]
         wanted += [(f"{variant}/graph", STREAMS) for variant in streamed]
     else:
         wanted.append((f"{PLACED}/graph", 1))
@@ -158,40 +192,43 @@ def signature(plan: dict[str, Any] | None) -> str:
 
 
 def build_all(
-    args: argparse.Namespace, cases: dict[str, dict[str, Any]], folder: Path
+    args: argparse.Namespace, cases: dict[str, dict[str, Any]], folder: Path, pool: Any
 ) -> dict[str, dict[str, Any]]:
-    """Compile every distinct plan of every case, in parallel; results by file."""
-    jobs: dict[str, dict[str, Any]] = {}
-    for case in cases.values():
+    """Compile every distinct plan of every case, in parallel; what is known of each file."""
+    jobs: dict[tuple[str, str], dict[str, Any]] = {}
+    known: dict[tuple[str, str, bool, int], str] = {}
+    for case_name, case in cases.items():
         case["files"] = {mode: {} for mode in MODES}
-        known: dict[tuple[str, bool, int], str] = {}
         for mode in MODES:
             for name, streams in needed(case["plans"], mode):
                 plan, graph = case["plans"][name]["plan"], mode == "graph"
-                key = (signature(plan), graph, streams)
-                if key not in known:
-                    file = str(folder / f"m{len(jobs)}.so")
-                    known[key] = file
-                    jobs[file] = {
+                own = (case_name, signature(plan))
+                job = jobs.setdefault(
+                    own,
+                    {
                         "network": case["network"],
                         "batch": case["batch"],
                         "precision": args.precision,
                         "plan": plan,
-                        "cuda_graph": graph,
-                        "streams": streams,
-                        "file": file,
-                    }
+                        "variants": [],
+                    },
+                )
+                if (*own, graph, streams) not in known:
+                    file = str(folder / f"m{len(known)}.so")
+                    known[(*own, graph, streams)] = file
+                    job["variants"].append([graph, streams, file])
                 label = name if streams == 1 else f"{name} x{streams}"
-                case["files"][mode][label] = known[key]
+                case["files"][mode][label] = known[(*own, graph, streams)]
     prepare(cases)
-    print(f"compiling {len(jobs)} modules with {args.jobs} processes", flush=True)
-    context = multiprocessing.get_context("spawn")
+    print(f"compiling {len(known)} modules of {len(jobs)} plans", flush=True)
     built = {}
-    with concurrent.futures.ProcessPoolExecutor(args.jobs, context) as pool:
-        for done in pool.map(build_plan, jobs.values()):
-            built[done["file"]] = done
-            if "failed" in done:
-                print("not built:", done["failed"][-300:], flush=True)
+    longest_first = sorted(jobs.values(), key=lambda job: -len(job["variants"]))
+    for done in pool.map(build_plan, longest_first):
+        for file in done["files"]:
+            built[file] = {"native": done["native"]} if "native" in done else {}
+            if file in done["failed"]:
+                built[file]["failed"] = done["failed"][file]
+                print("not built:", done["failed"][file][-300:], flush=True)
     return built
 
 
@@ -406,6 +443,7 @@ def main() -> None:
     parser.add_argument("--records", default="", help="file of measurements, read and added to")
     parser.add_argument("--most", type=int, default=None, help="candidates a backend and workload")
     parser.add_argument("--measure-seconds", type=float, default=math.inf, help="for each case")
+    parser.add_argument("--no-measure", action="store_true", help="place from the records alone")
     parser.add_argument("--compile", action="store_true", help="compile CUTLASS kernels")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--skip-tvm", action="store_true", help="not all by TVM's own kernels")
@@ -414,22 +452,35 @@ def main() -> None:
     parser.add_argument("--out", default="placement.json")
     args = parser.parse_args()
     args.records = args.records or None
-    cases: dict[str, dict[str, Any]] = {}
-    for name in args.networks:
-        for batch in args.batches:
-            started = time.perf_counter()
-            plans = plans_of(args, name, batch)
-            cases[f"{name} N={batch}"] = {"network": name, "batch": batch, "plans": plans}
-            took = time.perf_counter() - started
-            print(f"{name} N={batch}: placed in {took:.1f} s", flush=True)
-            for label, plan in plans.items():
-                print(f"  {label}: {plan.get('backends')} {plan.get('cost_us')} "
-                      f"{plan.get('failed', '')}", flush=True)  # fmt: skip
-    save(args, cases)
-    with tempfile.TemporaryDirectory() as text:
+    from convoy.runtime import current_device
+
+    args.device = dataclasses.asdict(current_device())
+    names = [(n, b) for b in args.batches for n in args.networks]
+    for name, batch in names if not args.no_measure else ():
+        started = time.perf_counter()
+        placer(args, name, batch, measure=True).place("graph", "greedy")
+        print(f"{name} N={batch}: measured in {time.perf_counter() - started:.1f} s", flush=True)
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory() as text,
+        concurrent.futures.ProcessPoolExecutor(args.jobs, context) as pool,
+    ):
         folder = Path(text)
         started = time.perf_counter()
-        built = build_all(args, cases, folder)
+        cases = {
+            f"{name} N={batch}": {"network": name, "batch": batch, "plans": plans}
+            for (name, batch), plans in zip(
+                names, pool.map(plans_of, [(args, *pair) for pair in names]), strict=True
+            )
+        }
+        print(f"placed in {time.perf_counter() - started:.1f} s", flush=True)
+        for key, case in cases.items():
+            for label, plan in case["plans"].items():
+                costs = {o: round(us, 1) for o, us in plan.get("cost_us", {}).items()}
+                print(key, label, plan.get("backends"), costs, plan.get("failed", ""), flush=True)
+        save(args, cases)
+        started = time.perf_counter()
+        built = build_all(args, cases, folder, pool)
         print(f"compiled in {time.perf_counter() - started:.1f} s", flush=True)
         started = time.perf_counter()
         run_all(args, cases, built, folder)

@@ -20,40 +20,41 @@ MODES = ("graph", "stream", "sync")
 
 
 def build_plan(job: dict[str, Any]) -> dict[str, Any]:
-    """Compile one plan (none: everything by TVM's own kernels) and export it.
+    """Compile one plan (none: everything by TVM's own kernels) in several ways and export each.
 
-    ``job``: network, batch, precision, plan (JSON or None), cuda_graph, streams, file. Adds
-    seconds, and the calls of TVM's own kernels beside the plan's.
+    ``job``: network, batch, precision, plan (JSON or None), variants [cuda_graph, streams, file].
+    Adds seconds, the files that failed with the reason, and the calls of TVM's own kernels.
     """
     import convoy
     from convoy import graph
+    from convoy.build import compile_placement
     from convoy.graph.native import native_calls
     from convoy.placement.plan import Plan
 
     started = time.perf_counter()
-    done = {"file": job["file"]}
+    done: dict[str, Any] = {"files": [file for *_, file in job["variants"]], "failed": {}}
     try:
         module = network(job["network"], job["batch"])
         if job["plan"]:
             options: dict[str, Any] = {"plan": Plan.from_json(job["plan"])}
         else:
             options = {"backends": ("tvm",), "measure": False}
-        built = convoy.build(
-            module,
-            "cuda",
-            precision=job["precision"],
-            cuda_graph=job["cuda_graph"],
-            streams=job.get("streams", 1),
-            **options,
-        )
-        built.export_library(job["file"])
+        placed = convoy.place(module, precision=job["precision"], **options)
         if job["plan"]:
-            placed = convoy.place(module, precision=job["precision"], **options)
             chosen = {choice.region: choice.region for choice in placed.plan.choices}
             calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
             done["native"] = [[call.name, call.operands] for call in calls]
     except Exception as err:  # one plan that fails must not end the comparison
-        done["failed"] = f"{type(err).__name__}: {err}"[-1500:]
+        done["failed"] = dict.fromkeys(done["files"], f"{type(err).__name__}: {err}"[-1500:])
+        return done
+    for cuda_graph, streams, file in job["variants"]:
+        try:
+            built = compile_placement(
+                placed, "cuda", job["precision"], cuda_graph=cuda_graph, streams=streams
+            )
+            built.export_library(file)
+        except Exception as err:
+            done["failed"][file] = f"{type(err).__name__}: {err}"[-1500:]
     done["build_s"] = round(time.perf_counter() - started, 1)
     return done
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +109,7 @@ def place(
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     if plan is not None:
-        return _restore(normal_forms(mod, params, precision), plan, find_backends(backends))
+        return _restore(_every_form(mod, params, precision), plan, find_backends(backends))
     used = find_backends(backends)
     present = _present_device()
     device = device or present or Device()
@@ -179,13 +179,16 @@ def workloads_of(
 
 def normal_forms(mod: Any, params: Mapping[str, Any] | None, precision: str) -> list[Any]:
     """The ways to present a network that are weighed against each other."""
+    return _distinct(_every_form(mod, params, precision))
+
+
+def _every_form(mod: Any, params: Mapping[str, Any] | None, precision: str) -> Iterator[Any]:
     from . import graph
 
-    forms = [graph.normalize(mod, params, dtype=precision)]
+    yield graph.normalize(mod, params, dtype=precision)
     if precision in ("float16", "bfloat16"):  # other ways to present the first convolution
-        forms.append(graph.normalize(mod, params, dtype=precision, space_to_depth=True))
-        forms.append(graph.normalize(mod, params, dtype=precision, pad_channels=1))
-    return _distinct(forms)
+        yield graph.normalize(mod, params, dtype=precision, space_to_depth=True)
+        yield graph.normalize(mod, params, dtype=precision, pad_channels=1)
 
 
 def _groups(regions: Any, backends: Sequence[Backend], device: Device) -> list[list[Any]]:
@@ -203,7 +206,7 @@ def _order(placement: Placement) -> tuple[int, int, float]:
     return len(placement.native), unknown, placement.total_us()
 
 
-def _distinct(forms: Sequence[Any]) -> list[Any]:
+def _distinct(forms: Iterable[Any]) -> list[Any]:
     """Normal forms without those that offer the same workloads as an earlier one."""
     from . import graph
 
@@ -398,7 +401,7 @@ class Placer:
             form.regions,
             options,
             self._device,
-            {op.name: op.bytes_moved for op in flow.operations},
+            flow.native_bytes({name for region in form.regions for name in region.covered}),
         )
         return matches
 
@@ -437,7 +440,7 @@ def _placement(
     return Placement(form.module, chosen, plan, native, cover)
 
 
-def _restore(forms: Sequence[Any], plan: Plan, backends: Sequence[Backend]) -> Placement:
+def _restore(forms: Iterable[Any], plan: Plan, backends: Sequence[Backend]) -> Placement:
     """The placement that a plan describes, in the form of the network that it was made for."""
     for normal in forms:
         form = _Form(normal)

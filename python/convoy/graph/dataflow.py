@@ -17,27 +17,11 @@ _VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "flatten", "expand_di
 # Element by element: TVM fuses these into the kernel that makes their operand.
 _FUSED = _VIEWS | frozenset(
     f"relax.{name}"
-    for name in [
-        "astype",
-        "permute_dims",
-        "strided_slice",
-        "nn.pad",
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "maximum",
-        "minimum",
-        "negative",
-        "clip",
-        "exp",
-        "tanh",
-        "sigmoid",
-        "nn.relu",
-        "nn.silu",
-        "nn.gelu",
-        "nn.leakyrelu",
-    ]
+    for name in (
+        *("astype", "permute_dims", "strided_slice", "add", "subtract", "multiply", "divide"),
+        *("maximum", "minimum", "negative", "clip", "exp", "tanh", "sigmoid"),
+        *("nn.pad", "nn.relu", "nn.silu", "nn.gelu", "nn.leakyrelu"),
+    )
 )
 
 
