@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 
 
@@ -46,3 +48,15 @@ def test_every_name_of_the_page_exists() -> None:
         found = convoy
         for part in name.split("."):
             found = getattr(found, part)
+
+
+def test_the_error_of_the_page() -> None:
+    from convoy import relay
+    from convoy.errors import UnsupportedOp
+
+    text = '#[version = "0.0.5"]\ndef @main(%x: float32) {\n  add(%x, nn.rellu(%x))\n}'
+    with pytest.raises(UnsupportedOp) as caught:
+        relay.parse(text, "net.relay")
+    found = re.search(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found
+    assert found.group(1).rstrip() == str(caught.value).rstrip()
