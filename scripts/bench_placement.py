@@ -255,7 +255,8 @@ def run_all(
     folder: Path,
 ) -> None:
     """Time every case in every mode; modes that synchronise have a process of their own."""
-    for modes in (("graph", "stream"), ("sync",)):
+    for modes, share in ((("graph", "stream"), 0.7), (("sync",), 1.0)):
+        timeout = max(10.0, share * (args.ends - time.monotonic()))
         groups, places = [], []
         for key, case in cases.items():
             for mode in modes:
@@ -273,7 +274,7 @@ def run_all(
                 )
                 places.append((case, mode, files))
         for (case, mode, files), result in zip(
-            places, run_process(groups, "sync" in modes, folder, args.timeout), strict=False
+            places, run_process(groups, "sync" in modes, folder, timeout), strict=False
         ):
             runs = {n: result["files"].get(f, {}) for n, f in files.items()}
             case.setdefault("runs", {})[mode] = runs
@@ -307,27 +308,24 @@ def run_process(
 def predict(case: dict[str, Any], built: dict[str, dict[str, Any]]) -> None:
     """Adds ``predicted_us`` by run and mode: figures of the candidates, plus those of TVM's
     kernels, which were measured in the same run. Several streams are not predicted."""
+    from convoy.measure.measurement import Measurement
+    from convoy.placement import objective as objectives
+
     case["predicted_us"] = {mode: {} for mode in MODES}
     for mode in MODES:
         for name, file in case["files"][mode].items():
             calls = built[file].get("native")
             if calls is None or " x" in name:
                 continue
-            native = [case["native"].get(native_key(*call), {}) for call in calls]
+            measured = case.get("native", {})
+            native = [measured.get(native_key(*call), {}) for call in calls]
             chosen = [
                 choice["chosen"]["measurement"] for choice in case["plans"][name]["plan"]["choices"]
             ]
             if any("kernel_us" not in figure for figure in (*native, *chosen)):
                 continue
-            sums = {
-                side: sum(figure[f"{side}_us"] for figure in (*native, *chosen))
-                for side in ("kernel", "enqueue", "e2e")
-            }
-            case["predicted_us"][mode][name] = {
-                "graph": sums["kernel"],
-                "stream": max(sums["kernel"], sums["enqueue"]),
-                "sync": sums["e2e"],
-            }[mode]
+            figures = [Measurement.from_json(figure) for figure in (*native, *chosen)]
+            case["predicted_us"][mode][name] = objectives.total(figures, mode)
 
 
 def flips(case: dict[str, Any]) -> list[list[str]]:
@@ -448,10 +446,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--skip-tvm", action="store_true", help="not all by TVM's own kernels")
     parser.add_argument("--sample-ms", type=float, default=10.0, help="of each sample")
-    parser.add_argument("--timeout", type=float, default=600.0, help="for all cases of a mode")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="of the whole run")
     parser.add_argument("--out", default="placement.json")
     args = parser.parse_args()
     args.records = args.records or None
+    args.ends = time.monotonic() + args.seconds
     from convoy.runtime import current_device
 
     args.device = dataclasses.asdict(current_device())

@@ -119,7 +119,8 @@ def ranked(graph: MatchGraph, transitions: Transitions, objective: str) -> tuple
 
 def _sides(figure, objective: str) -> tuple[float, float]:
     if objective == "stream":
-        return figure.kernel_us, figure.enqueue_us
+        device = figure.kernel_us + objectives.STREAM_GAP_US if figure.kernel_us else 0.0
+        return device, figure.enqueue_us
     return objectives.own_cost(figure, objective)[0], 0.0
 
 

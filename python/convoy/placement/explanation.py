@@ -18,7 +18,7 @@ from .plan import Choice, Plan, Scored
 #: What each objective counts of one launch, in words.
 COUNTED = {
     "graph": "kernel_us",
-    "stream": "kernel_us and enqueue_us, summed apart over the network; the larger sum counts",
+    "stream": "kernel_us with the gap behind it, and enqueue_us; of the two sums the larger one",
     "sync": "e2e_us",
 }
 

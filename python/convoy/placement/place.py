@@ -186,10 +186,7 @@ def place(
 def _side_by_side(scored: Sequence[Sequence[Scored]]) -> list[Scored | None]:
     """The jointly best candidate of each region when host and device time are summed apart."""
     positions = [i for i, items in enumerate(scored) if items]
-    pairs = [
-        [(s.measurement.kernel_us or 0.0, s.measurement.enqueue_us or 0.0) for s in scored[i]]
-        for i in positions
-    ]
+    pairs = [[objectives.stream_sides(s.measurement) for s in scored[i]] for i in positions]
     result: list[Scored | None] = [None] * len(scored)
     for i, option in zip(positions, smallest_maximum(pairs), strict=True):
         result[i] = scored[i][option]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..errors import NoCandidate
 from ..measure.measurement import Measurement
 from .match_graph import Form, Match, MatchGraph, bits, closures
+from .objective import own_cost, stream_sides
 from .order import narrow_order
 from .transition import Transitions
 
@@ -27,13 +28,11 @@ Usable = Sequence[Sequence[int]]  # for each match the options that may be taken
 
 
 def cost_of(figure: Measurement, objective: str) -> Cost:
-    """Cost of one launch in picoseconds: (kernel,) or (e2e,), for stream (kernel, enqueue)."""
-    kernel = round((figure.kernel_us or 0.0) * UNIT)
-    if objective == "graph":
-        return (kernel,)
-    if objective == "sync":
-        return (kernel if figure.e2e_us is None else round(figure.e2e_us * UNIT),)
-    return kernel, round((figure.enqueue_us or 0.0) * UNIT)
+    """Cost of one launch in picoseconds: (kernel,) or (e2e,), for stream (device, host)."""
+    if objective == "stream":
+        device, host = stream_sides(figure)
+        return round(device * UNIT), round(host * UNIT)
+    return (round(own_cost(figure, objective)[0] * UNIT),)
 
 
 def spread_of(figure: Measurement, objective: str) -> Cost:
