@@ -162,7 +162,7 @@ def parameters(corpus: Path, entry: dict[str, Any]) -> dict[str, np.ndarray]:
     return script.init_params(entry["params"])
 
 
-FAST = {"mlp", "squeezenet_v1_1", "resnet18", "corpus"}
+FAST = {"mlp", "squeezenet_v1_1", "corpus"}
 
 
 @pytest.mark.parametrize(
