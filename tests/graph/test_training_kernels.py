@@ -13,9 +13,10 @@ from tvm import relax
 from convoy import graph
 from convoy.graph.lower import lower_calls
 from convoy.graph.ops.elementwise import sgd_step
+from convoy.graph.schedule import many_tensors
 from convoy.graph.schedule.channel_sums import ChannelSums, kernels, partial_shape
+from convoy.graph.schedule.many_tensors import Item
 from convoy.graph.schedule.pool_gradient import MaxPool, first_maximum, scatter
-from convoy.graph.schedule.updates import Parameter, update_kernel
 from convoy.graph.state import STATE, _Calls
 from convoy.training import Sgd, resnet50, small_resnet
 
@@ -69,26 +70,25 @@ def test_channel_sums(rows, channels, dtypes, launches):
 
 
 def test_updates_of_many_tensors():
-    parameters = [
-        Parameter((64, 3, 3, 8), "float32", "float32", "float16"),
-        Parameter((10,), "float32", "float32", "float32"),
-        Parameter((7, 3), "float16", "float32", "float16"),
-        Parameter((4096,), "float32", "float32", "float16"),
+    dtypes = [
+        ("float32", "float32", "float16"),
+        ("float32", "float32", "float32"),
+        ("float16", "float32", "float16"),
+        ("float32", "float32", "float16"),
     ]
+    shapes = [(64, 3, 3, 8), (10,), (7, 3), (4096,)]
+    items = [Item(shape, d, d[:2]) for shape, d in zip(shapes, dtypes, strict=True)]
     options = {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}
-    kernel = update_kernel("update", parameters, lambda *v: sgd_step(*v, **options))
+    kernel = many_tensors.kernel("update", items, lambda *v: sgd_step(*v, **options), scalar=True)
     rng = np.random.default_rng(0)
     old = [
-        [
-            rng.standard_normal(p.shape).astype(dtype)
-            for p, dtype in zip(parameters, dtypes, strict=True)
-        ]
-        for dtypes in zip(*(p.dtypes for p in parameters), strict=True)
+        [rng.standard_normal(item.shape).astype(item.inputs[column]) for item in items]
+        for column in range(3)
     ]
     new = [[np.full_like(a, np.nan) for a in column] for column in old[:2]]
     rate = np.float32(0.5).reshape(())
     arrays = run(kernel, *old[0], *old[1], *old[2], rate, *new[0], *new[1])
-    count = len(parameters)
+    count = len(items)
     for i, (w, v, g) in enumerate(zip(*old, strict=True)):
         g = g.astype("float32") + np.float32(0.1) * w
         v = np.float32(0.9) * v + g
@@ -96,6 +96,13 @@ def test_updates_of_many_tensors():
         limit = 2e-3 if w.dtype == np.float16 else 1e-6
         np.testing.assert_allclose(arrays[3 * count + 1 + i], want, rtol=limit, atol=limit)
         np.testing.assert_allclose(arrays[4 * count + 1 + i], v, rtol=1e-6, atol=1e-6)
+
+
+def test_tensors_are_grouped_by_what_a_launch_carries():
+    items = [Item((8,), ("float32",) * 3, ("float32",) * 2)] * 200
+    parts = many_tensors.groups(items)
+    assert [i for part in parts for i in part] == list(range(200))
+    assert max(sum(items[i].pointers for i in part) for part in parts) <= many_tensors.POINTERS
 
 
 @pytest.mark.parametrize(
@@ -191,7 +198,7 @@ def test_passes_over_activations():
     names = called(lowered["main"])
     norms = sum(name.endswith("_gamma") for name in net.trainable)
     assert names["batch_norm_stats"] == names["batch_norm_grad_stats"] == norms
-    assert names["sgd_update"] == 1
+    assert names["sgd_update"] == names["round_weights"] == 1
     text = normal.script()
     assert text.count("batch_norm_grad_apply(") == norms
     # Rectifiers right behind a norm are part of its gradient; those behind sums are not.
@@ -207,4 +214,5 @@ def test_launches_of_resnet50():
     assert Counter(r.workload.op for r in regions.by_id.values() if r.workload.op != "matmul") == {
         "fprop": 53, "dgrad": 52, "wgrad": 53,
     }  # fmt: skip
-    assert names["sgd_update"] == 3 and sum(names.values()) < 530
+    assert names["sgd_update"] == 2 and names["round_weights"] == 1
+    assert sum(names.values()) < 470

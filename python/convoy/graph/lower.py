@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from .accumulate import AccumulateInFloat32
-from .group_updates import GroupUpdates
+from .group_parameters import GroupCasts, GroupUpdates
 from .legalize import legalize_ops
 from .ops.gpu import on_gpu
 from .rewriter import Rewriter, main_function
@@ -72,7 +72,7 @@ def dispatch_passes() -> list[tvm.transform.Pass]:
 def fuse_passes() -> list[tvm.transform.Pass]:
     """Operators to fused kernels without schedules."""
     return [
-        *([module_pass(GroupUpdates)] if on_gpu() else []),
+        *(map(module_pass, (GroupCasts, GroupUpdates)) if on_gpu() else ()),
         legalize_ops(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),

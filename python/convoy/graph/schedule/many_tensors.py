@@ -1,0 +1,153 @@
+"""The same elementwise step for many tensors in one kernel.
+
+A residual network has a hundred and more parameters, most of them vectors: a kernel for each
+would be mostly launches. Each block of the kernel works on a run of one tensor, found from its
+number by a tree of comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from .channel_sums import IN_PLACE_KERNEL, when
+from .loads import vector_width
+
+_THREADS = 256
+
+#: Pointers that a launch may carry: 4 KB of them, less the scalar and some room.
+POINTERS = 480
+
+
+@dataclass(frozen=True)
+class Item:
+    """The shape of some tensors, and the dtypes of those read and of those written."""
+
+    shape: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def width(self) -> int:
+        """Elements of a thread."""
+        return vector_width(self.elements, "float32")
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.elements // (_THREADS * self.width))
+
+    @property
+    def pointers(self) -> int:
+        return len(self.inputs) + len(self.outputs)
+
+
+Step = Callable[..., Sequence[Any]]
+
+
+def groups(items: Sequence[Item]) -> list[range]:
+    """Runs of items that one kernel can take."""
+    found, start, pointers = [], 0, 0
+    for i, item in enumerate(items):
+        if pointers + item.pointers > POINTERS:
+            found.append(range(start, i))
+            start, pointers = i, 0
+        pointers += item.pointers
+    return [*found, range(start, len(items))]
+
+
+def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -> tirx.PrimFunc:
+    """A kernel of (first inputs..., second inputs..., ..., [scalar ()], first outputs..., ...).
+
+    All items have as many inputs and outputs. ``step(*inputs, [scalar])`` gives the outputs of an
+    element, all in float32. Outputs may be in the memory of inputs.
+    """
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name(name)
+            T.func_attr(IN_PLACE_KERNEL)
+
+            def arguments(prefix: str, column: int) -> list[Any]:
+                return [
+                    T.arg(f"{prefix}{column}_{i}", T.buffer(item.shape, dtypes[column]))
+                    for i, item in enumerate(items)
+                    for dtypes in [item.inputs if prefix == "x" else item.outputs]
+                ]
+
+            read = [arguments("x", column) for column in range(len(items[0].inputs))]
+            extra = [T.arg("scalar", T.buffer((), "float32"))] if scalar else []
+            written = [arguments("y", column) for column in range(len(items[0].outputs))]
+            emit = _Run(step, [value[()] for value in extra])
+            starts = [0]
+            for item in items:
+                starts.append(starts[-1] + item.blocks)
+            with (
+                T.thread_binding(0, starts[-1], thread="blockIdx.x") as block,
+                T.thread_binding(0, _THREADS, thread="threadIdx.x") as thread,
+            ):
+
+                def choose(low: int, high: int) -> None:
+                    if high - low == 1:
+                        at = ((block - starts[low]) * _THREADS + thread) * items[low].width
+                        item = items[low]
+                        # Declared here: scopes of all tensors nested would be too deep.
+                        inputs = _flat(item, item.inputs, [column[low] for column in read])
+                        outputs = _flat(item, item.outputs, [column[low] for column in written])
+                        emit(item, inputs, outputs, at)
+                        return
+                    middle = (low + high) // 2
+                    with T.If(block < starts[middle]):
+                        with T.Then():
+                            choose(low, middle)
+                        with T.Else():
+                            choose(middle, high)
+
+                choose(0, len(items))
+        return builder.get()
+
+
+def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[Any]) -> list[Any]:
+    pairs = zip(dtypes, tensors, strict=True)
+    return [T.decl_buffer((item.elements,), dtype, data=tensor.data) for dtype, tensor in pairs]
+
+
+class _Run:
+    """The elements of one thread: all loads, arithmetic, all stores."""
+
+    def __init__(self, step: Step, scalars: Sequence[Any]) -> None:
+        self._step, self._scalars = step, scalars
+        self._held: dict[tuple[str, int, str], Any] = {}
+
+    def _registers(self, what: str, dtypes: Sequence[str]) -> list[Any]:
+        """Local buffers, shared by all tensors."""
+        found = []
+        for i, dtype in enumerate(dtypes):
+            key = (what, i, dtype)
+            if key not in self._held:
+                self._held[key] = T.sblock_alloc_buffer((4,), dtype, scope="local")
+            found.append(self._held[key])
+        return found
+
+    def __call__(self, item: Item, inputs: Sequence[Any], outputs: Sequence[Any], at: Any) -> None:
+        old, new = self._registers("old", item.inputs), self._registers("new", item.outputs)
+        with when(at < item.elements, item.elements % (_THREADS * item.width) != 0):
+            for buffer, source in zip(old, inputs, strict=True):
+                with T.vectorized(0, item.width) as i:
+                    T.buffer_store(buffer, source[at + i], [i])
+            for k in range(item.width):
+                values = [buffer[k].astype("float32") for buffer in old]
+                results = self._step(*values, *self._scalars)
+                for buffer, dtype, result in zip(new, item.outputs, results, strict=True):
+                    T.buffer_store(buffer, result.astype(dtype), [k])
+            for buffer, out in zip(new, outputs, strict=True):
+                with T.vectorized(0, item.width) as i:
+                    T.buffer_store(out, buffer[i], [at + i])
