@@ -171,6 +171,10 @@ def test_passes() -> None:
     assert relay.transform.ToMixedPrecision()(mod).attrs["convoy.precision"] == "float16"
     with pytest.raises(InvalidOption):
         relay.transform.ToMixedPrecision("float8")
+    with pytest.raises(AttributeError, match="'FoldConstant'"):
+        relay.transform.FoldConstants()
+    with pytest.raises(AttributeError, match="to_relax"):
+        relay.transform.gradient(mod["main"])
 
 
 @pytest.mark.parametrize("unknown", [False, True])

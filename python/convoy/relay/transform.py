@@ -116,3 +116,14 @@ def _without_effect(name: str) -> Callable[..., Pass]:
 
 
 globals().update({name: _without_effect(name) for name in WITHOUT_EFFECT})
+
+
+def __getattr__(name: str) -> Any:
+    """Names that TVM has and convoy has not are named, with the way out where there is one."""
+    from convoy.relay.source import nearest
+
+    if name in ("gradient", "FirstOrderGradient"):
+        hint = "convoy differentiates Relax modules: relay.to_relax(mod), then convoy.training"
+    else:
+        hint = nearest(name, [n for n in globals() if n[0].isupper()])
+    raise AttributeError(f"relay.transform has no {name}. {hint}".rstrip())
