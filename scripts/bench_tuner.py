@@ -56,7 +56,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
     """Leave one network out: rows of network, search, share of candidates, share of the best."""
     store = RecordStore(options.records or [paths.records_dir()])
     known: dict[Workload, Figures] = defaultdict(dict)
-    for record in store:
+    for record in sorted(store, key=lambda r: r.time):  # of one candidate the latest counts
         known[record.workload][candidate_key(record.candidate)] = (
             record.candidate,
             record.measurement,

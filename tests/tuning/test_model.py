@@ -144,17 +144,26 @@ def test_a_guided_search_beats_a_random_one() -> None:
 
 
 def test_kernels_to_compile_must_be_worth_it() -> None:
-    """Of two candidates that are alike, the one that needs no compiler comes first."""
+    """Of candidates that are alike, those that need no compiler; a much better one all the same."""
+
+    def times(j: int) -> float:
+        return 2.0 if j == 6 else 5.0
+
     prior = [
         Sample(
             fakes.workload(i),
-            tuple((fakes.candidate(j), Measurement(kernel_us=5.0 + j // 2)) for j in range(4)),
+            tuple((fakes.candidate(j), Measurement(kernel_us=times(j))) for j in range(7)),
         )
         for i in range(4)
     ]
-    task = Task(Space(CONV, (fakes.candidate(0), fakes.candidate(1))), {})
-    search = ModelGuided(H200, prior, kernel=lambda c: "new" if c.priority == 0 else "")
-    assert [c.priority for c in search.pick([task], 2)[0]] == [1, 0]
+
+    def picked(count: int) -> set[int]:
+        task = Task(fakes.space(CONV, count), {})
+        search = ModelGuided(H200, prior, kernel=lambda c: "new" if c.priority in (0, 6) else "")
+        return {candidate.priority for candidate in search.pick([task], 3)[0]}
+
+    assert 0 not in picked(6)
+    assert 6 in picked(7)
 
 
 def test_shipped_records_teach_the_shipped_network() -> None:

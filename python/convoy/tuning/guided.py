@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
 from ..backends.base import Candidate, Device
-from .model import Array, RankingModel, Sample
+from ..measure.record import candidate_key
+from .kernel_choice import choose_kernels
+from .model import RankingModel, Sample
 from .search import Search
 from .task import Task
 
 #: How many standard deviations below its expectation a candidate is judged: the less is known of
 #: it, the more it may turn out to be the best.
 OPTIMISM = 1.0
-#: What a kernel that nothing has needed yet must be better by (logarithm of time) to be tried,
-#: divided by the number of workloads that would try it next: it takes half a minute of a core.
-NEW_KERNEL = 0.2
+#: What a kernel to compile must promise to all workloads together (see kernel_choice.py): one of
+#: them by 5%, or ten by half a percent.
+NEW_KERNEL = 0.05
 #: Weight of the workloads at hand beside those of ``prior``.
 OWN_WEIGHT = 3.0
 
@@ -50,26 +49,26 @@ class ModelGuided(Search):
         remaining = [task.remaining() for task in tasks]
         if not self._model.trained:
             return [sorted(r, key=lambda c: (c.priority, c.backend))[:count] for r in remaining]
-        scores = [self._scores(task, left) for task, left in zip(tasks, remaining, strict=True)]
-        wanted: Counter[str] = Counter()
-        for left, score in zip(remaining, scores, strict=True):
-            wanted.update({self._kernel(left[i]) for i in np.argsort(score, kind="stable")[:count]})
+        scores = [self._scores(task) for task in tasks]
+        self._kernels |= choose_kernels(scores, self._kernels, NEW_KERNEL)
         picks = []
-        for left, score in zip(remaining, scores, strict=True):
-            order = np.argsort(score + self._penalties(left, wanted), kind="stable")[:count]
-            picks.append([left[i] for i in order])
-        self._kernels.update(self._kernel(c) for picked in picks for c in picked)
+        for task, scored in zip(tasks, scores, strict=True):
+            left = {candidate_key(c) for c in task.remaining()}
+            usable = [
+                (score, i)
+                for i, (c, (kernel, score)) in enumerate(
+                    zip(task.space.candidates, scored, strict=True)
+                )
+                if candidate_key(c) in left and (not kernel or kernel in self._kernels)
+            ]
+            picks.append([task.space.candidates[i] for _, i in sorted(usable)[:count]])
         return picks
 
-    def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        """An optimistic guess of each time, lower for better."""
+    def _scores(self, task: Task) -> list[tuple[str, float]]:
+        """(kernel to compile, optimistic guess of the time) of all candidates, measured or not."""
+        candidates = task.space.candidates
         if not candidates:
-            return np.zeros(0)
+            return []
         prediction = self._model.predict(task.workload, candidates)
-        return prediction.mean - OPTIMISM * prediction.deviation
-
-    def _penalties(self, candidates: Sequence[Candidate], wanted: Counter[str]) -> Array:
-        names = [self._kernel(candidate) for candidate in candidates]
-        return np.array(
-            [NEW_KERNEL / max(1, wanted[n]) if n and n not in self._kernels else 0.0 for n in names]
-        )
+        guesses = prediction.mean - OPTIMISM * prediction.deviation
+        return [(self._kernel(c), float(g)) for c, g in zip(candidates, guesses, strict=True)]

@@ -159,7 +159,8 @@ class Tuner:
             tired = budget.patience is not None and task.since_improvement >= budget.patience
             if not (spent or tired):
                 self._widen(task)
-            if spent or tired or not task.remaining():
+            ended = not picked or not task.remaining()
+            if spent or tired or ended:
                 self._observer.done(task.workload)
             else:
                 going_on.append(task)
