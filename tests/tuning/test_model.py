@@ -16,7 +16,6 @@ from convoy.measure.records import RecordStore
 from convoy.tuning import features
 from convoy.tuning.guided import ModelGuided
 from convoy.tuning.model import SLOWEST, RankingModel, Sample, relative
-from convoy.tuning.space import Space
 from convoy.tuning.task import Task
 from convoy.workload import Workload
 
