@@ -119,3 +119,19 @@ def test_maximum_of_two_tensors():
     m = Model(1, 4, 6, 6)
     x = m.node("Max", m.conv("x", 4, 3), m.conv("x", 4, 1))
     check_same(m.finish(m.conv(x, 4, 1)))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_transposed_convolution_is_an_input_gradient(groups):
+    model = Model(2, 8, 5, 6)
+    w = model.rng.standard_normal((8, 12 // groups, 4, 3)).astype("float32") * 0.2
+    y = model.node(
+        "ConvTranspose", "x", model.tensor(w), model.tensor(np.ones(12, "float32")), channels=12,
+        kernel_shape=[4, 3], strides=[2, 2], pads=[1, 0, 1, 1], output_padding=[0, 1],
+        group=groups,
+    )  # fmt: skip
+    mod = model.finish(model.node("Relu", y))
+    normal = check_same(mod)
+    (workload,) = {r.workload for r in graph.find_regions(normal)}
+    assert workload.key.startswith("dgrad.n2h10w13c12k8r4s3.st2x2.pd1x0x1x1")
+    check_same(mod, "float16", 2e-2)
