@@ -86,3 +86,27 @@ def stream_edges(ops: tuple[Op, ...], events: tuple[Event, ...]) -> set[tuple[in
             (earlier, later) for earlier in range(later) if ops[earlier].stream == op.stream
         )
     return edges
+
+
+def closure(ops: tuple[Op, ...], found: tuple[Event, ...], size: int) -> list[set[int]]:
+    """What is before each op and before the join, the fork counted as op ``size``."""
+    edges = stream_edges(ops, found)
+    edges |= {(size, i) for i, op in enumerate(ops) if op.stream == 0}
+    edges |= {(i, size + 1) for i, op in enumerate(ops) if op.stream == 0}
+    edges |= {(size, size + 1)}
+    for event in found:
+        if ORIGIN in (event.record, event.wait):
+            before = size if event.record == ORIGIN else event.record
+            edges.add((before, size + 1 if event.wait == ORIGIN else event.wait))
+    return reachable(edges, size + 2)
+
+
+def complete(ops: tuple[Op, ...], found: tuple[Event, ...]) -> bool:
+    """Whether events and streams keep all dependences, start behind the fork, and are joined."""
+    size = len(ops)
+    before = closure(ops, found, size)
+    return (
+        all(set(op.depends) <= before[i] for i, op in enumerate(ops))
+        and all(size in before[i] for i in range(size))
+        and before[size + 1] == set(range(size + 1))
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphs import graphs, reachable, stream_edges
+from graphs import complete, graphs, reachable, stream_edges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,29 +10,6 @@ from convoy.schedule import events
 from convoy.schedule.machine import Machine
 from convoy.schedule.plan import ORIGIN, Event
 from convoy.schedule.planner import multi_stream
-
-
-def closure(ops, found, size):
-    """What is before each op and before the join, the fork counted as op ``size``."""
-    edges = stream_edges(ops, found)
-    edges |= {(size, i) for i, op in enumerate(ops) if op.stream == 0}
-    edges |= {(i, size + 1) for i, op in enumerate(ops) if op.stream == 0}
-    edges |= {(size, size + 1)}
-    for event in found:
-        if ORIGIN in (event.record, event.wait):
-            before = size if event.record == ORIGIN else event.record
-            edges.add((before, size + 1 if event.wait == ORIGIN else event.wait))
-    return reachable(edges, size + 2)
-
-
-def complete(ops, found) -> bool:
-    size = len(ops)
-    before = closure(ops, found, size)
-    return (
-        all(set(op.depends) <= before[i] for i, op in enumerate(ops))
-        and all(size in before[i] for i in range(size))
-        and before[size + 1] == set(range(size + 1))
-    )
 
 
 @given(graphs, st.integers(1, 6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from graphs import graphs, random_ops
+from graphs import complete, graphs, random_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +13,7 @@ from convoy.errors import CorruptArtefact, InvalidOption
 from convoy.schedule.decide import check_streams
 from convoy.schedule.machine import Machine
 from convoy.schedule.plan import Footprint, Op, Schedule, Trial
-from convoy.schedule.planner import multi_stream, single_stream
+from convoy.schedule.planner import CLOSE, contenders, multi_stream, single_stream
 
 
 def op(name: str, us: float, *depends: int, waves: float = 0.1) -> Op:
@@ -79,6 +79,25 @@ def test_planning_is_deterministic() -> None:
     ops, buffers = random_ops(3, 60)
     first, second = (multi_stream(ops, buffers, Machine()) for _ in range(2))
     assert first == second
+
+
+@given(graphs, st.integers(2, 6))
+@settings(max_examples=20, deadline=None)
+def test_contenders_are_legal_and_in_order(case, streams: int) -> None:
+    ops, buffers = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("convoy.schedule.descent.EFFORT", 2000)
+        found = contenders(ops, buffers, Machine(), streams)
+    times = [schedule.makespan_us for schedule in found]
+    assert times == sorted(times) and times[-1] <= CLOSE * times[0] + 0.01
+    assert times[0] <= multi_stream(ops, buffers, Machine(), streams).makespan_us + 0.01
+    assert len({tuple((o.name, o.stream) for o in s.ops) for s in found}) == len(found)
+    before = {o.name: {ops[d].name for d in o.depends} for o in ops}
+    for schedule in found:
+        assert schedule.streams <= streams
+        assert complete(schedule.ops, schedule.events)
+        for o in schedule.ops:
+            assert {schedule.ops[d].name for d in o.depends} == before[o.name]
 
 
 def test_trial_needs_more_than_the_spread() -> None:

@@ -14,6 +14,7 @@ from . import durations
 from .dependence import Dependences
 from .machine import Machine
 from .plan import Footprint, Op, Schedule, Trial
+from .planner import contenders as contenders_of
 from .planner import multi_stream, retime, single_stream
 from .program import Program
 from .variants import Variant, crowded, refine
@@ -28,6 +29,8 @@ AUTO = "auto"
 LEAST_GAIN = 1.03
 #: The same for exchanging kernels.
 LEAST_EXCHANGE = 1.01
+#: Schedules on several streams that are timed against one stream.
+CONTENDERS = 4
 _ROUNDS, _SAMPLES = 7, 20
 
 
@@ -94,8 +97,9 @@ def decide(
         multi = multi_stream(ops, program.buffers, machine, int(streams))
         return Decision(program, dataclasses.replace(multi, decided_by="requested"))
     single = single_stream(ops, program.buffers, machine)
-    multi = multi_stream(ops, program.buffers, machine)
-    contenders: list[Contender] = [(multi, {})]
+    planned = contenders_of(ops, program.buffers, machine, most=CONTENDERS if on_gpu else 2)
+    multi = planned[0]
+    contenders: list[Contender] = [(schedule, {}) for schedule in planned]
     if kernels is not None and external is not None:
         contenders.extend(_with_other_kernels(ops, program, multi, machine, kernels))
     contenders = [c for c in contenders if c[0].makespan_us * LEAST_GAIN < single.makespan_us]

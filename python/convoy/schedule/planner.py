@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from . import chains, events, memory
 from .assign import assign
 from .dependence import Dependences
+from .descent import improve
 from .machine import Machine
 from .plan import Buffer, Event, Op, Schedule
 from .simulate import simulate
 
 #: Numbers of streams that are tried where the number is free.
 STREAMS = (2, 3, 4, 6, 8)
+#: Schedules up to this many times the best predicted time are contenders.
+CLOSE = 1.15
 
 
 def single_stream(ops: Sequence[Op], buffers: Sequence[Buffer], machine: Machine) -> Schedule:
@@ -28,31 +32,66 @@ def multi_stream(
     machine: Machine,
     streams: int | None = None,
 ) -> Schedule:
-    """The best schedule found by the simulator on at most ``streams`` streams.
+    """The best schedule found by the simulator on at most ``streams`` streams: the first of
+    :func:`contenders`."""
+    return contenders(ops, buffers, machine, streams, most=1)[0]
+
+
+def contenders(
+    ops: Sequence[Op],
+    buffers: Sequence[Buffer],
+    machine: Machine,
+    streams: int | None = None,
+    most: int = 4,
+) -> list[Schedule]:
+    """Schedules that differ, shortest predicted time first; all within CLOSE of the best.
 
     ``ops`` are in program order, with ``depends``; ``buffers`` name ops by their numbers there.
     Tried are several numbers of streams, each with whole chains and with single ops as what is
-    assigned; fewer streams and events win among equals.
+    assigned; fewer streams and events win among equals. With ``most`` above 1 the best one is also
+    improved by small changes (:mod:`descent`).
     """
     graph = Dependences([op.depends for op in ops])
-    durations = [op.duration_us for op in ops]
-    priorities = graph.bottom_levels(durations)
+    priorities = graph.bottom_levels([op.duration_us for op in ops])
     cover = chains.cover(graph, priorities)
     limit = streams or max(STREAMS)
     counts = sorted({min(n, limit) for n in (*STREAMS, limit)})
-    best: tuple[tuple[float, int, int], list[Op], tuple[Event, ...], list[int]] | None = None
+    tried: dict[tuple[tuple[str, int], ...], _Draft] = {}
     for count in counts:
         for units in (cover, range(len(ops))):
             order, stream_of = assign(ops, graph, priorities, units, count, machine)
-            tried = _in_order(ops, order, stream_of)
-            found = events.needed([op.depends for op in tried], [op.stream for op in tried])
-            _, _, makespan = simulate(tried, found, machine)
-            score = (round(makespan, 3), count, len(found))
-            if best is None or score < best[0]:
-                best = (score, tried, found, order)
-    assert best is not None
-    _, tried, found, order = best
-    return _finish(tried, found, buffers, order, machine)
+            draft = _Draft.of(_in_order(ops, order, stream_of), order, machine)
+            tried.setdefault(draft.key, draft)
+    ranked = sorted(tried.values(), key=lambda draft: draft.score)
+    if most > 1:
+        better = improve(ranked[0].ops, limit, machine)
+        draft = _Draft.of(better, ranked[0].order, machine)
+        if draft.key not in tried:
+            ranked = sorted([draft, *ranked], key=lambda draft: draft.score)
+    close = [d for d in ranked if d.score[0] <= CLOSE * ranked[0].score[0]]
+    return [_finish(d.ops, d.events, buffers, d.order, machine) for d in close[:most]]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Ops in launch order with streams and events; ``order`` are their program numbers, ``score``
+    what is compared: predicted time, streams, events."""
+
+    ops: list[Op]
+    order: list[int]
+    events: tuple[Event, ...]
+    score: tuple[float, int, int]
+
+    @classmethod
+    def of(cls, ops: list[Op], order: list[int], machine: Machine) -> _Draft:
+        found = events.needed([op.depends for op in ops], [op.stream for op in ops])
+        _, _, makespan = simulate(ops, found, machine)
+        streams = 1 + max((op.stream for op in ops), default=0)
+        return cls(ops, order, found, (round(makespan, 3), streams, len(found)))
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        return tuple((op.name, op.stream) for op in self.ops)
 
 
 def retime(schedule: Schedule, ops: Sequence[Op], machine: Machine) -> Schedule:
