@@ -330,12 +330,22 @@ class Placer:
             for c in evolved[:most]
         ]
 
-    def _restricted(self, form: _Form, backends: Sequence[Backend]) -> dict[Workload, Options]:
-        """What these backends offer for the regions of a form."""
+    def _restricted(
+        self, form: _Form, backends: Sequence[Backend], every: bool = True
+    ) -> dict[Workload, Options]:
+        """What these backends offer for the plausible regions of a form; with ``every`` also for
+        the others, as far as their figures take no measuring."""
         from .placement.place import restricted
 
         groups = _groups(form.regions, backends, self._device)
-        known = self._gathered([r.workload for group in groups for r in group])
+        asked = [r.workload for group in groups for r in group]
+        if every and self._costs.free:
+            asked += [
+                workload
+                for workload in dict.fromkeys(region.workload for region in form.regions)
+                if self._costs.measures or self._costs.candidates(workload)
+            ]
+        known = self._gathered(list(dict.fromkeys(asked)))
         return restricted(known, [backend.name for backend in backends])
 
     def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Options]:
@@ -354,7 +364,7 @@ class Placer:
         from .placement.place import rank
 
         groups = _groups(form.regions, backends, self._device)
-        options = self._restricted(form, backends)
+        options = self._restricted(form, backends, every=search != "greedy")
 
         def cheapest(workload: Workload) -> float | None:
             found = options[workload]

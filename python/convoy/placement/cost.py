@@ -22,6 +22,8 @@ class CostModel(abc.ABC):
     source = "measured"
     #: Whether it finds figures for any candidate, or only for those in :meth:`candidates`.
     measures = True
+    #: Whether asking it takes no time on a GPU.
+    free = True
 
     @abc.abstractmethod
     def figures(
@@ -70,6 +72,7 @@ class MeasuredCost(CostModel):
     """
 
     source = "measured"
+    free = False
 
     def __init__(
         self,
