@@ -100,6 +100,7 @@ def test_vector_width():
     assert vector_width(12, "float32") == 4
     assert vector_width(7, "float32") == 1
     assert [itemsize(d) for d in ("bool", "int8", "bfloat16", "float64")] == [1, 1, 2, 8]
+    assert [vector_width(16, d) for d in ("int8", "float16", "float32")] == [4, 8, 4]
 
 
 @pytest.mark.parametrize("total", [1, 31, 32, 1000, 25088, 6272, 100352, 9633792])

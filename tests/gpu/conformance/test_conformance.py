@@ -23,7 +23,6 @@ CASES = [
 ]
 NOT_COMPILED = [
     *relay_cutlass.NOT_COMPILED,
-    *relay_gradients.NOT_COMPILED,
     *relax_cases.NOT_COMPILED,
 ]
 OUT = "CONVOY_CONFORMANCE_OUT"
