@@ -273,3 +273,21 @@ class TestRefusals:
         call = relay.nn.conv2d_transpose(x, w, data_layout="NCHW2c")
         with pytest.raises((UnsupportedOp, UnsupportedLayout)):
             relay.to_relax(relay.Function([x, w], call))
+
+
+def test_gradients_are_workloads_of_their_own() -> None:
+    """What backends see of a module with both gradients, NHWC or not."""
+    from convoy import graph
+
+    dy, x = relay.var("dy", shape=(2, 8, 4, 4)), relay.var("x", shape=(2, 16, 8, 8))
+    w = relay.var("w", shape=(8, 16, 3, 3))
+    common = {"strides": (2, 2), "padding": (1, 1), "kernel_size": (3, 3)}
+    dx = relay.nn.conv2d_transpose(dy, w, channels=16, output_padding=(1, 1), **common)
+    dw = relay.nn.conv2d_backward_weight(dy, x, channels=8, **common)
+    mod = relay.IRModule.from_expr(relay.Function([dy, x, w], relay.Tuple([dx, dw])))
+    normal = graph.normalize(relay.to_relax(mod), dtype="float32")
+    found = [region.workload for region in graph.find_regions(normal)]
+    assert [(f.op, f.h, f.c, f.k, f.r, f.stride) for f in found] == [
+        ("dgrad", 8, 16, 8, 3, (2, 2)),
+        ("wgrad", 8, 16, 8, 3, (2, 2)),
+    ]
