@@ -74,6 +74,19 @@ def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> 
     assert len(graph.backends()) >= 2 and graph.differences(sync)
 
 
+def test_place_explains_itself(text: Path) -> None:
+    options = ("--backends", "cutlass,hopper", "--costs", "random", "--search", "exact")
+    printed = run("place", text, *options, "--explain")
+    assert "chosen" in printed and "declined" in printed and "under sync" in printed
+    assert "objective graph counts kernel_us" in printed
+    (op,) = json.loads(run("place", text, *options, "--explain", "--json"))["ops"]
+    assert op["winner"]["backend"] == "cutlass" and op["losers"]
+    assert [decline["backend"] for decline in op["declines"]] == ["hopper"]
+    assert sum(fusion["chosen"] for fusion in op["fusions"]) == 1
+    plan = Plan.loads(run("place", text, *options, "--json"))
+    assert plan.source == "random"
+
+
 def test_unknown_search_is_refused(text: Path) -> None:
     with pytest.raises(errors.InvalidOption, match="greedy, exact"):
         run("place", text, "--search", "random")
