@@ -80,6 +80,18 @@ def test_nested_types(type_: str) -> None:
         relay.parse(f"{HEAD}def @main(%x: {type_}) {{ %x }}")
 
 
+def test_large_constants() -> None:
+    """Tens of megabytes of weights in the metadata section take a few times their size."""
+    value = relay.const(np.arange(3_000_000, dtype="float64"))
+    mod = relay.transform.InferType()(relay.IRModule.from_expr(value))
+    text = mod.astext()
+    assert len(text) > 30_000_000
+    before = peak_memory()
+    again = relay.parse(text)
+    assert peak_memory() - before < 12 * len(text)
+    np.testing.assert_array_equal(again["main"].body.value, value.value)
+
+
 PARTS = f"""{HEAD}def @f[A](%a: A) -> A {{ %a }}
 def @main(%x: Tensor[(?, 4), float32], %t: (float32, bool), Primitive=1, name="n") -> float32 {{
   let %v: float32 = @f(%t.0); // comment
