@@ -102,3 +102,22 @@ def test_state_that_is_updated_in_place(scheduled) -> None:
     new = np.tanh(a)
     for y, want in zip(got, (a * 0.5 - b * 0.25, a * 0.5 - new * 0.25, new), strict=True):
         np.testing.assert_allclose(y, want, atol=2e-5)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_symbol_of_the_main_function_stays_its_own(scheduled, streams: int) -> None:
+    network = random_network(3, 12)
+    mod = to_calls(network, TARGET, "float32", scheduled)
+    mod = tvm.IRModule(
+        {
+            gv: f.with_attr("global_symbol", "main") if gv.name_hint == "main" else f
+            for gv, f in mod.functions.items()
+        }
+    )
+    lowered = Lowered(mod, TARGET)
+    program = lowered.program(Machine())
+    schedule = multi_stream(program.ops, program.buffers, Machine(), streams)
+    inputs = [np.full(SHAPE, 0.1 * i, "float32") for i in range(network.inputs)]
+    got = run(lowered.link(program, schedule), inputs)
+    for y, want in zip(got, by_numpy(network, inputs), strict=True):
+        np.testing.assert_allclose(y, want, atol=2e-5)

@@ -20,6 +20,8 @@ from .program import Program
 
 BODY, STORAGE = "convoy_body", "convoy_storage"
 _NOTHING = relax.TupleType([])
+#: Attributes of functions beside the main one; its own (a symbol, say) are not theirs.
+_INNER = tvm.ir.make_node("ir.DictAttrs", **{"relax.force_pure": True})
 
 
 def emit(
@@ -86,7 +88,7 @@ class _Writer:
             views.append(self._bind(item.var.name, _packed("convoy.streams.view", args, ty), ty))
         ty = relax.TupleType([view.ty for view in views])
         result = self._bind("tensors", relax.Tuple(views), ty)
-        return self._function([], result, ty, self._program.func.attrs)
+        return self._function([], result, ty, _INNER)
 
     def body_function(self, storage: tvm.ir.GlobalVar | None, cached: bool) -> relax.Function:
         func = self._program.func
@@ -99,7 +101,8 @@ class _Writer:
         result = self._renamed(func.body.body if hasattr(func.body, "body") else func.body)
         if not isinstance(result, relax.Var):
             result = self._bind("result", result, func.ret_ty)
-        return self._function(params, result, func.ret_ty, func.attrs)
+        attrs = func.attrs if self._schedule.streams == 1 else _INNER  # of main, or of a body
+        return self._function(params, result, func.ret_ty, attrs)
 
     def _open_arena(self, storage: tvm.ir.GlobalVar, cached: bool) -> None:
         ty = relax.TupleType([item.var.ty for item in self._inside])
