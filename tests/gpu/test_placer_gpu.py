@@ -1,0 +1,65 @@
+"""The second level and the example backend on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import convoy
+from convoy.measure import protocol
+from convoy.relay import testing
+from convoy.relay.convert import to_relax
+from convoy.runtime import current_device
+from convoy.workload import Epilogue, Workload
+
+pytestmark = pytest.mark.gpu
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "example_backend"
+
+
+@pytest.mark.parametrize("objective", ["graph", "stream", "sync"])
+def test_second_level_never_takes_what_measured_worse_than_a_seed(
+    tmp_path: Path, objective: str
+) -> None:
+    module = to_relax(*testing.squeezenet.get_workload(1))
+    options = {"backends": ("cudnn", "tvm"), "most_measured": 2, "records": tmp_path / "r.jsonl"}
+    placed = convoy.place(module, objective=objective, search="evolve", seconds=15, **options)
+    assert placed.refined is not None
+    seeds = [c for c in placed.refined.contenders if not c.evolved]
+    assert all(c.measured_us for c in seeds), [c.failure for c in seeds]
+    assert placed.refined.chosen.measured_us <= min(c.measured_us for c in seeds)
+    built = convoy.build(module, "cuda", plan=placed.plan, cuda_graph=objective == "graph")
+    session = built.session()
+    _, shape, dtype = session.input_info[0]
+    x = np.random.default_rng(0).uniform(-1, 1, shape).astype(dtype)
+    (y,) = session(x)
+    assert np.isfinite(y).all() and y.sum() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    "epilogue",
+    [
+        Epilogue(),
+        Epilogue(residual=True, bias=True),
+        Epilogue(bias=True, activation="clip", clip_max=6.0),
+    ],
+    ids=lambda e: e.name or "plain",
+)
+def test_example_backend(monkeypatch: pytest.MonkeyPatch, dtype: str, epilogue: Epilogue) -> None:
+    monkeypatch.setattr(sys, "path", [str(EXAMPLE), *sys.path])
+    backend = importlib.import_module("convoy_direct.backend").DirectBackend()
+    device = current_device()
+    workload = Workload(
+        "fprop", 3, 29, 31, 48, 48, 3, 3, stride=(2, 1), padding=(1, 1, 1, 1), groups=48,
+        dtype=dtype, out_dtype=dtype, epilogue=epilogue,
+    )  # fmt: skip
+    (candidate,) = backend.propose(workload, device)
+    binary = backend.build(workload, candidate, device)
+    figure = protocol.measure(workload, candidate, binary, device)
+    assert figure.ok, figure.failure
+    assert figure.error <= protocol.tolerance(workload)
