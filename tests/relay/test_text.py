@@ -221,3 +221,11 @@ class TestErrors:
             relay.parse(b"\xff\xfe")
         with pytest.raises(RelaySyntaxError):
             relay.parse(None)
+
+
+def test_attributes_with_dots_come_last() -> None:
+    """As TVM's reader needs it."""
+    x = relay.var("x", shape=(2,))
+    function = relay.Function([x], x, attrs={"relay.reshape_only": 1, "Primitive": 1})
+    head = function.astext().splitlines()[1]
+    assert head.startswith("fn (%x: Tensor[(2), float32], Primitive=1, relay.reshape_only=1)")

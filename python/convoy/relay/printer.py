@@ -159,7 +159,9 @@ class _Printer:
         if function.type_params:
             type_params = f"[{', '.join(map(str, function.type_params))}]"
         items = [self._declare(p) for p in function.params]
-        items += [f"{k}={self._value(v)}" for k, v in (function.attrs or {}).items()]
+        # TVM's reader knows the first attribute by a name without dots.
+        attrs = sorted((function.attrs or {}).items(), key=lambda item: "." in item[0])
+        items += [f"{k}={self._value(v)}" for k, v in attrs]
         ret = function.ret_type
         if ret is None and isinstance(function.checked_type_, ty.FuncType):
             ret = function.checked_type_.ret_type
