@@ -31,6 +31,8 @@ LEAST_GAIN = 1.03
 LEAST_EXCHANGE = 1.01
 #: Schedules on several streams that are timed against one stream.
 CONTENDERS = 4
+#: Bytes that the arenas of a trial may take together; fewer contenders where they are large.
+TRIAL_BYTES = 8e9
 _ROUNDS, _SAMPLES = 7, 20
 
 
@@ -111,6 +113,8 @@ def decide(
         note = "predicted, not measured: no such GPU in this machine"
         schedule = dataclasses.replace(schedule, note=note + _exchanges(exchanged))
         return Decision(program, schedule, exchanged)
+    room = max(1, int(TRIAL_BYTES // max(1, single.memory.peak_bytes)) - 1)
+    contenders = sorted(contenders, key=lambda c: c[0].makespan_us)[:room]
     return _measured(lowered, program, single, contenders, external, cuda_graph)
 
 
