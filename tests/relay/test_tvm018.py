@@ -1,0 +1,78 @@
+"""The namespace of TVM 0.18: scripts whose import lines alone were changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convoy import relay
+from convoy.errors import InvalidOption
+from convoy.relay import tvm018 as tvm
+from convoy.relay.build import device_target
+
+
+def test_a_script(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(2, 3))
+    w = relay.var("w", shape=(4, 3))
+    mod = tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w)))
+    seq = tvm.transform.Sequential([relay.transform.InferType(), relay.transform.FoldConstant()])
+    mod = seq(mod)
+    params = {"w": tvm.nd.array(np.ones((4, 3), "float32"))}
+    target, host = tvm.target.Target("llvm"), tvm.target.Target("llvm")
+    cutlass = tvm.target.Target({"kind": "cutlass", "sm": 80}, host=host)
+    with (
+        pytest.warns(UserWarning, match="relay.FuseOps.max_depth"),
+        tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": 5}),
+    ):
+        lib = relay.build(mod, target=[target, cutlass], params=params)
+    path = str(tmp_path / "net.so")
+    lib.export_library(path)
+    device = tvm.cpu(0)
+    module = tvm.contrib.graph_executor.GraphModule(
+        tvm.runtime.load_module(path)["default"](device)
+    )
+    module.set_input("x", tvm.nd.array(np.ones((2, 3), "float32"), device))
+    module.run()
+    out = tvm.nd.empty((2, 4), device=device)
+    assert isinstance(module.get_output(0, out), tvm.nd.NDArray)
+    np.testing.assert_array_equal(out.numpy(), 3)
+    again = tvm.ir.load_json(tvm.ir.save_json(mod))
+    assert tvm.ir.structural_equal(again, mod)
+    assert tvm.ir.structural_equal(tvm.parser.fromtext(mod.astext()), mod)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ("cuda -libs=cudnn,cublas", "cuda"),
+        ("llvm -mcpu=core-avx2", "llvm"),
+        ("llvm", "llvm"),
+        ({"kind": "cuda", "arch": "sm_90"}, "cuda"),
+        (["cuda", "cutlass"], "cuda"),
+    ],
+)
+def test_targets(given: Any, kind: str) -> None:
+    made = [tvm.target.Target(t) for t in given] if isinstance(given, list) else given
+    assert device_target(made if isinstance(given, list) else tvm.target.Target(given)) == kind
+
+
+def test_options_of_a_command_line() -> None:
+    target = tvm.target.Target("cuda -libs=cudnn -max_num_threads=512")
+    assert list(target.attrs["libs"]) == ["cudnn"]
+    assert int(target.attrs["max_num_threads"]) == 512
+    assert tvm.target.Target("cutlass").kind.name == "cutlass"
+    with pytest.raises(InvalidOption, match="-libs=cudnn"):
+        tvm.target.Target("cuda cudnn")
+
+
+def test_other_names_are_those_of_tvm() -> None:
+    import tvm as installed
+
+    assert tvm.cuda is installed.cuda is tvm.gpu
+    assert tvm.ir.Op is installed.ir.Op
+    assert tvm.transform.PassInfo is installed.transform.PassInfo
+    with pytest.raises(AttributeError):
+        tvm.nothing_of_that_name  # noqa: B018
