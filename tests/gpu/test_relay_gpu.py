@@ -48,3 +48,56 @@ def test_network(name: str, precision: str) -> None:
     want = run(mod, params, "llvm", data)
     got = run(mod, params, "cuda", data, precision=precision, measure=False)
     assert np.abs(got - want).max() <= LIMITS[precision] * np.abs(want).max()
+
+
+HEAD = '#[version = "0.0.5"]\n'
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_branches(flag: bool) -> None:
+    text = f"""{HEAD}def @main(%c: bool, %x: Tensor[(2, 8), float32], %w: Tensor[(4, 8), float32]) {{
+      %0 = nn.dense(%x, %w, units=4);
+      if (%c) {{ nn.relu(%0) }} else {{ negative(exp(%0)) }}
+    }}"""
+    machine = relay.vm.VirtualMachine(relay.vm.compile(relay.parse(text), "cuda"), tvm.cuda(0))
+    x, w = (np.random.default_rng(n).normal(size=(n, 8)).astype("float32") for n in (2, 4))
+    y = x @ w.T
+    want = np.maximum(y, 0) if flag else -np.exp(y)
+    np.testing.assert_allclose(machine.run(np.array(flag), x, w).numpy(), want, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_unknown_batch(batch: int) -> None:
+    text = f"""{HEAD}
+    def @main(%x: Tensor[(?, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), float32]) {{
+      %0 = nn.relu(nn.conv2d(%x, %w, padding=[1, 1, 1, 1]));
+      nn.batch_flatten(nn.max_pool2d(%0, pool_size=[2, 2], strides=[2, 2]))
+    }}"""
+    mod = relay.parse(text)
+    rng = np.random.default_rng(batch)
+    x = rng.normal(size=(batch, 3, 8, 8)).astype("float32")
+    w = rng.normal(size=(4, 3, 3, 3)).astype("float32")
+    got, want = (
+        relay.vm.VirtualMachine(relay.vm.compile(mod, kind), device).run(x, w).numpy()
+        for kind, device in (("cuda", tvm.cuda(0)), ("llvm", tvm.cpu(0)))
+    )
+    np.testing.assert_allclose(got, want, 1e-4, 1e-5)
+
+
+def test_a_quantised_layer() -> None:
+    text = f"""{HEAD}def @main(%x: Tensor[(1, 16, 8, 8), int8], %w: Tensor[(8, 16, 3, 3), int8]) {{
+      %0 = qnn.conv2d(%x, %w, 3, 0, 0.1f, 0.2f, padding=[1, 1, 1, 1], channels=8,
+                      kernel_size=[3, 3], out_dtype="int32");
+      qnn.requantize(%0, 0.02f, 0, 0.7f, 1, axis=1, out_dtype="int8")
+    }}"""
+    rng = np.random.default_rng(0)
+    params = {"w": rng.integers(-128, 127, (8, 16, 3, 3)).astype("int8")}
+    x = rng.integers(-128, 127, (1, 16, 8, 8)).astype("int8")
+    results = []
+    for kind in ("cuda", "llvm"):
+        device = tvm.cuda(0) if kind == "cuda" else tvm.cpu(0)
+        library = relay.build(relay.parse(text), kind, params=params)
+        module = graph_executor.GraphModule(library["default"](device))
+        module.run(x=x)
+        results.append(module.get_output(0).numpy())
+    np.testing.assert_array_equal(*results)
