@@ -55,7 +55,8 @@ HEAD = '#[version = "0.0.5"]\n'
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_branches(flag: bool) -> None:
-    text = f"""{HEAD}def @main(%c: bool, %x: Tensor[(2, 8), float32], %w: Tensor[(4, 8), float32]) {{
+    text = f"""{HEAD}
+    def @main(%c: bool, %x: Tensor[(2, 8), float32], %w: Tensor[(4, 8), float32]) {{
       %0 = nn.dense(%x, %w, units=4);
       if (%c) {{ nn.relu(%0) }} else {{ negative(exp(%0)) }}
     }}"""
