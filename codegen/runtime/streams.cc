@@ -25,15 +25,23 @@
 namespace convoy {
 
 cuda::Stream StreamPool::Side(size_t number) {
-  if (number >= streams_.size()) {
+  if (number > streams_.size()) {
     DeviceGuard guard(device_);
-    while (number >= streams_.size()) {
+    while (number > streams_.size()) {
       cuda::Stream stream = nullptr;
       CONVOY_CUDA(cudaStreamCreateWithFlags, &stream, cuda::kStreamNonBlocking);
       streams_.push_back(stream);
     }
   }
-  return streams_[number];
+  return streams_[number - 1];
+}
+
+cuda::Stream StreamPool::Capture() {
+  if (capture_ == nullptr) {
+    DeviceGuard guard(device_);
+    CONVOY_CUDA(cudaStreamCreateWithFlags, &capture_, cuda::kStreamNonBlocking);
+  }
+  return capture_;
 }
 
 cuda::Event StreamPool::Event(size_t number) {

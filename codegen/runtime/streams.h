@@ -20,11 +20,12 @@ class StreamPool {
   // Side stream `number` (from 1). It does not synchronise with the legacy stream.
   cuda::Stream Side(size_t number);
   cuda::Event Event(size_t number);
-  // A stream that captures are made on; never a side stream.
-  cuda::Stream Capture() { return Side(0); }
+  // The stream that captures are made on; never a side stream.
+  cuda::Stream Capture();
 
  private:
   const int device_;
+  cuda::Stream capture_ = nullptr;
   std::vector<cuda::Stream> streams_;
   std::vector<cuda::Event> events_;
 };

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from .placed import PlacedKernels
 
 AUTO = "auto"
-#: A predicted gain below this is not worth a trial, nor to be believed without one.
+#: A predicted gain below this is not believed without a trial.
 LEAST_GAIN = 1.03
+#: Schedules that are predicted to be slower than this are not tried. Below 1, because the costs of
+#: crossing streams are those of large graphs; between two short kernels they are smaller.
+LEAST_TRIED = 0.85
 #: The same for exchanging kernels.
 LEAST_EXCHANGE = 1.01
 #: Schedules on several streams that are timed against one stream.
@@ -104,7 +107,10 @@ def decide(
     contenders: list[Contender] = [(schedule, {}) for schedule in planned]
     if kernels is not None and external is not None:
         contenders.extend(_with_other_kernels(ops, program, multi, machine, kernels))
-    contenders = [c for c in contenders if c[0].makespan_us * LEAST_GAIN < single.makespan_us]
+    least = LEAST_TRIED if on_gpu else LEAST_GAIN
+    contenders = [
+        c for c in contenders if c[0].streams > 1 and c[0].makespan_us * least < single.makespan_us
+    ]
     if not contenders:
         note = f"several streams are predicted to be {multi.predicted_speedup:.2f} times as fast"
         return Decision(program, dataclasses.replace(single, note=note))
