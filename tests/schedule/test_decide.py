@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
@@ -123,6 +124,45 @@ def test_schedule_is_part_of_the_description(placed) -> None:
     meta = Meta.loads(module.meta.dumps())
     assert Schedule.from_json(meta.schedule) == module.schedule
     assert meta.cuda_graph
+
+
+@pytest.mark.parametrize(
+    ("one", "several", "kept"),
+    [
+        ((100.0, 1.0), (80.0, 1.0), True),
+        ((100.0, 1.0), (99.5, 0.2), False),  # within the spread of one stream
+        ((100.0, 1.0), (96.0, 5.0), False),  # within its own
+        ((100.0, 1.0), (120.0, 1.0), False),
+    ],
+)
+def test_measured_times_decide(placed, monkeypatch, one, several, kept: bool) -> None:
+    """With the GPU at hand: the fastest contender, and only if it wins by more than the spread."""
+    tried: list[int] = []
+
+    def try_out(program, executables, cuda_graph):
+        tried.append(len(executables))
+        slower = [(several[0] + 10 * i, several[1]) for i in range(1, len(executables) - 1)]
+        return [one, *slower, several]  # the last contender is the fastest
+
+    placing = sys.modules["convoy.placing"]
+    monkeypatch.setattr(placing, "_present_device", lambda: placed.plan.device)
+    monkeypatch.setattr("convoy.schedule.durations.measure", lambda program, ops, *_: list(ops))
+    monkeypatch.setattr(
+        "convoy.schedule.placed.measured_footprint",
+        lambda workload, binary, machine: Footprint(waves=0.3),
+    )
+    monkeypatch.setattr("convoy.schedule.decide.try_out", try_out)
+    module = compiled(placed)
+    schedule = module.schedule
+    assert schedule is not None and schedule.trial is not None and tried[0] >= 2
+    assert schedule.decided_by == "measured"
+    assert (schedule.trial.single_us, schedule.trial.multi_us) == (one[0], several[0])
+    assert (schedule.streams > 1) == kept
+    assert module.plan is not None
+    kernels = {c.chosen.candidate.kernel for c in module.plan.choices}
+    assert kernels == {op.kernel.split(":")[1] for op in schedule.ops if op.kind == "offloaded"}
+    if not kept:
+        assert kernels == {"wide"}, "what was dropped leaves nothing behind"
 
 
 def test_chain_stays_on_one_stream(network) -> None:

@@ -30,7 +30,7 @@ LEAST_GAIN = 1.03
 #: Schedules that are predicted to be slower than this are not tried. Below 1, because the costs of
 #: crossing streams are those of large graphs; between two short kernels they are smaller.
 LEAST_TRIED = 0.85
-#: The same for exchanging kernels.
+#: Kernels are exchanged for a predicted gain above this.
 LEAST_EXCHANGE = 1.01
 #: Schedules on several streams that are timed against one stream.
 CONTENDERS = 4
