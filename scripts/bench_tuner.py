@@ -1,6 +1,6 @@
 """How good and how fast the autotuner is.
 
-    python scripts/bench_tuner.py quality RECORDS... --lists tuning/workloads/*.jsonl --batch 8
+    python scripts/bench_tuner.py quality --lists tuning/workloads/*.jsonl --batches 8
     python scripts/bench_tuner.py speed tuning/workloads/resnet50-fprop-float16.jsonl --batch 8
     python scripts/bench_tuner.py gpus tuning/workloads/squeezenet-fprop-float16.jsonl --gpus 2
     python scripts/bench_tuner.py spread tuning/workloads/resnet50-fprop-float16.jsonl --batch 8
@@ -63,10 +63,8 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
         )
     lists = {path.name.split("-")[0]: workload_list.read(path) for path in options.lists}
     rows = []
-    for network, listed in lists.items():
-        held_out = [
-            w for w in listed if w.n == options.batch and len(known[w]) >= options.exhaustive
-        ]
+    for network, listed, batch in [(n, w, b) for n, w in lists.items() for b in options.batches]:
+        held_out = [w for w in listed if w.n == batch and len(known[w]) >= options.exhaustive]
         if len(held_out) < LEAST_WORKLOADS:
             continue
         own = set(listed)
@@ -76,6 +74,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
                 rows.append(
                     {
                         "network": network,
+                        "batch": batch,
                         "workloads": len(held_out),
                         "search": name,
                         "measured": share,
@@ -91,6 +90,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
             rows.append(
                 {
                     "network": "all",
+                    "batch": "all",
                     "workloads": total,
                     "search": name,
                     "measured": share,
@@ -98,7 +98,14 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
                     "worst": min(r["worst"] for r in same),
                 }
             )
-    return {"batch": options.batch, "rows": sorted(rows, key=lambda r: (r["network"], r["search"]))}
+    rows.sort(key=lambda r: (r["network"] == "all", r["network"], str(r["batch"]), r["search"]))
+    newest = max(store, key=lambda r: r.time)
+    return {
+        "left_out": "all batch sizes of the network",
+        "environment": newest.environment.to_json(),
+        "records": len(store),
+        "rows": rows,
+    }
 
 
 def _replays(
@@ -151,26 +158,28 @@ def _best(figures: Figures) -> float:
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """One panel for each network, the geomean as a line and the worst workload dotted."""
+    """One panel for each network and batch, the geomean as a line and the worst workload dotted."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    networks = sorted({row["network"] for row in report["rows"]}, key=lambda n: (n == "all", n))
+    sets = list(dict.fromkeys((row["network"], row["batch"]) for row in report["rows"]))
     figure, panels = pyplot.subplots(
-        1, len(networks), figsize=(3.1 * len(networks), 3.4), sharey=True, squeeze=False
+        1, len(sets), figsize=(3.1 * len(sets), 3.4), sharey=True, squeeze=False
     )
     colours = {"model": "#1f6feb", "random": "#d1242f", "cudnn order": "#6e7781"}
-    for panel, network in zip(panels[0], networks, strict=True):
+    for panel, (network, batch) in zip(panels[0], sets, strict=True):
+        of_panel = [r for r in report["rows"] if (r["network"], r["batch"]) == (network, batch)]
         for search, colour in colours.items():
-            rows = [r for r in report["rows"] if (r["network"], r["search"]) == (network, search)]
+            rows = [r for r in of_panel if r["search"] == search]
             rows.sort(key=lambda r: r["measured"])
             x = [100 * r["measured"] for r in rows]
             panel.plot(x, [100 * r["geomean"] for r in rows], "o-", color=colour, label=search)
             panel.plot(x, [100 * r["worst"] for r in rows], "o:", color=colour, alpha=0.5, ms=3)
         panel.axhline(99, color="#afb8c1", lw=0.8, zorder=0)
-        panel.set_title(f"{network} ({rows[0]['workloads']} workloads)", fontsize=9)
+        title = network if network == batch else f"{network}, batch {batch}"
+        panel.set_title(f"{title} ({of_panel[0]['workloads']} workloads)", fontsize=9)
         panel.set_xscale("log")
         panel.set_xticks([100 * share for share in SHARES], [f"{s:.0%}" for s in SHARES])
         panel.minorticks_off()
@@ -179,8 +188,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
     panels[0][0].set_ylim(0, 103)
     panels[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
     figure.suptitle(
-        f"batch {report['batch']}, each network left out of training; "
-        "lines: geometric mean, dotted: worst workload",
+        "each network left out of training; lines: geometric mean, dotted: worst workload",
         fontsize=9,
     )
     figure.tight_layout()
@@ -333,16 +341,17 @@ def main() -> None:
     ):
         command = commands.add_parser(name, help=(function.__doc__ or "").split("\n")[0])
         command.set_defaults(run=function)
-        command.add_argument("--batch", type=int, default=8 if name == "quality" else None)
         command.add_argument("--out", type=Path, help="JSON file to write")
         if name in ("quality", "spread"):
             command.add_argument("--records", nargs="+", help="default: the shipped ones")
         if name == "quality":
+            command.add_argument("--batches", nargs="+", type=int, default=[8])
             command.add_argument("--lists", nargs="+", type=Path, required=True)
             command.add_argument("--plot", type=Path, help="picture to write, .svg or .png")
             command.add_argument("--exhaustive", type=int, default=LEAST_CANDIDATES)
             continue
         command.add_argument("lists", nargs="+", type=Path, help="workload lists")
+        command.add_argument("--batch", type=int, help="only workloads of this batch size")
         if name == "spread":
             command.add_argument("--runs", type=int, default=10)
             command.add_argument("--each", type=int, default=2, help="candidates of a workload")
