@@ -285,3 +285,9 @@ class TestRefusals:
         text = f"{HEAD}def @main(%x: float32) -> float32 {{\n  @main(%x)\n}}"
         with pytest.raises(UnsupportedOp, match="recursive"):
             relay.build(relay.parse(text), target="llvm")
+
+
+@pytest.mark.parametrize("body", ["argmax(%x, axis=[1])", "argmin(%x, axis=[2], keepdims=True)"])
+def test_positions_of_extremes_compile_for_a_gpu(body: str) -> None:
+    text = f"{HEAD}def @main(%x: Tensor[(2, 6, 5), float32]) {{ {body} }}"
+    relay.build(relay.parse(text), target="cuda", measure=False, backends=("tvm",))

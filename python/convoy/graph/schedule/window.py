@@ -46,6 +46,8 @@ class Window(ScheduleRule):
         kinds = reduction.dom_kind()
         if not {"S", "R"} <= set(kinds) or static_extents(sch, reduction.block_rv) is None:
             return None
+        if len(sch.get(reduction.block_rv).writes) != 1:  # a value with its index, say
+            return None
         try:
             padding = _inline_producers(sch, infos, reduction)
             final = inline_consumers(sch, infos, reduction)
@@ -65,6 +67,8 @@ def _schedule(
     steps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
     written = sch.get(final if final is not None else reduce).writes[0].source
     total = math.prod(int(sch.get(loop).extent) for loop in spatial)
+    if total == 1:  # the store would lose its guard and be done by every thread of the block
+        raise s_tir.ScheduleError("one result; a reduction by many threads is better")
     width = vector_width(int(sch.get(spatial[-1]).extent), written.dtype)
     outer, vector = sch.split(spatial[-1], factors=[None, width])
     reduced = _reduced_width(sch, reduce, int(sch.get(steps[-1]).extent))
