@@ -33,7 +33,7 @@ from layers.measure import CONVOY, CUDNN, Bench, Result, Save
 from layers.workloads import DIRECTIONS, Layer, layers, read
 
 #: Where PyTorch is not there to measure them: bytes and fp16 operations per second of an H200.
-H200_CEILINGS = report.Ceilings(4.3e12, 790e12)
+H200_CEILINGS = report.Ceilings(4.3e12, 790e12, measured=False)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ceilings = report.Ceilings(**data["ceilings"])
         for name, found in report.groups(results):
             print(report.as_text(name, found, ceilings))
-        write(options.out, data["title"], data["environment"], results, ceilings)
+        write(options.out, data["title"], data["how"], data["environment"], results, ceilings)
         return 0
     return bench(options)
 
@@ -93,11 +93,16 @@ def bench(options: argparse.Namespace) -> int:
     runner.compile(chosen)
     print(f"compiled in {time.monotonic() - started:.0f} s", flush=True)
     title = f"{data['name']} on {here.gpu}"
+    how = (
+        f"Backends {', '.join(options.backends)}; up to {options.candidates} candidates of each"
+        f" for a problem and {options.budget_ms:g} ms of samples for a candidate. Every result was"
+        " checked against float64 first."
+    )
     results: list[Result] = []
     try:
         run(runner, chosen, ceilings, results)
     finally:  # what was measured before an error or an interrupt is kept
-        write(options.out, title, here.to_json(), results, ceilings)
+        write(options.out, title, how, here.to_json(), results, ceilings)
         if peer is not None:
             peer.close()
     print(report.disagreement_text(results))
@@ -154,6 +159,7 @@ def run(
 def write(
     out: Path,
     title: str,
+    how: str,
     measured_in: dict[str, Any],
     results: Sequence[Result],
     ceilings: report.Ceilings,
@@ -162,12 +168,13 @@ def write(
     out.parent.mkdir(parents=True, exist_ok=True)
     data = {
         "title": title,
+        "how": how,
         "environment": measured_in,
         "ceilings": vars(ceilings),
         "results": [result.to_json() for result in results],
     }
     out.with_name(out.name + ".json").write_text(json.dumps(data, indent=1) + "\n")
-    out.with_name(out.name + ".md").write_text(report.as_markdown(title, results, ceilings))
+    out.with_name(out.name + ".md").write_text(report.as_markdown(title, how, results, ceilings))
     try:
         report.plot(results, out.with_name(out.name + ".png"))
     except ImportError:

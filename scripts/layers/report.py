@@ -28,10 +28,14 @@ from .workloads import Layer
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine reaches: bytes per second of a copy, operations per second of a product."""
+    """What the machine reaches: bytes per second of a copy, operations per second of a product.
+
+    ``measured`` tells whether they were taken in the same run.
+    """
 
     bandwidth: float
     flops: float
+    measured: bool = True
 
     def floor_us(self, layer: Layer) -> float:
         """Least time of a layer: the larger of its bytes and its operations over the ceilings.
@@ -125,9 +129,9 @@ def disagreements(results: Sequence[Result]) -> tuple[list[Column], list[list[ob
     return [Column(c, digits=1) for c in columns], rows
 
 
-def as_markdown(title: str, results: Sequence[Result], ceilings: Ceilings) -> str:
-    """Everything as one page."""
-    parts = [f"# {title}", _legend(ceilings)]
+def as_markdown(title: str, how: str, results: Sequence[Result], ceilings: Ceilings) -> str:
+    """Everything as one page; ``how`` says what was measured with which options."""
+    parts = [f"# {title}", how, _legend(ceilings)]
     for name, found in groups(results):
         parts += [f"## {name}", markdown(*totals(found))] if totals(found)[1] else [f"## {name}"]
         for metric, words in METRICS.items():
@@ -160,11 +164,16 @@ def plot(results: Sequence[Result], path: Path) -> None:
     figure, axes = pyplot.subplots(
         len(found), 1, figsize=(13, 2.9 * len(found)), squeeze=False, layout="constrained"
     )
-    systems = ((TORCH, "#b0b0b0"), (FIRST, "#7f9fc4"), (CUTLASS, "#e0a458"), (CONVOY, "#2f7d5b"))
+    colours = ((TORCH, "#b0b0b0"), (FIRST, "#7f9fc4"), (CUTLASS, "#e0a458"), (CONVOY, "#2f7d5b"))
+    systems = [
+        (system, colour)
+        for system, colour in colours
+        if any(not math.isnan(r.us(system)) for r in results)
+    ]
     for axis, (name, rows) in zip(axes[:, 0], found, strict=True):
         for i, (system, colour) in enumerate(systems):
             heights = [r.us(system) / r.us(CUDNN) for r in rows]
-            places = [j + (i - 1.5) * 0.2 for j in range(len(rows))]
+            places = [j + (i - (len(systems) - 1) / 2) * 0.2 for j in range(len(rows))]
             axis.bar(places, heights, 0.2, label=system, color=colour)
         axis.axhline(1.0, color="black", linewidth=0.8)
         axis.set_ylim(0, 2)
@@ -173,7 +182,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
         labels = [r.layer.label for r in rows]
         axis.set_xticks(range(len(rows)), labels, rotation=40, ha="right", fontsize=7)
         axis.margins(x=0.01)
-    axes[0, 0].legend(ncols=4, fontsize=8)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -185,7 +194,12 @@ def _legend(ceilings: Ceilings) -> str:
         " heuristics propose first, *cuDNN best* the fastest plan measured. TFLOP/s count the"
         " multiplications of the forward problem, also for strided dgrad. The roofline is the"
         f" larger of bytes at {ceilings.bandwidth / 1e12:.2f} TB/s and operations at"
-        f" {ceilings.flops / 1e12:.0f} TFLOP/s, both measured in the same run."
+        f" {ceilings.flops / 1e12:.0f} TFLOP/s"
+        + (
+            ", both measured in the same run."
+            if ceilings.measured
+            else ", measured in another run."
+        )
     )
 
 

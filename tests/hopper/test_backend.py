@@ -45,7 +45,7 @@ def changed(base: Workload = BASE, **fields) -> Workload:
         (changed(STEM_FPROP, epilogue=Epilogue(residual=True)), "epilogue residual"),
         (changed(STEM_FPROP, epilogue=Epilogue(activation="silu")), "epilogue silu"),
         (changed(op="wgrad"), "op wgrad"),
-        (changed(stride=(1, 1)), "stride 1x1"),
+        (changed(STEM, stride=(1, 1)), "C = 3 with stride 1x1"),
         (changed(dilation=(2, 2)), "dilation 2x2"),
         (changed(groups=2), "groups = 2"),
         (changed(dtype="float32", out_dtype="float32"), "float32 in"),
@@ -163,8 +163,8 @@ def test_build_refuses_candidates_of_other_workloads():
     relu = backend.propose(STEM_FPROP, DEVICE)[0]
     with pytest.raises(InvalidOption, match="for this workload"):
         backend.build(changed(STEM_FPROP, epilogue=Epilogue(bias=True)), relu, DEVICE)
-    with pytest.raises(InvalidOption, match="stride 1x1"):
-        backend.build(changed(stride=(1, 1)), backend.propose(BASE, DEVICE)[0], DEVICE)
+    with pytest.raises(InvalidOption, match="dilation 2x2"):
+        backend.build(changed(dilation=(2, 2)), backend.propose(BASE, DEVICE)[0], DEVICE)
     with pytest.raises(InvalidOption, match="of the hopper backend"):
         backend.build(BASE, Candidate("cudnn", "engine_1"), DEVICE)
 

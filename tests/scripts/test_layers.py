@@ -135,7 +135,7 @@ def test_strided_dgrad_is_charged_the_forward_multiplications(scripts):
 def test_pages_survive_a_round_trip(scripts, results, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     ceilings = scripts.report.Ceilings(4.3e12, 790e12)
-    scripts.main.write(tmp_path / "a", "Title", {"gpu": "G"}, results, ceilings)
+    scripts.main.write(tmp_path / "a", "Title", "How.", {"gpu": "G"}, results, ceilings)
     assert (
         scripts.main.main(["--from", str(tmp_path / "a.json"), "--out", str(tmp_path / "b")]) == 0
     )

@@ -34,8 +34,8 @@ STEM_CHANNELS = 4
 
 
 class HopperBackend(Backend):
-    """dgrad of strided convolutions, and both directions of a network's first one, in fp16 and
-    bf16: see docs/hopper-kernels.md.
+    """dgrad, for strided convolutions above all, and both directions of a network's first one, in
+    fp16 and bf16: see docs/hopper-kernels.md.
 
     ``limit`` caps the candidates of a workload.
     """
@@ -43,7 +43,7 @@ class HopperBackend(Backend):
     name = "hopper"
     libraries = ("cuda", "kernels")
 
-    def __init__(self, limit: int = 10) -> None:
+    def __init__(self, limit: int = 16) -> None:
         self._limit = limit
         self._failed: dict[HopperKernel, CompileFailed] = {}
 
@@ -146,13 +146,11 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
     if w.op not in ("dgrad", "fprop") or (w.op == "fprop" and not is_stem(w)):
         found = f"op {w.op}" + (f" with C = {w.c}" if w.op == "fprop" else "")
-        expected = f"only strided dgrad, and fprop with at most {STEM_CHANNELS} channels"
+        expected = f"only dgrad, and fprop with at most {STEM_CHANNELS} channels"
         yield f"{found}: {expected}", "use the cudnn or cutlass backend"
         return
     if device.arch != 90:
         yield f"architecture sm_{device.arch}: the kernels are sm_90a code", ""
-    if w.op == "dgrad" and w.stride == (1, 1):
-        yield "stride 1x1: only strided dgrad has kernels", "use the cudnn or cutlass backend"
     if w.dilation != (1, 1):
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
     if w.groups != 1:

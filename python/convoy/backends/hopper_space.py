@@ -12,11 +12,13 @@ from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpro
 UNITS, SORTED = 1, 2
 
 # rows, columns, pingpong, slots, split. Full slots let a tile's stores drain under the next tile's
-# arithmetic; the variant with one slot has room for a fourth stage instead.
+# arithmetic; variants with fewer have room for a fourth stage instead.
 _TILES = (
     (128, 256, False, 4, 1),
+    (128, 256, False, 2, 1),
     (128, 256, False, 1, 1),
     (256, 128, False, 2, 1),
+    (256, 128, False, 1, 1),
     (128, 128, True, 2, 1),
     (128, 128, False, 2, 1),
     (64, 256, True, 4, 1),
@@ -71,7 +73,7 @@ def phases(w: Workload) -> list[tuple[PhaseAxis, PhaseAxis]]:
 
 
 def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
-    """Strided dgrad kernels of a workload with both orders, best guess first.
+    """dgrad kernels of a workload with both orders, best guess first.
 
     With taps in one phase only, the orders are the same.
     """
