@@ -12,29 +12,48 @@ from typing import ClassVar
 import numpy as np
 from tvm import relax
 
-from .expr import as_numpy, call_like, dtype_of, ints, is_const, make_const, padding4, shape_of
+from .expr import (
+    as_numpy,
+    call_like,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    op_name,
+    padding4,
+    shape_of,
+)
+from .ops import WGRAD, conv_attrs
 from .rewriter import Rewriter
 
 
 class PadStemChannels(Rewriter):
     """Zero-pads the input channels of 16-bit convolutions with fewer than ``below`` channels to a
-    multiple of ``multiple``; with ``space_to_depth`` strided ones are folded first."""
+    multiple of ``multiple``; with ``space_to_depth`` strided ones are folded first.
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d"})
+    Where the weights are no constant (a training step) they are padded at run time, and so is the
+    input of the filter's gradient, whose added channels are cut off again."""
+
+    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", WGRAD})
 
     def __init__(self, multiple: int = 4, below: int = 8, space_to_depth: bool = False) -> None:
         super().__init__()
         self.multiple, self.below, self.space_to_depth = multiple, below, space_to_depth
+        self._padded: dict[relax.Expr, relax.Expr] = {}
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        if op_name(call) == WGRAD:
+            return self._wgrad(call)
         data, kernel = call.args
         channels = shape_of(data)[3]
         if dtype_of(data) not in ("float16", "bfloat16") or channels >= self.below:
             return None
-        if int(call.attrs.groups) != 1 or not is_const(kernel):
+        if int(call.attrs.groups) != 1 or str(call.attrs.kernel_layout) != "OHWI":
             return None
-        if str(call.attrs.kernel_layout) != "OHWI":
-            return None
+        if not is_const(kernel):
+            if -channels % self.multiple == 0:
+                return None
+            return call_like(call, [self._pad(data), self._pad(kernel)])
         changed: dict[str, list[int]] = {}
         weights = as_numpy(kernel)
         if self.space_to_depth and can_fold_stride(call):
@@ -48,6 +67,23 @@ class PadStemChannels(Rewriter):
         if not extra and not changed:
             return None
         return call_like(call, [data, make_const(weights)], **changed)
+
+    def _wgrad(self, call: relax.Call) -> relax.Expr | None:
+        dy, x = call.args
+        channels, attrs = shape_of(x)[3], conv_attrs(call)
+        if dtype_of(x) not in ("float16", "bfloat16") or channels >= self.below:
+            return None
+        if attrs.groups != 1 or not attrs.is_normal or -channels % self.multiple == 0:
+            return None
+        wide = self.emit(call_like(call, [dy, self._pad(x)]))
+        return relax.op.strided_slice(wide, [3], [0], [channels])
+
+    def _pad(self, expr: relax.Expr) -> relax.Expr:
+        """``expr`` with zeros behind its last axis, once for all who read it."""
+        if expr not in self._padded:
+            extra = -shape_of(expr)[3] % self.multiple
+            self._padded[expr] = self.emit(relax.op.nn.pad(expr, [0, 0, 0, 0, 0, 0, 0, extra]))
+        return self._padded[expr]
 
 
 def can_fold_stride(call: relax.Call) -> bool:

@@ -13,10 +13,12 @@ from .ops.elementwise import SGD_UPDATE, sgd_step
 from .rewriter import Rewriter, bindings_of, main_function, used_vars
 from .schedule import many_tensors
 from .schedule.many_tensors import Item
+from .state import STATE
 
 
 class GroupCasts(Rewriter):
-    """For GPUs: casts of the function's parameters become calls of one kernel."""
+    """For GPUs: casts of the weights that a function carries as its state become calls of one
+    kernel. Casts of inputs stay what they are: they fuse with what reads them."""
 
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.astype"})
 
@@ -27,7 +29,9 @@ class GroupCasts(Rewriter):
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         _, func = main_function(mod)
-        params = {p for p in func.params if is_tensor(p) and dtype_of(p) in FLOAT_DTYPES}
+        count = int((func.attrs or {}).get(STATE, 0))
+        state = func.params[len(func.params) - count :]
+        params = {p for p in state if is_tensor(p) and dtype_of(p) in FLOAT_DTYPES}
         casts: dict[tuple[relax.Var, str], relax.Call] = {}
         for binding in bindings_of(func):
             call = binding.value

@@ -253,9 +253,16 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Of (n, classes) without weights: terms and their sum apart, which TVM sums in one thread."""
+    from .ops.gpu import emit_sums, on_gpu  # these import the schedules, which import this module
+    from .schedule.channel_sums import ChannelSums
+
     if len(call.args) != 2 or rank_of(call.args[0]) != 2:
         return _default("relax.nn.nll_loss", bb, call)
     ignored, dtype = int(call.attrs.ignore_index), dtype_of(call)
+    reduction = str(call.attrs.reduction)
+    fused = on_gpu() and reduction == "mean" and dtype == "float32"
+    # Kernels by themselves, so that their results can be read as columns without a copy.
+    alone = {"primfunc_attrs": {"op_pattern": 8}} if fused else {}
 
     def terms(scores: te.Tensor, labels: te.Tensor) -> te.Tensor:
         zero = tvm.tirx.const(0.0, dtype)
@@ -269,14 +276,17 @@ def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     def counted(labels: te.Tensor) -> te.Tensor:
         return te.compute(labels.shape, lambda n: (labels[n] != ignored).astype(dtype), name="used")
 
-    each = bb.emit(bb.call_te(terms, *call.args, primfunc_name_hint="nll_terms"))
-    if str(call.attrs.reduction) == "none":
-        return each
-    total = bb.emit(relax.op.sum(each))
-    if str(call.attrs.reduction) == "sum":
-        return total
-    used = bb.emit(bb.call_te(counted, call.args[1], primfunc_name_hint="nll_used"))
-    return bb.emit(relax.op.divide(total, bb.emit(relax.op.sum(used))))
+    each = bb.emit(bb.call_te(terms, *call.args, primfunc_name_hint="nll_terms", **alone))
+    if reduction != "mean":
+        return each if reduction == "none" else bb.emit(relax.op.sum(each))
+    used = bb.emit(bb.call_te(counted, call.args[1], primfunc_name_hint="nll_used", **alone))
+    if not fused:
+        return bb.emit(relax.op.divide(bb.emit(relax.op.sum(each)), bb.emit(relax.op.sum(used))))
+    sums = ChannelSums(
+        "nll_loss", shape_of(each)[0], 1, (dtype, dtype), 0, 1,
+        lambda x, v, first: (x[0], x[1]), lambda s, v, first: [s[0] / s[1]],
+    )  # fmt: skip
+    return bb.emit(relax.op.reshape(bb.emit(emit_sums(bb, sums, [each, used], [])), ()))
 
 
 def _softmax(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
+from ..expr import shape_of
 from ..schedule import channel_sums
 from ..schedule.channel_sums import ChannelSums
 
@@ -25,13 +26,14 @@ def emit_sums(
     vectors: list[relax.Expr],
 ) -> relax.Expr:
     """Calls of the kernels of ``sums``; a tuple of its (channels,) results."""
-    rows = [builder.emit(relax.op.reshape(x, (sums.rows, sums.channels))) for x in data]
+    shape = sums.shape
+    rows = [x if shape_of(x) == shape else builder.emit(relax.op.reshape(x, shape)) for x in data]
     results = [relax.TensorType((sums.channels,), "float32")] * sums.outputs
     first, *second = channel_sums.kernels(sums)
     callee = builder.add_func(first, sums.name)
     if not second:
         return relax.op.call_tir(callee, [*rows, *vectors], results)
-    shape = relax.TensorType(channel_sums.partial_shape(sums), "float32")
-    partial = builder.emit(relax.op.call_tir(callee, [*rows, *vectors], shape))
+    parts = relax.TensorType(channel_sums.partial_shape(sums), "float32")
+    partial = builder.emit(relax.op.call_tir(callee, [*rows, *vectors], parts))
     combine = builder.add_func(second[0], f"{sums.name}_combine")
     return relax.op.call_tir(combine, [rows[0], *vectors, partial], results)

@@ -60,6 +60,11 @@ class ChannelSums:
     uses_first: bool = False
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the activations: (rows, channels), or (rows,) where there is one channel."""
+        return (self.rows, self.channels) if self.channels > 1 else (self.rows,)
+
+    @property
     def width(self) -> int:
         """Channels that a thread loads at once."""
         return min(vector_width(self.channels, dtype) for dtype in self.data)
@@ -185,13 +190,22 @@ def when(condition: Expr, needed: bool = True) -> Iterator[None]:
         yield
 
 
+class _Rows:
+    """Activations by row and channel; those of one channel have no axis for it."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = buffer
+
+    def __getitem__(self, at: tuple[Expr, Expr]) -> Expr:
+        return self._buffer[at] if len(self._buffer.shape) == 2 else self._buffer[at[0]]
+
+
 def _vectors(count: int, channels: int, name: str) -> list[Any]:
     return [T.arg(f"{name}{i}", T.buffer((channels,), "float32")) for i in range(count)]
 
 
 def _inputs(sums: ChannelSums) -> tuple[list[Any], list[Any]]:
-    shape = (sums.rows, sums.channels)
-    data = [T.arg(f"x{i}", T.buffer(shape, dtype)) for i, dtype in enumerate(sums.data)]
+    data = [_Rows(T.arg(f"x{i}", T.buffer(sums.shape, d))) for i, d in enumerate(sums.data)]
     return data, _vectors(sums.vectors, sums.channels, "v")
 
 
@@ -250,7 +264,7 @@ def _combine(sums: ChannelSums) -> tirx.PrimFunc:
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             kernel = _Kernel(f"{sums.name}_combine", lanes, parts)
-            first = T.arg("x0", T.buffer((sums.rows, sums.channels), sums.data[0]))
+            first = _Rows(T.arg("x0", T.buffer(sums.shape, sums.data[0])))
             vectors = _vectors(sums.vectors, sums.channels, "v")
             partial = T.arg("partial", T.buffer(partial_shape(sums), "float32"))
             outputs = _vectors(sums.outputs, sums.channels, "out")
