@@ -1,11 +1,13 @@
 """Normal form (regions rewritten or not) -> executable.
 
 Own pipeline instead of TVM's default: 16-bit arithmetic accumulates in float32, own schedules come
-before the stock ones (which crash on some convolutions), and for CUDA graphs the function is cut
-into copies in, one capturable middle, and copies out.
+before the stock ones (which crash on some convolutions).
 
-Parameters that are not bound as constants, weights included, are treated as inputs: they are
-read outside of the captured graph, so swapping them is always seen. Bind what does not change.
+For GPUs :func:`lower_calls` stops where :mod:`convoy.schedule` takes over with streams and storage.
+:func:`lower` goes on to an executable with TVM's own means: for CPUs, and for functions that the
+scheduler does not take. Its CUDA graphs are TVM's: the function is cut into copies in, one
+capturable middle, and copies out, and parameters that are not bound as constants are read outside
+of the captured graph, so that swapping them is always seen.
 """
 
 from __future__ import annotations
