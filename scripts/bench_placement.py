@@ -97,6 +97,7 @@ def compiled_costs(costs: Any) -> Any:
 
 def placer(args: argparse.Namespace, name: str, batch: int, measure: bool) -> Any:
     """The placer of one network; its figures are measured, or from the records alone."""
+    from convoy import placer as placers
     from convoy import placing
     from convoy.backends.base import Device
     from convoy.placement.sources import cost_model
@@ -104,7 +105,7 @@ def placer(args: argparse.Namespace, name: str, batch: int, measure: bool) -> An
     backends = placing.find_backends(["cudnn", "cutlass", "hopper"])
     if not args.compile:
         backends[1] = compiled_backend()
-    forms = placing.normal_forms(network(name, batch), None, args.precision)
+    forms = placers.normal_forms(network(name, batch), None, args.precision)
     deadline = time.monotonic() + args.measure_seconds
 
     def told(label: str, done: int, total: int) -> None:
@@ -123,7 +124,7 @@ def placer(args: argparse.Namespace, name: str, batch: int, measure: bool) -> An
     )
     if not measure and not args.compile:
         costs = compiled_costs(costs)
-    return placing.Placer(forms, backends, device, costs, environment)
+    return placers.Placer(forms, backends, device, costs, environment)
 
 
 def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:

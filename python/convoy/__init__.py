@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .measure.measurement import Measurement as Measurement
     from .parallel import parallel as parallel
     from .placement.plan import Plan as Plan
-    from .placing import Placement as Placement
+    from .placer import Placement as Placement
     from .placing import place as place
     from .schedule.plan import Schedule as Schedule
     from .session import Session as Session
@@ -41,7 +41,7 @@ _PUBLIC = {
     "load": "compiled",
     "parallel": "parallel",
     "CompiledModule": "compiled",
-    "Placement": "placing",
+    "Placement": "placer",
     "Session": "session",
     "Plan": "placement.plan",
     "Schedule": "schedule.plan",

@@ -11,7 +11,8 @@ from .artefact import Meta, TensorInfo
 from .backends.base import Backend, Candidate
 from .compiled import CompiledModule
 from .errors import InvalidOption, NotSchedulable
-from .placing import BACKENDS, Placement, find_backends, place
+from .placer import Placement
+from .placing import BACKENDS, find_backends, place
 
 if TYPE_CHECKING:
     from .placement.plan import Plan

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from .compiled import CompiledModule
-    from .placing import Placement
+    from .placer import Placement
     from .report.timeline import Timeline
 
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]

@@ -1,69 +1,26 @@
-"""Placing a network: its normal forms, how much each region covers, and what runs it."""
+"""``convoy.place``: a network and options to a placement."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .backends.base import Backend, Decline, Device
+from .backends.base import Backend, Device
 from .errors import InvalidOption, NoGpu
 from .placement import objective as objectives
 from .placement.cost import CostModel, Progress
 from .placement.plan import Plan
 from .placement.sources import cost_model, named
+from .placer import Placement, Placer, every_form, normal_forms, plausible_groups, restore
 
 if TYPE_CHECKING:
-    from .placement.cover import Cover
-    from .placement.explanation import Explanation
-    from .placement.match_graph import MatchGraph
-    from .placement.place import Options
-    from .placement.refine import Refined
     from .workload import Workload
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
 SEARCHES = ("greedy", "exact", "evolve")
-
-
-@dataclass(frozen=True)
-class Native:
-    """A convolution or product that is left to TVM's own kernels, and why nobody takes it."""
-
-    root: str
-    workload: Workload
-    declines: tuple[Decline, ...]
-
-    def __str__(self) -> str:
-        reasons = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
-        return f"{self.workload.key} ({reasons or 'every candidate failed'})"
-
-
-@dataclass(frozen=True)
-class Placement:
-    """A normalised module with its chosen regions and their plan.
-
-    ``native`` are the convolutions and products that no backend's candidate can run and TVM
-    compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches;
-    ``refined`` what the second level weighed against each other, ``explanation`` why each
-    operation went where it did (where that was asked for).
-    """
-
-    module: Any
-    regions: Sequence[Any]
-    plan: Plan
-    native: tuple[Native, ...] = ()
-    cover: Cover | None = None
-    refined: Refined | None = None
-    explanation: Explanation | None = None
-
-    def total_us(self) -> float:
-        """Predicted time under the plan's objective, with TVM's kernels where they are known."""
-        return self.plan.total_us() if self.cover is None else self.cover.total_us()
 
 
 def place(
@@ -109,7 +66,7 @@ def place(
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     if plan is not None:
-        return _restore(_every_form(mod, params, precision), plan, find_backends(backends))
+        return restore(every_form(mod, params, precision), plan, find_backends(backends))
     used = find_backends(backends)
     present = _present_device()
     device = device or present or Device()
@@ -172,304 +129,9 @@ def workloads_of(
     offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
     found: dict[Workload, None] = {}
     for form in normal_forms(mod, params, precision):
-        for group in _groups(graph.find_regions(form), offload, device):
+        for group in plausible_groups(graph.find_regions(form), offload, device):
             found.update(dict.fromkeys(region.workload for region in group))
     return list(found)
-
-
-def normal_forms(mod: Any, params: Mapping[str, Any] | None, precision: str) -> list[Any]:
-    """The ways to present a network that are weighed against each other."""
-    return _distinct(_every_form(mod, params, precision))
-
-
-def _every_form(mod: Any, params: Mapping[str, Any] | None, precision: str) -> Iterator[Any]:
-    from . import graph
-
-    yield graph.normalize(mod, params, dtype=precision)
-    if precision in ("float16", "bfloat16"):  # other ways to present the first convolution
-        yield graph.normalize(mod, params, dtype=precision, space_to_depth=True)
-        yield graph.normalize(mod, params, dtype=precision, pad_channels=1)
-
-
-def _groups(regions: Any, backends: Sequence[Backend], device: Device) -> list[list[Any]]:
-    """For each root the regions worth considering."""
-    from .placement import alternatives
-
-    accepts = [lambda w, b=b: b.accepts(w, device) is None for b in backends]  # type: ignore[misc]
-    return alternatives.plausible(regions, accepts)
-
-
-def _order(placement: Placement) -> tuple[int, int, float]:
-    """Cheapest first; what a plan's total does not hold (TVM's own kernels, choices without
-    figures) goes before it."""
-    unknown = sum(not choice.chosen.measurement.ok for choice in placement.plan.choices)
-    return len(placement.native), unknown, placement.total_us()
-
-
-def _distinct(forms: Iterable[Any]) -> list[Any]:
-    """Normal forms without those that offer the same workloads as an earlier one."""
-    from . import graph
-
-    seen: list[list[Workload]] = []
-    kept = []
-    for form in forms:
-        workloads = [region.workload for region in graph.find_regions(form)]
-        if workloads not in seen:
-            seen.append(workloads)
-            kept.append(form)
-    return kept
-
-
-class _Form:
-    """One of the normal forms of a network, and what can be known of it before any figures."""
-
-    def __init__(self, normal: Any) -> None:
-        from . import graph
-
-        self.module = normal
-        self.regions = graph.find_regions(normal)
-
-    @functools.cached_property
-    def dataflow(self) -> Any:
-        from . import graph
-
-        return graph.dataflow(self.module)
-
-
-class Placer:
-    """Places one network, as often as wanted: every figure is asked for once.
-
-    ``forms`` are its normal forms, ``costs`` the model that gives the figures, ``environment``
-    the id of what they were taken in.
-    """
-
-    def __init__(
-        self,
-        forms: Sequence[Any],
-        backends: Sequence[Backend],
-        device: Device,
-        costs: CostModel,
-        environment: str = "",
-    ) -> None:
-        self._forms = [_Form(normal) for normal in forms]
-        self._backends, self._device = list(backends), device
-        self._costs, self._environment = costs, environment
-        self._options: dict[Workload, Options] = {}
-
-    def place(
-        self, objective: str = "graph", search: str = "greedy", backends: Sequence[str] = ()
-    ) -> Placement:
-        """The cheapest placement of all forms. ``backends`` may name some of the placer's."""
-        objectives.check(objective)
-        used = [b for b in self._backends if not backends or b.name in backends]
-        placements = [self._place(form, objective, search, used) for form in self._forms]
-        return min(placements, key=_order)  # of equal ones the first
-
-    def evolve(
-        self,
-        objective: str = "graph",
-        timed: Callable[[Placement], Sequence[float]] | None = None,
-        seconds: float = 60.0,
-        backends: Sequence[str] = (),
-    ) -> Placement:
-        """The exact placement refined by the second level (placement/refine.py).
-
-        ``timed`` runs a whole placement and gives samples in microseconds; without it the
-        simulated schedule decides. The exact placement stays where some region has no figures.
-        """
-        from .placement.from_regions import plan_to_cover
-        from .placement.refine import refine
-
-        exact = self.place(objective, "exact", backends)
-        if exact.cover is None:
-            return exact
-        form = next(form for form in self._forms if form.module is exact.module)
-        used = [b for b in self._backends if not backends or b.name in backends]
-        names = [*(backend.name for backend in used), "tvm"]  # TVM behind each for the rest
-        options = self._restricted(form, used)
-
-        def measured(cover: Cover) -> Sequence[float]:
-            assert timed is not None
-            return timed(self._covered(form, cover, options, used))
-
-        greedy = plan_to_cover(exact.cover.graph, self._place(form, objective, "greedy", used).plan)
-        refined = refine(
-            exact.cover.graph, objective, names, self._device,
-            measured if timed else None, seconds=seconds,
-            seeds={"greedy": greedy} if greedy else {},
-        )  # fmt: skip
-        placed = self._covered(form, refined.cover, options, used)
-        return dataclasses.replace(placed, refined=refined)
-
-    def explain(self, placed: Placement, search: str = "greedy") -> Explanation:
-        """Why a placement of this placer is as it is. ``search`` finds what the other objectives
-        would take."""
-        from .placement.explanation import explain
-
-        form = next(form for form in self._forms if form.module is placed.module)
-        others = {
-            name: self._place(form, name, search, self._backends).plan
-            for name in objectives.OBJECTIVES
-            if name != placed.plan.objective
-        }
-        options = self._restricted(form, self._backends)
-        return explain(placed.plan, form.regions, options, others, self._device)
-
-    def finalists(self, objective: str = "graph", most: int = 3) -> list[tuple[Plan, float]]:
-        """The plans that the second level would compile beside its seeds, with their simulated
-        time in microseconds, best first."""
-        placed = self.evolve(objective)
-        if placed.refined is None:
-            return []
-        form = next(form for form in self._forms if form.module is placed.module)
-        options = self._restricted(form, self._backends)
-        evolved = [c for c in placed.refined.contenders if c.evolved]
-        evolved.sort(key=lambda c: c.simulated_us)
-        return [
-            (self._covered(form, c.cover, options, self._backends).plan, c.simulated_us)
-            for c in evolved[:most]
-        ]
-
-    def _restricted(
-        self, form: _Form, backends: Sequence[Backend], every: bool = True
-    ) -> dict[Workload, Options]:
-        """What these backends offer for the plausible regions of a form; with ``every`` also for
-        the others, as far as their figures take no measuring."""
-        from .placement.place import restricted
-
-        groups = _groups(form.regions, backends, self._device)
-        asked = [r.workload for group in groups for r in group]
-        if every and self._costs.free:
-            asked += [
-                workload
-                for workload in dict.fromkeys(region.workload for region in form.regions)
-                if self._costs.measures or self._costs.candidates(workload)
-            ]
-        known = self._gathered(list(dict.fromkeys(asked)))
-        return restricted(known, [backend.name for backend in backends])
-
-    def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Options]:
-        from .placement.place import gather
-
-        new = [workload for workload in workloads if workload not in self._options]
-        self._options.update(gather(new, self._backends, self._device, self._costs))
-        return self._options
-
-    def _place(
-        self, form: _Form, objective: str, search: str, backends: Sequence[Backend]
-    ) -> Placement:
-        """Choose how much each region of a form covers and what runs it."""
-        from .placement import alternatives
-        from .placement.place import place as choose
-        from .placement.place import rank
-
-        groups = _groups(form.regions, backends, self._device)
-        options = self._restricted(form, backends, every=search != "greedy")
-
-        def cheapest(workload: Workload) -> float | None:
-            found = options[workload]
-            if ranked := rank(found.scored, objective):
-                return objectives.own_cost(ranked[0].measurement, objective)[0]
-            return None if found.unknown else float("inf")
-
-        chosen = alternatives.choose(groups, cheapest, self._device)
-        runnable = [r for r in chosen if cheapest(r.workload) != float("inf")]
-        named = [(r.id, r.workload) for r in runnable]
-        plan = choose(
-            named, backends, self._device, self._costs, objective, self._environment, options
-        )
-        cover = self._exact(form, options, plan) if search == "exact" else None
-        if cover is None:
-            return _placement(form, runnable, plan, backends)
-        return self._covered(form, cover, options, backends)
-
-    def _exact(
-        self, form: _Form, options: Mapping[Workload, Options], greedy: Plan
-    ) -> Cover | None:
-        """The cheapest cover of the whole graph; None, with a warning, where the greedy plan
-        has regions without figures."""
-        from .placement.cover import find_cover
-
-        if not all(choice.chosen.measurement.ok for choice in greedy.choices):
-            warnings.warn(
-                "the exact search needs figures of every region; the greedy choice was taken",
-                stacklevel=5,
-            )
-            return None
-        graph = self._match_graph(form, options)
-        return find_cover(graph, greedy.objective, backend_order=[b.name for b in self._backends])
-
-    def _match_graph(self, form: _Form, options: Mapping[Workload, Options]) -> MatchGraph:
-        from .placement.from_regions import regions_to_graph
-        from .placement.match_graph import Form, Op
-
-        flow = form.dataflow
-        matches, _ = regions_to_graph(
-            [Op(op.name, op.inputs, op.elements) for op in flow.operations],
-            tuple((name, Form()) for name in flow.parameters),
-            [(name, None) for name in flow.results],
-            form.regions,
-            options,
-            self._device,
-            flow.native_bytes({name for region in form.regions for name in region.covered}),
-        )
-        return matches
-
-    def _covered(
-        self,
-        form: _Form,
-        cover: Cover,
-        options: Mapping[Workload, Options],
-        backends: Sequence[Backend],
-    ) -> Placement:
-        from .placement.from_regions import cover_to_plan
-
-        known = any(scored.measurement.samples for _, scored in cover.matches)
-        source = self._costs.source if known else "none"
-        plan = cover_to_plan(cover, options, self._device, source, self._environment)
-        chosen = [form.regions.by_id[choice.region] for choice in plan.choices]
-        return _placement(form, chosen, plan, backends, cover)
-
-
-def _placement(
-    form: _Form,
-    chosen: Sequence[Any],
-    plan: Plan,
-    backends: Sequence[Backend],
-    cover: Cover | None = None,
-) -> Placement:
-    """A placement of the chosen regions, with the reasons for what is left to TVM."""
-    placed = {r.root for r in chosen}
-    # Of each root the shortest.
-    bare = {r.root: r.workload for r in form.regions if not r.optional}
-    native = tuple(
-        Native(root, workload, _declines(workload, backends, plan.device))
-        for root, workload in bare.items()
-        if root not in placed
-    )
-    return Placement(form.module, chosen, plan, native, cover)
-
-
-def _restore(forms: Iterable[Any], plan: Plan, backends: Sequence[Backend]) -> Placement:
-    """The placement that a plan describes, in the form of the network that it was made for."""
-    for normal in forms:
-        form = _Form(normal)
-        chosen = [form.regions.by_id.get(choice.region) for choice in plan.choices]
-        found = [region.workload if region else None for region in chosen]
-        if found == [choice.workload for choice in plan.choices]:
-            offload = [backend for backend in backends if backend.name != "tvm"]
-            return _placement(form, chosen, plan, offload)
-    raise InvalidOption(
-        f"a plan of {len(plan.choices)} regions that are not all of this network",
-        "the plan of the same network, batch size and precision",
-    )
-
-
-def _declines(
-    workload: Workload, backends: Sequence[Backend], device: Device
-) -> tuple[Decline, ...]:
-    answers = [backend.accepts(workload, device) for backend in backends]
-    return tuple(answer for answer in answers if answer is not None)
 
 
 def find_backends(names: Sequence[str | Backend]) -> list[Backend]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .placing import Placement
+    from .placer import Placement
     from .schedule.plan import Schedule
 
 

@@ -12,7 +12,7 @@ from .backends.base import Backend
 from .errors import CompileFailed
 
 if TYPE_CHECKING:
-    from .placing import Placement
+    from .placer import Placement
     from .session import Session
 
 SAMPLES, SAMPLE_MS = 15, 8.0

@@ -27,7 +27,7 @@ from convoy.graph.patterns import register, unregister
 from convoy.measure import reference
 from convoy.measure.measurement import Measurement
 from convoy.placement.cost import CostModel
-from convoy.placing import Placer, normal_forms
+from convoy.placer import Placer, normal_forms
 from convoy.runtime import create_module
 from convoy.workload import Epilogue, Workload
 

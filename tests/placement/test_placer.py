@@ -19,7 +19,7 @@ from convoy.placement.cost import CostModel, MeasuredCost, RandomCost
 from convoy.placement.from_regions import plan_to_cover
 from convoy.placement.objective import OBJECTIVES
 from convoy.placement.plan import Plan
-from convoy.placing import Placer, normal_forms
+from convoy.placer import Placer, normal_forms
 from convoy.workload import Workload
 
 DEVICE = Device()

@@ -23,7 +23,7 @@ from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
     from ..compiled import CompiledModule
-    from ..placing import Placement
+    from ..placer import Placement
 
 # Told apart by colour-blind eyes (after Tol), dark enough for white letters; streams and backends
 # share no colour.
