@@ -54,6 +54,11 @@ CONFIGS = [
         activation="clip",
         arch=86,
     ),
+    KernelConfig("sm90_dgrad", (128, 128, 64), cluster=(2, 1), schedule="pingpong"),
+    KernelConfig(
+        "sm90_wgrad", (64, 128, 64), schedule="pingpong", scheduler="splitk", out_dtype="float32"
+    ),
+    KernelConfig("sm80_strided_dgrad", (128, 64, 64), warp=(64, 32), stages=4, align=4),
 ]
 
 

@@ -56,8 +56,10 @@ def why_not(launch: Launch, w: Workload, device: Device) -> str:
     if launch.config.family == "sm80_strided_dgrad" and w.dilation != (1, 1):
         return "strided dgrad with dilation"
     forward = turned(w)
-    if forward is None and launch.config.family != "sm80_strided_dgrad":
-        return "stride above 1, or padding beyond the filter's reach"
+    if w.stride != (1, 1) and launch.config.family != "sm80_strided_dgrad":
+        return "stride above 1"
+    if forward is None and launch.config.is_sm90:
+        return "padding beyond the filter's reach"
     return rules.why_not(_turned_launch(launch), forward or _phase(w), device)
 
 
