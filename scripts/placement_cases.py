@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from networks import network
 
 MODES = ("graph", "stream", "sync")
+SINGLES = {"cudnn": ("cudnn",), "cutlass": ("cutlass",)}
+PLACED = "exact"
 
 
 def build_plan(job: dict[str, Any]) -> dict[str, Any]:

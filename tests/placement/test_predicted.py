@@ -58,7 +58,7 @@ def records(gpu: str = "NVIDIA H200") -> list[Record]:
 
 
 def test_predicts_workloads_that_have_no_record() -> None:
-    model = PredictedCost(records(), DEVICE)
+    model = PredictedCost(records(), DEVICE, rounds=60, threads=1)
     unseen = conv(160)
     figures = model.figures(unseen, candidates())
     for candidate, figure in zip(candidates(), figures, strict=True):
@@ -70,7 +70,7 @@ def test_predicts_workloads_that_have_no_record() -> None:
             figure.kernel_us * min(1.0, model.errors["kernel_us"])
         )
     assert model.source == "predicted" and model.measures
-    again = PredictedCost(records(), DEVICE).figures(unseen, candidates())
+    again = PredictedCost(records(), DEVICE, rounds=60, threads=1).figures(unseen, candidates())
     assert again == figures
 
 
@@ -85,7 +85,7 @@ def test_known_figures_come_first() -> None:
         def candidates(self, workload):  # type: ignore[no-untyped-def]
             return candidates()[:1]
 
-    model = PredictedCost(records(), DEVICE, Known())
+    model = PredictedCost(records(), DEVICE, Known(), rounds=5, threads=1)
     first, *rest = model.figures(conv(160), candidates())
     assert first == Measurement(kernel_us=1.25)
     assert all(figure is not None and figure.kernel_us != 1.25 for figure in rest)

@@ -53,9 +53,14 @@ class PredictedCost(CostModel):
     source = "predicted"
 
     def __init__(
-        self, records: Iterable[Record], device: Device, known: CostModel | None = None
+        self,
+        records: Iterable[Record],
+        device: Device,
+        known: CostModel | None = None,
+        rounds: int = ROUNDS,
+        threads: int = 0,
     ) -> None:
-        self._xgboost = _xgboost()
+        self._xgboost, self._rounds, self._threads = _xgboost(), rounds, threads
         self._device, self._known = device, known
         used = [r for r in records if r.environment.gpu == device.name and r.measurement.ok]
         used.sort(key=lambda r: (r.workload.key, r.candidate.key, r.time))
@@ -81,7 +86,8 @@ class PredictedCost(CostModel):
     def _fit(self, x: Any, y: Any) -> Any:
         there = np.isfinite(y)
         data = self._xgboost.DMatrix(x[there], y[there])
-        return self._xgboost.train(PARAMETERS, data, ROUNDS)
+        options = {**PARAMETERS, "nthread": self._threads}
+        return self._xgboost.train(options, data, self._rounds)
 
     def _left_out(self, x: Any, y: Any, fold: Any) -> dict[str, float]:
         """Error on every fourth workload of trees that have not seen it."""
