@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from convoy.backends.base import Backend, Binary, Candidate, Decline, Device, make_config
-from convoy.errors import CompileFailed
+from convoy.errors import CompileFailed, NoGpu
 from convoy.measure.environment import Environment
 from convoy.measure.measurement import Measurement
 from convoy.tuning.measurer import Measurer
@@ -61,8 +61,11 @@ class FakeMeasurer(Measurer):
         self._gpu = gpu
 
     def describe(self) -> tuple[Device, Environment]:
-        if self._behaviour.get("start") == "fail":
-            raise RuntimeError("no GPU at all")
+        start = self._behaviour.get("start")
+        if start == "fail":
+            raise NoGpu("no GPU at all", "a GPU")
+        if start == "fail in the child" and "convoy.tuning.child" in sys.argv[0].replace("/", "."):
+            raise RuntimeError("no GPU in the child")
         return Device(), dataclasses.replace(ENVIRONMENT, gpu=self._gpu)
 
     def measure(

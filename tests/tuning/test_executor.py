@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.tuning import fakes
 
-from convoy.errors import LibraryMissing, MeasuringFailed
+from convoy.backends.base import Device
+from convoy.errors import LibraryMissing, MeasuringFailed, NoGpu
 from convoy.tuning.executor import LocalExecutor
 from convoy.tuning.job import Job
 
@@ -67,8 +68,20 @@ def test_a_lost_process_is_replaced_a_good_one_kept(executor: Make, log: Path) -
 
 
 def test_a_machine_that_cannot_measure_is_an_error(executor: Make) -> None:
-    with pytest.raises(MeasuringFailed, match="no GPU at all"):
+    with pytest.raises(NoGpu, match="no GPU at all"):
         executor(behaviour={"start": "fail"})
+
+
+def test_a_process_that_does_not_start_is_an_error(executor: Make) -> None:
+    """Here all is well, and there it is not: every candidate would fail for nothing."""
+    made = executor(behaviour={"start": "fail in the child"})
+    with pytest.raises(MeasuringFailed, match="no GPU in the child"):
+        run(made, fakes.candidate(0))
+
+
+def test_no_process_without_need(executor: Make, store) -> None:
+    made = executor(behaviour={"start": "fail in the child"})
+    assert made.device == Device() and made.environment == fakes.ENVIRONMENT
 
 
 def test_each_kernel_is_compiled_once(executor: Make, log: Path) -> None:

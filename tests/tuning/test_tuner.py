@@ -109,6 +109,7 @@ from convoy.backends.base import Device
 from convoy.measure.records import RecordStore
 from convoy.tuning.executor import LocalExecutor
 from convoy.tuning.guided import ModelGuided
+from convoy.tuning.journal import Journal
 from convoy.tuning.measurer import Spec
 from convoy.tuning.search import Random
 from convoy.tuning.tuner import Budget, Tuner
@@ -120,7 +121,10 @@ searches = {"random": lambda: Random(5), "model": lambda: ModelGuided(Device(), 
 with LocalExecutor(spec, ("0",), compile_jobs=2) as executor:
     store = RecordStore(write_to=folder / "records.jsonl")
     tuner = Tuner(executor, searches[search](), store, fakes.space)
-    outcome = tuner.tune([fakes.workload(i) for i in range(4)], Budget(trials=12, batch=3))
+    workloads, budget = [fakes.workload(i) for i in range(4)], Budget(trials=12, batch=3)
+    journal = Journal(folder / "records.jsonl", ["a run", search])
+    outcome = tuner.tune(workloads, budget, journal.begin(tuner.complete(workloads, budget)))
+    journal.end()
 print(json.dumps([outcome.measured, outcome.reused]))
 """
 
@@ -166,6 +170,7 @@ def test_killed_and_resumed(tmp_path: Path, search: str) -> None:
         return {(r.workload.key, r.candidate.kernel) for r in RecordStore(folder / "records.jsonl")}
 
     assert keys(killed) == keys(whole)
+    assert not (killed / "records.jsonl.run").exists()
     # A kill may hit a measurement that is under way, whose result nobody has: only that is redone.
     lines = (killed / "records.jsonl").read_text().splitlines()
     assert len([line for line in lines if '"env"' in line]) == 48

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from .. import paths
 from ..backends import registry
 from ..backends.base import Candidate
 from ..errors import InvalidOption, NoGpu
@@ -15,6 +16,7 @@ from ..measure.environment import Environment
 from ..measure.records import RecordStore
 from ..workload import Workload
 from .executor import Executor, LocalExecutor, visible_gpus
+from .journal import Journal
 from .measurer import Spec
 from .model import Sample
 from .search import Exhaustive, InOrder, Random, Search
@@ -59,7 +61,8 @@ def autotune(
     without ray for ``ray``, and the errors of :meth:`Tuner.tune`.
     """
     spec = spec or Spec(options={"backends": list(backends)})
-    store = RecordStore.default() if records is None else _store(Path(records))
+    file = paths.user_records_file() if records is None else Path(records)
+    store = RecordStore([paths.records_dir()], write_to=file)
     with contextlib.closing(_executor(spec, gpus, ray)) as executor:
         used = [registry.get(name) for name in backends]
         kernel = spec.make().kernel
@@ -80,8 +83,14 @@ def autotune(
 
         # What waits for no compiler is measured in one go, workload by workload.
         waits_for = kernel if compile else lambda candidate: ""
+        complete: set[str] = set()
+
+        def prior() -> list[Sample]:
+            own = [workload for workload in tasks if workload.key not in complete]
+            return prior_samples(store, executor.environment, own)
+
         if isinstance(search, str):
-            search = make_search(search, executor, store, tasks, waits_for, seed)
+            search = make_search(search, executor, prior, waits_for, seed)
 
         def around(workload: Workload, candidate: Candidate) -> Sequence[Candidate]:
             if not neighbours:
@@ -91,15 +100,20 @@ def autotune(
             return [c for c in found if keep(c)]
 
         tuner = Tuner(executor, search, store, space, waits_for, around, observer)
-        return tuner.tune(tasks, budget)
+        run = [dataclasses.asdict(budget), search.name, seed, executor.environment, compile]
+        run += [neighbours, backends, [workload.key for workload in tasks]]
+        journal = Journal(file, run)
+        complete |= journal.begin(tuner.complete(tasks, budget))
+        outcome = tuner.tune(tasks, budget, complete)
+        journal.end()
+        return outcome
 
 
 def make_search(
     name: str,
     executor: Executor,
-    store: RecordStore,
-    workloads: Sequence[Workload],
-    kernel: Any,
+    prior: Callable[[], Iterable[Sample]],
+    kernel: Callable[[Candidate], str],
     seed: int = 0,
 ) -> Search:
     """The search of a name. Raises InvalidOption for another one."""
@@ -112,7 +126,6 @@ def make_search(
     if name == "model":
         from .guided import ModelGuided
 
-        prior = prior_samples(store, executor.environment, workloads)
         return ModelGuided(executor.device, prior, kernel, seed)
     raise InvalidOption(f"search {name!r}", f"one of {', '.join(SEARCHES)}")
 
@@ -135,12 +148,6 @@ def prior_samples(
         if records:
             samples.append(Sample(workload, tuple((r.candidate, r.measurement) for r in records)))
     return samples
-
-
-def _store(path: Path) -> RecordStore:
-    from .. import paths
-
-    return RecordStore([paths.records_dir()], write_to=path)
 
 
 def _executor(spec: Spec, gpus: int | None, ray: str | None) -> Executor:

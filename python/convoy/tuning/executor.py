@@ -52,7 +52,7 @@ class LocalExecutor(Executor):
     """The GPUs of this machine, one measuring process on each, while its cores compile.
 
     ``gpus`` are values for CUDA_VISIBLE_DEVICES; ``compile_jobs`` is the number of compilers at
-    once. Raises MeasuringFailed when the first process does not start.
+    once. Processes start when they are first needed. Raises NoGpu.
     """
 
     def __init__(
@@ -70,11 +70,8 @@ class LocalExecutor(Executor):
         self._compiled: dict[str, concurrent.futures.Future[None]] = {}
         self._lock = threading.Lock()
         self.slots = len(gpus) + 2 * compile_jobs
-        try:
-            self.device, self.environment = self._processes[0].describe()
-        except BaseException:
-            self.close()
-            raise
+        # Asked here, so that a run which finds everything in records starts no process.
+        self.device, self.environment = self._measurer.describe()
         for process in self._processes:
             self._free.put(process)
 

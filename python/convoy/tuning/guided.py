@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from ..backends.base import Candidate, Device
 from ..measure.record import candidate_key
+from ..workload import Workload
 from .kernel_choice import choose_kernels
 from .model import RankingModel, Sample
 from .search import Search
@@ -24,8 +26,9 @@ OWN_WEIGHT = 3.0
 class ModelGuided(Search):
     """Measures what the model expects to be fast or knows little of.
 
-    ``prior`` are figures of other workloads to learn from; ``kernel`` names what must be compiled
-    for a candidate. Without any figures it starts with the backends' own order.
+    ``prior`` are figures of other workloads to learn from, or a function that gives them;
+    ``kernel`` names what must be compiled for a candidate. Without any figures it starts with the
+    backends' own order.
     """
 
     name = "model"
@@ -33,21 +36,25 @@ class ModelGuided(Search):
     def __init__(
         self,
         device: Device,
-        prior: Iterable[Sample] = (),
+        prior: Iterable[Sample] | Callable[[], Iterable[Sample]] = (),
         kernel: Callable[[Candidate], str] = lambda candidate: "",
         seed: int = 0,
         members: int = 4,
     ) -> None:
-        self._model = RankingModel(device, members, seed)
-        self._prior = list(prior)
+        # Both are made when they are first needed: a run may find all it wants in records.
+        self._make_model = functools.cache(lambda: RankingModel(device, members, seed))
+        self._make_prior = functools.cache(lambda: list(prior() if callable(prior) else prior))
         self._kernel = kernel
         self._kernels: set[str] = set()
+        self._tasks: dict[Workload, Task] = {}
 
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        own = [Sample(task.workload, tuple(task.results.values())) for task in tasks]
-        self._model.fit([*self._prior, *own], {task.workload: OWN_WEIGHT for task in tasks})
+        self._tasks.update((task.workload, task) for task in tasks)  # those that ended stay known
+        own = [Sample(w, tuple(task.results.values())) for w, task in self._tasks.items()]
+        model = self._make_model()
+        model.fit([*self._make_prior(), *own], dict.fromkeys(self._tasks, OWN_WEIGHT))
         remaining = [task.remaining() for task in tasks]
-        if not self._model.trained:
+        if not model.trained:
             return [sorted(r, key=lambda c: (c.priority, c.backend))[:count] for r in remaining]
         scores = [self._scores(task) for task in tasks]
         self._kernels |= choose_kernels(scores, self._kernels, NEW_KERNEL)
@@ -69,6 +76,6 @@ class ModelGuided(Search):
         candidates = task.space.candidates
         if not candidates:
             return []
-        prediction = self._model.predict(task.workload, candidates)
+        prediction = self._make_model().predict(task.workload, candidates)
         guesses = prediction.mean - OPTIMISM * prediction.deviation
         return [(self._kernel(c), float(g)) for c, g in zip(candidates, guesses, strict=True)]

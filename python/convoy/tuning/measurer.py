@@ -19,7 +19,7 @@ from ..workload import Workload
 
 class Measurer(abc.ABC):
     """Measures candidates. One object lives in the process that measures, another in the one that
-    supervises it, which only calls :meth:`kernel`, :meth:`prepare` and :meth:`narrow`."""
+    supervises it, which does everything but :meth:`measure`."""
 
     @abc.abstractmethod
     def describe(self) -> tuple[Device, Environment]:

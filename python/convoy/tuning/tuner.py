@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..backends.base import Candidate
@@ -93,8 +93,20 @@ class Tuner:
         self._observer = observer or Observer()
         self._lock = threading.Lock()
 
-    def tune(self, workloads: Sequence[Workload], budget: Budget = Budget()) -> Outcome:
-        """Measure until the budget is spent or nothing is left.
+    def complete(self, workloads: Iterable[Workload], budget: Budget) -> list[Workload]:
+        """The workloads that records hold enough of."""
+        if budget.trials is None:
+            return []
+        return [w for w in workloads if len(self._known(w)) >= budget.trials]
+
+    def tune(
+        self,
+        workloads: Sequence[Workload],
+        budget: Budget = Budget(),
+        complete: Collection[str] | None = None,
+    ) -> Outcome:
+        """Measure until the budget is spent or nothing is left. Workloads whose key is in
+        ``complete`` (default: those of :meth:`complete`) are left alone.
 
         Raises MeasuringFailed where the GPU cannot be used at all, CacheUnwritable where records
         or kernels cannot be written, LibraryMissing without nvcc for kernels that need it.
@@ -103,19 +115,23 @@ class Tuner:
         outcome = Outcome()
         workloads = list(dict.fromkeys(workloads))
         self._observer.begin(len(workloads), budget.trials)
-        tasks = self._open(workloads, budget, outcome)
+        if complete is None:
+            complete = {workload.key for workload in self.complete(workloads, budget)}
+        tasks = self._open(workloads, complete, outcome)
         while tasks and not outcome.stopped:
             tasks = self._round(tasks, budget, outcome, started)
         outcome.best = {w: best for w in workloads if (best := self._best(w)) is not None}
         outcome.seconds = time.monotonic() - started
         return outcome
 
-    def _open(self, workloads: Sequence[Workload], budget: Budget, outcome: Outcome) -> list[Task]:
-        """Tasks of the workloads that records do not hold enough of already."""
+    def _open(
+        self, workloads: Sequence[Workload], complete: Collection[str], outcome: Outcome
+    ) -> list[Task]:
+        """Tasks of the workloads that are not complete."""
         known = {workload: self._known(workload) for workload in workloads}
         open_ones = []
         for workload, figures in known.items():
-            if budget.trials is not None and len(figures) >= budget.trials:
+            if workload.key in complete:
                 outcome.reused += len(figures)
                 self._observer.done(workload)
             else:
