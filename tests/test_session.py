@@ -38,7 +38,10 @@ def test_bound_inputs_are_read_in_place(session: convoy.Session) -> None:
 
 
 def test_arrays_of_other_libraries(session: convoy.Session) -> None:
-    theirs = array(4)
+    raw = np.zeros(64 + 6 * 4, np.uint8)
+    start = -raw.ctypes.data % 64
+    theirs = raw[start : start + 24].view(np.float32).reshape(2, 3)
+    theirs[...] = array(4)
     session.bind_input(1, theirs)
     session.set_input("x", array(2))
     session.run()
@@ -55,5 +58,7 @@ def test_arrays_of_other_libraries(session: convoy.Session) -> None:
 def test_tensors_that_do_not_fit(session: convoy.Session, value: np.ndarray, match: str) -> None:
     with pytest.raises(InvalidOption, match=match):
         session.bind_input("y", tvm.runtime.tensor(value))
+    with pytest.raises(InvalidOption, match="input 'y'"):
+        session.bind_input("y", "no tensor")
     with pytest.raises(InvalidOption, match="input 'z'"):
         session.bind_input("z", tvm.runtime.tensor(array(1)))

@@ -90,14 +90,21 @@ class Session:
         """Use a device tensor of the caller (TVM's, or any with ``__dlpack__``) as an input from
         now on, without a copy.
 
-        Raises InvalidOption for an unknown name, another shape, dtype or device.
+        Raises InvalidOption for an unknown name, another shape, dtype or device, and memory that
+        kernels could not read.
         """
         import tvm
 
         position = self._position(key)
         info = self.meta.inputs[position]
         if not isinstance(tensor, tvm.runtime.Tensor):
-            tensor = tvm.runtime.from_dlpack(tensor)
+            try:
+                tensor = tvm.runtime.from_dlpack(tensor)
+            except (RuntimeError, TypeError, AttributeError, BufferError) as err:
+                raise InvalidOption(
+                    f"{type(tensor).__name__} for input {info.name!r} ({err})",
+                    "a compact tensor at an address that is a multiple of 64",
+                ) from None
         got = (tuple(tensor.shape), str(tensor.dtype), str(tensor.device))
         wanted = (info.shape, info.dtype, str(self.device))
         if got != wanted:
