@@ -7,9 +7,9 @@ of the forward kernels decide on that turned problem. Strided problems have sm80
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from ..codegen.kernel import KernelConfig
+from ..codegen.kernel import Family, KernelConfig
 from ..workload import Epilogue, Workload
 from . import cutlass_rules as rules
 from . import cutlass_space as space
@@ -40,13 +40,18 @@ def kernels(w: Workload, arch: int) -> Iterator[KernelConfig]:
     if forward is None:
         yield from space.sm80_backward_kernels("sm80_strided_dgrad", w, arch, SM80_STRIDED_TILES)
     elif space.takes_sm90(w, arch) and w.dtype != "float32":
-        family = "sm90_dgrad_gemm" if space.is_pointwise(forward) else "sm90_dgrad"
+        family: Family = "sm90_dgrad_gemm" if space.is_pointwise(forward) else "sm90_dgrad"
         yield from space.sm90_backward_kernels(family, w, space.SM90_TILES)
-        tiles = space.SM80_TILES_BESIDE_SM90[:1]
-        yield from space.sm80_backward_kernels("sm80_dgrad", w, arch, tiles)
+        yield from _unit_stride_sm80(w, arch, space.SM80_TILES_BESIDE_SM90)
     else:
-        tiles = tuple(tile for tile in space.SM80_TILES if tile.scheduler == "tiles")
-        yield from space.sm80_backward_kernels("sm80_dgrad", w, arch, tiles)
+        yield from _unit_stride_sm80(w, arch, space.SM80_TILES)
+
+
+def _unit_stride_sm80(
+    w: Workload, arch: int, tiles: Iterable[space.Sm80Tile]
+) -> Iterator[KernelConfig]:
+    whole = [tile for tile in tiles if tile.scheduler == "tiles"]
+    yield from space.sm80_backward_kernels("sm80_dgrad", w, arch, whole)
 
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
