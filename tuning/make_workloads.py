@@ -2,6 +2,7 @@
 """Write the workload lists of well-known networks: tuning/workloads/NETWORK-OP-DTYPE.jsonl.
 
     python tuning/make_workloads.py                      # all, for batch sizes 1, 8, 32 and 256
+    python tuning/make_workloads.py resnet18 resnet50 --op dgrad
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
 
 A list holds what placement on an H200 asks figures for: each distinct convolution with each
@@ -11,6 +12,7 @@ epilogue that may be fused into it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from convoy.backends.base import Device
 from convoy.placing import workloads_of
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
-from convoy.workload import Workload
+from convoy.workload import Epilogue, Workload
 from convoy.workload_list import write
 
 BATCHES = (1, 8, 32, 256)
@@ -41,18 +43,37 @@ def workloads(network: str, batch: int, precision: str) -> list[Workload]:
     return workloads_of(relax, precision=precision, device=Device())
 
 
+def gradients(network: str, batch: int, precision: str, op: str) -> list[Workload]:
+    """The distinct dgrads or wgrads of a network's convolutions.
+
+    Strict float32 has one form of the network, its own: no folded or padded first convolution. The
+    gradient of the network's input is not wanted.
+    """
+    types = {"dtype": precision, "out_dtype": precision, "epilogue": Epilogue()}
+    forward = [w for w in workloads(network, batch, "float32") if w.op == "fprop"]
+    image = max(w.h for w in forward)
+    wanted = [w for w in forward if op == "wgrad" or w.h < image]
+    return list(dict.fromkeys(dataclasses.replace(w, op=op, **types) for w in wanted))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
+    parser.add_argument("--op", choices=("fprop", "dgrad", "wgrad"), default="fprop")
     parser.add_argument("--precision", default="float16")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "workloads")
     options = parser.parse_args()
     if unknown := set(options.networks) - NETWORKS.keys():
         parser.error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")
     for network in options.networks or NETWORKS:
-        found = [w for n in options.batches for w in workloads(network, n, options.precision)]
-        path = options.out / f"{network}-fprop-{options.precision}.jsonl"
+        found = []
+        for batch in options.batches:
+            if options.op == "fprop":
+                found += workloads(network, batch, options.precision)
+            else:
+                found += gradients(network, batch, options.precision, options.op)
+        path = options.out / f"{network}-{options.op}-{options.precision}.jsonl"
         print(f"{path}: {write(path, found)} workloads")
 
 

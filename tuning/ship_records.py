@@ -39,9 +39,8 @@ def main() -> None:
     options = parser.parse_args()
     home: dict[Workload, str] = {}
     for network in NETWORKS:
-        for workload in workload_list.read(
-            paths.workloads_dir() / f"{network}-{options.lists}.jsonl"
-        ):
+        listed = paths.workloads_dir() / f"{network}-{options.lists}.jsonl"
+        for workload in workload_list.read(listed) if listed.exists() else ():
             home.setdefault(workload, network)
     sorted_out: dict[str, list[Record]] = defaultdict(list)
     for record in RecordStore(options.records):
