@@ -109,3 +109,25 @@ def test_block_size(total):
     assert 32 <= threads <= 256 and threads % 32 == 0
     if any(total % t == 0 for t in (32, 64)):
         assert total % threads == 0  # no bounds check in the kernel
+
+
+def test_one_result_is_not_stored_by_a_block_of_threads():
+    """A kernel of several threads for one number has to guard its store; rules that bind a thread
+    to each result would lose that guard, so they leave it alone."""
+    x = tvm.te.placeholder((64,), "float32", name="x")
+    i = tvm.te.reduce_axis((0, 64), name="i")
+    total = tvm.te.compute((), lambda: tvm.te.sum(x[i], axis=[i]), name="total")
+    func = tvm.te.create_prim_func([x, total])
+    with TARGET:
+        assert Window().apply(func, TARGET, False) is None
+        assert ChannelReduce().apply(func, TARGET, False) is None
+
+
+def test_values_spread_from_one_reduction_are_not_computed_by_its_thread():
+    x = tvm.te.placeholder((64,), "float32", name="x")
+    i = tvm.te.reduce_axis((0, 64), name="i")
+    total = tvm.te.compute((1,), lambda j: tvm.te.sum(x[i], axis=[i]), name="total")
+    spread = tvm.te.compute((64, 100), lambda a, b: x[a] / total[0], name="spread")
+    func = tvm.te.create_prim_func([x, spread])
+    with TARGET:
+        assert Window().apply(func, TARGET, False) is None
