@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from .placement.plan import Plan
 from .quiet import without_scope_warnings
 from .schedule.plan import Schedule
 from .session import Session
+
+_making_sessions = threading.Lock()
 
 
 @dataclass
@@ -55,7 +58,8 @@ class CompiledModule:
             from .runtime import check_device
 
             check_device(self.meta.plan.get("device", {}).get("arch"))
-        with without_scope_warnings():
+        # Threads may ask at the same moment; TVM's executable makes one machine at a time.
+        with _making_sessions, without_scope_warnings():
             return Session(self.module, self.meta, device)
 
 
