@@ -26,7 +26,9 @@ from typing import Any
 
 from convoy import relay
 from convoy.errors import ConvoyError
+from convoy.relay.schema import op_names
 
+OPERATORS = op_names()
 SECONDS = 2.0
 BYTES = 2**30
 
@@ -115,7 +117,8 @@ def mutated_json(rng: random.Random, source: str) -> str | bytes:
         if kind < 0.25:  # a number, a dtype or a text that reads as one
             node = rng.choice([n for n in nodes if n["type_key"] in _VALUES] or nodes)
             if "repr_str" in node:
-                node["repr_str"] = rng.choice([*_LAYOUTS, "nn.relu", "nn.softmax", "add", "7"])
+                names = OPERATORS if node["type_key"] == "Op" else [*_LAYOUTS, "7"]
+                node["repr_str"] = rng.choice(names)
             elif node.get("attrs"):
                 name = rng.choice(list(node["attrs"]))
                 node["attrs"][name] = str(rng.choice([*_NUMBERS, *_DTYPES]))

@@ -204,6 +204,13 @@ class TestRefusals:
         with pytest.raises(RelayTypeError, match=r"attributes of class relay\.attrs\.ClipAttrs"):
             relay.load_json(json.dumps(data))
 
+    def test_attributes_of_another_kind(self) -> None:
+        """SqueezeAttrs have an axis as well, which may be null."""
+        text = f"{HEAD}def @main(%x: Tensor[(2, 3), float32]) {{ squeeze(%x) }}"
+        saved = relay.save_json(relay.parse(text)).replace('"squeeze"', '"nn.softmax"')
+        with pytest.raises(RelayTypeError, match="axis"):
+            relay.load_json(saved)
+
     def test_missing_field(self) -> None:
         f = File()
         with pytest.raises(RelaySyntaxError, match="name_hint"):

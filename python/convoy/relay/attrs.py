@@ -66,7 +66,15 @@ class Attrs(Mapping[str, Any]):
         return len(self._values)
 
     def get_int(self, key: str) -> int:
-        return int(self._values[key])
+        """The integer of a field.
+
+        Raises:
+            RelayTypeError: something else in it, which only damaged files have.
+        """
+        value = self._values[key]
+        if not isinstance(value, int):
+            raise RelayTypeError(f"{self.type_key} with {key}={reprlib.repr(value)}", "an integer")
+        return int(value)
 
     def __repr__(self) -> str:
         return f"{self.type_key}({self._values})"

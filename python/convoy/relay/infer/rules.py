@@ -7,7 +7,7 @@ from typing import Any
 
 from convoy.errors import ConvoyError, RelayTypeError
 from convoy.relay.ast import Call, Op
-from convoy.relay.attrs import Attrs
+from convoy.relay.attrs import Attrs, complete_attrs
 from convoy.relay.layout import Layout, layout
 from convoy.relay.schema import op_schema
 from convoy.relay.types import Any as DynamicDim
@@ -40,6 +40,8 @@ class Inputs:
         # Saved files can give a call attributes of any class.
         if wanted is not None and not found.keys() >= set(wanted.field_names):
             raise self.error(f"attributes of class {found.type_key}", wanted.type_key)
+        if wanted is not None and found.cls is not wanted:  # of these names, but of these kinds?
+            complete_attrs(wanted, {name: found[name] for name in wanted.field_names}, self.name)
         return found
 
     def error(self, got: str, expected: str = "") -> RelayTypeError:
