@@ -63,7 +63,9 @@ __global__ void __launch_bounds__(kThreads) Kernel(State state) {
   if (i < Outputs(state.shape)) ComputeOne(state.shape, state.operands, i);
 }
 
-int Blocks(const ConvoyShape& s) { return static_cast<int>((Outputs(s) + kThreads - 1) / kThreads); }
+int Blocks(const ConvoyShape& s) {
+  return static_cast<int>((Outputs(s) + kThreads - 1) / kThreads);
+}
 #endif
 
 }  // namespace
