@@ -57,7 +57,7 @@ def cell(row: dict[str, Any] | None) -> str:
 def table(results: Results) -> str:
     """Milliseconds per inference: a row for each network and batch, a column for each system."""
     systems = list(dict.fromkeys(row["system"] for row in results.rows))
-    cases = list(dict.fromkeys((row["model"], row["batch"]) for row in results.rows))
+    cases = sorted({(row["model"], row["batch"]) for row in results.rows})
     found = {(row["model"], row["batch"], row["system"]): row for row in results.rows}
     rows = [
         [model, batch, *(cell(found.get((model, batch, system))) for system in systems)]
