@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from convoy import relay
-from convoy.errors import UnsupportedOp
+from convoy.errors import ConvoyError, RelayTypeError, UnsupportedOp
 from convoy.relay.canonicalize.qnn import fixed_point
 from convoy.relay.qnn import op as qnn
 
@@ -246,9 +246,43 @@ def test_shapes_as_constants(body: str) -> None:
     np.testing.assert_allclose(got, function(x), 1e-6)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "dyn.expand_dims(%x, meta[relay.Constant][0])",
+        "dyn.topk(%x, meta[relay.Constant][0], k=None)",
+        "dyn.nn.pad(%x, meta[relay.Constant][0], 0f, pad_width=None)",
+    ],
+)
+def test_too_many_values(body: str) -> None:
+    text = f"{HEAD}def @main(%x: Tensor[(2, 6), float32]) {{ {body} }}"
+    table = {"relay.Constant": [relay.const(np.array([1, 1, 1], "int32"))]}
+    with pytest.raises(RelayTypeError, match=r"text:2:"):
+        relay.parse(text, "text", None, table)
+
+
 def test_shapes_that_are_computed() -> None:
     text = f"""{HEAD}def @main(%x: Tensor[(2, 6), float32], %s: Tensor[(2), int32]) {{
       dyn.reshape(%x, %s, newshape=None)
     }}"""
     with pytest.raises(UnsupportedOp, match="a shape that is computed"):
         relay.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('qnn.requantize(%q, 0.1f, 0, 0f, 0, out_dtype="int8")', "ratio"),
+        ('qnn.requantize(%q, 1e30f, 0, 1f, 0, out_dtype="int8")', "ratio"),
+        ('qnn.requantize(%q, 0.1f, 0, meta[relay.Constant][0], 0, out_dtype="int8")', "3 scales"),
+        ('qnn.quantize(%x, 0.1f, 0, out_dtype="float32")', "quantised float32"),
+        ('qnn.requantize(%q, 0.1f, 0, 0.2f, 0, rounding="DOWN", out_dtype="int8")', "DOWN"),
+        ("qnn.dense(%q, %q, meta[relay.Constant][0], 0, 0.1f, 0.1f, units=None)", "3 scales"),
+    ],
+)
+def test_numbers_that_make_no_sense(body: str, words: str) -> None:
+    params = "%x: Tensor[(3, 3), float32], %q: Tensor[(3, 3), int8]"
+    table = {"relay.Constant": [relay.const(np.ones(3, "float32"))]}
+    mod = relay.parse(f"{HEAD}def @main({params}) {{ {body} }}", "text", None, table)
+    with pytest.raises(ConvoyError, match=rf"text:2:.*{words}"):
+        relay.to_relax(mod)

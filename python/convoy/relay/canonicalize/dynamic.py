@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from convoy.errors import RelayTypeError
 from convoy.relay import ast
 from convoy.relay.ast import Expr
 from convoy.relay.canonicalize.registry import attrs_of, constant, expands, name_of, plain
@@ -14,11 +15,24 @@ def _ints(call: ast.Call, value: Expr, what: str = "a shape") -> tuple[int, ...]
     return tuple(int(v) for v in constant(call, value, what).reshape(-1))
 
 
+def _one(call: ast.Call, value: Expr, what: str) -> Any:
+    """The only number of an argument.
+
+    Raises:
+        RelayTypeError: several numbers.
+    """
+    numbers = constant(call, value, what).reshape(-1)
+    if len(numbers) != 1:
+        raise RelayTypeError(f"{name_of(call)} with {len(numbers)} values for {what}", "one")
+    return numbers[0].item()
+
+
 def static_call(call: ast.Call, args: Sequence[Expr]) -> Expr:
     """The call of the static operator that this is.
 
     Raises:
         UnsupportedOp: a shape that is computed.
+        RelayTypeError: more values than there is room for.
     """
     name = name_of(call)
     static = name.removeprefix("dyn.")
@@ -35,17 +49,19 @@ def static_call(call: ast.Call, args: Sequence[Expr]) -> Expr:
     elif static == "squeeze":
         attrs["axis"] = _ints(call, args[1], "axes")
     elif static == "expand_dims":
-        (attrs["axis"],) = _ints(call, args[1], "an axis")
+        attrs["axis"] = int(_one(call, args[1], "an axis"))
     elif static == "topk":
-        (attrs["k"],) = _ints(call, args[1], "k")
+        attrs["k"] = int(_one(call, args[1], "k"))
     elif static == "one_hot":
-        (attrs["depth"],), taken = _ints(call, args[3], "a depth"), 3
+        attrs["depth"], taken = int(_one(call, args[3], "a depth")), 3
     elif static == "strided_slice":
         for position, field in enumerate(("begin", "end", "strides"), 1):
             attrs[field] = _ints(call, args[position], f"{field}")
         attrs["axes"] = None
     elif static == "nn.pad":
         flat = _ints(call, args[1], "a width")
+        if len(flat) % 2:
+            raise RelayTypeError(f"{name_of(call)} with {len(flat)} widths", "pairs")
         attrs["pad_width"] = tuple(zip(flat[::2], flat[1::2], strict=True))
         return plain(static, args[0], args[2], **attrs)
     elif static == "image.resize2d":
@@ -53,7 +69,7 @@ def static_call(call: ast.Call, args: Sequence[Expr]) -> Expr:
         attrs["roi"] = tuple(float(v) for v in constant(call, args[2], "a region").reshape(-1))
     else:
         for position, field in enumerate(("scale_d", "scale_h", "scale_w")[-len(args) + 1 :], 1):
-            attrs[field] = float(constant(call, args[position], "a scale").reshape(()))
+            attrs[field] = float(_one(call, args[position], "a scale"))
     return plain(static, *args[:taken], **attrs)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from convoy.errors import UnsupportedOp
+from convoy.errors import UnsupportedDtype, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay.ast import Expr
 from convoy.relay.canonicalize.registry import (
@@ -28,6 +28,7 @@ from convoy.relay.canonicalize.registry import (
 from convoy.relay.types import TensorType
 
 _UNARY = ["abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh"]
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 _ROUNDINGS = ("None", "UPWARD", "TONEAREST")
 
 
@@ -41,6 +42,13 @@ def along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
 
 
 def limits(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value.
+
+    Raises:
+        UnsupportedDtype: a type that no quantised value has.
+    """
+    if dtype not in _INTEGERS:
+        raise UnsupportedDtype(f"a quantised {dtype or 'value of no type'}", ", ".join(_INTEGERS))
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -82,8 +90,25 @@ def _centred(value: Expr, zero: np.ndarray) -> Expr:
     return plain("subtract", wide, const(zero, "int32")) if zero.any() else wide
 
 
+def single(values: np.ndarray) -> np.ndarray:
+    """The only scale or zero point.
+
+    Raises:
+        UnsupportedOp: several where one value is for the whole tensor.
+    """
+    if values.size != 1:
+        raise UnsupportedOp(f"{values.size} scales or zero points for a whole tensor", "one")
+    return values.reshape(())
+
+
 def fixed_point(multiplier: float) -> tuple[int, int]:
-    """A factor as a fraction of 31 bits and a power of two."""
+    """A factor as a fraction of 31 bits and a power of two.
+
+    Raises:
+        UnsupportedOp: a factor that is none: a scale of zero, say.
+    """
+    if not math.isfinite(multiplier) or abs(multiplier) >= 2**31:
+        raise UnsupportedOp(f"scales with a ratio of {multiplier}", "finite ones over zero")
     if multiplier == 0:
         return 0, 0
     fraction, exponent = math.frexp(multiplier)
@@ -121,11 +146,14 @@ def requantized(
     zero point, and those of the result."""
     scale, zero, out_scale, out_zero = numbers
     result = _centred(value, along(zero, axis, ndim))
-    factors = scale.astype("float64") / float(out_scale.reshape(()))
-    if scale.size > 1 or factors.reshape(()) != 1:
+    step = float(single(out_scale))
+    if step == 0:
+        raise UnsupportedOp("scales with a ratio to zero", "a scale over zero")
+    factors = scale.astype("float64") / step
+    if scale.size != 1 or factors.reshape(()) != 1:
         result = rescaled(result, along(factors, axis, ndim), rounding)
     if out_zero.any():
-        result = plain("add", result, const(out_zero.reshape(()), "int32"))
+        result = plain("add", result, const(single(out_zero), "int32"))
     return result
 
 
@@ -175,9 +203,9 @@ def _result(call: ast.Call) -> TensorType:
 def product(call: ast.Call, args: Sequence[Expr]) -> Expr:
     """The plain operator on int32 values without their zero points; padding is then zero."""
     zero, weight_zero = _numbers(call, args, 2, 3)
-    if zero.size > 1 or (weight_zero.size > 1 and weight_zero.any()):
+    if weight_zero.size != 1 and (weight_zero.size == 0 or weight_zero.any()):
         raise UnsupportedOp(f"{name_of(call)} with several zero points", "one each")
-    data = _centred(args[0], zero.reshape(()))
+    data = _centred(args[0], single(zero))
     weight = _centred(args[1], weight_zero.reshape(-1)[0])
     attrs = {**attrs_of(call), "out_dtype": _result(call).dtype}
     return plain(f"nn.{name_of(call).removeprefix('qnn.')}", data, weight, **attrs)
@@ -193,8 +221,8 @@ def binary(call: ast.Call, args: Sequence[Expr]) -> Expr:
     if name == "qnn.mul":
         if lhs_scale.size > 1 or rhs_scale.size > 1:
             raise UnsupportedOp("qnn.mul with a scale for each channel", "one scale")
-        lhs = _centred(args[0], lhs_zero.reshape(()))
-        rhs = _centred(args[1], rhs_zero.reshape(()))
+        lhs = _centred(args[0], single(lhs_zero))
+        rhs = _centred(args[1], single(rhs_zero))
         scale = lhs_scale.astype("float64") * rhs_scale.astype("float64")
         zero = np.zeros((), "int32")
         both = plain("multiply", lhs, rhs)
@@ -203,7 +231,7 @@ def binary(call: ast.Call, args: Sequence[Expr]) -> Expr:
     out = (out_scale, out_zero)
     lhs = requantized(args[0], (lhs_scale, lhs_zero, *out), axes[0], dims[0])
     rhs = requantized(args[1], (rhs_scale, rhs_zero, *out), axes[1], dims[1])
-    shift = const(out_zero.reshape(()), "int32")
+    shift = const(single(out_zero), "int32")
     if name == "qnn.add":  # each has the zero point in it, the sum twice
         return saturated(plain("subtract", plain("add", lhs, rhs), shift), dtype)
     return saturated(plain("add", plain("subtract", lhs, rhs), shift), dtype)
