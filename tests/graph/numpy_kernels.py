@@ -57,7 +57,7 @@ def conv2d(workload, x, w):
 
 def register(workload):
     """Register a global function that computes ``workload``; returns its symbol."""
-    symbol = f"convoy_test_{next(_counter)}"
+    symbol = f"convoy_test_{id(_counter)}_{next(_counter)}"  # this file may be loaded twice
     count = len(workload.operand_shapes()) - workload.num_outputs
 
     def run(*tensors):
