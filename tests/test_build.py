@@ -285,3 +285,20 @@ def test_dynamic_shapes_are_refused() -> None:
     assert isinstance(builder.get(), tvm.IRModule)
     with pytest.raises(errors.DynamicShape, match="static"):
         convoy.build(builder.get(), "llvm")
+
+
+def test_a_module_for_an_absent_gpu_is_of_its_architecture(network) -> None:
+    """TVM's default without a GPU is sm_50, for which bfloat16 is taken apart into integers."""
+    module, params = network
+    options = {"precision": "bfloat16", "backends": ("tvm",), "measure": False, "streams": 1}
+    built = convoy.build(to_relax(module, params), "cuda", **options)
+    sources = [
+        part.inspect_source("cuda") for part in _parts(built.module.mod) if part.kind == "cuda"
+    ]
+    assert sources and all("nv_bfloat16" in source for source in sources)
+
+
+def _parts(module):
+    yield module
+    for part in module.imports:
+        yield from _parts(part)

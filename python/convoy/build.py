@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .artefact import Meta, TensorInfo
-from .backends.base import Backend, Candidate
+from .backends.base import Backend, Candidate, Device
 from .compiled import CompiledModule
 from .errors import InvalidOption, NotSchedulable
 from .placer import Placement
@@ -77,6 +77,7 @@ def compile_placement(
     from .runtime import create_module
 
     kind = _kind(target)
+    target = _of_device(target, placed.plan.device)
     inputs, outputs = _signature(placed.module)
     used = {backend.name: backend for backend in find_backends(backends)}
     entries, blobs, symbols = _build_entries(placed.plan, used)
@@ -167,6 +168,21 @@ def _kind(target: Any) -> str:
     if kind not in ("cuda", "llvm"):
         raise InvalidOption(f"target {target!r}", "cuda or llvm")
     return kind
+
+
+def cuda_target(device: Device) -> Any:
+    """TVM's target for a device that need not be present."""
+    import tvm
+
+    return tvm.target.Target({"kind": "cuda", "arch": f"sm_{device.arch}"})
+
+
+def _of_device(target: Any, device: Device) -> Any:
+    """The target, with the device's architecture where it is only a name and there is no GPU that
+    TVM could ask: its default is too old for bfloat16."""
+    from .placing import _present_device
+
+    return cuda_target(device) if target == "cuda" and _present_device() is None else target
 
 
 def _signature(normal: Any) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:

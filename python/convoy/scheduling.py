@@ -15,9 +15,8 @@ def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     ``streams`` as :func:`convoy.build` takes it. Raises InvalidOption, and NotSchedulable for a
     network with operations whose effects are unknown.
     """
-    import tvm
-
     from . import graph
+    from .build import cuda_target
     from .schedule.decide import check_streams, decide
     from .schedule.durations import figures_of
     from .schedule.link import Lowered
@@ -26,7 +25,7 @@ def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     streams = check_streams(streams)
     plan = placement.plan
     symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
-    target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{plan.device.arch}"})
+    target = cuda_target(plan.device)
     lowered = Lowered.of(graph.rewrite(placement.module, symbols), target)
     figures = figures_of(plan, symbols)
     return decide(lowered, Machine.of(plan.device), figures, streams).schedule
