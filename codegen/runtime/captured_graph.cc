@@ -1,10 +1,46 @@
 #include "captured_graph.h"
 
+#include <chrono>
+#include <mutex>
+#include <shared_mutex>
+
 namespace convoy {
+namespace {
+
+// Held shared by whoever captures, alone by whoever synchronises a device.
+std::shared_timed_mutex& Captures() {
+  static auto* mutex = new std::shared_timed_mutex;
+  return *mutex;
+}
+
+thread_local int captures_of_this_thread = 0;
+
+class Capturing {
+ public:
+  Capturing() {
+    if (captures_of_this_thread++ == 0) Captures().lock_shared();
+  }
+  ~Capturing() {
+    if (--captures_of_this_thread == 0) Captures().unlock_shared();
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+};
+
+}  // namespace
+
+cuda::Error SynchronizeDevice() {
+  if (captures_of_this_thread > 0) return Cuda().cudaDeviceSynchronize();
+  // A capture takes milliseconds. One that waits for something that the caller holds, such as the
+  // interpreter's lock, is not waited for for ever.
+  std::unique_lock<std::shared_timed_mutex> lock(Captures(), std::chrono::seconds(2));
+  return Cuda().cudaDeviceSynchronize();
+}
 
 CapturedGraph::CapturedGraph(cuda::Stream stream, cuda::CaptureMode mode,
                              const std::function<void()>& enqueue) {
   const CudaApi& api = Cuda();
+  Capturing capturing;
   CONVOY_CUDA(cudaStreamBeginCapture, stream, mode);
   try {
     enqueue();

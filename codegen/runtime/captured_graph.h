@@ -7,6 +7,10 @@
 
 namespace convoy {
 
+// cudaDeviceSynchronize, for which captures of other threads are waited for: a device cannot be
+// synchronised while one of its streams is captured, and the attempt invalidates that capture.
+cuda::Error SynchronizeDevice();
+
 class CapturedGraph {
  public:
   // Captures what `enqueue` puts on `stream`, side streams that it forks and joins included. Throws

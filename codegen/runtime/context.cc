@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "captured_graph.h"
+
 namespace convoy {
 namespace {
 
@@ -174,7 +176,7 @@ void ThreadContext::DropOldLanes() {
     if (std::get<0>(it->first) == kDLCUDA) {
       // The stream may be gone, so the device is waited for.
       DeviceGuard guard(std::get<1>(it->first));
-      CONVOY_CUDA(cudaDeviceSynchronize);
+      CheckCuda(SynchronizeDevice(), "cudaDeviceSynchronize");
     }
     for (const WorkspaceBlock& block : it->second.blocks) ReleaseWorkspace(block);
     it = lanes_.erase(it);

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "captured_graph.h"
 #include "context.h"
 #include "cudnn_entry.h"
 #include "cudnn_graph.h"
@@ -45,7 +46,8 @@ void* ZeroBias(DLDevice device, size_t bytes) {
   if (block.bytes < bytes) {
     block = AcquireWorkspace(device, bytes);
     CONVOY_CUDA(cudaMemset, block.data, 0, block.bytes);
-    CONVOY_CUDA(cudaDeviceSynchronize);  // streams need not wait for the legacy stream
+    // Streams need not wait for the legacy stream.
+    CheckCuda(SynchronizeDevice(), "cudaDeviceSynchronize");
   }
   return block.data;
 }

@@ -56,7 +56,7 @@ class CapturedCall {
     api.cudaGetDevice(&previous);
     if (previous != device_) api.cudaSetDevice(device_);
     api.cudaThreadExchangeStreamCaptureMode(&mode);
-    api.cudaDeviceSynchronize();
+    SynchronizeDevice();
     graph_.reset();
     api.cudaThreadExchangeStreamCaptureMode(&mode);
     if (previous != device_) api.cudaSetDevice(previous);
