@@ -251,6 +251,36 @@ result([[o.stream for o in broken.ops if o.symbol == "conv"][0], kept, failed, c
     check_calls(plan, lines, origin)
 
 
+def test_a_graph_may_be_dropped_while_another_thread_captures(fakes) -> None:
+    errors, lines = fakes.run_tvm(
+        NETWORK
+        + """
+import threading
+from convoy.runtime.library import function
+executable, schedule = build()
+one = threading.Lock(); barrier = threading.Barrier(3); errors = []
+def work():
+    with one:
+        vm = VirtualMachine(executable, tvm.cuda(0)); x = tensor(); main = vm["main"]; main(x)
+    barrier.wait()
+    try:
+        for _ in range(60):
+            launch, made = function("graph.capture")(main, [x], 0)
+            launch()
+            del launch, made
+    except Exception as error:
+        errors.append(str(error)[:300])
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+result([errors, log()])
+"""
+    )
+    assert not errors
+    assert not [line for line in lines if "forbidden" in line]
+    assert sum("device_synchronize" in line for line in lines) >= 180
+
+
 def test_threads_have_streams_of_their_own(fakes) -> None:
     plan, lines = fakes.run_tvm(
         NETWORK

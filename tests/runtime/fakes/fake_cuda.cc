@@ -218,7 +218,11 @@ API int cudaMemsetAsync(void* to, int value, size_t bytes, void* stream) {
 }
 API int cudaDeviceSynchronize() {
   std::lock_guard<std::recursive_mutex> lock(mutex);
-  if (Forbidden("cudaDeviceSynchronize")) return kUnsupported;
+  if (!captures.empty()) {  // whatever the mode, and whichever thread captures
+    for (Capture* capture : captures) capture->valid = false;
+    Record("forbidden cudaDeviceSynchronize");
+    return kUnsupported;
+  }
   if (lost) return 700;
   Record("device_synchronize");
   return kSuccess;
