@@ -23,8 +23,11 @@ def test_marks_are_events_outside_and_nodes_inside_of_a_capture(fakes: Fakes) ->
         captured = [line.split(" ", 1)[1] for line in log()]
         streams.launch(graph)
         first = list(times())
-        streams.launch(graph)
-        second = list(times())
+        for _ in range(100):  # the clock is too coarse to tell any two replays apart
+            streams.launch(graph)
+            second = list(times())
+            if second[:3] != first[:3]:
+                break
         missing = [t != t for t in second]
         result([eager[:2], captured, first[:3], second[:3], missing])
         """

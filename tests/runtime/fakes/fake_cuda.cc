@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -257,6 +258,9 @@ API int cudaStreamBeginCapture(void* handle, int mode) {
   return kSuccess;
 }
 API int cudaStreamEndCapture(void* handle, void** graph) {
+  // Captures take a while, so that other threads come in between.
+  if (std::getenv("FAKE_CUDA_SLOW_CAPTURE"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
   std::lock_guard<std::recursive_mutex> lock(mutex);
   Stream* stream = Get(handle);
   Capture* capture = stream->capture;
