@@ -31,14 +31,19 @@ def dilate(call: Inputs) -> Type:
     )
 
 
-@rule("nn.space_to_batch_nd")
-def space_to_batch(call: Inputs) -> Type:
+def _blocks(call: Inputs, name: str) -> tuple[TensorType, tuple[int, ...], list[tuple[int, int]]]:
+    """The tensor, the sizes of its blocks, and the pairs of attribute ``name``."""
     call.count(1)
     data = call.tensor(0)
     block = call.ints("block_shape")
     if len(block) >= len(data.shape) or min(block, default=1) < 1:
         raise call.error(f"block_shape={list(block)} of {data}", "fewer axes, sizes over zero")
-    pairs = _pairs(call, "paddings", len(block))
+    return data, block, _pairs(call, name, len(block))
+
+
+@rule("nn.space_to_batch_nd")
+def space_to_batch(call: Inputs) -> Type:
+    data, block, pairs = _blocks(call, "paddings")
     batch, out = data.shape[0], list(data.shape)
     for i, (size, (before, after)) in enumerate(zip(block, pairs, strict=True), 1):
         dim = data.shape[i]
@@ -52,12 +57,7 @@ def space_to_batch(call: Inputs) -> Type:
 
 @rule("nn.batch_to_space_nd")
 def batch_to_space(call: Inputs) -> Type:
-    call.count(1)
-    data = call.tensor(0)
-    block = call.ints("block_shape")
-    if len(block) >= len(data.shape) or min(block, default=1) < 1:
-        raise call.error(f"block_shape={list(block)} of {data}", "fewer axes, sizes over zero")
-    pairs = _pairs(call, "crops", len(block))
+    data, block, pairs = _blocks(call, "crops")
     batch, out = data.shape[0], list(data.shape)
     for i, (size, (before, after)) in enumerate(zip(block, pairs, strict=True), 1):
         dim = data.shape[i]
