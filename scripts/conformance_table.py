@@ -1,7 +1,7 @@
 """The page docs/relay-conformance.md, of the outcomes that the GPU tests wrote.
 
-    CONVOY_CONFORMANCE_OUT=rows.json python -m pytest tests/gpu/conformance -m gpu
-    PYTHONPATH=python:. python scripts/conformance_table.py rows.json --device "NVIDIA H200"
+    CONVOY_CONFORMANCE_OUT=rows.jsonl python -m pytest tests/gpu/conformance -m gpu
+    PYTHONPATH=python:. python scripts/conformance_table.py rows.jsonl --device "NVIDIA H200"
 
 Several files are taken together, the last outcome of a case counts.
 """
@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--device", default="the GPU")
     parser.add_argument("--out", type=Path, default=PAGE)
     args = parser.parse_args()
-    rows = [row for path in args.outcomes for row in json.loads(path.read_text())]
+    rows = [json.loads(line) for path in args.outcomes for line in path.read_text().splitlines()]
     args.out.write_text(page(rows, args.device), encoding="utf-8")
     return 0
 

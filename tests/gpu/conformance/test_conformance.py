@@ -1,13 +1,11 @@
-"""The list, case by case. With CONVOY_CONFORMANCE_OUT the outcomes go to that file as JSON, which
-scripts/conformance_table.py makes docs/relay-conformance.md of."""
+"""The list, case by case. With CONVOY_CONFORMANCE_OUT each outcome is appended to that file as a
+line of JSON, of which scripts/conformance_table.py makes docs/relay-conformance.md."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,13 +26,14 @@ NOT_COMPILED = [
 OUT = "CONVOY_CONFORMANCE_OUT"
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> Iterator[list[Outcome]]:
-    found: list[Outcome] = []
-    yield found
-    if OUT in os.environ:
-        rows = [dataclasses.asdict(outcome) for outcome in found]
-        Path(os.environ[OUT]).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+def _record(outcome: Outcome) -> None:
+    """Append in one write, so that several test processes may share the file."""
+    line = json.dumps(dataclasses.asdict(outcome)) + "\n"
+    file = os.open(os.environ[OUT], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
 
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
@@ -42,9 +41,10 @@ each_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASE
 
 @pytest.mark.gpu
 @each_case
-def test_passes_or_is_declined_with_a_reason(case: Case, outcomes: list[Outcome]) -> None:
+def test_passes_or_is_declined_with_a_reason(case: Case) -> None:
     outcome = run_case(case)
-    outcomes.append(outcome)
+    if OUT in os.environ:
+        _record(outcome)
     assert outcome.error <= 1, f"{outcome.error:.3g} times what the tolerance allows"
     assert outcome.ran_on != "TVM" or outcome.declined
 
