@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Launches every gradient kernel once on small problems, for compute-sanitizer; PyTorch not needed.
+"""Launches gradient kernels once on small problems, for compute-sanitizer; PyTorch not needed.
 
     compute-sanitizer --tool memcheck  --error-exitcode 9 python scripts/launch_once.py
     compute-sanitizer --tool racecheck --error-exitcode 9 python scripts/launch_once.py --most 3
+    ... launch_once.py --ops fprop --backends hopper      the stem's forward kernel
 
 Odd sizes, uneven padding, strides 1 to 3, few and many tiles a block. Results are compared with
 float64 as well. Prints the kernels that ran; exit status 1 where one was wrong or did not start.
@@ -31,6 +32,7 @@ CHANGES: list[dict[str, Any]] = [
     {"stride": (3, 3), "r": 1, "s": 1, "padding": (0, 0, 0, 0)},
     {"padding": (2, 1, 0, 1), "c": 136, "k": 200},
     {"r": 1, "s": 1, "c": 264, "k": 128},
+    {"stride": (2, 2), "r": 7, "s": 7, "padding": (3, 3, 3, 3), "c": 3, "k": 64, "w": 24},  # stem
 ]
 
 
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--ops", nargs="+", default=["dgrad", "wgrad"])
+    parser.add_argument(
+        "--ops", nargs="+", default=["dgrad", "wgrad"], choices=["fprop", "dgrad", "wgrad"]
+    )
     parser.add_argument("--backends", nargs="+", default=["hopper", "cutlass"])
     parser.add_argument("--kernel", default="", help="only kernels whose name contains this")
     parser.add_argument("--most", type=int, default=100, help="kernels of a problem and backend")
