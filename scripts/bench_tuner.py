@@ -16,13 +16,15 @@ and writes JSON; ``quality`` also draws a picture.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ from rich.table import Table
 
 from convoy import paths, workload_list
 from convoy.backends.base import Candidate, Device
+from convoy.codegen.cache import KernelCache
+from convoy.measure import record_file
 from convoy.measure.measurement import Measurement
 from convoy.measure.record import CandidateKey, candidate_key
 from convoy.measure.records import RecordStore
@@ -197,68 +201,96 @@ def draw(report: dict[str, Any], path: Path) -> None:
 
 def speed(options: argparse.Namespace) -> dict[str, Any]:
     """Seconds from no records (and with --empty-cache no compiled kernels) to tuned, and again."""
-    from convoy.tuning.autotune import autotune
-    from convoy.tuning.progress import ShowProgress
-    from convoy.tuning.tuner import Budget
-
     workloads = _workloads(options)
     report: dict[str, Any] = {"workloads": len(workloads), "trials": options.trials, "rows": []}
-    with tempfile.TemporaryDirectory() as folder:
-        _forget(options, Path(folder), workloads)
+    with _from_nothing(options, workloads) as folder:
+        records = options.keep or folder / "records.jsonl"
+        if records.exists():
+            raise SystemExit(f"{records} exists: a run from nothing needs a new file")
         for run in ("first", "second"):
-            started = time.monotonic()
-            with ShowProgress() as observer:
-                outcome = autotune(
-                    workloads,
-                    records=Path(folder) / "records.jsonl",
-                    budget=Budget(trials=options.trials, seconds=options.seconds),
-                    compile=not options.no_compile,
-                    gpus=options.gpus,
-                    observer=observer,
-                )
-            report["rows"].append(
-                {
-                    "run": run,
-                    "seconds": round(time.monotonic() - started, 2),
-                    "measured": outcome.measured,
-                    "failed": outcome.failed,
-                    "reused": outcome.reused,
-                    "stopped": outcome.stopped,
-                    "sum_of_best_us": sum(m.kernel_us or 0 for _, m in outcome.best.values()),
-                }
-            )
-        if options.keep:
-            options.keep.write_bytes((Path(folder) / "records.jsonl").read_bytes())
+            report["rows"].append({"run": run, **_tune(options, workloads, records)})
+            if options.out:  # what was found so far outlives a run that is cut short
+                options.out.write_text(json.dumps(report, indent=1) + "\n")
+        report["environment"] = next(iter(RecordStore(records))).environment.to_json()
     return report
-
-
-def _forget(options: argparse.Namespace, folder: Path, workloads: Sequence[Workload]) -> None:
-    """Shipped records of these workloads, and on request compiled kernels, are out of sight."""
-    import os
-
-    from convoy.measure import record_file
-
-    shipped = folder / "shipped"
-    shipped.mkdir()
-    left_out = set(workloads)
-    rest = [r for r in RecordStore([paths.records_dir()]) if r.workload not in left_out]
-    if not options.no_prior:
-        record_file.replace(shipped / "shipped.jsonl", rest)
-    paths.records_dir = lambda: shipped  # type: ignore[assignment]
-    if options.empty_cache:
-        os.environ["CONVOY_CACHE_DIR"] = str(folder / "cache")
 
 
 def gpus(options: argparse.Namespace) -> dict[str, Any]:
     """The same tuning on one GPU and on several, each from no records."""
-    rows = []
+    workloads = _workloads(options)
     most = options.gpus or 2
-    for count in (1, most):
+    report: dict[str, Any] = {"workloads": len(workloads), "trials": options.trials, "rows": []}
+    for count in (most, 1):
         options.gpus = count
-        row = speed(options)["rows"][0]
-        rows.append({"gpus": count, **row})
-    ratio = rows[1]["seconds"] / rows[0]["seconds"]
-    return {"rows": rows, "ratio": ratio}
+        with _from_nothing(options, workloads) as folder:
+            records = folder / "records.jsonl"
+            report["rows"].insert(0, {"gpus": count, **_tune(options, workloads, records)})
+            report["environment"] = next(iter(RecordStore(records))).environment.to_json()
+        if options.out:
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
+    one, several = report["rows"]
+    report["ratio"] = several["seconds"] / one["seconds"]
+    return report
+
+
+def _tune(
+    options: argparse.Namespace, workloads: Sequence[Workload], records: Path
+) -> dict[str, Any]:
+    """One run of the tuner, in figures."""
+    from convoy.tuning.autotune import autotune
+    from convoy.tuning.progress import ShowProgress
+    from convoy.tuning.tuner import Budget
+
+    kernels = KernelCache()
+    compiled = len(list(kernels.folder.glob("*.json")))
+    started = time.monotonic()
+    with ShowProgress() as observer:
+        outcome = autotune(
+            workloads,
+            records=records,
+            budget=Budget(trials=options.trials, seconds=options.seconds),
+            compile=not options.no_compile,
+            gpus=options.gpus,
+            observer=observer,
+        )
+    return {
+        "seconds": round(time.monotonic() - started, 2),
+        "measured": outcome.measured,
+        "failed": outcome.failed,
+        "reused": outcome.reused,
+        "compiled": len(list(kernels.folder.glob("*.json"))) - compiled,
+        "stopped": outcome.stopped,
+        "sum_of_best_us": sum(m.kernel_us or 0 for _, m in outcome.best.values()),
+    }
+
+
+@contextlib.contextmanager
+def _from_nothing(options: argparse.Namespace, workloads: Sequence[Workload]) -> Iterator[Path]:
+    """A folder to tune in while shipped records of these workloads, and on request compiled
+    kernels, are out of sight."""
+    shipped_dir, cache_dir = paths.records_dir, os.environ.get("CONVOY_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shipped = folder / "shipped"
+        shipped.mkdir()
+        left_out = set(workloads)
+        rest = [r for r in RecordStore([shipped_dir()]) if r.workload not in left_out]
+        if not options.no_prior:
+            record_file.replace(shipped / "shipped.jsonl", rest)
+        cache = Path(options.empty_cache or folder / "cache")
+        if options.empty_cache and cache.exists() and any(cache.iterdir()):
+            raise SystemExit(f"{cache} is not empty")
+        try:
+            paths.records_dir = lambda: shipped  # type: ignore[assignment]
+            if options.empty_cache is not None:
+                os.environ["CONVOY_CACHE_DIR"] = str(cache)
+            yield folder
+        finally:
+            paths.records_dir = shipped_dir
+            if options.empty_cache is not None:
+                os.environ.pop("CONVOY_CACHE_DIR")
+                if cache_dir is not None:
+                    os.environ["CONVOY_CACHE_DIR"] = cache_dir
 
 
 def spread(options: argparse.Namespace) -> dict[str, Any]:
@@ -361,13 +393,20 @@ def main() -> None:
         command.add_argument("--gpus", type=int)
         command.add_argument("--keep", type=Path, help="file for the records")
         command.add_argument("--no-compile", action="store_true")
-        command.add_argument("--empty-cache", action="store_true", help="compile every kernel")
+        command.add_argument(
+            "--empty-cache",
+            nargs="?",
+            type=Path,
+            const="",
+            help="compile every kernel, into this empty folder (default: a temporary one)",
+        )
         command.add_argument("--no-prior", action="store_true", help="hide all shipped records")
     options = parser.parse_args()
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
     report = options.run(options)
     show(report)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1) + "\n")
     if getattr(options, "plot", None):
         draw(report, options.plot)

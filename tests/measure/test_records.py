@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import warnings
 from pathlib import Path
 
@@ -222,6 +223,26 @@ def test_joined_files_are_a_file(tmp_path: Path, make_record, h200: Environment)
     joined = tmp_path / "joined.jsonl"
     joined.write_bytes((tmp_path / "a.txt").read_bytes() + (tmp_path / "b.txt").read_bytes())
     assert {r.environment for r in RecordStore(joined)} == {h200, other}
+
+
+def test_a_thread_never_sees_half_of_the_files(tmp_path: Path, make_record, monkeypatch) -> None:
+    for name in ("a", "b"):
+        RecordStore(write_to=tmp_path / f"{name}.jsonl").append(make_record(kernel=name))
+    store = RecordStore([tmp_path])
+    seen: list[int] = []
+    read = record_file.read
+
+    def read_and_look(path: Path):
+        if path.name == "b.jsonl" and not seen:
+            seen.append(-1)  # only the first time: the thread reads the files itself
+            thread = threading.Thread(target=lambda: seen.append(len(store)))
+            thread.start()
+            thread.join()
+        return read(path)
+
+    monkeypatch.setattr(record_file, "read", read_and_look)
+    assert len(store) == 2
+    assert seen == [-1, 2]
 
 
 def test_append_states_the_environment_again_in_a_replaced_file(tmp_path: Path, make_record):

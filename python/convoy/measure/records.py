@@ -14,6 +14,9 @@ from .environment import MATCHES, Environment, Match
 from .record import CandidateKey, Record, candidate_key
 from .record_file import SkippedLine
 
+# By workload, then by environment and candidate.
+_Index = dict[str, dict[tuple[str, CandidateKey], Record]]
+
 
 class RecordsWarning(UserWarning):
     """Lines of a record file were skipped, or figures of another environment are used."""
@@ -43,7 +46,7 @@ class RecordStore:
             self._appender = record_file.Appender(Path(write_to), durable)
             if Path(write_to) not in self._paths:
                 self._paths.append(Path(write_to))
-        self._index: dict[str, dict[tuple[str, CandidateKey], Record]] | None = None
+        self._index: _Index | None = None
         self._skipped: list[SkippedLine] = []
         self._warned: set[str] = set()
 
@@ -78,7 +81,7 @@ class RecordStore:
         records = list(records)
         self._appender.append(records)
         if self._index is not None:
-            self._add(records)
+            _add(self._index, records)
 
     def lookup(
         self, workload: Workload, environment: Environment, mode: Match = "loose"
@@ -130,34 +133,37 @@ class RecordStore:
     def __len__(self) -> int:
         return sum(map(len, self._load().values()))
 
-    def _load(self) -> dict[str, dict[tuple[str, CandidateKey], Record]]:
+    def _load(self) -> _Index:
         if self._index is None:
-            self._index, self._skipped = {}, []
+            index: _Index = {}
+            skipped: list[SkippedLine] = []
             for path in self.files:
                 contents = record_file.read(path)
-                self._add(contents.records)
-                self._skipped += contents.skipped
+                _add(index, contents.records)
+                skipped += contents.skipped
                 if contents.skipped:
                     count = len(contents.skipped)
                     self._warn_once(
                         f"skipped {count} line{'s' * (count > 1)} of a record file, "
                         f"the first: {contents.skipped[0]}"
                     )
+            # Now, as a whole: other threads may be asking.
+            self._index, self._skipped = index, skipped
         return self._index
-
-    def _add(self, records: Iterable[Record]) -> None:
-        assert self._index is not None
-        for record in records:
-            workload, candidate, environment = record.key
-            group = self._index.setdefault(workload, {})
-            known = group.get((environment, candidate))
-            if known is None or record.time >= known.time:
-                group[environment, candidate] = record
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, RecordsWarning, stacklevel=3)
+
+
+def _add(index: _Index, records: Iterable[Record]) -> None:
+    for record in records:
+        workload, candidate, environment = record.key
+        group = index.setdefault(workload, {})
+        known = group.get((environment, candidate))
+        if known is None or record.time >= known.time:
+            group[environment, candidate] = record
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:

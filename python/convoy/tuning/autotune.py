@@ -103,9 +103,9 @@ def autotune(
         run = [dataclasses.asdict(budget), search.name, seed, executor.environment, compile]
         run += [neighbours, backends, [workload.key for workload in tasks]]
         journal = Journal(file, run)
-        complete |= journal.begin(tuner.complete(tasks, budget))
+        complete |= journal.begin(tuner.complete(tasks, budget), tuner.known(tasks))
         outcome = tuner.tune(tasks, budget, complete)
-        journal.end()
+        journal.end(None if outcome.stopped else tuner.known(tasks))
         return outcome
 
 

@@ -99,6 +99,10 @@ class Tuner:
             return []
         return [w for w in workloads if len(self._known(w)) >= budget.trials]
 
+    def known(self, workloads: Iterable[Workload]) -> dict[str, int]:
+        """How many candidates of each workload have figures, by its key."""
+        return {workload.key: len(self._known(workload)) for workload in workloads}
+
     def tune(
         self,
         workloads: Sequence[Workload],
