@@ -4,11 +4,12 @@
     python scripts/bench_resnet50_dgrad.py                      fprop, dgrad, wgrad; N = 8 and 256
     python scripts/bench_resnet50_dgrad.py --ops dgrad --batches 1 64 --out results
     python scripts/bench_resnet50_dgrad.py --list tvm-pr10110   the 19 of apache/tvm#10110
+    python scripts/bench_resnet50_dgrad.py --list resnet50 tvm-pr10110   both; shared ones once
     python scripts/bench_resnet50_dgrad.py --from results.json  tables and picture again, no GPU
 
 Every candidate is checked against float64 before it is timed. Writes OUT.json, OUT.md and, with
-matplotlib, OUT.png; prints tables on the way, and at the end the layers for which kernel-only and
-end-to-end times choose different libraries.
+matplotlib, OUT.png, for a second list OUT-LIST.json and so on; prints tables on the way, and at the
+end the layers for which kernel-only and end-to-end times choose different libraries.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--list", default="resnet50", help="workload list: a name or a JSON file")
+    parser.add_argument(
+        "--list", nargs="+", default=["resnet50"], help="workload lists: names or JSON files"
+    )
     parser.add_argument("--batches", nargs="+", type=int, default=[8, 256])
     parser.add_argument("--ops", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS))
     parser.add_argument("--layer", default="", help="only layers whose label contains this")
@@ -71,12 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    data = read(options.list)
-    chosen = [
-        layer
-        for layer in layers(data, options.batches, options.ops, options.dtype)
-        if options.layer in layer.label
-    ]
+    lists: dict[str, tuple[str, list[Layer]]] = {}
+    for source in options.list:
+        data = read(source)
+        found = layers(data, options.batches, options.ops, options.dtype)
+        lists[source] = data["name"], [layer for layer in found if options.layer in layer.label]
     peer, ceilings = (None, H200_CEILINGS) if options.no_torch else start_torch()
     backends = [registry.get(name) for name in options.backends]
     here = environment.current()
@@ -89,25 +91,37 @@ def bench(options: argparse.Namespace) -> int:
         save=_saver(options.records, here, backends) if options.records else None,
     )
     started = time.monotonic()
-    print(f"{data['name']}: {len(chosen)} problems; compiling ...", flush=True)
-    runner.compile(chosen)
+    problems = {layer.workload: layer for _, chosen in lists.values() for layer in chosen}
+    print(
+        f"{', '.join(name for name, _ in lists.values())}: {len(problems)} problems; compiling ...",
+        flush=True,
+    )
+    runner.compile(list(problems.values()))
     print(f"compiled in {time.monotonic() - started:.0f} s", flush=True)
-    title = f"{data['name']} on {here.gpu}"
     how = (
         f"Backends {', '.join(options.backends)}; up to {options.candidates} candidates of each"
         f" for a problem and {options.budget_ms:g} ms of samples for a candidate. Every result was"
         " checked against float64 first."
     )
-    results: list[Result] = []
+    everything: list[Result] = []
     try:
-        run(runner, chosen, ceilings, results)
-    finally:  # what was measured before an error or an interrupt is kept
-        write(options.out, title, how, here.to_json(), results, ceilings)
+        for source, (name, chosen) in lists.items():
+            results: list[Result] = []
+            out = options.out
+            if everything:
+                out = out.with_name(f"{out.name}-{Path(source).stem}")
+            try:
+                run(runner, chosen, ceilings, results)
+            finally:  # what was measured before an error or an interrupt is kept
+                write(out, f"{name} on {here.gpu}", how, here.to_json(), results, ceilings)
+            everything += results
+            print(report.disagreement_text(results))
+    finally:
         if peer is not None:
             peer.close()
-    print(report.disagreement_text(results))
-    print(f"{sum(r.measured for r in results)} candidates in {time.monotonic() - started:.0f} s")
-    return 1 if any(report.CONVOY not in r.best for r in results) else 0
+    measured = {r.layer.workload: r.measured for r in everything}
+    print(f"{sum(measured.values())} candidates in {time.monotonic() - started:.0f} s")
+    return 1 if any(report.CONVOY not in r.best for r in everything) else 0
 
 
 def start_torch() -> tuple[Any, report.Ceilings]:

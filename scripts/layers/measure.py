@@ -107,6 +107,7 @@ class Bench:
         self._backends, self._device, self._most = backends, device, most
         self._budget_ms, self._peer, self._save = budget_ms, peer, save
         self._candidates: dict[Workload, list[tuple[Backend, Candidate]]] = {}
+        self._results: dict[Workload, Result] = {}
 
     def compile(self, layers: Sequence[Layer]) -> None:
         """Builds the kernels of all layers, many at once."""
@@ -121,9 +122,12 @@ class Bench:
             backend.prepare(jobs, self._device)
 
     def run(self, layers: Sequence[Layer]) -> Iterator[Result]:
-        """A result for each layer, as they come."""
+        """A result for each layer, as they come; layers with the same workload share one."""
         for layer in layers:
-            result = Result(layer)
+            if (known := self._results.get(layer.workload)) is not None:
+                yield dataclasses.replace(known, layer=layer)
+                continue
+            result = self._results[layer.workload] = Result(layer)
             self._time_candidates(layer.workload, result)
             protocol.release()
             if self._peer is not None:

@@ -145,3 +145,28 @@ def test_pages_survive_a_round_trip(scripts, results, tmp_path, capsys):
     page = (tmp_path / "a.md").read_text()
     assert "chosen by end-to-end" in page and "44 of 46" in page and "nan" not in page
     assert "56x56 64>64 3x3" in capsys.readouterr().out
+
+
+def test_what_two_lists_share_is_measured_once(scripts, monkeypatch, tmp_path):
+    conv = {"count": 1, "h": 8, "w": 8, "c": 64, "k": 64, "r": 3, "s": 3, "padding": [1, 1, 1, 1]}
+    lists = {"one": [conv, {**conv, "k": 32}], "two": [{**conv, "count": 5}, {**conv, "k": 16}]}
+    for name, convolutions in lists.items():
+        data = {"name": name, "convolutions": convolutions}
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    asked = []
+
+    def measure(workload, *_, **__):
+        asked.append(workload.k)
+        return Measurement(kernel_us=9.0, enqueue_us=1.0, e2e_us=19.0, error=1e-4)
+
+    monkeypatch.setattr(scripts.measure.protocol, "measure", measure)
+    monkeypatch.setattr(scripts.measure.protocol, "release", lambda: None)
+    monkeypatch.setattr(scripts.main.registry, "get", lambda name: Fake(name, {"a": 1}))
+    monkeypatch.setattr(scripts.main, "current_device", Device)
+    sources = [str(tmp_path / f"{name}.json") for name in lists]
+    options = ["--ops", "dgrad", "--batches", "8", "--backends", "cudnn", "--no-torch"]
+    assert scripts.main.main([*options, "--list", *sources, "--out", str(tmp_path / "out")]) == 0
+    assert asked == [64, 32, 16]
+    second = json.loads((tmp_path / "out-two.json").read_text())["results"]
+    assert [entry["layer"]["count"] for entry in second] == [5, 1]
+    assert json.loads((tmp_path / "out.json").read_text())["title"].startswith("one on")
