@@ -7,6 +7,9 @@ The digits come with scikit-learn (1797 pictures of 8x8). The network is differe
 ``relax.transform.Gradient`` under convoy's rules; its convolutions and their gradients are placed
 on the GPU's libraries in 16 bit with float32 accumulation and float32 weights. The losses of the
 first steps are printed beside those of the same module on the CPU in float32.
+
+Kernels are chosen by measuring cuDNN's; ``--backends cudnn cutlass hopper tvm`` measures all, which
+compiles CUTLASS kernels for some minutes when it is done first.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from convoy.errors import NoGpu
 from convoy.runtime import current_device
 from convoy.training import Sgd, TrainingSession, small_resnet
 
-COMPARED = 5
+COMPARED = 10
 
 
 def batches(x, labels, size, epochs, seed=0):
@@ -57,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", choices=["cuda", "llvm"], help="default: cuda with a GPU")
     parser.add_argument("--precision", default=None, help="float16, bfloat16, tf32 or float32")
+    parser.add_argument("--backends", nargs="+", default=["cudnn", "tvm"])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rate", type=float, default=0.1)
@@ -79,6 +83,8 @@ def main() -> None:
     console = Console()
     with console.status(f"compiling the training step for {target}"):
         options = {"precision": args.precision} if args.precision else {}
+        if target == "cuda":
+            options["backends"] = tuple(args.backends)
         built = convoy.build(step.module, target, **options)
         reference = convoy.build(step.module, "llvm")
     if built.plan is not None:
@@ -86,11 +92,13 @@ def main() -> None:
     session = TrainingSession(built, step, net.initial, args.rate)
     float32 = TrainingSession(reference, step, net.initial, args.rate)
 
-    table = Table("step", f"loss, {target}", "loss, CPU float32", title="The first steps")
+    columns = ("step", f"loss, {target}", "loss, CPU float32", "difference")
+    table = Table(*columns, title="The first steps")
     first = list(batches(x[:test], labels[:test], args.batch, 1))[:COMPARED]
     for i, (images, answers) in enumerate(first):
         pair = [s(x=images, labels=answers) for s in (session, float32)]
-        table.add_row(str(i), *(f"{loss:.5f}" for loss in pair))
+        difference = f"{pair[0] / pair[1] - 1:+.2%}"
+        table.add_row(str(i), *(f"{loss:.5f}" for loss in pair), difference)
     console.print(table)
 
     session = TrainingSession(built, step, net.initial, args.rate)

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax
-
 from .network import LossModule, Network
 
 
 def resnet50(batch: int, image: int = 224, classes: int = 1000, seed: int = 0) -> LossModule:
     """ResNet-50 (v1.5: the stride is in the 3x3 convolutions), as torchvision has it."""
     net = Network(batch, image, image, 3, seed)
+    return net.finish(bottlenecks(net, classes))
+
+
+def bottlenecks(net: Any, classes: int) -> Any:
+    """Logits of :func:`resnet50` by the layers of ``net``, a Network or what looks like one."""
     x = net.relu(net.batch_norm(net.conv(net.x, 64, 7, 2, name="stem"), name="stem_norm"))
     x = net.max_pool(x, 3, 2, 1)
     for stage, (width, blocks) in enumerate(zip((64, 128, 256, 512), (3, 4, 6, 3), strict=True)):
         for block in range(blocks):
             stride = 2 if stage and not block else 1
             x = _bottleneck(net, x, width, stride, not block, f"stage{stage + 1}_{block}")
-    return net.finish(net.dense(net.mean(x), classes, name="classifier"))
+    return net.dense(net.mean(x), classes, name="classifier")
 
 
-def _bottleneck(
-    net: Network, x: relax.Var, width: int, stride: int, project: bool, name: str
-) -> relax.Var:
+def _bottleneck(net: Any, x: Any, width: int, stride: int, project: bool, name: str) -> Any:
     """1x1, 3x3, 1x1 to four times the width; the shortcut is projected where sizes change."""
 
-    def conv_norm(x: relax.Var, channels: int, kernel: int, stride: int, part: str) -> relax.Var:
+    def conv_norm(x: Any, channels: int, kernel: int, stride: int, part: str) -> Any:
         y = net.conv(x, channels, kernel, stride, name=f"{name}_{part}")
         return net.batch_norm(y, name=f"{name}_{part}_norm")
 
