@@ -25,40 +25,56 @@ def build_plan(job: dict[str, Any]) -> dict[str, Any]:
     """Compile one plan (none: everything by TVM's own kernels) in several ways and export each.
 
     ``job``: network, batch, precision, plan (JSON or None), variants [cuda_graph, streams, file].
-    Adds seconds, the files that failed with the reason, and the calls of TVM's own kernels.
+    Beside each file a JSON of the same name tells the calls of TVM's own kernels in it, or why it
+    ``failed``. Returns the files that failed with the reason.
     """
-    import convoy
-    from convoy import graph
-    from convoy.build import compile_placement
-    from convoy.graph.native import native_calls
-    from convoy.placement.plan import Plan
-
     started = time.perf_counter()
-    done: dict[str, Any] = {"files": [file for *_, file in job["variants"]], "failed": {}}
+    failed: dict[str, str] = {}
+    about: dict[str, Any] = {}
+    placed = None
     try:
-        module = network(job["network"], job["batch"])
-        if job["plan"]:
-            options: dict[str, Any] = {"plan": Plan.from_json(job["plan"])}
-        else:
-            options = {"backends": ("tvm",), "measure": False}
-        placed = convoy.place(module, precision=job["precision"], **options)
-        if job["plan"]:
-            chosen = {choice.region: choice.region for choice in placed.plan.choices}
-            calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
-            done["native"] = [[call.name, call.operands] for call in calls]
+        placed = _restored(job, about)
     except Exception as err:  # one plan that fails must not end the comparison
-        done["failed"] = dict.fromkeys(done["files"], f"{type(err).__name__}: {err}"[-1500:])
-        return done
-    for cuda_graph, streams, file in job["variants"]:
+        failed = {file: _words(err) for *_, file in job["variants"]}
+    for cuda_graph, streams, file in job["variants"] if placed is not None else ():
+        from convoy.build import compile_placement
+
         try:
             built = compile_placement(
                 placed, "cuda", job["precision"], cuda_graph=cuda_graph, streams=streams
             )
-            built.export_library(file)
+            part = Path(file).with_suffix(".part.so")
+            built.export_library(str(part))
+            part.replace(file)
         except Exception as err:
-            done["failed"][file] = f"{type(err).__name__}: {err}"[-1500:]
-    done["build_s"] = round(time.perf_counter() - started, 1)
-    return done
+            failed[file] = _words(err)
+    about["build_s"] = round(time.perf_counter() - started, 1)
+    for *_, file in job["variants"]:
+        known = {"failed": failed[file]} if file in failed else about
+        Path(file).with_suffix(".json").write_text(json.dumps(known))
+    return {"failed": failed}
+
+
+def _restored(job: dict[str, Any], about: dict[str, Any]) -> Any:
+    """The placement of a job; adds the calls of TVM's kernels to ``about``."""
+    import convoy
+    from convoy import graph
+    from convoy.graph.native import native_calls
+    from convoy.placement.plan import Plan
+
+    module = network(job["network"], job["batch"])
+    if not job["plan"]:
+        return convoy.place(module, precision=job["precision"], backends=("tvm",), measure=False)
+    plan = Plan.from_json(job["plan"])
+    placed = convoy.place(module, precision=job["precision"], plan=plan)
+    chosen = {choice.region: choice.region for choice in placed.plan.choices}
+    calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
+    about["native"] = [[call.name, call.operands] for call in calls]
+    return placed
+
+
+def _words(err: Exception) -> str:
+    return f"{type(err).__name__}: {err}"[-1500:]
 
 
 class Runner:
@@ -85,43 +101,52 @@ class Runner:
             except Exception as err:  # the other modules still have to be timed
                 self.failed[file] = f"{type(err).__name__}: {err}"[-800:]
 
-    def times(self, rounds: int, repeat: int, budget_ms: float) -> dict[str, list[float]]:
-        """Milliseconds of one run by file, ``rounds * repeat`` samples of each."""
+    def times(self, rounds: int, repeat: int, budget_ms: float) -> dict[str, list[list[float]]]:
+        """Milliseconds of one run by file: ``rounds`` lists of ``repeat`` samples. In every round
+        each module has its turn; every other round goes backwards."""
         number = {}
         for file, session in self.sessions.items():
             rough = statistics.median(session.time(repeat=2, number=2))
             number[file] = max(1, min(100, int(budget_ms / rough)))
-        found: dict[str, list[float]] = {file: [] for file in self.sessions}
-        for _ in range(rounds):
-            for file, session in self.sessions.items():
-                found[file] += session.time(repeat, number[file])
+        found: dict[str, list[list[float]]] = {file: [] for file in self.sessions}
+        for i in range(rounds):
+            for file in list(self.sessions)[:: -1 if i % 2 else 1]:
+                found[file].append(self.sessions[file].time(repeat, number[file]))
         return found
 
 
 def run_modules(group: dict[str, Any]) -> dict[str, Any]:
     """Time exported modules, in turns, and TVM's kernels in them where that is asked for.
 
-    ``group``: files, rounds, repeat, budget_ms, native (calls by file).
+    ``group``: runs (file by label), calls (of TVM's kernels, by label), native (whether to time
+    these), rounds, repeat, budget_ms. A label whose module fails has the reason instead.
     """
-    runner = Runner(group["files"])
+    files = list(dict.fromkeys(group["runs"].values()))
+    runner = Runner(files)
     samples = runner.times(group["rounds"], group["repeat"], group["budget_ms"])
-    result: dict[str, Any] = {"failed": runner.failed, "files": {}}
     first = next(iter(runner.outputs.values()), None)
-    for file, values in samples.items():
-        low, high = np.percentile(values, [10, 90])
+    by_file: dict[str, Any] = {file: {"failed": why} for file, why in runner.failed.items()}
+    for file, rounds in samples.items():
         y = runner.outputs[file]
-        result["files"][file] = {
-            "ms": statistics.median(values),
-            "spread_ms": float(high - low) / 2,
-            "samples": len(values),
+        by_file[file] = {
+            **summary([ms for each in rounds for ms in each]),
+            "rounds": [[round(ms, 6) for ms in each] for each in rounds],
             "differs": float(np.linalg.norm(y - first) / np.linalg.norm(first)),
             "finite": bool(np.isfinite(y).all()),
         }
-    result["native"] = {}
-    for file, calls in group.get("native", {}).items():
+    native: dict[str, Any] = {}
+    for label, calls in group["calls"].items() if group["native"] else ():
+        file = group["runs"][label]
         if file in runner.sessions:
-            result["native"].update(native_times(file, calls, result["native"]))
-    return result
+            native.update(native_times(file, calls, native))
+    runs = {label: by_file[file] for label, file in group["runs"].items()}
+    return {"runs": runs, "native": native, "calls": group["calls"]}
+
+
+def summary(samples: list[float]) -> dict[str, Any]:
+    """Median and half the distance from the 10th to the 90th percentile, in milliseconds."""
+    low, middle, high = np.percentile(samples, [10, 50, 90])
+    return {"ms": float(middle), "spread_ms": float(high - low) / 2, "samples": len(samples)}
 
 
 def native_key(name: str, operands: Any) -> str:
@@ -168,15 +193,15 @@ def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def main() -> None:
-    """``placement_cases.py GROUPS.json RESULTS.json``: time groups of modules (see run_modules);
-    what is done is written after each group."""
-    groups = json.loads(Path(sys.argv[1]).read_text())
-    results: list[dict[str, Any]] = []
-    for group in groups:
+    """``placement_cases.py GROUPS.json``: time groups of modules (see run_modules), and write what
+    was found to the file that each group names."""
+    for group in json.loads(Path(sys.argv[1]).read_text()):
         started = time.perf_counter()
-        results.append(run_modules(group))
+        found = run_modules(group)
+        part = Path(group["out"]).with_suffix(".part")
+        part.write_text(json.dumps(found))
+        part.replace(group["out"])
         print(f"  {group['name']}: {time.perf_counter() - started:.1f} s", flush=True)
-        Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,88 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from placement_cases import MODES, PLACED, SINGLES
+from placement_cases import MODES, PLACED, SINGLES, native_key, summary
+
+SECOND = "second level"
+#: What a mode loses by a plan that was made for another one's cost.
+WRONG = {"graph": "sync", "stream": "graph", "sync": "graph"}
+
+
+@dataclass
+class ModeResult:
+    """One network in one mode: milliseconds by plan, of all rounds (``ms``, ``spread``) and of the
+    odd ones (``fair``), which the second level did not choose by."""
+
+    ms: dict[str, float] = field(default_factory=dict)
+    spread: dict[str, float] = field(default_factory=dict)
+    fair: dict[str, float] = field(default_factory=dict)
+    chosen: str = ""
+
+    def best_single(self, streams: bool = False) -> str:
+        """The label of the fastest single backend; with ``streams`` on several streams too."""
+        singles = [n for n in self.ms if n.split("/")[0] in SINGLES and (streams or " x" not in n)]
+        return min(singles, key=self.ms.__getitem__, default="")
+
+    def gain(self, label: str) -> float | None:
+        """Time of the best single backend on one stream over that of a plan."""
+        best = self.best_single()
+        return self.ms[best] / self.ms[label] if best and label in self.ms else None
+
+    def slower_than_single(self, label: str) -> bool:
+        """Whether a plan is slower than the best single backend by more than the spread."""
+        best = self.best_single()
+        if not best or label not in self.ms:
+            return False
+        return self.ms[label] - self.ms[best] > max(self.spread[label], self.spread[best])
+
+
+def mode_result(case: dict[str, Any], mode: str) -> ModeResult:
+    """What was measured of a case in one mode, and what the second level takes of it: a plan other
+    than the seeds only where it is faster than the best of them by more than both spreads."""
+    runs = {n: r for n, r in case.get("runs", {}).get(mode, {}).items() if "ms" in r}
+    result = ModeResult({n: r["ms"] for n, r in runs.items()})
+    result.spread = {n: r["spread_ms"] for n, r in runs.items()}
+    even = {}
+    for name, run in runs.items():
+        rounds = run["rounds"]
+        even[name] = summary([ms for each in rounds[::2] for ms in each])
+        result.fair[name] = statistics.median([ms for each in rounds[1::2] for ms in each])
+    seeds = [n for n in even if n in {f"{v}/{mode}" for v in (*SINGLES, PLACED, "greedy")}]
+    others = [n for n in even if n.endswith(f"/{mode} x4")]
+    if seeds:
+        best = min(seeds, key=lambda n: even[n]["ms"])
+        faster = [
+            n
+            for n in others
+            if even[best]["ms"] - even[n]["ms"] > max(even[n]["spread_ms"], even[best]["spread_ms"])
+        ]
+        result.chosen = min(faster, key=lambda n: even[n]["ms"], default=best)
+    return result
+
+
+def predict(case: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Predicted microseconds by mode and run: figures of the candidates, plus those of TVM's
+    kernels, which were measured in the same run. Several streams are not predicted."""
+    from convoy.measure.measurement import Measurement
+    from convoy.placement import objective as objectives
+
+    found: dict[str, dict[str, float]] = {mode: {} for mode in MODES}
+    for mode in MODES:
+        for label in case["runs"].get(mode, {}):
+            calls, plan = case["calls"].get(label), case["plans"].get(label)
+            if calls is None or plan is None:
+                continue
+            native = [case["native"].get(native_key(*call), {}) for call in calls]
+            chosen = [choice["chosen"]["measurement"] for choice in plan["plan"]["choices"]]
+            if all("kernel_us" in figure for figure in (*native, *chosen)):
+                figures = [Measurement.from_json(figure) for figure in (*native, *chosen)]
+                found[mode][label] = objectives.total(figures, mode)
+    return found
 
 
 def flips(case: dict[str, Any]) -> list[list[str]]:
@@ -39,68 +117,109 @@ def flips(case: dict[str, Any]) -> list[list[str]]:
 
 
 FLIP_COLUMNS = (
-    "op", "shape", "graph", "kernel us", "e2e us", "sync", "kernel us", "e2e us", "count",
+    "op", "shape", "graph", "kernel us", "end-to-end us", "sync", "kernel us", "end-to-end us",
+    "count",
+)  # fmt: skip
+TIME_COLUMNS = (
+    "network", "mode", "plan", "ms", "+-", "best single / this", "predicted", "error",
+    "output differs",
+)  # fmt: skip
+SUMMARY_COLUMNS = (
+    "network", "mode", "best single", "ms", "exact cover", "second level", "its plan",
+    "wrong metric", "prediction's error",
 )  # fmt: skip
 
 
-def report(cases: dict[str, dict[str, Any]]) -> None:
-    """Tables: times by mode, gain over the best single backend, errors of prediction, flips."""
-    from convoy.report import tables
-
-    rows, seconds = [], []
-    gains, errors = {mode: [] for mode in MODES}, {mode: [] for mode in MODES}
+def times(cases: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """One row for each run."""
+    rows = []
     for key, case in cases.items():
+        predicted = predict(case)
         for mode in MODES:
-            runs = {n: r for n, r in case.get("runs", {}).get(mode, {}).items() if "ms" in r}
-            singles = [r["ms"] for n, r in runs.items() if n in [f"{v}/{mode}" for v in SINGLES]]
-            best = min(singles, default=None)
-            if mode == "graph" and best:
-                seconds.append(best / min(r["ms"] for n, r in runs.items() if n != "exact/sync"))
-            for name, run in runs.items():
-                predicted = case["predicted_us"][mode].get(name)
-                error = predicted / run["ms"] / 1e3 - 1 if predicted else None
-                gain = best / run["ms"] if best else None
-                if name == f"{PLACED}/{mode}":
-                    gains[mode] += [gain] if gain else []
-                if error is not None:
-                    errors[mode].append(abs(error))
+            result = mode_result(case, mode)
+            for label, ms in result.ms.items():
+                us, gain = predicted[mode].get(label), result.gain(label)
                 rows.append(
                     [
-                        key, mode, name, f"{run['ms']:.4f}", f"{run['spread_ms']:.4f}",
+                        key, mode, label, f"{ms:.4f}", f"{result.spread[label]:.4f}",
                         f"{gain:.3f}x" if gain else "-",
-                        f"{predicted / 1e3:.4f}" if predicted else "-",
-                        f"{100 * error:+.1f}%" if error is not None else "-",
-                        f"{run['differs']:.1e}",
+                        f"{us / 1e3:.4f}" if us else "-",
+                        f"{100 * (us / ms / 1e3 - 1):+.1f}%" if us else "-",
+                        f"{case['runs'][mode][label]['differs']:.1e}",
                     ]
                 )  # fmt: skip
-    columns = (
-        "network", "mode", "plan", "ms", "+-", "best single / this", "predicted", "error",
-        "output differs",
-    )  # fmt: skip
-    print(tables.plain(columns, rows))
-    for key, case in cases.items():
-        print(f"\n{key}: what flips between graph and sync")
-        print(tables.plain(FLIP_COLUMNS, flips(case)))
-    if seconds:
-        mean = math.exp(statistics.mean(map(math.log, seconds)))
-        print(f"graph: second level against the best single backend, geomean {mean:.3f}x")
+    return rows
+
+
+def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[str]]:
+    """A row for each network and mode, and over all networks a line for each mode."""
+    rows: list[list[str]] = []
+    lines: list[str] = []
+    predicted = {key: predict(case) for key, case in cases.items()}
     for mode in MODES:
-        if gains[mode]:
-            mean = math.exp(statistics.mean(map(math.log, gains[mode])))
-            print(
-                f"{mode}: exact cover against the best single backend, geomean {mean:.3f}x", end=""
+        exact, second, errors, slower = [], [], [], []
+        for key, case in cases.items():
+            result = mode_result(case, mode)
+            best, label = result.best_single(), f"{PLACED}/{mode}"
+            if not best or label not in result.ms:
+                continue
+            misses = [
+                abs(us / result.ms[name] / 1e3 - 1) for name, us in predicted[key][mode].items()
+            ]
+            gain = result.gain(label) or 0.0
+            fair = min(result.fair[n] for n in result.ms if n in {f"{v}/{mode}" for v in SINGLES})
+            refined = fair / result.fair[result.chosen]
+            wrong = result.ms.get(f"{PLACED}/{WRONG[mode]}")
+            lost = f"{100 * (wrong / result.ms[label] - 1):+.1f}%" if wrong else "-"
+            exact.append(gain)
+            second.append(refined)
+            errors += misses
+            slower += [key] if result.slower_than_single(label) else []
+            rows.append(
+                [
+                    key, mode, best, f"{result.ms[best]:.4f}", f"{gain:.3f}x", f"{refined:.3f}x",
+                    result.chosen, lost,
+                    f"{100 * statistics.mean(misses):.1f}%" if misses else "-",
+                ]
+            )  # fmt: skip
+        if exact:
+            error = f"{100 * statistics.mean(errors):.1f}%" if errors else "-"
+            lines.append(
+                f"{mode}: against the best single backend, geomean (least): exact cover"
+                f" {_geomean(exact):.3f}x ({min(exact):.3f}x), second level"
+                f" {_geomean(second):.3f}x ({min(second):.3f}x); mean absolute error of prediction"
+                f" {error}; slower than a single backend by more than the spread:"
+                f" {', '.join(slower) or 'none'}"
             )
-            print(f", least {min(gains[mode]):.3f}x; mean absolute error of prediction ", end="")
-            print(f"{100 * statistics.mean(errors[mode]):.1f}%" if errors[mode] else "-")
+    return rows, lines
+
+
+def _geomean(values: Sequence[float]) -> float:
+    return math.exp(statistics.mean(map(math.log, values)))
+
+
+def report(cases: dict[str, dict[str, Any]]) -> None:
+    """Tables: times by mode, operations that flip, and what there is for each network and mode."""
+    from convoy.report import tables
+
+    print(tables.plain(TIME_COLUMNS, times(cases)))
+    for key, case in cases.items():
+        print(f"\n{key}: {len(flips(case))} distinct operations flip between graph and sync")
+    rows, lines = overview(cases)
+    print(tables.plain(SUMMARY_COLUMNS, rows))
+    print("\n".join(lines))
 
 
 def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
+    """Everything as JSON; ``rows`` are the times as CUDA graphs, for the tables of the readme."""
     from convoy.measure import environment
 
-    kept = {}
+    kept, table = {}, []
     for key, case in cases.items():
-        kept[key] = {k: v for k, v in case.items() if k not in ("files", "plans")}
+        kept[key] = {k: v for k, v in case.items() if k not in ("plans", "calls", "native")}
+        kept[key]["predicted_us"] = predict(case)
         kept[key]["flips"] = flips(case)
+        kept[key]["second_level"] = {m: mode_result(case, m).chosen for m in MODES}
         kept[key]["plans"] = {
             name: {
                 **{k: v for k, v in plan.items() if k != "plan"},
@@ -112,5 +231,25 @@ def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
             }
             for name, plan in case["plans"].items()
         }  # fmt: skip
-    result = {"environment": environment.current().to_json(), "cases": kept}
+        table += table_rows(case)
+    result = {"environment": environment.current().to_json(), "rows": table, "cases": kept}
     Path(out).write_text(json.dumps(result, indent=None, separators=(",", ":")))
+
+
+def table_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """Milliseconds of a replayed graph by system."""
+    result = mode_result(case, "graph")
+    systems = {
+        "cudnn/graph": "cuDNN alone", "cutlass/graph": "CUTLASS alone", "tvm/any": "TVM alone",
+        f"{PLACED}/graph": "placed", result.chosen: "placed, second level",
+    }  # fmt: skip
+    if result.chosen == f"{PLACED}/graph":
+        systems = {**systems, result.chosen: "placed"}
+    rows = [
+        {"system": system, "model": case["network"], "batch": case["batch"], "ms": ms}
+        for label, system in systems.items()
+        if (ms := result.ms.get(label)) is not None
+    ]
+    if result.chosen == f"{PLACED}/graph":
+        rows.append({**rows[-1], "system": "placed, second level", "ms": result.ms[result.chosen]})
+    return rows

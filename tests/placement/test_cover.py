@@ -224,6 +224,45 @@ def test_outside_the_spread_the_cheaper_stays() -> None:
     assert cover.total_us() == cover.optimum_us == 7.0
 
 
+def test_luck_inside_the_spread_does_not_leave_home() -> None:
+    for spread, backends in ((0.4, {"a": 3}), (0.1, {"a": 2, "b": 1})):
+        conv = match("conv", "conv", option(5.0, "a", spread), option(5.3, "b", spread))
+        relu = match("relu", "relu", option(2.0, "a", spread), option(1.8, "b", spread))
+        cover = find_cover(chain(conv, relu, SINGLE[2]), backend_order=["b", "a"])
+        assert cover.backends() == backends
+        assert cover.optimum_us == pytest.approx(7.8)
+        assert cover.total_us() == pytest.approx(8.0 if backends == {"a": 3} else 7.8)
+
+
+@pytest.mark.parametrize("objective", ["graph", "sync"])
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6), spread=st.floats(0.0, 4.0))
+def test_ties_are_never_dearer_than_the_best_single_backend(
+    objective: str, seed: int, spread: float
+) -> None:
+    rng = random.Random(seed)
+    names = [f"op{i}" for i in range(rng.randint(1, 12))]
+    ops = tuple(Op(name, (names[i - 1] if i else "x",)) for i, name in enumerate(names))
+    matches = [
+        match(
+            name,
+            name,
+            *(
+                option(rng.uniform(1, 9), backend, spread)
+                for backend in rng.sample(["a", "b", "c"], rng.randint(1, 3))
+                for _ in range(rng.randint(1, 3))
+            ),
+        )
+        for name in names
+    ]
+    graph = MatchGraph(ops, tuple(matches), (("x", Form()),), ((names[-1], None),))
+    cover = find_cover(graph, objective, backend_order=["c", "a", "b"])
+    for backend in "abc":
+        single = single_backend(graph, [backend, *{"a", "b", "c"} - {backend}], objective)
+        if {s.candidate.backend for _, s in single.matches} == {backend}:
+            assert cover.total_us() <= single.optimum_us + 1e-6
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10**6))

@@ -2,12 +2,19 @@
 
 Two ways to cover the same ops are a tie when one of them is a single match and they differ, with
 the transitions around them, by no more than the spread of the figures of the cheaper one. The
-priority is, in this order: fewer candidates that are not deterministic, fewer launches, the lower
-cost, the order of the backends, then the names.
+priority is, in this order: fewer candidates that are not deterministic, fewer launches, fewer
+launches away from home, the lower cost, the order of the backends, then the names.
+
+Home is the backend that would run the whole at the lowest cost. Among many figures with an error
+the lowest is too low, the more so the more there are: a mixture that wins op by op by less than the
+spread has won by its luck, not by its kernels. Differences within the spread are therefore no
+reason to leave home; what is beyond it is.
 
 A tie is decided against the exact optimum and every op takes part in at most one, so that small
 differences cannot add up: the cover costs at most the sum of the spreads of what was replaced more
-than the optimum.
+than the optimum. Where only the candidates change, and not what is fused, every exchange goes one
+step of the way from the optimum to the same matches at home, so the cover is never dearer than
+these.
 """
 
 from __future__ import annotations
@@ -29,13 +36,14 @@ class _Way:
     picks: tuple[Pick, ...]
     cost: Cost
     priority: int
+    away: int
     backends: int
     names: tuple[str, ...]
 
     @property
-    def rank(self) -> tuple[int, int, Cost, int]:
+    def rank(self) -> tuple[int, int, int, Cost, int]:
         """Lower goes first; the larger side of a cost counts before the other one."""
-        return self.priority, value_of(self.cost), self.cost, self.backends
+        return self.priority, self.away, value_of(self.cost), self.cost, self.backends
 
 
 class Ties:
@@ -49,6 +57,7 @@ class Ties:
         self._rank = {name: i for i, name in enumerate(backend_order)}
         position = self._graph.dependencies.position
         self._first = [min(map(position.__getitem__, m.ops)) for m in self._graph.matches]
+        self._home = ""
         self._by_op: dict[str, list[int]] = {op.name: [] for op in self._graph.ops}
         for number, match in enumerate(self._graph.matches):
             for name in match.ops if usable[number] else ():
@@ -60,6 +69,7 @@ class Ties:
         ``equal_too`` may be False where the cover is known to be of the best priority among
         those of equal cost: blocks without any spread are then left alone.
         """
+        self._home = self._cheapest_backend(picks)
         decided = self._decide(picks, equal_too, careful=False)
         if launch_order(self._graph, decided) is None:
             decided = self._decide(picks, equal_too, careful=True)
@@ -92,6 +102,30 @@ class Ties:
             settled.update(ops)
         return list(chosen)
 
+    def _cheapest_backend(self, picks: Sequence[Pick]) -> str:
+        """The backend with which the ops of each pick together would cost least; what it does not
+        offer counts as the dearest way that somebody does. Empty where there is nothing to choose.
+        """
+        sums: dict[str, list[Cost]] = {name: [] for name in self._rank}
+        contested = False
+        for number, _ in picks:
+            lowest: dict[str, Cost] = {}
+            highest: Cost = ()
+            ops = set(self._graph.matches[number].ops)
+            for other in self._by_op[self._graph.matches[number].ops[0]]:
+                match = self._graph.matches[other]
+                for i in self._usable[other] if set(match.ops) == ops else ():
+                    name = match.options[i].candidate.backend
+                    cost = cost_of(match.options[i].measurement, self._objective)
+                    lowest[name] = min(lowest.get(name, cost), cost, key=value_of)
+                    highest = max(highest or cost, cost, key=value_of)
+            contested |= len(lowest) > 1
+            for name, costs in sums.items():
+                costs.append(lowest.get(name, highest))
+        if not contested:
+            return ""
+        return min(sums, key=lambda name: value_of(self._sum(sums[name])))
+
     def _blocks(self) -> list[tuple[str, ...]]:
         """Sets of ops that some single match covers, by first op, larger ones first."""
         position = self._graph.dependencies.position
@@ -121,7 +155,8 @@ class Ties:
                 way = self._way(ops, list(zip(numbers, indices, strict=True)), owner)
                 if way is None or not _within(way.cost, ceiling):
                     continue
-                if way.priority == now.priority and not _within(way.cost, now.cost):
+                nearer = way.priority < now.priority or way.away < now.away
+                if not nearer and not _within(way.cost, now.cost):
                     continue  # nothing is gained that would be worth its cost
                 if (way.rank, way.names) < (best.rank, best.names):
                     best = way
@@ -155,15 +190,16 @@ class Ties:
             return None
         figures = [graph.matches[n].options[i].measurement for n, i in picks]
         figures += [transition.measurement for transition in transitions]
-        priority, backends = len(transitions) * LAUNCH, 0
+        priority, away, backends = len(transitions) * LAUNCH, 0, 0
         for number, index in picks:
             match = graph.matches[number]
             candidate = match.options[index].candidate
             priority += (not candidate.deterministic) * NONDETERMINISTIC + match.launches * LAUNCH
+            away += candidate.backend != self._home
             backends += self._rank.get(candidate.backend, len(self._rank))
         names = tuple(graph.matches[n].options[i].candidate.key for n, i in picks)
         cost = self._sum([cost_of(figure, self._objective) for figure in figures])
-        return _Way(tuple(picks), cost, priority, backends, names)
+        return _Way(tuple(picks), cost, priority, away if self._home else 0, backends, names)
 
     def _around(self, ops: Sequence[str]) -> list[str]:
         """Ops that write or read what the block reads, or read what it writes."""

@@ -1,0 +1,162 @@
+"""The plans that bench_placement.py compares: for one network every variant under every objective,
+from records, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from networks import network
+from placement_cases import MODES, PLACED, SINGLES
+
+STREAMS = 4
+EVOLVED = 2  # finalists of the second level that are compiled
+TVM_MOST_BATCH = 8  # larger ones take TVM's kernels seconds
+
+
+def is_compiled() -> Callable[[Any], bool]:
+    """Whether a candidate of any backend can be built without compiling a CUTLASS kernel."""
+    from convoy.backends.cutlass import launch_of
+    from convoy.codegen.cache import KernelCache
+    from convoy.codegen.compile import cache_key
+    from convoy.codegen.toolkit import find_toolkit
+
+    cache, toolkit, known = KernelCache(), find_toolkit(), {}
+
+    def compiled(candidate: Any) -> bool:
+        if candidate.backend != "cutlass":
+            return True
+        config = launch_of(candidate).config
+        if config not in known:
+            known[config] = cache.get(cache_key(config, toolkit)) is not None
+        return bool(known[config])
+
+    return compiled
+
+
+def compiled_backend() -> Any:
+    """The CUTLASS backend with those candidates whose kernel is in the cache."""
+    from convoy.backends.base import Candidate, Decline, Device
+    from convoy.backends.cutlass import CutlassBackend
+    from convoy.workload import Workload
+
+    compiled = is_compiled()
+
+    class Compiled(CutlassBackend):
+        def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+            answer = super().propose(workload, device)
+            if isinstance(answer, Decline):
+                return answer
+            kept = [candidate for candidate in answer if compiled(candidate)]
+            return kept or Decline(self.name, "none of its kernels is compiled", "--compile")
+
+    return Compiled(limit=200)
+
+
+def placer(args: argparse.Namespace, name: str, batch: int, measure: bool) -> Any:
+    """The placer of one network; its figures are measured, or from the records alone."""
+    from convoy import placer as placers
+    from convoy import placing
+    from convoy.backends.base import Device
+    from convoy.placement.sources import cost_model
+
+    backends = placing.find_backends(["cudnn", "cutlass", "hopper"])
+    if not args.compile:
+        backends[1] = compiled_backend()
+    forms = placers.normal_forms(network(name, batch), None, args.precision)
+    deadline = time.monotonic() + args.measure_seconds
+
+    def told(label: str, done: int, total: int) -> None:
+        if done % 100 == 0:
+            print(f"  {done}/{total} {label}", flush=True)
+
+    def proceed() -> bool:
+        return time.monotonic() < deadline
+
+    device = Device(**args.device)
+    costs, environment = cost_model(
+        backends, device, args.records, measure, args.most, told, proceed
+    )
+    if not measure and not args.compile:
+        compiled, known = is_compiled(), costs.candidates
+        costs.candidates = lambda workload: [c for c in known(workload) if compiled(c)]  # type: ignore[method-assign]
+    return placers.Placer(forms, backends, device, costs, environment)
+
+
+def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
+    """Plans by ``variant/objective``, from records; variants that cannot be placed have a reason
+    instead."""
+    warnings.simplefilter("ignore")
+    args, name, batch = job
+    network_placer = placer(args, name, batch, measure=False)
+    found: dict[str, Any] = {}
+    for objective in MODES:
+        for variant in [*SINGLES, "greedy", PLACED]:
+            search = variant if variant in ("greedy", PLACED) else PLACED
+            started = time.perf_counter()
+            try:
+                placed = network_placer.place(objective, search, SINGLES.get(variant, ()))
+            except Exception as err:  # a backend that declines all of it
+                found[f"{variant}/{objective}"] = {"failed": f"{type(err).__name__}: {err}"[-800:]}
+                continue
+            found[f"{variant}/{objective}"] = described(placed.plan, started)
+            found[f"{variant}/{objective}"]["left_to_tvm"] = len(placed.native)
+    started = time.perf_counter()
+    try:
+        for i, (plan, us) in enumerate(network_placer.finalists("graph", EVOLVED)):
+            found[f"evolved{i + 1}/graph"] = {**described(plan, started), "simulated_us": us}
+    except Exception as err:
+        found["evolved1/graph"] = {"failed": f"{type(err).__name__}: {err}"[-800:]}
+    if batch <= TVM_MOST_BATCH and not args.skip_tvm:
+        found["tvm/any"] = {"plan": None, "backends": {}, "cost_us": {}}
+    return found
+
+
+def described(plan: Any, started: float) -> dict[str, Any]:
+    return {
+        "plan": plan.to_json(),
+        "backends": plan.backends(),
+        "search_s": round(time.perf_counter() - started, 2),
+        "cost_us": {o: plan.total_us(o) for o in MODES},
+    }
+
+
+def needed(plans: dict[str, Any], mode: str) -> list[tuple[str, int]]:
+    """(plan, streams) of what is run in a mode: the plans made for it, and the exact cover of
+    another objective, which shows what the wrong metric loses."""
+    wanted = [(f"{variant}/{mode}", 1) for variant in (*SINGLES, "greedy", PLACED)]
+    if mode == "graph":
+        wanted.append((f"{PLACED}/sync", 1))
+        streamed = [*SINGLES, PLACED, *(f"evolved{i + 1}" for i in range(EVOLVED))]
+        wanted += [(f"{variant}/graph", STREAMS) for variant in streamed]
+    else:
+        wanted.append((f"{PLACED}/graph", 1))
+    wanted.append(("tvm/any", 1))
+    return [(n, s) for n, s in wanted if n in plans and "failed" not in plans[n]]
+
+
+def signature(plan: dict[str, Any] | None) -> str:
+    """Equal for plans that compile to the same module."""
+    if plan is None:
+        return "tvm"
+    choices = [
+        (c["region"], c["chosen"]["candidate"]["backend"], c["chosen"]["candidate"]["kernel"])
+        for c in plan["choices"]
+    ]
+    return json.dumps([plan["choices"] and plan["choices"][0]["workload"], sorted(choices)])
+
+
+def workloads_of(job: tuple[str, int, str]) -> list[Any]:
+    """The workloads that figures are asked for when a network is placed."""
+    from convoy import placing
+
+    name, batch, precision = job
+    return placing.workloads_of(network(name, batch), precision=precision)
