@@ -92,8 +92,22 @@ def test_activations(activation: str, formula) -> None:
     np.testing.assert_allclose(got, formula(by_loops(conv(), given)), atol=1e-12)
 
 
-def flat(array: np.ndarray) -> reference.Operand:
-    return lambda index: array.reshape(-1)[index]
+def test_an_operand_repeats_its_block() -> None:
+    operand = reference.Operand(np.array([1.0, 2.0, 3.0]))
+    assert operand(np.array([0, 4, 302])).tolist() == [1.0, 2.0, 3.0]
+    starts = np.array([0, 2, 7])
+    assert operand.rows(starts, 5).tolist() == operand(starts[:, None] + np.arange(5)).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("place", [0, 5, 70_000, 199_999])
+def test_a_nan_among_many(dtype: str, place: int) -> None:
+    values = np.random.default_rng(0).standard_normal(200_000)
+    values[:3] = np.inf, -np.inf, 0.0
+    stored = dtypes.encode(values, dtype)
+    assert not dtypes.any_nan(stored, dtype)
+    stored.view(np.uint8).reshape(200_000, -1)[place] = 0xFF  # what outputs are filled with
+    assert dtypes.any_nan(stored, dtype)
 
 
 @settings(max_examples=40)
@@ -116,7 +130,7 @@ def test_samples_are_elements_of_the_whole(data: st.DataObject) -> None:
     )
     given_operands = operands(workload, 3)
     whole = reference.full(workload, given_operands)[0].reshape(-1)
-    functions = {name: flat(array) for name, array in given_operands.items()}
+    functions = {name: reference.Operand(array) for name, array in given_operands.items()}
     (sample,) = reference.sample(workload, functions, np.random.default_rng(5))
     index = sample.starts[:, None] + np.arange(sample.run)
     assert index.min() >= 0 and index.max() < whole.size
@@ -127,7 +141,7 @@ def test_samples_are_many_and_spread() -> None:
     workload = Workload("fprop", 32, 56, 56, 64, 256, 1, 1)
     rng = np.random.default_rng(0)
     block = rng.uniform(-1, 1, 1009)
-    functions = {name: (lambda index: block[index % 1009]) for name in ("x", "w")}
+    functions = {name: reference.Operand(block) for name in ("x", "w")}
     (sample,) = reference.sample(workload, functions, rng)
     assert sample.values.size >= reference.SAMPLES
     last = 32 * 56 * 56 * 256 - 1

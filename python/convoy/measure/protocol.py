@@ -22,6 +22,7 @@ from ..runtime.module import create_module
 from ..workload import Workload
 from . import dtypes, reference
 from .measurement import Measurement
+from .turns import turn
 
 # Launches in one captured graph: as many as take about a millisecond, within these bounds. The gap
 # between two replays is then under half a percent of what is timed.
@@ -80,7 +81,8 @@ def measure(
                 error=error if math.isfinite(error) else None,
                 failure=f"relative L2 error {error:.1e} above {limit:.0e}",
             )
-        return _time(problem, run, device, error, best_us, budget_ms * 1e3, cold)
+        with turn():
+            return _time(problem, run, device, error, best_us, budget_ms * 1e3, cold)
     except (ConvoyError, RuntimeError, ValueError, TypeError) as err:
         _raise_if_lost(candidate, err)
         return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
@@ -126,10 +128,10 @@ def make_problem(workload: Workload, rng: Any) -> Problem:
         tensors.append(tensor)
         if (name, shape, dtype) in inputs:
             size = min(_BLOCK, math.prod(shape))
-            values = rng.uniform(-1, 1, size) * _scale(workload, name)
+            values = (2 * rng.random(size, np.float32) - 1) * np.float32(_scale(workload, name))
             block = dtypes.encode(values, dtype)
             tile(_tensor(block), tensor)
-            operands[name] = _repeated(dtypes.decode(block, dtype))
+            operands[name] = reference.Operand(dtypes.decode(block, dtype))
     outputs = {
         name: tensor
         for (name, *_), tensor in zip(shapes[len(inputs) :], tensors[len(inputs) :], strict=True)
@@ -146,10 +148,6 @@ def _scale(workload: Workload, name: str) -> float:
     channels = workload.k if workload.op == "dgrad" else workload.c
     length = channels // workload.groups * workload.r * workload.s
     return 3 / math.sqrt(length) if name == "w" else 1.0
-
-
-def _repeated(block: reference.Array) -> reference.Operand:
-    return lambda index: block[index % len(block)]
 
 
 def _tensor(array: reference.Array) -> Any:
@@ -177,7 +175,7 @@ def error_of(problem: Problem, run: Any) -> float:
         if size <= _SCAN_LIMIT:
             whole = np.empty(size, dtypes.STORAGE[dtype])
             copy(output, _tensor(whole))
-            if np.isnan(dtypes.decode(whole, dtype)).any():
+            if dtypes.any_nan(whole, dtype):
                 return math.inf
     if not math.isfinite(difference):
         return math.inf

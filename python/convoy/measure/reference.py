@@ -1,6 +1,6 @@
 """What a workload's outputs should be, exactly, in float64: whole (small sizes) or at samples.
 
-Operands are given as functions from flat element indices to float64 values, so that a reference of
+Operands are given as a block of values that is repeated over their elements, so that a reference of
 two thousand outputs needs no copy of the operands, however large they are.
 """
 
@@ -16,11 +16,29 @@ import numpy as np
 from ..workload import Workload
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Operand = Callable[[Array], Array]
-
 # Outputs that a sampled reference covers, and elements gathered at a time.
 SAMPLES = 2048
-_CHUNK = 1 << 22
+_CHUNK = 1 << 21
+# Filter gradients that sum over more pixels than this have fewer samples.
+_LONG_SUM = 1 << 17
+
+
+class Operand:
+    """float64 values of an operand by flat element index: ``block`` over and over."""
+
+    def __init__(self, block: Array) -> None:
+        self._block = self._extended = np.asarray(block, np.float64).reshape(-1)
+
+    def __call__(self, index: Array) -> Array:
+        return self._block[index % self._block.size]
+
+    def rows(self, starts: Array, length: int) -> Array:
+        """``length`` neighbouring elements from each start, shape (starts, length): much faster
+        than to name every one."""
+        size = self._block.size
+        if self._extended.size < size + length - 1:
+            self._extended = np.resize(self._block, size + length - 1)
+        return np.lib.stride_tricks.sliding_window_view(self._extended, length)[starts % size]
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,7 @@ def sample(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> lis
 def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
     """All outputs, of the workload's output shapes, from whole operands: for small workloads, since
     it takes time and memory in proportion to the multiplications."""
-    functions = {name: _element_of(array) for name, array in operands.items()}
+    functions = {name: Operand(array) for name, array in operands.items()}
     shapes = {name: shape for name, shape, _ in workload.operand_shapes()}
     if workload.op == "dgrad":
         (dx,) = _whole_pixels(
@@ -66,11 +84,6 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
     shape = out if len(out) == 4 else (out[0], 1, 1, out[1])
     outputs = _whole_pixels(shape, lambda n, p, q, k: _fprop(workload, functions, n, p, q, k))
     return [output.reshape(out) for output in outputs]
-
-
-def _element_of(array: Array) -> Operand:
-    flat = np.asarray(array, np.float64).reshape(-1)
-    return lambda index: flat[index]
 
 
 def _whole_pixels(shape: tuple[int, ...], compute: Callable[..., Any]) -> list[Array]:
@@ -164,7 +177,8 @@ def _dgrad(
 def _wgrad(
     workload: Workload, operands: Mapping[str, Operand], k: Array, r: int, s: int, c: Array
 ) -> Array:
-    """Filter gradients of all ``k`` (of one group) at (r, s) for channels ``c`` of the group."""
+    """Filter gradients at (r, s) of filters ``k``, neighbours in one group, for neighbouring
+    channels ``c`` of the group."""
     wl, cg = workload, workload.c // workload.groups
     group = int(k[0]) // (wl.k // wl.groups)
     result = np.zeros((len(k), len(c)))
@@ -175,8 +189,8 @@ def _wgrad(
         w = rest % wl.q * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
         inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
         pixel, n, h, w = pixel[inside], n[inside], h[inside], w[inside]
-        dy = operands["dy"](pixel[:, None] * wl.k + k)
-        x = operands["x"](((n * wl.h + h) * wl.w + w)[:, None] * wl.c + group * cg + c)
+        dy = operands["dy"].rows(pixel * wl.k + k[0], len(k))
+        x = operands["x"].rows(((n * wl.h + h) * wl.w + w) * wl.c + group * cg + c[0], len(c))
         result += dy.T @ x
     return result
 
@@ -243,18 +257,21 @@ def _sample_dgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any)
 def _sample_wgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
     """Blocks of filters x channels at a few taps, since each output sums over all pixels."""
     wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
-    length, filters = min(32, cg), min(64, kg)
+    pixels = wl.n * wl.p * wl.q
+    short = pixels < _LONG_SUM
+    length, filters = min(32 if short else 16, cg), min(64 if short else 32, kg)
     blocks = math.ceil(SAMPLES / (length * filters))
-    # No fewer samples than one block, no more than a second or two of gathering.
-    affordable = max(1, (1 << 26) // (wl.n * wl.p * wl.q * (length + filters)))
+    # No fewer samples than one block, no more than a few tenths of a second of gathering.
+    affordable = max(1, (1 << 24) // (pixels * (length + filters)))
     blocks = min(blocks, affordable, wl.groups * wl.r * wl.s * (cg - length + 1))
     starts, values = [], []
     for block in range(blocks):
         group, c0 = int(rng.integers(wl.groups)), int(rng.integers(cg - length + 1))
         r, s = int(rng.integers(wl.r)), int(rng.integers(wl.s))
+        k0 = int(rng.integers(kg - filters + 1))
         if block == 0:  # the last filter's last tap
-            group, c0, r, s = wl.groups - 1, cg - length, wl.r - 1, wl.s - 1
-        k = group * kg + np.sort(rng.permutation(kg)[:filters])
+            group, k0, c0, r, s = wl.groups - 1, kg - filters, cg - length, wl.r - 1, wl.s - 1
+        k = group * kg + k0 + np.arange(filters)
         starts.append(((k * wl.r + r) * wl.s + s) * cg + c0)
         values.append(_wgrad(wl, operands, k, r, s, c0 + np.arange(length)))
     return Sample("dw", np.concatenate(starts), np.concatenate(values))
