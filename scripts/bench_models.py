@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -177,6 +178,7 @@ def bench_streams(args: argparse.Namespace) -> int:
     from bench_tools import Bench
     from convoy.report import tables
     from networks import NETWORKS
+    from prepared import prepare
 
     names = list(NETWORKS) if args.networks == ["all"] else args.networks
     options: dict[str, Any] = {
@@ -185,24 +187,35 @@ def bench_streams(args: argparse.Namespace) -> int:
         "backends": args.backends.split(","),
         "records": args.records or None,
         "search": args.search,
+        "most_measured": args.most,
     }
     if args.no_measure:
         options["measure"] = False
     bench = Bench("streams of networks", args.out)
-    for name in names:
-        for batch in args.batches:
-            key = {"model": name, "batch": batch}
-            bench.run_many(
-                {"system": "convoy", **key},
-                lambda n=name, b=batch: streams.compare(n, b, options, args.timeout),
-            )
+    for batch in args.batches:
+        with tempfile.TemporaryDirectory() as folder:
+            workers = {}
+            for name in names:
+                own = Path(folder) / name
+                own.mkdir()
+                mine = ("convoy", own, name, batch, json.dumps(options))
+                workers["convoy", name] = streams.worker(*mine)
             for peer in args.peers:
-                bench.run_many(
-                    {"system": peer, **key},
-                    lambda p=peer, n=name, b=batch: [streams.peer_row(p, n, b)],
-                )
+                compiled = peer == "compile" and args.compile_networks is not None
+                for name in args.compile_networks if compiled else names:
+                    if name in names:
+                        workers[peer, name] = streams.worker(peer, name, batch)
+            took = prepare(list(workers.values()), args.jobs, args.timeout)
+            print(f"N={batch}: ready after {took:.0f} s", file=sys.stderr, flush=True)
+            for (system, name), worker in workers.items():
+                key = {"system": system, "model": name, "batch": batch}
+                bench.run_many(key, lambda w=worker: _rows(w.go()))
     tables.show(streams.COLUMNS, streams.table_rows(bench.rows), "one stream against several")
     return 1 if bench.failures() else 0
+
+
+def _rows(found: Any) -> list[dict[str, Any]]:
+    return found if isinstance(found, list) else [found]
 
 
 def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -228,7 +241,16 @@ def main() -> int:
     parser.add_argument("--backends", default="cudnn,cutlass,hopper,tvm", help="with --networks")
     parser.add_argument("--search", default="greedy", help="with --networks")
     parser.add_argument("--no-measure", action="store_true", help="place from records alone")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds to time a network")
+    parser.add_argument("--most", type=int, help="candidates of each backend to measure")
+    parser.add_argument(
+        "--timeout", type=float, default=600, help="seconds to get all networks of a batch ready"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="networks compiled at once"
+    )
+    parser.add_argument(
+        "--compile-networks", nargs="*", help="networks for the peer compile, which is slow"
+    )
     parser.add_argument("--records", default="")
     parser.add_argument("--plans", default="", help="folder for the plans' JSON")
     parser.add_argument("--tables", action="store_true", help="print the plan tables")

@@ -30,7 +30,8 @@ def main() -> None:
                     Path(args.out).write_text(json.dumps(rows, indent=1))
 
 
-def time_peer(system: str, model: str, batch: int) -> dict[str, object]:
+def time_peer(system: str, model: str, batch: int, **options: object) -> dict[str, object]:
+    """A row of figures; ``options`` go to the function that times the peer."""
     row: dict[str, object] = {"system": system, "model": model, "batch": batch}
     try:
         if system == "xla":
@@ -43,7 +44,7 @@ def time_peer(system: str, model: str, batch: int) -> dict[str, object]:
             from peers import pytorch
 
             run = pytorch.eager_under_graph if system == "eager" else pytorch.compiled
-            timing = run(model, batch)
+            timing = run(model, batch, **options)
         return {**row, **timing.to_json()}
     except Exception as err:  # a peer that fails must not end the comparison
         return {**row, "failed": f"{type(err).__name__}: {err}"[:300]}

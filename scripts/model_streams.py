@@ -2,7 +2,8 @@
 
 Used by ``bench_models.py --networks``. A network is placed once; what is compared differs in
 nothing but streams and capture. All four ways are timed in turns in one fresh process, on the same
-inputs, and their outputs are compared.
+inputs, and their outputs are compared. Networks of one batch size are compiled side by side; then
+one after the other is timed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from networks import TORCHVISION, network
+from prepared import Prepared, ready
 
 # name -> (file of the module, whether sessions replay a graph)
 WAYS = {
@@ -48,17 +49,18 @@ COLUMNS = (
 def build_both(name: str, batch: int, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Compile a network on one stream and on as many as pay, both from one placement."""
     import convoy
+    from convoy.build import compile_placement
 
+    clock = Clock()
     module = network(name, batch)
-    started = time.perf_counter()
+    facts: dict[str, Any] = {"import_s": clock.lap()}
     placement = convoy.place(module, **options)
-    facts: dict[str, Any] = {"place_s": round(time.perf_counter() - started, 1)}
+    facts["place_s"] = clock.lap()
     kept = {k: options[k] for k in ("precision", "backends") if k in options}
     for label, streams in (("single", 1), ("multi", "auto")):
-        started = time.perf_counter()
-        built = convoy.build(module, "cuda", plan=placement.plan, streams=streams, **kept)
+        built = compile_placement(placement, "cuda", streams=streams, **kept)
         built.export_library(folder / f"{label}.so")
-        facts[f"build_{label}_s"] = round(time.perf_counter() - started, 1)
+        facts[f"build_{label}_s"] = clock.lap()
     schedule = built.schedule
     if schedule is not None:
         trial = schedule.trial
@@ -69,31 +71,44 @@ def build_both(name: str, batch: int, folder: Path, options: dict[str, Any]) -> 
             "predicted_single_us": schedule.single_us,
             "predicted_us": schedule.makespan_us,
             "trial": dataclasses.asdict(trial) if trial else None,
-            "peak_bytes": schedule.memory.peak_bytes,
-            "single_peak_bytes": schedule.memory.single_stream_bytes,
+            "arena_bytes": schedule.memory.peak_bytes,
+            "single_arena_bytes": schedule.memory.single_stream_bytes,
         }
-    facts["backends"] = placement.plan.backends()
-    return facts
+    return facts | {"backends": placement.plan.backends()}
 
 
-def compare(name: str, batch: int, options: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
-    """A row for each way; ``options`` go to convoy.place. Raises RuntimeError with the words of a
-    process that failed."""
-    with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        facts = build_both(name, batch, folder, options)
-        command = [sys.executable, __file__, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr[-1500:] or done.stdout[-1500:])
-        found = json.loads(done.stdout.strip().splitlines()[-1])
-    rows = [
-        {"system": f"convoy, {way}", "model": name, "batch": batch, **facts, **found[way]}
-        for way in WAYS
+class Clock:
+    """Seconds since it was made or asked last."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def lap(self) -> float:
+        since, self._since = self._since, time.perf_counter()
+        return round(self._since - since, 1)
+
+
+def worker(*arguments: Any) -> Prepared:
+    """The process of ``convoy FOLDER NAME BATCH OPTIONS`` or ``PEER NAME BATCH``."""
+    return Prepared([sys.executable, __file__, *map(str, arguments)])
+
+
+def work(arguments: list[str]) -> Any:
+    """What such a process does; returns its result."""
+    if arguments[0] != "convoy":
+        system, name, batch = arguments
+        return peer_row(system, name, int(batch))
+    _, folder, name, batch, options = arguments
+    command = [sys.executable, __file__, "build", folder, name, batch, options]
+    facts = Path(folder) / "facts.json"
+    with subprocess.Popen(command) as building:
+        import convoy  # noqa: F401  meanwhile
+    if building.returncode:
+        raise SystemExit(building.returncode)
+    found = time_in_turns(Path(folder))
+    return [
+        {"system": f"convoy, {way}", **json.loads(facts.read_text()), **found[way]} for way in WAYS
     ]
-    for row in rows:
-        row["gain"] = found["one stream, graph"]["ms"] / found["streams, graph"]["ms"]
-    return rows
 
 
 def time_in_turns(folder: Path) -> dict[str, dict[str, float]]:
@@ -118,6 +133,7 @@ def time_in_turns(folder: Path) -> dict[str, dict[str, float]]:
                 difference = np.linalg.norm(y.astype("float64") - exact.astype("float64"))
                 error = float(difference / np.linalg.norm(exact.astype("float64")))
                 errors[way] = max(errors[way], error)
+    ready()
     number = {}
     for way, session in sessions.items():
         rough = statistics.median(session.time(repeat=3, number=3))
@@ -138,6 +154,9 @@ def time_in_turns(folder: Path) -> dict[str, dict[str, float]]:
             "error": errors[way],
             "samples": len(values),
         }
+        result[way]["gain"] = statistics.median(samples["one stream, graph"]) / statistics.median(
+            samples["streams, graph"]
+        )
     return result
 
 
@@ -173,14 +192,24 @@ def table_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def peer_row(system: str, name: str, batch: int) -> dict[str, Any]:
-    """A row of PyTorch on the same network, under the name that it has here."""
+    """A row of PyTorch on the same network, under the name that it has here. What eager mode does
+    is tuned by measuring, so all of that waits for its turn; compiling does not."""
     from bench_peers import time_peer
 
     if name not in TORCHVISION:
-        skipped = "PyTorch's collection lacks it"
-        return {"system": system, "model": name, "batch": batch, "skipped": skipped}
-    return {**time_peer(system, TORCHVISION[name], batch), "model": name}
+        return {"skipped": "PyTorch's collection lacks it"}
+    import torchvision  # noqa: F401  before its turn
+
+    if system != "compile":
+        ready()
+    gate = {"before": ready} if system == "compile" else {}
+    return {**time_peer(system, TORCHVISION[name], batch, **gate), "model": name}
 
 
 if __name__ == "__main__":
-    print(json.dumps(time_in_turns(Path(sys.argv[1]))))
+    if sys.argv[1] == "build":
+        folder, name, batch, options = sys.argv[2:]
+        facts = build_both(name, int(batch), Path(folder), json.loads(options))
+        (Path(folder) / "facts.json").write_text(json.dumps(facts))
+    else:
+        print(json.dumps(work(sys.argv[1:])))

@@ -48,7 +48,8 @@ constexpr unsigned kGraphUserObjectMove = 1;
 // at fixed places. The buffer is larger than any version of the struct.
 struct DeviceProperties {
   char name[256];
-  char uuid_and_luid[32];
+  unsigned char uuid[16];
+  char luid[16];
   size_t total_memory;
   char rest[16384 - 256 - 32 - sizeof(size_t)];
 };

@@ -28,9 +28,18 @@ int64_t DeviceCount() {
   return count;
 }
 
-// {"name", "arch", "sm_count", "shared_memory_per_block", "l2_bytes", "memory_bytes",
-// "peak_bandwidth", "driver", "runtime"} as JSON; peak_bandwidth is in bytes per second, 0 where the
-// driver does not tell; versions are as CUDA numbers them (13000 for 13.0).
+std::string Hexadecimal(const unsigned char* bytes, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += "0123456789abcdef"[bytes[i] >> 4];
+    text += "0123456789abcdef"[bytes[i] & 15];
+  }
+  return text;
+}
+
+// {"name", "uuid", "arch", "sm_count", "shared_memory_per_block", "l2_bytes", "memory_bytes",
+// "peak_bandwidth", "driver", "runtime"} as JSON; uuid in hexadecimal; peak_bandwidth is in bytes per
+// second, 0 where the driver does not tell; versions are as CUDA numbers them (13000 for 13.0).
 ffi::String DeviceInfo(int device) {
   auto properties = std::make_unique<cuda::DeviceProperties>();
   CONVOY_CUDA(cudaGetDeviceProperties, properties.get(), device);
@@ -40,6 +49,7 @@ ffi::String DeviceInfo(int device) {
   json::Object info;
   auto set = [&](const char* name, json::Value value) { info.Set(ffi::String(name), value); };
   set("name", ffi::String(properties->name));
+  set("uuid", ffi::String(Hexadecimal(properties->uuid, sizeof(properties->uuid))));
   set("arch", Attribute(cuda::kComputeCapabilityMajor, device) * 10 +
                   Attribute(cuda::kComputeCapabilityMinor, device));
   set("sm_count", Attribute(cuda::kMultiProcessorCount, device));

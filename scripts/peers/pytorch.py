@@ -132,8 +132,9 @@ def eager_under_graph(name: str, batch: int) -> Timing:
         return measure(graph.replay, torch.cuda.synchronize)
 
 
-def compiled(name: str, batch: int) -> Timing:
-    """torch.compile with weight freezing and CUDA graphs ("reduce-overhead")."""
+def compiled(name: str, batch: int, before: Callable[[], None] = lambda: None) -> Timing:
+    """torch.compile with weight freezing and CUDA graphs ("reduce-overhead"); ``before`` is called
+    when everything is compiled and nothing timed yet."""
     os.environ.setdefault("TORCHINDUCTOR_FREEZING", "1")
     import torch._inductor.config as inductor
 
@@ -144,4 +145,5 @@ def compiled(name: str, batch: int) -> Timing:
         run: Callable[[torch.Tensor], object] = torch.compile(model, mode="reduce-overhead")
         for _ in range(4):
             run(x)
+        before()
         return measure(lambda: run(x), torch.cuda.synchronize)

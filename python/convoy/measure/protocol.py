@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +87,25 @@ def measure(
         return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
 
 
+def prepare(workload: Workload) -> None:
+    """Do what a measurement of the workload needs and takes no GPU: random blocks and reference.
+
+    :func:`measure` does it otherwise; apart, it can be done while another process measures.
+    """
+    if workload.key not in _blueprints:
+        _blueprints.clear()
+        rng = np.random.default_rng(next(_seeds))
+        _blueprints[workload.key] = make_blueprint(workload, rng)
+
+
+@dataclass
+class Blueprint:
+    """The host's part of a problem: blocks of random inputs by name, and the expected outputs."""
+
+    blocks: dict[str, reference.Array]
+    expected: list[reference.Sample]
+
+
 @dataclass
 class Problem:
     """A workload with its tensors on the GPU and what its outputs should be."""
@@ -99,7 +117,8 @@ class Problem:
 
 
 _seeds = itertools.count(1)
-_problems: OrderedDict[str, Problem] = OrderedDict()
+_blueprints: dict[str, Blueprint] = {}
+_problems: dict[str, Problem] = {}
 
 
 def _problem(workload: Workload) -> Problem:
@@ -107,36 +126,46 @@ def _problem(workload: Workload) -> Problem:
     and tensors may fill much of the memory."""
     if workload.key not in _problems:
         _problems.clear()
-        _problems[workload.key] = make_problem(workload, np.random.default_rng(next(_seeds)))
+        prepare(workload)
+        _problems[workload.key] = _on_gpu(workload, _blueprints[workload.key])
     return _problems[workload.key]
 
 
 def release() -> None:
     """Free the tensors of the last workload."""
     _problems.clear()
+    _blueprints.clear()
 
 
 def make_problem(workload: Workload, rng: Any) -> Problem:
     """Tensors with random inputs on GPU 0, and the exact outputs at sampled places."""
-    empty, tile = function("cuda.empty"), function("cuda.tile")
+    return _on_gpu(workload, make_blueprint(workload, rng))
+
+
+def make_blueprint(workload: Workload, rng: Any) -> Blueprint:
+    """Random inputs, as blocks that are repeated over the tensors, and what comes of them."""
     shapes = workload.operand_shapes()
-    inputs = shapes[: len(shapes) - workload.num_outputs]
-    tensors: list[Any] = []
+    blocks: dict[str, reference.Array] = {}
     operands: dict[str, reference.Operand] = {}
-    for name, shape, dtype in shapes:
-        tensor = empty(shape, dtype, 0)
-        tensors.append(tensor)
-        if (name, shape, dtype) in inputs:
-            size = min(_BLOCK, math.prod(shape))
-            values = (2 * rng.random(size, np.float32) - 1) * np.float32(_scale(workload, name))
-            block = dtypes.encode(values, dtype)
-            tile(_tensor(block), tensor)
-            operands[name] = reference.Operand(dtypes.decode(block, dtype))
-    outputs = {
-        name: tensor
-        for (name, *_), tensor in zip(shapes[len(inputs) :], tensors[len(inputs) :], strict=True)
-    }
-    return Problem(workload, tensors, outputs, reference.sample(workload, operands, rng))
+    for name, shape, dtype in shapes[: len(shapes) - workload.num_outputs]:
+        size = min(_BLOCK, math.prod(shape))
+        values = (2 * rng.random(size, np.float32) - 1) * np.float32(_scale(workload, name))
+        blocks[name] = dtypes.encode(values, dtype)
+        operands[name] = reference.Operand(dtypes.decode(blocks[name], dtype))
+    return Blueprint(blocks, reference.sample(workload, operands, rng))
+
+
+def _on_gpu(workload: Workload, blueprint: Blueprint) -> Problem:
+    empty, tile = function("cuda.empty"), function("cuda.tile")
+    tensors: list[Any] = []
+    outputs: dict[str, Any] = {}
+    for name, shape, dtype in workload.operand_shapes():
+        tensors.append(empty(shape, dtype, 0))
+        if name in blueprint.blocks:
+            tile(_tensor(blueprint.blocks[name]), tensors[-1])
+        else:
+            outputs[name] = tensors[-1]
+    return Problem(workload, tensors, outputs, blueprint.expected)
 
 
 def _scale(workload: Workload, name: str) -> float:

@@ -192,6 +192,7 @@ def try_out(
     from tvm.runtime.vm import VirtualMachine
 
     from ..graph.expr import dtype_of, shape_of
+    from ..measure.turns import turn
     from ..runtime.library import function
 
     tensors = []
@@ -202,13 +203,14 @@ def try_out(
     machines = [VirtualMachine(executable, tvm.cuda(device)) for executable in executables]
     samples: list[list[float]] = [[] for _ in machines]
     for _ in range(_ROUNDS):
-        for vm, found in zip(machines, samples, strict=True):
-            main = vm["main"]
-            if cuda_graph:
-                times = function("measure.kernel_us")(main, tensors, device, 1, _SAMPLES, 20e3)
-            else:
-                times = function("measure.e2e_us")(main, tensors, device, _SAMPLES, 20e3)
-            found.extend(times)
+        with turn(device):
+            for vm, found in zip(machines, samples, strict=True):
+                main = vm["main"]
+                if cuda_graph:
+                    times = function("measure.kernel_us")(main, tensors, device, 1, _SAMPLES, 20e3)
+                else:
+                    times = function("measure.e2e_us")(main, tensors, device, _SAMPLES, 20e3)
+                found.extend(times)
     return [_summary(found) for found in samples]
 
 

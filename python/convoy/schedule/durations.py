@@ -161,13 +161,18 @@ def _measure_one(
 ) -> dict[str, Any]:
     import numpy as np
 
+    from ..measure.turns import turn
+
     found: dict[str, Any] = {}
     function("measure.call")(callee, tensors, device)
     kernels = json.loads(function("graph.kernels")(callee, tensors, device))
     if (footprint := _widest(kernels, machine)) is not None:
         found["footprint"] = footprint
     if op.source == "estimated":
-        samples = list(function("measure.kernel_us")(callee, tensors, device, 20, 20, budget_us))
+        with turn(device):
+            samples = list(
+                function("measure.kernel_us")(callee, tensors, device, 20, 20, budget_us)
+            )
         found |= {"duration_us": float(np.median(samples)), "source": "measured"}
     return found
 

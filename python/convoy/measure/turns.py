@@ -1,0 +1,48 @@
+"""Processes that measure on the same GPU take turns.
+
+Kernels of two processes share a GPU by slices of time, so figures taken at once are those of
+neither. Only what is timed is locked: processes may compile beside others that measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+
+import filelock
+
+from .. import paths
+from ..runtime.library import call_json
+
+#: Seconds that a process waits for its turn. Timing takes a second or so; a process that holds its
+#: turn for longer is stuck, and the others go on without it.
+LONGEST_S = 60.0
+
+
+@contextlib.contextmanager
+def turn(device: int = 0) -> Iterator[bool]:
+    """While inside, other processes of this user do not measure on the GPU of that index.
+
+    Yields whether the turn is really this process's: False after LONGEST_S of waiting, and where
+    no lock can be made (a cache folder that is read-only, a file system without locks). Turns nest.
+    """
+    lock = _lock(device)
+    try:
+        lock.acquire(poll_interval=0.005)
+    except (filelock.Timeout, OSError, NotImplementedError):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+@functools.cache
+def _lock(device: int) -> filelock.BaseFileLock:
+    folder = paths.cache_dir()
+    with contextlib.suppress(OSError):  # the lock then fails, which turn takes care of
+        folder.mkdir(parents=True, exist_ok=True)
+    uuid = call_json("cuda.device_info", device)["uuid"]
+    return filelock.FileLock(folder / f"gpu-{uuid}.lock", timeout=LONGEST_S)

@@ -1,0 +1,101 @@
+"""Turns on a GPU: processes exclude each other, a stuck one does not stop the rest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convoy.measure import turns
+
+# Takes a turn, says so, and keeps it until a line comes in.
+HOLDER = """
+import sys
+from convoy.measure import turns
+turns.call_json = lambda *_: {"uuid": "5a17"}
+with turns.turn() as own:
+    print(own, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setattr(turns, "call_json", lambda *_: {"uuid": "5a17"})
+    monkeypatch.setenv("CONVOY_CACHE_DIR", str(tmp_path / "cache"))
+    turns._lock.cache_clear()
+    yield
+    turns._lock.cache_clear()
+
+
+@pytest.fixture
+def holder() -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=pipe, stdout=pipe, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "True\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_another_process_waits(holder: subprocess.Popen[str]) -> None:
+    entered = threading.Event()
+
+    def measure() -> None:
+        with turns.turn() as own:
+            assert own
+            entered.set()
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    assert not entered.wait(0.3)
+    assert holder.stdin is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    assert entered.wait(10)
+    thread.join()
+
+
+def test_the_turn_of_a_process_that_died_is_free(holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.wait()
+    with turns.turn() as own:
+        assert own
+
+
+def test_a_stuck_process_is_not_waited_for(
+    holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_S", 0.1)
+    with turns.turn() as own:
+        assert not own
+
+
+def test_turns_nest_and_end_with_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), turns.turn(), turns.turn() as own:
+        assert own
+        raise ZeroDivisionError
+    done: list[bool] = []
+
+    def other() -> None:
+        with turns.turn() as own:
+            done.append(own)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join(10)
+    assert done == [True]
+
+
+def test_nothing_is_locked_where_no_file_can_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    monkeypatch.setenv("CONVOY_CACHE_DIR", str(blocker / "below"))
+    with turns.turn() as own:
+        assert not own
