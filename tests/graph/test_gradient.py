@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
 from convoy import graph
+from convoy.errors import InvalidWorkload
 from convoy.measure import reference
 from convoy.workload import Workload
 
@@ -123,6 +126,101 @@ def test_conv2d(case, layouts, normal):
         (want,) = reference.full(backward, {**values, "dy": values["y"]})
         plain, wanted = ("OHWI", kernel) if name == "w" else ("NHWC", data)
         close(got, want.transpose([plain.index(letter) for letter in wanted]))
+
+
+def in_order(array, plain, wanted):
+    return np.ascontiguousarray(array.transpose([plain.index(letter) for letter in wanted]))
+
+
+pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+geometries = st.fixed_dictionaries({
+    "h": st.integers(3, 8), "w": st.integers(3, 8), "per_group": pairs,
+    "groups": st.integers(1, 3), "taps": pairs, "stride": pairs,
+    "padding": st.tuples(*[st.integers(0, 2)] * 4), "dilation": pairs,
+})  # fmt: skip
+
+
+def forward_problem(op_name, h, w, per_group, groups, taps, stride, padding, dilation):
+    try:
+        return Workload(
+            op_name, 2, h, w, per_group[0] * groups, per_group[1] * groups, *taps, stride, padding,
+            dilation, groups, "float32", "float32",
+        )  # fmt: skip
+    except InvalidWorkload:  # the filter does not fit
+        return None
+
+
+def near(got, want):
+    assert got.shape == want.shape
+    assert np.linalg.norm(got - want) <= 1e-5 * max(np.linalg.norm(want), 1e-3)
+
+
+@given(
+    geometry=geometries,
+    data=st.permutations("NHWC").map("".join),
+    kernel=st.permutations("OHWI").map("".join),
+)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+def test_any_conv2d(geometry, data, kernel):
+    wl = forward_problem("fprop", **geometry)
+    assume(wl is not None)
+    rng = np.random.default_rng(0)
+    values = {n: rng.uniform(-1, 1, s).astype("float32") for n, s, _ in wl.operand_shapes()}
+
+    def build(bb, x, w):
+        return bb.emit(
+            op.nn.conv2d(
+                x, w, wl.stride, wl.padding, wl.dilation, wl.groups,
+                data_layout=data, kernel_layout=kernel,
+            )
+        )  # fmt: skip
+
+    x, w = in_order(values["x"], "NHWC", data), in_order(values["w"], "OHWI", kernel)
+    mod, _ = differentiated(build, [x.shape, w.shape])
+    dx, dw = gradients(mod, x, w, in_order(values["y"], "NHWC", data))
+    known = {**values, "dy": values["y"]}
+    for got, op_name, layout in ((dx, "dgrad", ("NHWC", data)), (dw, "wgrad", ("OHWI", kernel))):
+        (want,) = reference.full(forward_problem(op_name, **geometry), known)
+        near(got, in_order(want, *layout))
+
+
+@given(geometry=geometries, data=st.sampled_from(["NHWC", "NCHW"]))
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+def test_any_conv2d_transpose(geometry, data):
+    """Its input x is the dy of a convolution, its output that convolution's input."""
+    wl = forward_problem("dgrad", **geometry)
+    assume(wl is not None)
+    shapes = {n: s for n, s, _ in wl.operand_shapes()}
+    extent = [wl.dilation[i] * (k - 1) + 1 for i, k in enumerate((wl.r, wl.s))]
+    left = [
+        (size + wl.padding[i] + wl.padding[i + 2] - extent[i]) % wl.stride[i]
+        for i, size in enumerate((wl.h, wl.w))
+    ]
+    rng = np.random.default_rng(0)
+    x, w, t = (
+        rng.uniform(-1, 1, s).astype("float32")
+        for s in (shapes["dy"], shapes["w"], (wl.n, wl.h, wl.w, wl.c))
+    )
+    plain_w = "IHWO"  # of the transposed convolution, whose input channels those of dy are
+
+    def build(bb, x, w):
+        return bb.emit(
+            op.nn.conv2d_transpose(
+                x, w, wl.stride, wl.padding, tuple(left), wl.dilation, wl.groups,
+                data_layout=data, kernel_layout="IOHW",
+            )
+        )  # fmt: skip
+
+    mod, shape = differentiated(
+        build, [in_order(x, "NHWC", data).shape, in_order(w, plain_w, "IOHW").shape]
+    )
+    assert tuple(shape) == in_order(t, "NHWC", data).shape
+    arrays = [in_order(x, "NHWC", data), in_order(w, plain_w, "IOHW"), in_order(t, "NHWC", data)]
+    dx, dw = gradients(mod, *arrays)
+    (want,) = reference.full(forward_problem("fprop", **geometry), {"x": t, "w": w})
+    near(dx, in_order(want, "NHWC", data))
+    (want,) = reference.full(forward_problem("wgrad", **geometry), {"x": t, "dy": x})
+    near(dw, in_order(want, plain_w, "IOHW"))
 
 
 @pytest.mark.parametrize("groups", [1, 2])
