@@ -14,12 +14,13 @@ all that it is compared with, by the odd ones.
     stream  asynchronous launches, runs back to back
     sync    a synchronisation after every launch (CUDA_LAUNCH_BLOCKING=1)
 
-``--stages``: ``kernels`` compiles CUTLASS kernels, those first that serve most; ``measure``
-measures candidates without a record (of each backend at most ``--most`` for a workload, as long as
-``--measure-seconds`` last); ``plan`` places from records; ``build`` compiles the plans; ``run``
-times them. Only CUTLASS kernels that are compiled already take part, unless ``--compile`` is given.
-What each stage makes is kept in the folder ``--work`` and not made again; ``kernels``, ``plan`` and
-``build`` need no GPU. The tables and the JSON are of all cases that the folder holds.
+``--stages``: ``kernels`` compiles CUTLASS kernels, those first that serve most; ``rank`` predicts
+what is worth measuring where a workload has no record of a backend (``--most`` of each by each
+figure), ``measure`` measures that, as long as ``--measure-seconds`` last; ``plan`` places from
+records; ``build`` compiles the plans; ``run`` times them. Only CUTLASS kernels that are compiled
+already take part, unless ``--compile`` is given. What each stage makes is kept in the folder
+``--work`` and not made again; all but ``measure`` and ``run`` need no GPU. The tables and the JSON
+are of all cases that the folder holds.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from networks import NETWORKS
 from placement_cases import MODES, build_plan
-from placement_plans import needed, placer, plans_of, signature, workloads_of
+from placement_plans import backends_of, needed, plans_of, signature, workloads_of
 from placement_report import report, save
 
 DEFAULT = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
-STAGES = ("kernels", "measure", "plan", "build", "run")
+STAGES = ("kernels", "rank", "measure", "plan", "build", "run")
 ROUNDS, REPEAT = 6, 4
 #: Modes that are timed in one process: those that synchronise need another environment.
 PROCESSES = (("graph", "stream"), ("sync",))
@@ -291,6 +292,25 @@ def compile_kernels(
     print(f"{ready} of {len(configs)} CUTLASS kernels are compiled", flush=True)
 
 
+def rank_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any) -> None:
+    import placement_measure
+
+    found = pool.map(workloads_of, [(n, b, args.precision) for n, b in cases])
+    pairs = placement_measure.rank(args, [w for each in found for w in each], backends_of(args))
+    placement_measure.keep(work.folder / "wanted.json", pairs)
+    print(f"{len(pairs)} candidates are worth measuring", flush=True)
+
+
+def measure_all(
+    args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any
+) -> None:
+    import placement_measure
+
+    pairs = placement_measure.kept(work.folder / "wanted.json")
+    count = placement_measure.measure(args, pairs, backends_of(args))
+    print(f"{count} of {len(pairs)} candidates have figures", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--networks", nargs="+", choices=sorted(NETWORKS), default=list(DEFAULT))
@@ -298,8 +318,8 @@ def main() -> None:
     parser.add_argument("--precision", default="float16")
     parser.add_argument("--records", default="", help="file of measurements, read and added to")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES[1:]))
-    parser.add_argument("--most", type=int, default=None, help="candidates a backend and workload")
-    parser.add_argument("--measure-seconds", type=float, default=math.inf, help="for each case")
+    parser.add_argument("--most", type=int, default=None, help="candidates to measure of a backend")
+    parser.add_argument("--measure-seconds", type=float, default=math.inf, help="of measuring")
     parser.add_argument("--compile", action="store_true", help="let every CUTLASS kernel take part")
     parser.add_argument("--kernels", type=int, default=40, help="CUTLASS kernels to compile")
     parser.add_argument("--compile-seconds", type=float, default=math.inf, help="last start of one")
@@ -316,15 +336,12 @@ def main() -> None:
     args.device = dataclasses.asdict(device())
     work = Work(Path(args.work))
     cases = [(n, b) for b in args.batches for n in args.networks]
-    if "measure" in args.stages:
-        for name, batch in cases:
-            started = time.perf_counter()
-            placer(args, name, batch, measure=True).place("graph", "greedy")
-            print(
-                f"{name} N={batch}: measured in {time.perf_counter() - started:.1f} s", flush=True
-            )
     context = multiprocessing.get_context("spawn")
-    for stage, do in (("kernels", compile_kernels), ("plan", plan_all), ("build", build_all)):
+    stages = (
+        ("kernels", compile_kernels), ("rank", rank_all), ("measure", measure_all),
+        ("plan", plan_all), ("build", build_all),
+    )  # fmt: skip
+    for stage, do in stages:
         if stage in args.stages:
             started = time.perf_counter()
             with concurrent.futures.ProcessPoolExecutor(args.jobs, context) as pool:

@@ -61,31 +61,26 @@ def compiled_backend() -> Any:
     return Compiled(limit=200)
 
 
-def placer(args: argparse.Namespace, name: str, batch: int, measure: bool) -> Any:
-    """The placer of one network; its figures are measured, or from the records alone."""
-    from convoy import placer as placers
+def backends_of(args: argparse.Namespace) -> list[Any]:
+    """cuDNN, CUTLASS (without ``args.compile`` only what is compiled), and hopper."""
     from convoy import placing
-    from convoy.backends.base import Device
-    from convoy.placement.sources import cost_model
 
     backends = placing.find_backends(["cudnn", "cutlass", "hopper"])
     if not args.compile:
         backends[1] = compiled_backend()
+    return backends
+
+
+def placer(args: argparse.Namespace, name: str, batch: int) -> Any:
+    """The placer of one network from records."""
+    from convoy import placer as placers
+    from convoy.backends.base import Device
+    from convoy.placement.sources import cost_model
+
+    backends, device = backends_of(args), Device(**args.device)
     forms = placers.normal_forms(network(name, batch), None, args.precision)
-    deadline = time.monotonic() + args.measure_seconds
-
-    def told(label: str, done: int, total: int) -> None:
-        if done % 100 == 0:
-            print(f"  {done}/{total} {label}", flush=True)
-
-    def proceed() -> bool:
-        return time.monotonic() < deadline
-
-    device = Device(**args.device)
-    costs, environment = cost_model(
-        backends, device, args.records, measure, args.most, told, proceed
-    )
-    if not measure and not args.compile:
+    costs, environment = cost_model(backends, device, args.records, measure=False)
+    if not args.compile:
         compiled, known = is_compiled(), costs.candidates
         costs.candidates = lambda workload: [c for c in known(workload) if compiled(c)]  # type: ignore[method-assign]
     return placers.Placer(forms, backends, device, costs, environment)
@@ -96,7 +91,7 @@ def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
     instead."""
     warnings.simplefilter("ignore")
     args, name, batch = job
-    network_placer = placer(args, name, batch, measure=False)
+    network_placer = placer(args, name, batch)
     found: dict[str, Any] = {}
     for objective in MODES:
         for variant in [*SINGLES, "greedy", PLACED]:
