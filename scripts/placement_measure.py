@@ -1,0 +1,84 @@
+"""Figures of workloads that no record holds: the most promising candidates by prediction, measured.
+
+``rank`` needs no GPU: it asks the backends for candidates, has the trees of ``PredictedCost`` put
+them into order, and keeps the best few. ``measure`` times these and adds them to the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+FIGURES = ("kernel_us", "e2e_us")
+
+
+def rank(
+    args: argparse.Namespace, workloads: Sequence[Any], backends: Sequence[Any]
+) -> list[tuple[Any, Any]]:
+    """(workload, candidate) worth measuring: of each backend that no record of a workload speaks
+    of, the ``args.most`` predicted fastest by each figure."""
+    from convoy.backends.base import Decline, Device
+    from convoy.measure import environment as environments
+    from convoy.placement.cost import RecordedCost
+    from convoy.placement.predicted import PredictedCost
+    from convoy.placement.sources import _store
+
+    device, store = Device(**args.device), _store(args.records)
+    recorded = RecordedCost(store, environments.for_device(device))
+    predicted = PredictedCost(store, device)
+    found = []
+    for workload in dict.fromkeys(workloads):
+        known = {candidate.backend for candidate in recorded.candidates(workload)}
+        for backend in backends:
+            if backend.name in known or backend.accepts(workload, device) is not None:
+                continue
+            proposed = backend.propose(workload, device)
+            if isinstance(proposed, Decline):
+                continue
+            figures = predicted.figures(workload, proposed)
+            chosen: dict[Any, None] = {}
+            for figure in FIGURES:
+                order = sorted(range(len(proposed)), key=lambda i: getattr(figures[i], figure) or 0)
+                chosen.update((proposed[i], None) for i in order[: args.most or 3])
+            found += [(workload, candidate) for candidate in chosen]
+    return found
+
+
+def keep(path: Path, pairs: Sequence[tuple[Any, Any]]) -> None:
+    path.write_text(json.dumps([[w.to_json(), c.to_json()] for w, c in pairs]))
+
+
+def kept(path: Path) -> list[tuple[Any, Any]]:
+    from convoy.backends.base import Candidate
+    from convoy.workload import Workload
+
+    pairs = json.loads(path.read_text()) if path.is_file() else []
+    return [(Workload.from_json(w), Candidate.from_json(c)) for w, c in pairs]
+
+
+def measure(
+    args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], backends: Sequence[Any]
+) -> int:
+    """Measure what the records lack, as long as ``args.measure_seconds`` last. How many figures
+    there are of how many."""
+    from convoy.backends.base import Device
+    from convoy.placement.sources import cost_model
+
+    ends = min(args.ends, time.monotonic() + args.measure_seconds)
+    model, _ = cost_model(
+        backends, Device(**args.device), args.records, True, None, None,
+        lambda: time.monotonic() < ends,
+    )  # fmt: skip
+    by_workload: dict[Any, list[Any]] = {}
+    for workload, candidate in pairs:
+        by_workload.setdefault(workload, []).append(candidate)
+    model.prefetch(list(by_workload.items()))
+    return sum(
+        figure is not None
+        for workload, candidates in by_workload.items()
+        for figure in model.figures(workload, candidates)
+    )
