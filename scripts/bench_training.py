@@ -4,10 +4,13 @@
 
 A step is forward, backward and SGD with momentum on 224x224 pictures, batch norm with batch
 statistics, 16-bit convolutions with float32 accumulation, one CUDA graph. Convoy keeps float32
-weights; PyTorch runs with half-precision weights ("half") and under autocast ("amp"). The first
-losses of each are printed beside those of PyTorch in float32: all start from the same parameters.
+weights; PyTorch runs with half-precision weights ("half") and under autocast ("amp"). All start
+from the same parameters, and the first losses are compared with those of PyTorch in float32: a
+time of Convoy's counts only if its losses agree.
 
-``--profile`` prints where the time of Convoy's step goes, by kernel, as the CUDA profiler sees it.
+Compiling takes longer than timing. ``--prepare`` compiles the kernels that will be measured,
+``--modules FOLDER --build-only`` the whole step, and a run with that folder takes what lies there. ``--profile`` prints where the time of Convoy's step goes,
+by kernel, as the CUDA profiler sees it.
 """
 
 from __future__ import annotations
@@ -26,9 +29,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_tools import Bench, Row
-from convoy.training import LossModule, Sgd, TrainingSession, resnet50
+from convoy.compiled import CompiledModule
+from convoy.training import LossModule, Sgd, TrainingSession, TrainStep, resnet50
 
-RATE, MOMENTUM, STEPS = 0.05, 0.9, 6
+RATE, MOMENTUM, STEPS = 0.02, 0.9, 6
+#: Largest relative deviation of a loss from the float32 one, or twice what a peer deviates.
+LIMIT = 2e-2
 
 
 def data(batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,28 +43,82 @@ def data(batch: int) -> tuple[np.ndarray, np.ndarray]:
     return x, rng.integers(0, 1000, batch).astype(np.int32)
 
 
-def convoy_step(args: argparse.Namespace, net: LossModule, batch: int) -> Row:
+def build(args: argparse.Namespace, step: TrainStep, batch: int) -> tuple[CompiledModule, float]:
+    """The compiled step and the seconds that it took; from ``--modules`` where it lies there."""
     import convoy
-    from peers.timing import measure
 
-    step = net.step(Sgd(MOMENTUM))
+    path = Path(args.modules) / f"training-step-n{batch}.so" if args.modules else None
+    if path and path.exists():
+        return convoy.load(path), 0.0
     started = time.perf_counter()
     built = convoy.build(
         step.module, "cuda", backends=(*args.backends, "tvm"), records=args.records,
         streams=args.streams, measure=not args.no_measure, most_measured=args.most,
     )  # fmt: skip
-    build_s = time.perf_counter() - started
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        built.export_library(path)
+    return built, time.perf_counter() - started
+
+
+def prepare(args: argparse.Namespace, net: LossModule) -> Row:
+    """Compile what placement will measure, into the cache of kernels; nothing runs on the GPU."""
+    from convoy.backends.base import Decline
+    from convoy.placing import find_backends, workloads_of
+    from convoy.runtime import current_device
+
+    names, device = (*args.backends, "tvm"), current_device()
+    workloads = workloads_of(net.step(Sgd(MOMENTUM)).module, backends=names)
+    prepared: Row = {}
+    for backend in find_backends([name for name in args.backends if name != "cudnn"]):
+        jobs = []
+        for workload in workloads:
+            found = backend.propose(workload, device)
+            if not isinstance(found, Decline):
+                found = sorted(found, key=lambda candidate: candidate.priority)
+                jobs += [(workload, candidate) for candidate in found[: args.most]]
+        backend.prepare(jobs, device)
+        prepared[backend.name] = len({candidate.kernel for _, candidate in jobs})
+    return {"prepared": prepared}
+
+
+def convoy_step(
+    args: argparse.Namespace, net: LossModule, batch: int, known: dict[str, list[float]]
+) -> Row:
+    """``known`` are the losses of the peers by kind."""
+    from peers.timing import measure
+
+    step = net.step(Sgd(MOMENTUM))
+    built, build_s = build(args, step, batch)
+    assert built.plan is not None
+    row: Row = {
+        "build_s": round(build_s, 1), "chosen": built.plan.backends(),
+        "convolutions_us": round(built.plan.total_us(), 1),
+    }  # fmt: skip
+    if args.build_only:
+        return row
     session = TrainingSession(built, step, net.initial, RATE)
     x, labels = data(batch)
-    losses = [session(x=x, labels=labels) for _ in range(STEPS)]
-    timing = measure(session.run, session.session.synchronize, args.seconds)
+    row["losses"] = [session(x=x, labels=labels) for _ in range(STEPS)]
+    if problem := disagreement(row["losses"], known):
+        return {**row, "failed": problem}
+    row |= measure(session.run, session.session.synchronize, args.seconds).to_json()
     if args.profile:
         profile(session, args.profile_out and f"{args.profile_out}.{batch}.txt")
-    assert built.plan is not None
-    return {
-        **timing.to_json(), "losses": losses, "build_s": round(build_s, 1),
-        "chosen": built.plan.backends(), "convolutions_us": round(built.plan.total_us(), 1),
-    }  # fmt: skip
+    return row
+
+
+def disagreement(losses: list[float], known: dict[str, list[float]]) -> str:
+    """How the losses differ from the float32 ones by more than rounding does; empty if not."""
+    want = known.get("float32")
+    if want is None:
+        return ""
+    for i, (loss, exact) in enumerate(zip(losses, want, strict=True)):
+        of_peers = max(abs(peer[i] - exact) for peer in known.values())
+        allowed = max(LIMIT * exact, 2 * of_peers)
+        if not abs(loss - exact) <= allowed:
+            return f"loss {loss:.4f} at step {i}, {exact:.4f} in float32, allowed {allowed:.4f}"
+    return ""
 
 
 def profile(session: TrainingSession, path: str, steps: int = 5) -> None:
@@ -89,7 +149,9 @@ def profile(session: TrainingSession, path: str, steps: int = 5) -> None:
         Path(path).write_text("\n".join(lines))
 
 
-def torch_step(args: argparse.Namespace, net: LossModule, batch: int, kind: str) -> Row:
+def torch_step(
+    args: argparse.Namespace, net: LossModule, batch: int, kind: str, known: dict[str, list[float]]
+) -> Row:
     from peers.training import Step, time_step
 
     step = Step(kind, *data(batch), net.initial, RATE)
@@ -97,6 +159,7 @@ def torch_step(args: argparse.Namespace, net: LossModule, batch: int, kind: str)
     for _ in range(STEPS):
         step()
         losses.append(float(step.loss))
+    known[kind] = losses
     if kind == "float32":
         return {"losses": losses}
     return {**time_step(step, args.seconds).to_json(), "losses": losses}
@@ -106,11 +169,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--backends", nargs="+", default=["cudnn", "cutlass", "hopper"])
-    parser.add_argument("--peers", nargs="*", default=["half", "amp", "float32"])
+    parser.add_argument("--peers", nargs="*", choices=["float32", "half", "amp"],
+                        default=["half", "amp"])  # fmt: skip
     parser.add_argument("--records", default=None, help="file of measurements to use and extend")
     parser.add_argument("--streams", default="1", help='1, a number, or "auto"')
     parser.add_argument("--no-measure", action="store_true", help="place from records alone")
     parser.add_argument("--most", type=int, help="candidates of each backend to measure")
+    parser.add_argument("--modules", default="", help="folder of compiled steps")
+    parser.add_argument("--prepare", action="store_true", help="compile kernels, time nothing")
+    parser.add_argument("--build-only", action="store_true", help="compile, time nothing")
+    parser.add_argument("--no-reference", action="store_true", help="no losses in float32")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each figure")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--profile-out", default="", help="start of the profiles' names")
@@ -121,19 +189,31 @@ def main() -> int:
     cases: list[tuple[Row, Callable[[], Row]]] = []
     for batch in args.batches:
         net = resnet50(batch)
+        known: dict[str, list[float]] = {}
+        peers = [] if args.no_reference else ["float32"]
+        peers += [kind for kind in args.peers if kind not in peers]
+        if args.prepare:
+            cases.append(({"batch": batch}, lambda net=net: prepare(args, net)))
+            continue
+        for kind in [] if args.build_only else peers:
 
-        def ours(net: LossModule = net, batch: int = batch) -> Row:
-            return convoy_step(args, net, batch)
-
-        cases.append(({"batch": batch, "system": "convoy"}, ours))
-        for kind in args.peers:
-
-            def theirs(net: LossModule = net, batch: int = batch, kind: str = kind) -> Row:
-                return torch_step(args, net, batch, kind)
+            def theirs(
+                net: LossModule = net, batch: int = batch, kind: str = kind,
+                known: dict[str, list[float]] = known,
+            ) -> Row:  # fmt: skip
+                return torch_step(args, net, batch, kind, known)
 
             cases.append(({"batch": batch, "system": f"pytorch {kind}"}, theirs))
+
+        def ours(
+            net: LossModule = net, batch: int = batch, known: dict[str, list[float]] = known
+        ) -> Row:
+            return convoy_step(args, net, batch, known)
+
+        cases.append(({"batch": batch, "system": "convoy"}, ours))
     bench.run(cases)
-    print(table(bench.rows))
+    if not args.prepare:
+        print(table(bench.rows))
     return 0 if all("failed" not in row for row in bench.rows) else 1
 
 
@@ -145,7 +225,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             continue
         ms = row.get("ms")
         figures = f"{ms:7.3f} {row['spread_ms']:7.3f} {row['batch'] / ms * 1e3:9.0f}" if ms else ""
-        losses = " ".join(f"{loss:.4f}" for loss in row["losses"])
+        losses = " ".join(f"{loss:.4f}" for loss in row.get("losses", []))
         lines.append(f"{row['batch']:5}  {row['system']:16}  {figures:25}  {losses}")
     return "\n".join(lines)
 
