@@ -9,8 +9,8 @@ from the same parameters, and the first losses are compared with those of PyTorc
 time of Convoy's counts only if its losses agree.
 
 Compiling takes longer than timing. ``--prepare`` compiles the kernels that will be measured,
-``--modules FOLDER --build-only`` the whole step, and a run with that folder takes what lies there. ``--profile`` prints where the time of Convoy's step goes,
-by kernel, as the CUDA profiler sees it.
+``--modules FOLDER --build-only`` the whole step; a run with that folder takes what lies there.
+``--profile`` prints where the time of Convoy's step goes, by kernel, as the CUDA profiler sees it.
 """
 
 from __future__ import annotations
