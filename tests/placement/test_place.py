@@ -166,3 +166,18 @@ def test_table_rows_count_repeats_and_show_declines() -> None:
     assert rows[0][explain.COLUMNS.index("count")] == "2"
     assert "it has no kernels" in rows[0][-1]
     assert "a 3" in explain.summary(plan)
+
+
+def test_near_candidates_are_spread_over_those_that_are_not_much_slower() -> None:
+    times = {f"k{i}": figure(10.0 + i, 1.0, 30.0) for i in range(12)}
+    plan = place([("r", conv())], [Fixed("a", 12)], DEVICE, Table(times))
+    (choice,) = plan.choices
+    found = [s.candidate.kernel for s in choice.near]
+    assert found == ["k1", "k2", "k3", "k4", "k5", "k6"], "k7 and others take too long"
+    close = {f"k{i}": figure(10.0 + i / 10, 1.0, 30.0) for i in range(12)}
+    (choice,) = place([("r", conv())], [Fixed("a", 12)], DEVICE, Table(close)).choices
+    found = [s.candidate.kernel for s in choice.near]
+    assert found[0] == "k1" and found[-1] == "k11" and len(found) == 6
+    (choice,) = place([("r", conv())], [Fixed("a", 1)], DEVICE, Table(close)).choices
+    assert choice.near == ()
+    assert Plan.loads(plan.dumps()) == plan

@@ -12,8 +12,9 @@ import convoy
 from convoy import relay
 from convoy.artefact import Meta
 from convoy.backends.base import Backend, Binary, Candidate, Device
+from convoy.errors import LibraryMissing
 from convoy.measure.measurement import Measurement
-from convoy.placement.plan import Scored
+from convoy.placement.plan import Plan, Scored
 from convoy.relay.convert import to_relax
 from convoy.schedule.machine import Machine
 from convoy.schedule.placed import PlacedKernels
@@ -182,3 +183,27 @@ def test_variants_that_are_too_slow_are_left_out(placed) -> None:
     assert schedule is not None
     found = PlacedKernels(plan, symbols, {"made": Made()}, Machine()).variants(schedule.ops)
     assert {v.kernel for variants in found.values() for v in variants} == {"made:narrow"}
+
+
+def test_near_candidates_are_variants_where_no_compiler_is_needed(placed) -> None:
+    def near(kernel: str, *notes: str) -> Scored:
+        return Scored(Candidate("made", kernel, notes=notes), Measurement(kernel_us=13.0))
+
+    class Partly(Made):
+        def is_ready(self, candidate):
+            if candidate.kernel == "no compiler":
+                raise LibraryMissing("no nvcc", "nvcc", "install it")
+            return candidate.kernel != "to compile"
+
+        def prepare(self, jobs, device):
+            assert {c.kernel for _, c in jobs} <= {"narrow", "near"}
+
+    kernels = ("near", "to compile", "no compiler")
+    added = (*map(near, kernels), near("at run time", "runtime_compilation"))
+    choices = tuple(dataclasses.replace(c, near=added) for c in placed.plan.choices)
+    plan = dataclasses.replace(placed.plan, choices=choices)
+    assert Plan.loads(plan.dumps()) == plan
+    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    kept = PlacedKernels(plan, symbols, {"made": Partly()}, Machine())
+    others = {s.candidate.kernel for c in plan.choices for s in kept._others(c)}
+    assert others == {"narrow", "near"}

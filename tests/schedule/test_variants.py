@@ -13,7 +13,7 @@ from convoy.schedule.machine import Machine
 from convoy.schedule.plan import Footprint, Op
 from convoy.schedule.planner import multi_stream
 from convoy.schedule.simulate import simulate
-from convoy.schedule.variants import Variant, crowded, refine
+from convoy.schedule.variants import Variant, crowded, refine, undominated
 
 WIDE, NARROW = Footprint(waves=1.0), Footprint(waves=0.4)
 
@@ -36,6 +36,13 @@ def test_narrower_kernels_for_neighbours() -> None:
     swapped = [found[o.symbol].apply(o) if o.symbol in found else o for o in pair()]
     assert swapped[1].kernel == "b:narrow"
     assert multi_stream(swapped, [], Machine()).makespan_us < schedule.makespan_us - 5
+
+
+def test_undominated_are_faster_or_narrower() -> None:
+    figures = [(10.0, 1.0), (11.0, 0.6), (10.5, 3.0), (12.0, 0.6), (14.0, 0.2), (13.0, 0.7)]
+    variants = [Variant(f"{us}", us, Footprint(waves=waves)) for us, waves in figures]
+    assert [v.duration_us for v in undominated(variants)] == [10.0, 11.0, 14.0]
+    assert undominated([]) == []
 
 
 def test_slower_kernels_are_not_taken_for_nothing() -> None:

@@ -14,6 +14,9 @@ from .cost import CostModel
 from .pareto import smallest_maximum
 from .plan import Choice, Plan, Scored
 
+#: Kernel time of candidates that a choice keeps as near, over that of the chosen one; their number.
+NEAR, NEAREST = 1.6, 6
+
 
 @dataclass
 class Options:
@@ -150,7 +153,19 @@ def _choose(region: str, options: Options, objective: str, first: Scored | None)
         best_by_backend=tuple(best.values()),
         declines=tuple(options.declines),
         considered=len(ranked) + len(options.failed),
+        near=near(ranked),
     )
+
+
+def near(ranked: Sequence[Scored]) -> tuple[Scored, ...]:
+    """Of candidates that take at most NEAR times as long as the first, NEAREST spread evenly over
+    the ranks: the next ones are mostly the same kernel with another knob turned."""
+    limit = NEAR * (ranked[0].measurement.kernel_us or 0.0)
+    close = [s for s in ranked[1:] if s.measurement.ok and (s.measurement.kernel_us or 0) <= limit]
+    if len(close) > NEAREST:
+        step = (len(close) - 1) / (NEAREST - 1)
+        close = [close[round(i * step)] for i in range(NEAREST)]
+    return tuple(close)
 
 
 def place(

@@ -38,7 +38,8 @@ class Choice:
     """The decision for one region.
 
     ``runner_up`` is the cheapest candidate of another kernel, ``best_by_backend`` the cheapest
-    one of each backend, ``declines`` the backends that do not take the workload and why.
+    one of each backend, ``declines`` the backends that do not take the workload and why. ``near``
+    are others that are not much slower: beside other kernels they may be the better ones.
     """
 
     region: str
@@ -48,6 +49,7 @@ class Choice:
     best_by_backend: tuple[Scored, ...] = ()
     declines: tuple[Decline, ...] = ()
     considered: int = 1
+    near: tuple[Scored, ...] = ()
 
     def margin(self, objective: str) -> float | None:
         """Cost of the runner-up over the chosen one; None without figures for both."""
@@ -58,6 +60,7 @@ class Choice:
         return other / cost if cost else None
 
     def to_json(self) -> dict[str, Any]:
+        near = {"near": [scored.to_json() for scored in self.near]} if self.near else {}
         return {
             "region": self.region,
             "workload": self.workload.to_json(),
@@ -66,6 +69,7 @@ class Choice:
             "best_by_backend": [scored.to_json() for scored in self.best_by_backend],
             "declines": [decline.to_json() for decline in self.declines],
             "considered": self.considered,
+            **near,
         }
 
     @classmethod
@@ -78,6 +82,7 @@ class Choice:
             best_by_backend=tuple(map(Scored.from_json, data["best_by_backend"])),
             declines=tuple(Decline(**decline) for decline in data["declines"]),
             considered=data["considered"],
+            near=tuple(map(Scored.from_json, data.get("near", ()))),
         )
 
 

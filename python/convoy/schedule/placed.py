@@ -10,11 +10,12 @@ from ..errors import ConvoyError
 from .durations import estimated_footprint, measured_footprint
 from .machine import Machine
 from .plan import Footprint, Op
-from .variants import Variant
+from .variants import Variant, undominated
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import Backend, Candidate
     from ..placement.plan import Choice, Plan, Scored
+    from ..workload import Workload
 
 #: Variants slower than this many times the chosen kernel are not looked at.
 SLOWEST = 1.6
@@ -22,7 +23,7 @@ SLOWEST = 1.6
 
 class PlacedKernels:
     """What the scheduler may exchange in a plan: candidates that the plan itself keeps beside the
-    chosen one (the runner-up, the best of each backend).
+    chosen one (the runner-up, the best of each backend, those that are near).
 
     ``symbols`` maps regions to symbols, ``backends`` names to backends. With ``on_gpu`` footprints
     are read from the kernels, otherwise estimated from their tiles.
@@ -38,9 +39,11 @@ class PlacedKernels:
     ) -> None:
         self.plan, self._backends, self._machine, self._on_gpu = plan, backends, machine, on_gpu
         self._choices = {symbols[choice.region]: choice for choice in plan.choices}
+        self._known: dict[tuple[Workload, str], Footprint | None] = {}
 
     def variants(self, ops: Sequence[Op]) -> dict[str, list[Variant]]:
-        """Other kernels for offloaded ops, by symbol. What cannot be built or run is left out."""
+        """Other kernels for offloaded ops, by symbol. What cannot be built or run is left out, and
+        so is what is neither faster nor narrower than another one."""
         others = {
             op.symbol: self._others(self._choices[op.symbol])
             for op in ops
@@ -56,7 +59,7 @@ class PlacedKernels:
                     duration = scored.measurement.kernel_us or 0.0
                     variant = Variant(scored.candidate.key, duration, footprint, self.plan.source)
                     found.setdefault(symbol, []).append(variant)
-        return found
+        return {symbol: undominated(variants) for symbol, variants in found.items()}
 
     def with_variants(self, chosen: Mapping[str, Variant]) -> Plan:
         """The plan with other kernels for some symbols."""
@@ -71,7 +74,9 @@ class PlacedKernels:
 
     def _others(self, choice: Choice) -> list[Scored]:
         limit = SLOWEST * (choice.chosen.measurement.kernel_us or 0.0)
-        listed = [*choice.best_by_backend, *([choice.runner_up] if choice.runner_up else [])]
+        runner_up = [choice.runner_up] if choice.runner_up else []
+        near = [s for s in choice.near if self._at_hand(s.candidate)]
+        listed = [*choice.best_by_backend, *runner_up, *near]
         by_key = {
             scored.candidate.key: scored
             for scored in listed
@@ -81,6 +86,16 @@ class PlacedKernels:
         }
         by_key.pop(choice.chosen.candidate.key, None)
         return list(by_key.values())
+
+    def _at_hand(self, candidate: Candidate) -> bool:
+        """Whether building takes no compiler, which is too much for what may not be taken."""
+        backend = self._backends.get(candidate.backend)
+        if backend is None or "runtime_compilation" in candidate.notes:
+            return False
+        try:
+            return backend.is_ready(candidate)
+        except ConvoyError:  # no compiler to ask for
+            return False
 
     def _prepare(self, others: Mapping[str, Sequence[Scored]]) -> None:
         """Kernels that need compiling are compiled together."""
@@ -93,7 +108,13 @@ class PlacedKernels:
             self._backends[name].prepare(wanted, self.plan.device)
 
     def _footprint(self, choice: Choice, scored: Scored) -> Footprint | None:
-        device, candidate = self.plan.device, scored.candidate
+        key = choice.workload, scored.candidate.key
+        if key not in self._known:
+            self._known[key] = self._found_footprint(choice, scored.candidate)
+        return self._known[key]
+
+    def _found_footprint(self, choice: Choice, candidate: Candidate) -> Footprint | None:
+        device = self.plan.device
         if not self._on_gpu:
             return estimated_footprint(choice.workload, self._machine, candidate, device)
         try:

@@ -40,6 +40,20 @@ class Variant:
         )
 
 
+def undominated(variants: Sequence[Variant]) -> list[Variant]:
+    """Without those that another one equals or beats both in time and in the share of the device
+    that it fills; fastest first."""
+
+    def share(variant: Variant) -> float:
+        return min(1.0, variant.footprint.waves)
+
+    kept: list[Variant] = []
+    for variant in sorted(variants, key=lambda v: (v.duration_us, share(v))):
+        if not kept or share(variant) < share(kept[-1]):
+            kept.append(variant)
+    return kept
+
+
 def crowded(schedule: Schedule, least: float = 1.05) -> list[Op]:
     """Offloaded ops that take longer in the schedule than alone: those that share the device."""
     return [
