@@ -173,3 +173,23 @@ def test_whole_network_compiles_without_any_backend(layout):
     normal = graph.normalize(net.finish(net.head(x)), dtype="float16")
     executable = graph.lower(normal, TARGET)
     assert executable is not None
+
+
+def test_product_that_llvm_breaks_at_its_highest_level():
+    """(4, 8) by (8, 10) with a bias: on some CPUs its vectoriser's code does not verify."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype("float32") for s in ((4, 8), (8, 10), (10,))]
+    x, w, b = (
+        relax.Var(n, relax.TensorType(a.shape, "float32"))
+        for n, a in zip("xwb", arrays, strict=True)
+    )
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w, b]):
+        with bb.dataflow():
+            y = bb.emit_output(op.add(bb.emit(op.matmul(x, w)), b))
+        bb.emit_func_output(y)
+    vm = relax.VirtualMachine(
+        graph.lower(graph.normalize(bb.get(), dtype="float32"), "llvm"), tvm.cpu()
+    )
+    got = vm["main"](*[tvm.runtime.tensor(a) for a in arrays]).numpy()
+    np.testing.assert_allclose(got, arrays[0] @ arrays[1] + arrays[2], 1e-5, 1e-5)

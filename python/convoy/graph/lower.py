@@ -34,7 +34,15 @@ def lower(
     outputs is captured at the first call and replayed afterwards.
     """
     target = tvm.target.Target(target) if isinstance(target, str) else target
-    return tvm.compile(lower_module(mod, target, cuda_graph), target, relax_pipeline=None)
+    lowered = lower_module(mod, target, cuda_graph)
+    try:
+        return tvm.compile(lowered, target, relax_pipeline=None)
+    except tvm.error.InternalError as err:
+        if "LLVM module verification failed" not in str(err):
+            raise
+        # LLVM's vectoriser breaks some small products, at its highest level only.
+        milder = tvm.target.Target({**target.export(), "opt-level": 2})
+        return tvm.compile(lowered, milder, relax_pipeline=None)
 
 
 def lower_module(
