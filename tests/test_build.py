@@ -287,8 +287,9 @@ def test_dynamic_shapes_are_refused() -> None:
         convoy.build(builder.get(), "llvm")
 
 
-def test_a_module_for_an_absent_gpu_is_of_its_architecture(network) -> None:
-    """TVM's default without a GPU is sm_50, for which bfloat16 is taken apart into integers."""
+def test_a_module_for_an_absent_gpu(network, tmp_path) -> None:
+    """TVM's default without a GPU is sm_50, for which bfloat16 is taken apart into integers; and
+    its runtime library by itself does not read what holds kernels for one."""
     module, params = network
     options = {"precision": "bfloat16", "backends": ("tvm",), "measure": False, "streams": 1}
     built = convoy.build(to_relax(module, params), "cuda", **options)
@@ -296,6 +297,16 @@ def test_a_module_for_an_absent_gpu_is_of_its_architecture(network) -> None:
         part.inspect_source("cuda") for part in _parts(built.module.mod) if part.kind == "cuda"
     ]
     assert sources and all("nv_bfloat16" in source for source in sources)
+    built.export_library(tmp_path / "net.so")
+    script = "import convoy, sys; print(convoy.load(sys.argv[1]).meta.precision)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "net.so")], capture_output=True, text=True,
+        env={**os.environ, "TVM_USE_RUNTIME_LIB": "1"}, check=False,
+    )  # fmt: skip
+    if "libcuda.so.1" in done.stderr:  # no driver: TVM's CUDA runtime was tried and is named
+        assert "LibraryMissing" in done.stderr
+    else:
+        assert done.stdout.strip() == "bfloat16", done.stderr
 
 
 def _parts(module):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .artefact import Meta, check_seal, write_sealed
-from .errors import CorruptArtefact, InvalidOption
+from .errors import CorruptArtefact, InvalidOption, LibraryMissing
 from .placement.plan import Plan
 from .quiet import without_scope_warnings
 from .schedule.plan import Schedule
@@ -66,19 +66,26 @@ class CompiledModule:
 def load(path: str | os.PathLike[str]) -> CompiledModule:
     """Load what export_library wrote. Needs TVM's runtime, not its compiler.
 
-    Raises CorruptArtefact for anything but a whole module of this version.
+    Raises CorruptArtefact for anything but a whole module of this version, LibraryMissing for one
+    for a GPU where CUDA is not installed.
     """
     check_seal(path)
-    from .runtime import load_runtime
+    from .runtime import load_runtime, load_tvm_backends
 
     load_runtime()
     import tvm
 
+    no_cuda = load_tvm_backends()
     try:
         with without_scope_warnings():
             module = tvm.runtime.load_module(str(Path(path).resolve()))
         description = _find_meta(module)
     except (RuntimeError, AttributeError, OSError) as err:
+        if no_cuda and "load_from_bytes.cuda" in str(err):
+            raise LibraryMissing(
+                f"{path} for a GPU, and TVM's CUDA runtime does not load ({no_cuda})",
+                "a CUDA driver and libcudart.so.13",
+            ) from None
         raise CorruptArtefact(f"{path}, which does not load ({err})", "a compiled module") from None
     return CompiledModule(module, Meta.loads(description))
 

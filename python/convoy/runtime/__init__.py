@@ -1,7 +1,7 @@
 """The C++ runtime seen from Python: loading it, its modules, and the GPU that is present."""
 
 from .device import check_device, current_device
-from .library import function, load_runtime, status
+from .library import function, load_runtime, load_tvm_backends, status
 from .module import create_module
 
 __all__ = [
@@ -10,5 +10,6 @@ __all__ = [
     "current_device",
     "function",
     "load_runtime",
+    "load_tvm_backends",
     "status",
 ]

@@ -77,6 +77,29 @@ def preload_cudart() -> str:
     return path
 
 
+def load_tvm_backends() -> str:
+    """Load what an executable for a GPU needs of TVM beside its runtime library, where TVM left it
+    out: with TVM_USE_RUNTIME_LIB=1, and in installations without the compiler.
+
+    Returns why its CUDA runtime cannot be loaded, empty where it is; without CUDA all else works.
+    """
+    from tvm import base
+    from tvm_ffi.libinfo import load_lib_ctypes
+
+    folder = Path(base._LOADED_LIBS["tvm_runtime"]._name).resolve().parent
+    problem = ""
+    for name in ("tvm_runtime_extra", "tvm_runtime_cuda"):
+        if name in base._LOADED_LIBS:
+            continue
+        try:
+            base._LOADED_LIBS[name] = load_lib_ctypes(
+                "tvm", name, "RTLD_LOCAL", extra_lib_paths=[folder]
+            )
+        except (OSError, RuntimeError) as err:
+            problem = str(err)
+    return problem
+
+
 def load_runtime() -> None:
     """Load the runtime library once; its functions are global functions ``convoy.*`` from then on.
 
