@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -210,6 +211,9 @@ def bench_streams(args: argparse.Namespace) -> int:
             for (system, name), worker in workers.items():
                 key = {"system": system, "model": name, "batch": batch}
                 bench.run_many(key, lambda w=worker: _rows(w.go()))
+                schedule = Path(folder) / name / "schedule.json"
+                if args.schedules and system == "convoy" and schedule.is_file():
+                    shutil.copy(schedule, Path(args.schedules) / f"{name}-n{batch}.json")
     tables.show(streams.COLUMNS, streams.table_rows(bench.rows), "one stream against several")
     return 1 if bench.failures() else 0
 
@@ -241,6 +245,7 @@ def main() -> int:
     parser.add_argument("--backends", default="cudnn,cutlass,hopper,tvm", help="with --networks")
     parser.add_argument("--search", default="greedy", help="with --networks")
     parser.add_argument("--no-measure", action="store_true", help="place from records alone")
+    parser.add_argument("--schedules", default="", help="folder for the schedules' JSON")
     parser.add_argument("--most", type=int, help="candidates of each backend to measure")
     parser.add_argument(
         "--timeout", type=float, default=600, help="seconds to get all networks of a batch ready"

@@ -63,6 +63,7 @@ def build_both(name: str, batch: int, folder: Path, options: dict[str, Any]) -> 
         facts[f"build_{label}_s"] = clock.lap()
     schedule = built.schedule
     if schedule is not None:
+        (folder / "schedule.json").write_text(schedule.dumps())
         trial = schedule.trial
         facts |= {
             "streams": schedule.streams,
