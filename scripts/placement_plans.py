@@ -154,4 +154,4 @@ def workloads_of(job: tuple[str, int, str]) -> list[Any]:
     from convoy import placing
 
     name, batch, precision = job
-    return placing.workloads_of(network(name, batch), precision=precision)
+    return placing.workloads_of(network(name, batch), precision=precision, search=PLACED)

@@ -76,11 +76,18 @@ def every_form(mod: Any, params: Mapping[str, Any] | None, precision: str) -> It
 
 
 def plausible_groups(regions: Any, backends: Sequence[Backend], device: Device) -> list[list[Any]]:
-    """For each root the regions worth considering."""
+    """For each root the regions worth considering, one root at a time: none that are split."""
     from .placement import alternatives
 
+    regions = [region for region in regions if not region.split]
     accepts = [lambda w, b=b: b.accepts(w, device) is None for b in backends]  # type: ignore[misc]
     return alternatives.plausible(regions, accepts)
+
+
+def joint_workloads(regions: Any, backends: Sequence[Backend], device: Device) -> list[Workload]:
+    """Workloads of regions that take several roots at once, as far as a backend accepts them."""
+    found = dict.fromkeys(region.workload for region in regions if region.split)
+    return [w for w in found if any(b.accepts(w, device) is None for b in backends)]
 
 
 def _order(placement: Placement) -> tuple[int, int, float]:
@@ -218,11 +225,13 @@ class Placer:
         self, form: _Form, backends: Sequence[Backend], every: bool = True
     ) -> dict[Workload, Options]:
         """What these backends offer for the plausible regions of a form; with ``every`` also for
-        the others, as far as their figures take no measuring."""
+        those of several roots and, as far as their figures take no measuring, all others."""
         from .placement.place import restricted
 
         groups = plausible_groups(form.regions, backends, self._device)
         asked = [r.workload for group in groups for r in group]
+        if every:
+            asked += joint_workloads(form.regions, backends, self._device)
         if every and self._costs.free:
             asked += [
                 workload
@@ -296,6 +305,7 @@ class Placer:
             options,
             self._device,
             flow.native_bytes({name for region in form.regions for name in region.covered}),
+            flow.gathered(),
         )
         return matches
 
@@ -323,9 +333,9 @@ def _placement(
     cover: Cover | None = None,
 ) -> Placement:
     """A placement of the chosen regions, with the reasons for what is left to TVM."""
-    placed = {r.root for r in chosen}
+    placed = {name for r in chosen for name in r.covered}
     # Of each root the shortest.
-    bare = {r.root: r.workload for r in form.regions if not r.optional}
+    bare = {r.root: r.workload for r in form.regions if not r.optional and not r.split}
     native = tuple(
         Native(root, workload, _declines(workload, backends, plan.device))
         for root, workload in bare.items()

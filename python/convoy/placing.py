@@ -13,7 +13,15 @@ from .placement import objective as objectives
 from .placement.cost import CostModel, Progress
 from .placement.plan import Plan
 from .placement.sources import cost_model, named
-from .placer import Placement, Placer, every_form, normal_forms, plausible_groups, restore
+from .placer import (
+    Placement,
+    Placer,
+    every_form,
+    joint_workloads,
+    normal_forms,
+    plausible_groups,
+    restore,
+)
 
 if TYPE_CHECKING:
     from .workload import Workload
@@ -117,8 +125,9 @@ def workloads_of(
     precision: str = "float16",
     backends: Sequence[str | Backend] = BACKENDS,
     device: Device | None = None,
+    search: str = "greedy",
 ) -> list[Workload]:
-    """The distinct workloads whose figures :func:`place` asks for, in program order.
+    """The distinct workloads whose figures :func:`place` asks for in a search, in program order.
 
     ``device`` defaults to the GPU that is present, otherwise an H200. Raises what
     :func:`place` raises before it measures.
@@ -129,8 +138,11 @@ def workloads_of(
     offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
     found: dict[Workload, None] = {}
     for form in normal_forms(mod, params, precision):
-        for group in plausible_groups(graph.find_regions(form), offload, device):
+        regions = graph.find_regions(form)
+        for group in plausible_groups(regions, offload, device):
             found.update(dict.fromkeys(region.workload for region in group))
+        if search != "greedy":
+            found.update(dict.fromkeys(joint_workloads(regions, offload, device)))
     return list(found)
 
 

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
+from tvm import relax
 
 import convoy
 from convoy.measure import protocol
+from convoy.measure.measurement import Measurement
+from convoy.placement.cost import CostModel
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
 from convoy.runtime import current_device
@@ -38,6 +42,49 @@ def test_second_level_never_takes_what_measured_worse_than_a_seed(
     x = np.random.default_rng(0).uniform(-1, 1, shape).astype(dtype)
     (y,) = session(x)
     assert np.isfinite(y).all() and y.sum() == pytest.approx(1.0, abs=0.02)
+
+
+class DearLaunches(CostModel):
+    """Whatever saves a launch is chosen."""
+
+    def figures(self, workload, candidates):  # type: ignore[no-untyped-def]
+        return [Measurement(50.0, 0.0, None, 2.0, 0.0, 60.0, 0.0, 1) for _ in candidates]
+
+
+def branches() -> tvm.IRModule:
+    """Three branches of 1x1 convolutions, two of them with another one behind, put together."""
+    rng = np.random.default_rng(0)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 32, 14, 14), "float32"))
+
+    def conv(data: relax.Expr, k: int, r: int) -> relax.Expr:
+        c = int(data.ty.shape.values[1])
+        w = relax.const(rng.normal(0, (c * r * r) ** -0.5, (k, c, r, r)).astype("float32"))
+        y = builder.emit(relax.op.nn.conv2d(data, w, padding=r // 2))
+        return builder.emit(relax.op.nn.relu(y))
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first, second, third = (conv(x, k, 1) for k in (64, 96, 16))
+            parts = [first, conv(second, 128, 3), conv(third, 32, 5)]
+            out = builder.emit_output(relax.op.concat(parts, axis=1))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_parallel_branches_as_one_convolution(streams: int) -> None:
+    module = branches()
+    options = {"backends": ("cudnn", "tvm"), "search": "exact", "costs": DearLaunches()}
+    placed = convoy.place(module, **options)
+    assert [region.split for region in placed.regions if region.split] == [(64, 96, 16)]
+    session = convoy.build(module, "cuda", plan=placed.plan, streams=streams).session()
+    x = np.random.default_rng(1).uniform(-1, 1, (2, 32, 14, 14)).astype("float32")
+    (expected,) = convoy.build(module, "llvm").session()(x)
+    for _ in range(3):  # as it is, captured, replayed
+        (y,) = session(x)
+        error = np.linalg.norm(y.astype("float32") - expected) / np.linalg.norm(expected)
+        assert error < 5e-3
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

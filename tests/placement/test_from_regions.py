@@ -35,6 +35,7 @@ class FakeRegion:
     outputs: tuple[str, ...]
     workload: Workload
     optional: bool = False
+    split: tuple[int, ...] = ()
 
 
 def region(root: str, covered: str, **epilogue: object) -> FakeRegion:

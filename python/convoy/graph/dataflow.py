@@ -28,8 +28,9 @@ _FUSED = _VIEWS | frozenset(
 @dataclass(frozen=True)
 class Operation:
     """One binding: its variable's name, the names that it reads, the elements of its result (1 for
-    a tuple), the bytes of its operands and of its result (0 where no kernel is launched), and
-    whether TVM computes it in the kernel of the operand that only it reads."""
+    a tuple), the bytes of its operands and of its result (0 where no kernel is launched), whether
+    TVM computes it in the kernel of the operand that only it reads, and whether it puts its
+    operands behind each other."""
 
     name: str
     inputs: tuple[str, ...]
@@ -37,6 +38,7 @@ class Operation:
     bytes_read: int = 0
     bytes_written: int = 0
     fused: bool = False
+    gathers: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,16 @@ class Dataflow:
         views = {op.name for op in self.operations if op.fused and not op.bytes_read}
         return {name: size for name, size in moved.items() if name not in views}
 
+    def gathered(self) -> set[str]:
+        """What is read only to be put behind other tensors: cut out of a larger tensor, it is in
+        the same kernel of TVM's."""
+        readers: dict[str, list[Operation]] = {}
+        for op in self.operations:
+            for name in op.inputs:
+                readers.setdefault(name, []).append(op)
+        alone = {name for name, ops in readers.items() if len(ops) == 1 and ops[0].gathers}
+        return alone - set(self.results)
+
 
 def dataflow(mod: tvm.IRModule) -> Dataflow:
     """The dataflow of the entry function; names are those that regions use."""
@@ -75,8 +87,9 @@ def dataflow(mod: tvm.IRModule) -> Dataflow:
         is_tensor = isinstance(binding.var.ty, relax.TensorType)
         elements = math.prod(shape_of(binding.var)) if is_tensor else 1
         read, written = _bytes(binding) if is_tensor else (0, 0)
-        fused = op_name(binding.value) in _FUSED
-        operations.append(Operation(binding.var.name, tuple(reads), elements, read, written, fused))
+        kind, name = op_name(binding.value), binding.var.name
+        fused, gathers = kind in _FUSED, kind == "relax.concat"
+        operations.append(Operation(name, tuple(reads), elements, read, written, fused, gathers))
     results = dict.fromkeys(var.name for var in used_vars(result_of(func)))
     return Dataflow(tuple(operations), tuple(p.name for p in func.params), tuple(results))
 

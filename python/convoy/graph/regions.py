@@ -29,6 +29,10 @@ class Region:
     program order; ``outputs`` the variables that it produces, in the workload's order; ``inputs``
     the operands in the workload's order, expressions over the graph's other variables and
     constants. An ``optional`` one may as well be left to TVM's own kernels.
+
+    One that is ``split`` computes several roots at once: its result is cut along the last axis into
+    parts of these sizes, its outputs. It has a root of its own, because it is an alternative to
+    regions of several roots.
     """
 
     id: str
@@ -38,6 +42,7 @@ class Region:
     workload: Workload
     inputs: tuple[relax.Expr, ...] = field(compare=False, repr=False)
     optional: bool = False
+    split: tuple[int, ...] = ()
 
 
 class Regions(Sequence[Region]):
@@ -94,23 +99,26 @@ def _region(graph: GraphView, pattern: patterns.Pattern, site: Site, index: int)
     covered = sorted(site.covered, key=graph.position.__getitem__)
     return Region(
         id=own,
-        root=root,
+        root=own if site.split else root,
         covered=tuple(var.name for var in covered),
         outputs=tuple(var.name for var in site.outputs),
         workload=site.workload,
         inputs=site.inputs,
         optional=pattern.optional,
+        split=site.split,
     )
 
 
 def select(regions: Regions, supported: Callable[[Workload], bool]) -> list[Region]:
     """Greedy cover: for each root in program order the longest region whose workload is supported
-    and none of whose operations is taken yet. Roots without such a region are left out."""
+    and none of whose operations is taken yet. Roots without such a region are left out, and so are
+    regions that are split."""
     taken: set[str] = set()
     chosen = []
     for alternatives in regions.by_root.values():
         for region in alternatives:
-            if taken.isdisjoint(region.covered) and supported(region.workload):
+            free = taken.isdisjoint(region.covered) and not region.split
+            if free and supported(region.workload):
                 taken.update(region.covered)
                 chosen.append(region)
                 break

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from ..errors import InvalidOption
-from .expr import dtype_of, shape_of
+from .expr import as_numpy, dtype_of, is_const, make_const, op_name, shape_of
 from .regions import Region, find_regions
 from .rewriter import Rewriter
 
@@ -65,16 +67,42 @@ class _ReplaceRegions(Rewriter):
         if name not in self._by_output:
             return None
         region, symbol = self._by_output[name]
-        args = [self.emit(self.rename(operand)) for operand in region.inputs]
+        args = [self.emit(self.rename(_folded(operand))) for operand in region.inputs]
         sizes = region.workload.operand_shapes()
         types = [relax.TensorType(shape, dtype) for _, shape, dtype in sizes]
         for (operand, shape, dtype), arg in zip(sizes, args, strict=False):
             if (shape_of(arg), dtype_of(arg)) != (shape, dtype):
                 raise AssertionError(f"{region.id}: operand {operand} is {arg.ty}")
         outputs = types[len(args) :]
+        if region.split:
+            return self._cut(
+                region, self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs))
+            )
         result = self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs), name)
         if len(outputs) == 1:
             return result
         items = [self.emit(relax.TupleGetItem(result, i)) for i in range(len(outputs))]
         self._second[region.outputs[1]] = items[1]
         return items[0]
+
+    def _cut(self, region: Region, result: relax.Expr) -> relax.Expr:
+        """The first part of a result; the others are cut where they were bound."""
+        ends = list(itertools.accumulate(region.split))
+        axis = len(shape_of(result)) - 1
+        parts = [
+            relax.op.strided_slice(result, axes=[axis], begin=[end - size], end=[end])
+            for size, end in zip(region.split, ends, strict=True)
+        ]
+        self._second.update(zip(region.outputs[1:], parts[1:], strict=True))
+        return parts[0]
+
+
+def _folded(operand: relax.Expr) -> relax.Expr:
+    """Constants behind each other as one constant; everything else as it is."""
+    if op_name(operand) != "relax.concat":
+        return operand
+    parts = list(operand.args[0])
+    if not all(map(is_const, parts)):
+        return operand
+    axis = int(operand.attrs.axis)
+    return make_const(np.concatenate([as_numpy(part) for part in parts], axis))

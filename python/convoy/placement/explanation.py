@@ -133,9 +133,10 @@ def explain(
     groups: dict[str, list[RegionLike]] = {}
     for region in regions:
         groups.setdefault(region.root, []).append(region)
+    covered = {region.id: region.covered for region in regions}
     roots = {region.id: region.root for region in regions}
     elsewhere = {
-        name: {roots[choice.region]: choice for choice in other.choices if choice.region in roots}
+        name: {op: choice for choice in other.choices for op in covered.get(choice.region, ())}
         for name, other in others.items()
         if name != plan.objective
     }
@@ -143,7 +144,8 @@ def explain(
     for choice in plan.choices:
         root = roots.get(choice.region, choice.region)
         fusions = _fusions(choice, groups.get(root, []), options, plan.objective, device)
-        ops.append(_op(choice, options, fusions, elsewhere, root, plan.objective))
+        first = covered.get(choice.region, (root,))[0]
+        ops.append(_op(choice, options, fusions, elsewhere, first, plan.objective))
     otherwise = tuple(
         Otherwise(
             name,
@@ -169,7 +171,7 @@ def _op(
     options: Mapping[Workload, Options],
     fusions: tuple[Fusion, ...],
     elsewhere: Mapping[str, Mapping[str, Choice]],
-    root: str,
+    first: str,
     objective: str,
 ) -> OpExplanation:
     found = options.get(choice.workload) or Options(choice.workload, [choice.chosen])
@@ -183,11 +185,16 @@ def _op(
     losers.sort(key=lambda offer: offer.cost_us)
     changes = []
     for name, theirs in elsewhere.items():
-        other = theirs.get(root)
-        if other is None or other.chosen.candidate.key == chosen.candidate.key:
+        other = theirs.get(first)
+        if other is None:
+            continue
+        alike = other.workload.k == choice.workload.k
+        if alike and other.chosen.candidate.key == chosen.candidate.key:
             continue
         text = other.chosen.candidate.key
-        if other.workload.epilogue != choice.workload.epilogue:
+        if not alike:
+            text += f" for {other.workload.k} channels of the branches side by side"
+        elif other.workload.epilogue != choice.workload.epilogue:
             text += f" for {other.workload.epilogue.name or 'the convolution alone'}"
         changes.append((name, text))
     return OpExplanation(

@@ -8,7 +8,8 @@ the larger of host and device time, and what overlaps, depend on them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from ..backends.base import Candidate, Device
@@ -19,8 +20,9 @@ from . import alternatives
 from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us, native_us
 from .cover import Cover, find_cover
 from .match_graph import Form, FormOf, Match, MatchGraph, Op, split_legal
-from .place import Options, rank
+from .place import Options, near, rank
 from .plan import Choice, Plan, Scored
+from .transition import FREE
 
 NATIVE = "tvm"
 # Host time of one call of a TVM kernel, and what a synchronised call takes beyond that and the
@@ -34,6 +36,8 @@ class RegionLike(alternatives.RegionLike, Protocol):
 
     @property
     def outputs(self) -> tuple[str, ...]: ...
+    @property
+    def split(self) -> tuple[int, ...]: ...
 
 
 def regions_to_graph(
@@ -44,6 +48,7 @@ def regions_to_graph(
     options: Mapping[Workload, Options],
     device: Device,
     bytes_moved: Mapping[str, int] | None = None,
+    gathered: Collection[str] = (),
 ) -> tuple[MatchGraph, list[tuple[Match, str]]]:
     """A match graph of a network, and the matches that were illegal with the reason.
 
@@ -51,7 +56,8 @@ def regions_to_graph(
     ``place.gather`` returns them. The pattern of a region's match is the region's id. A root
     that no candidate can run gets a match of its own, free of cost, because there is no choice; an
     optional one gets one for what it costs TVM. Operations that no region covers cost what moving
-    ``bytes_moved`` takes (not named: nothing).
+    ``bytes_moved`` takes (not named: nothing). A region that is split costs in addition what TVM
+    takes to copy each part, but for ``gathered`` ones: what reads them copies them anyway.
     """
     bare = MatchGraph(tuple(ops), (), inputs, tuple(results))
     groups: dict[str, list[RegionLike]] = {}
@@ -67,13 +73,15 @@ def regions_to_graph(
             found = options.get(region.workload)
             if found is not None and found.scored:
                 offloaded.add(root)
+                cuts = _cuts(region, gathered, device)
                 matches.append(
                     Match(
                         region.id,
                         region.covered,
                         region.outputs,
-                        tuple(found.scored),
+                        tuple(_with_cuts(scored, cuts) for scored in found.scored),
                         workload=region.workload,
+                        launches=1 + len(cuts),
                     )
                 )
             if rest := _rest(region, longest):
@@ -103,16 +111,44 @@ def _rest(region: RegionLike, longest: RegionLike) -> tuple[str, ...]:
     return rest if len(rest) > 1 else ()
 
 
+def _cuts(region: RegionLike, gathered: Collection[str], device: Device) -> list[Measurement]:
+    """One copy for each part of a split region that is needed as a tensor of its own."""
+    w = region.workload
+    tensor = 2 * w.n * w.p * w.q * DTYPE_BYTES[w.out_dtype]  # read and written, for each channel
+    return [
+        _figure(_moving_us(tensor * size, device))
+        for name, size in zip(region.outputs, region.split, strict=False)
+        if name not in gathered
+    ]
+
+
+def _with_cuts(scored: Scored, cuts: Sequence[Measurement]) -> Scored:
+    """A candidate that is charged for copies behind it."""
+    if not cuts:
+        return scored
+    own = scored.measurement
+    added = {
+        name: value + sum(getattr(cut, name) for cut in cuts)
+        for name in ("kernel_us", "enqueue_us", "e2e_us")
+        if (value := getattr(own, name)) is not None
+    }
+    return Scored(scored.candidate, dataclasses.replace(own, **added))
+
+
 def _native(ops: tuple[str, ...], kernel_us: float, outputs: tuple[str, ...]) -> Match:
     """One of TVM's own kernels for these ops."""
-    free = kernel_us == 0.0
-    figure = Measurement(
-        kernel_us=kernel_us,
-        enqueue_us=0.0 if free else NATIVE_ENQUEUE_US,
-        e2e_us=0.0 if free else kernel_us + NATIVE_ENQUEUE_US + SYNCHRONISE_US,
-    )
+    figure = _figure(kernel_us) if kernel_us else FREE
     option = Scored(Candidate(NATIVE, "native"), figure)
     return Match(f"native {ops[-1]}", ops, outputs, (option,))
+
+
+def _figure(kernel_us: float) -> Measurement:
+    """Figures of a kernel of TVM that takes so long on the device."""
+    return Measurement(
+        kernel_us=kernel_us,
+        enqueue_us=NATIVE_ENQUEUE_US,
+        e2e_us=kernel_us + NATIVE_ENQUEUE_US + SYNCHRONISE_US,
+    )
 
 
 def _elementwise_us(op: Op, dtype: str, device: Device) -> float:
@@ -142,6 +178,8 @@ def cover_to_plan(
         if match.workload is None:
             continue
         found = options[match.workload]
+        # A match may charge more than its kernel: what a plan says of a candidate is its own.
+        scored = next((s for s in found.scored if s.candidate == scored.candidate), scored)
         ranked = [scored, *(s for s in rank(found.scored, cover.objective) if s != scored)]
         best: dict[str, Scored] = {}
         for item in ranked:
@@ -155,6 +193,7 @@ def cover_to_plan(
                 best_by_backend=tuple(best.values()),
                 declines=tuple(found.declines),
                 considered=len(ranked) + len(found.failed),
+                near=near(ranked),
             )
         )
     return Plan(cover.objective, device, tuple(choices), source, environment)

@@ -54,12 +54,15 @@ class Site:
     workload  the problem that backends are asked for
     inputs    operands in the workload's order: expressions over variables from outside and
               constants, of the shapes and dtypes that the workload says
+    split     where the workload's result is cut along its last axis into the outputs: the size of
+              each, in order; empty where every output is a result of its own
     """
 
     covered: tuple[relax.Var, ...]
     outputs: tuple[relax.Var, ...]
     workload: Workload
     inputs: tuple[relax.Expr, ...]
+    split: tuple[int, ...] = ()
 
 
 class Pattern(abc.ABC):
@@ -107,7 +110,13 @@ def why_illegal(graph: GraphView, site: Site) -> str:
 
 def _wrong_operand(site: Site) -> str:
     operands = site.workload.operand_shapes()
-    values = [*site.inputs, *site.outputs]
+    values: list[relax.Expr] = [*site.inputs, *site.outputs]
+    if site.split:
+        name, shape, dtype = operands.pop()
+        parts = [(f"{name}[{i}]", (*shape[:-1], k), dtype) for i, k in enumerate(site.split)]
+        if sum(site.split) != shape[-1]:
+            return f"its parts have {sum(site.split)} channels together, not {shape[-1]}"
+        operands += parts
     if len(values) != len(operands):
         return f"{len(values)} operands where the workload has {len(operands)}"
     for (name, shape, dtype), value in zip(operands, values, strict=True):

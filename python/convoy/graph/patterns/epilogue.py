@@ -46,7 +46,7 @@ class ConvEpilogue(Pattern):
 
 
 @dataclass
-class _Chain:
+class Chain:
     """A root and the epilogue taken so far."""
 
     covered: list[relax.Var]
@@ -58,8 +58,8 @@ class _Chain:
 
 
 def _alternatives(graph: GraphView, var: relax.Var, root: Root) -> list[Site]:
-    chains = [_Chain([var], var)]
-    while (longer := _extended(graph, chains[-1])) is not None:
+    chains = [Chain([var], var)]
+    while (longer := extended(graph, chains[-1])) is not None:
         chains.append(longer)
     chains += [dual for chain in chains if (dual := _with_affine_relu(graph, chain)) is not None]
     # Longest first; of two as long, the one with fewer outputs.
@@ -67,7 +67,7 @@ def _alternatives(graph: GraphView, var: relax.Var, root: Root) -> list[Site]:
     return [_site(root, chain) for chain in chains]
 
 
-def _site(root: Root, chain: _Chain) -> Site:
+def _site(root: Root, chain: Chain) -> Site:
     inputs = list(root.inputs)
     inputs += [e for e in (chain.residual, chain.bias) if e is not None]
     outputs = [chain.end] if chain.epilogue.writes_y else []
@@ -78,7 +78,7 @@ def _site(root: Root, chain: _Chain) -> Site:
     return Site(tuple(chain.covered), tuple(outputs), workload, tuple(inputs))
 
 
-def _extended(graph: GraphView, chain: _Chain) -> _Chain | None:
+def extended(graph: GraphView, chain: Chain) -> Chain | None:
     """The chain with the operation behind it, if an epilogue can take that."""
     reader = graph.only_reader(chain.end)
     if reader is None or chain.epilogue.activation != "none":
@@ -136,7 +136,7 @@ def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
     return expr if shape == (k,) else relax.op.reshape(expr, (k,))
 
 
-def _with_affine_relu(graph: GraphView, chain: _Chain) -> _Chain | None:
+def _with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
     """The chain with ``relu(y * scale + shift)`` as a second output where y has other readers, as
     the only one where it has none; a missing scale or shift counts as ones or zeros."""
     y = chain.end

@@ -1,4 +1,4 @@
-"""The registered patterns: the built-in one first, then those of packages and backends by name."""
+"""The registered patterns: the built-in ones first, then those of packages and backends by name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from ...errors import InvalidOption
 from .base import Pattern
+from .branches import Branches
 from .epilogue import ConvEpilogue
 
 GROUP = "convoy.patterns"
@@ -34,14 +35,14 @@ def unregister(name: str) -> None:
 
 
 def registered() -> list[Pattern]:
-    """All patterns in the order in which they are tried: the built-in one, then by name."""
+    """All patterns in the order in which they are tried: the built-in ones, then by name."""
     others = {**_from_packages(), **_added}
-    return [_built_in(), *(others[name] for name in sorted(others))]
+    return [*_built_in(), *(others[name] for name in sorted(others))]
 
 
 @functools.cache
-def _built_in() -> Pattern:
-    return ConvEpilogue()
+def _built_in() -> tuple[Pattern, ...]:
+    return ConvEpilogue(), Branches()
 
 
 @functools.cache
