@@ -146,3 +146,31 @@ def test_inputs_are_what_the_reference_reads(dtype: str, fakes: Fakes) -> None:
         """,
     )
     assert equal == [True, True]
+
+
+def test_getting_ready_touches_no_gpu_and_measuring_uses_it(fakes: Fakes) -> None:
+    before, figure, again, failure = run(
+        fakes,
+        """
+        from convoy.errors import CompileFailed
+        from convoy.tuning.measurer import GpuMeasurer
+        class Loops:
+            def build(self, workload, candidate, device):
+                if candidate.kernel != "loops": raise CompileFailed("no such kernel", "loops")
+                return Binary(kernel_entry(workload, blobs), blobs)
+        measurer = GpuMeasurer(["kernel"], cold=False)
+        measurer._backends, measurer._device = {"kernel": Loops()}, device
+        log()
+        measurer.ready(w, candidate)
+        before = log()
+        figure = measurer.measure(w, candidate, None).to_json()
+        again = measurer.measure(small(k=16), candidate, None).to_json()  # was not made ready
+        other = Candidate("kernel", "another")
+        measurer.ready(w, other)
+        result([before, figure, again, measurer.measure(w, other, None).to_json()])
+        """,
+    )
+    assert before == []
+    assert figure["error"] < 1e-6 and figure["kernel_us"] > 0
+    assert again["error"] < 1e-6
+    assert failure["failure"].startswith("CompileFailed")

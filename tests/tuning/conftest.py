@@ -15,7 +15,7 @@ from convoy.tuning.measurer import Spec
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """What FakeMeasurer notes: lines of "measure|compile WORKLOAD KERNEL PID GPU"."""
+    """What FakeMeasurer notes: lines of "ready|measure|end|compile WORKLOAD KERNEL PID GPU"."""
     path = tmp_path / "measured.log"
     path.touch()
     return path

@@ -47,7 +47,7 @@ def time_us(of: Workload, of_candidate: Candidate) -> float:
 
 
 class FakeMeasurer(Measurer):
-    """Appends each measurement to ``log``. Candidates named in ``behaviour`` do not just answer:
+    """Appends what it does to ``log``. Candidates named in ``behaviour`` do not just answer:
     ``segv``, ``hang``, ``exit``, ``lost``, ``oom``, ``nocompile``."""
 
     def __init__(
@@ -68,6 +68,9 @@ class FakeMeasurer(Measurer):
             raise RuntimeError("no GPU in the child")
         return Device(), dataclasses.replace(ENVIRONMENT, gpu=self._gpu)
 
+    def ready(self, workload: Workload, candidate: Candidate) -> None:
+        self._note("ready", workload, candidate)
+
     def measure(
         self, workload: Workload, candidate: Candidate, best_us: float | None
     ) -> Measurement:
@@ -85,6 +88,7 @@ class FakeMeasurer(Measurer):
             raise RuntimeError("the GPU stopped working")
         if what == "oom":
             return Measurement(failure="RuntimeError: cudaMalloc failed: out of memory")
+        self._note("end", workload, candidate)
         return Measurement(kernel_us=time_us(workload, candidate), samples=30, error=2e-4)
 
     def kernel(self, candidate: Candidate) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from tests.tuning import fakes
 
 from convoy.backends.base import Device
 from convoy.errors import LibraryMissing, MeasuringFailed, NoGpu
-from convoy.tuning.executor import LocalExecutor
+from convoy.tuning.executor import PROCESSES, LocalExecutor
 from convoy.tuning.job import Job
 
 Make = Callable[..., LocalExecutor]
@@ -63,7 +64,8 @@ def test_a_hang_is_cut_short(executor: Make) -> None:
 def test_a_lost_process_is_replaced_a_good_one_kept(executor: Make, log: Path) -> None:
     made = executor(behaviour={"eng2": "segv"})
     run(made, *(fakes.candidate(i) for i in range(5)))
-    pids = [line.split()[3] for line in log.read_text().splitlines()]
+    lines = [line.split() for line in log.read_text().splitlines()]
+    pids = [line[3] for line in lines if line[0] == "measure"]
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
 
 
@@ -124,6 +126,37 @@ def test_every_process_sees_its_own_gpu(executor: Make, log: Path) -> None:
     assert sum(map(len, found)) == 4
     gpus = {line.split()[4] for line in log.read_text().splitlines()}
     assert gpus == {"3", "GPU-5f"}
+
+
+def test_a_gpu_is_measured_on_by_one_at_a_time_while_others_get_ready(
+    executor: Make, log: Path
+) -> None:
+    import concurrent.futures
+
+    made = executor(gpus=("0",), delay=0.3)
+    jobs = [Job(fakes.workload(i), tuple(map(fakes.candidate, range(3)))) for i in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(made.slots) as pool:
+        results = [r for found in pool.map(lambda job: list(made.run(job)), jobs) for r in found]
+    assert len(results) == 9 and all(r.seconds < 0.6 for r in results)  # waiting does not count
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert len({line[3] for line in lines}) == PROCESSES
+    on_gpu = [(line[0], line[3]) for line in lines if line[0] in ("measure", "end")]
+    for begun, ended in zip(on_gpu[::2], on_gpu[1::2], strict=True):
+        assert (begun[0], ended[0]) == ("measure", "end") and begun[1] == ended[1]
+    assert any(
+        line[0] == "ready" and measuring[0] == "measure" and line[3] != measuring[3]
+        for measuring, line in itertools.pairwise(lines)
+    )
+
+
+def test_a_hang_does_not_count_against_those_that_wait(executor: Make) -> None:
+    import concurrent.futures
+
+    made = executor(behaviour={"eng0": "hang"}, timeout_s=2.0, delay=0.1)
+    jobs = [Job(fakes.workload(i), (fakes.candidate(i),)) for i in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(made.slots) as pool:
+        results = [r for found in pool.map(lambda job: list(made.run(job)), jobs) for r in found]
+    assert [r.measurement.ok for r in results] == [False, True, True]
 
 
 def test_kernels_are_compiled_while_others_are_measured(executor: Make, log: Path, store) -> None:

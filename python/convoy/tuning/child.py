@@ -2,7 +2,9 @@
 
 It runs kernels that may fault or hang, so it holds nothing worth keeping: requests come in as JSON
 lines through one pipe and answers go out through another, and whoever supervises it (process.py)
-kills and replaces it. Standard output stays free for whatever libraries print.
+kills and replaces it. Two requests make a measurement: one names workload and candidate, to get
+ready for without the GPU, the next gives the process its turn on the GPU. Standard output stays
+free for whatever libraries print.
 """
 
 from __future__ import annotations
@@ -40,11 +42,13 @@ def main(spec: str, requests: TextIO, answers: TextIO) -> None:
         request = json.loads(line)
         started = time.monotonic()
         try:
-            measurement = measurer.measure(
-                Workload.from_json(request["workload"]),
-                Candidate.from_json(request["candidate"]),
-                request["best_us"],
-            )
+            if "workload" in request:
+                workload = Workload.from_json(request["workload"])
+                candidate = Candidate.from_json(request["candidate"])
+                measurer.ready(workload, candidate)
+                answer(ready=True)
+                continue
+            measurement = measurer.measure(workload, candidate, request["best_us"])
         except Exception as err:
             answer(lost=f"{type(err).__name__}: {err}"[:500])
             return

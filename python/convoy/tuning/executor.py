@@ -20,6 +20,10 @@ from .job import Job, Result
 from .measurer import Spec
 from .process import TIMEOUT_S, MeasuringProcess
 
+#: Measuring processes of a GPU: what one does on the host takes about as long as what it does on
+#: the GPU.
+PROCESSES = 3
+
 
 class Executor(abc.ABC):
     """Runs jobs. ``slots`` is how many jobs it can have under way at once, those that wait for
@@ -49,10 +53,12 @@ class Executor(abc.ABC):
 
 
 class LocalExecutor(Executor):
-    """The GPUs of this machine, one measuring process on each, while its cores compile.
+    """The GPUs of this machine, while its cores compile.
 
-    ``gpus`` are values for CUDA_VISIBLE_DEVICES; ``compile_jobs`` is the number of compilers at
-    once. Processes start when they are first needed. Raises NoGpu.
+    ``gpus`` are values for CUDA_VISIBLE_DEVICES. Each GPU has ``processes`` measuring processes,
+    which take turns: one has the GPU to itself while others build plans and compute references.
+    ``compile_jobs`` is the number of compilers at once. Processes start when they are first
+    needed. Raises NoGpu.
     """
 
     def __init__(
@@ -61,15 +67,19 @@ class LocalExecutor(Executor):
         gpus: Sequence[str | None] = (None,),
         compile_jobs: int | None = None,
         timeout_s: float = TIMEOUT_S,
+        processes: int = PROCESSES,
     ) -> None:
         self._measurer = spec.make()
-        self._processes = [MeasuringProcess(spec, gpu, timeout_s) for gpu in gpus]
+        self._turns = {gpu: threading.Lock() for gpu in gpus}
+        self._processes = [
+            MeasuringProcess(spec, gpu, timeout_s) for _ in range(processes) for gpu in gpus
+        ]
         self._free: queue.SimpleQueue[MeasuringProcess] = queue.SimpleQueue()
         compile_jobs = compile_jobs or default_jobs(sm90=True)
         self._compilers = concurrent.futures.ThreadPoolExecutor(compile_jobs, "compile")
         self._compiled: dict[str, concurrent.futures.Future[None]] = {}
         self._lock = threading.Lock()
-        self.slots = len(gpus) + 2 * compile_jobs
+        self.slots = len(self._processes) + 2 * compile_jobs
         # Asked here, so that a run which finds everything in records starts no process.
         self.device, self.environment = self._measurer.describe()
         for process in self._processes:
@@ -88,7 +98,8 @@ class LocalExecutor(Executor):
                     return
                 figures, seconds = Measurement(failure=failure), 0.0
                 if not failure:
-                    figures, seconds = process.measure(job.workload, candidate, best)
+                    turn = self._turns[process.gpu]
+                    figures, seconds = process.measure(job.workload, candidate, best, turn)
                 if figures.ok and figures.kernel_us is not None:
                     best = figures.kernel_us if best is None else min(best, figures.kernel_us)
                 environment = self._measurer.narrow(process.describe()[1], candidate)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..backends.base import Backend, Candidate, Device
+from ..backends.base import Backend, Binary, Candidate, Device
 from ..errors import ConvoyError, InvalidOption
 from ..measure.environment import Environment
 from ..measure.measurement import Measurement
@@ -25,11 +25,15 @@ class Measurer(abc.ABC):
     def describe(self) -> tuple[Device, Environment]:
         """The GPU of this process and all that its figures depend on. Raises NoGpu."""
 
+    def ready(self, workload: Workload, candidate: Candidate) -> None:
+        """Do of the measurement of a candidate what takes no GPU, right before :meth:`measure`;
+        meanwhile another process may be measuring on the GPU. Optional."""
+
     @abc.abstractmethod
     def measure(
         self, workload: Workload, candidate: Candidate, best_us: float | None
     ) -> Measurement:
-        """Build and measure one candidate. Raises RuntimeError when the GPU is lost to this
+        """Measure one candidate. Raises RuntimeError when the GPU is lost to this
         process; every other mishap is the measurement's ``failure``."""
 
     def kernel(self, candidate: Candidate) -> str:
@@ -56,6 +60,7 @@ class GpuMeasurer(Measurer):
 
     def __init__(self, backends: Sequence[str], budget_ms: float = 20.0, cold: bool = True) -> None:
         self._names, self._budget_ms, self._cold = tuple(backends), budget_ms, cold
+        self._ready: tuple[Workload, Candidate, Binary | Measurement] | None = None
 
     @functools.cached_property
     def _backends(self) -> dict[str, Backend]:
@@ -74,15 +79,28 @@ class GpuMeasurer(Measurer):
 
         return self._device, environment.current()
 
+    def ready(self, workload: Workload, candidate: Candidate) -> None:
+        from ..measure import protocol
+
+        binary: Binary | Measurement
+        try:
+            binary = self._backend(candidate).build(workload, candidate, self._device)
+            protocol.prepare(workload)
+        except (ConvoyError, RuntimeError, ValueError) as err:
+            binary = Measurement(failure=f"{type(err).__name__}: {err}"[:500])
+        self._ready = workload, candidate, binary
+
     def measure(
         self, workload: Workload, candidate: Candidate, best_us: float | None
     ) -> Measurement:
         from ..measure import protocol
 
-        try:
-            binary = self._backend(candidate).build(workload, candidate, self._device)
-        except (ConvoyError, RuntimeError, ValueError) as err:
-            return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
+        if self._ready is None or self._ready[:2] != (workload, candidate):
+            self.ready(workload, candidate)
+        assert self._ready is not None
+        binary, self._ready = self._ready[2], None
+        if isinstance(binary, Measurement):
+            return binary
         return protocol.measure(
             workload,
             candidate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import json
 import os
@@ -49,22 +50,24 @@ class MeasuringProcess:
         return self._about
 
     def measure(
-        self, workload: Workload, candidate: Candidate, best_us: float | None
+        self,
+        workload: Workload,
+        candidate: Candidate,
+        best_us: float | None,
+        turn: contextlib.AbstractContextManager[Any] | None = None,
     ) -> tuple[Measurement, float]:
-        """(figures or failure, seconds). Raises MeasuringFailed."""
+        """(figures or failure, seconds). The GPU is used within ``turn`` alone; waiting for that
+        is in neither the seconds nor the time allowed. Raises MeasuringFailed."""
         started = time.monotonic()
         if self._process is None or self._process.poll() is not None:
             self._start()
-        request = {
-            "workload": workload.to_json(),
-            "candidate": candidate.to_json(),
-            "best_us": best_us,
-        }
         answer = None
         try:
-            self._requests.write(json.dumps(request).encode() + b"\n")
-            self._requests.flush()
-            answer = self._receive(self._timeout_s)
+            answer = self._ask(workload=workload.to_json(), candidate=candidate.to_json())
+            if answer is not None and "ready" in answer:
+                with turn or contextlib.nullcontext():
+                    started = time.monotonic()
+                    answer = self._ask(best_us=best_us)
         except BrokenPipeError:
             pass  # it died before it could read: handled as any other death
         except TimeoutError:
@@ -142,6 +145,12 @@ class MeasuringProcess:
                 "Run `convoy doctor --gpu`.",
             )
         self._about = Device(**answer["device"]), Environment.from_json(answer["environment"])
+
+    def _ask(self, **request: Any) -> dict[str, Any] | None:
+        """The answer to a request; None when the process has ended. Raises TimeoutError."""
+        self._requests.write(json.dumps(request).encode() + b"\n")
+        self._requests.flush()
+        return self._receive(self._timeout_s)
 
     def _receive(self, timeout_s: float) -> dict[str, Any] | None:
         """The next answer; None when the process has ended. Raises TimeoutError."""
