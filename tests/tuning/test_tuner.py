@@ -171,8 +171,8 @@ def test_killed_and_resumed(tmp_path: Path, search: str) -> None:
 
     assert keys(killed) == keys(whole)
     assert not (killed / "records.jsonl.run").exists()
-    # A kill may hit a measurement that is under way, and one whose result is on its way to the file:
-    # only those are redone.
+    # A kill may hit a measurement that is under way, and one whose result is on its way to the
+    # file: only those are redone.
     lines = (killed / "records.jsonl").read_text().splitlines()
     assert len([line for line in lines if '"env"' in line]) == 48
     attempts = [line.split()[:3] for line in (killed / "log").read_text().splitlines()]

@@ -51,7 +51,7 @@ class Environment:
     kernels: str = ""
     convoy: str = ""
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """Short content hash by which records refer to their environment."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
