@@ -123,7 +123,7 @@ def check(
     passed: collections.Counter[str] = collections.Counter()
     failed: collections.Counter[str] = collections.Counter()
     worst: dict[str, float] = {}
-    for job, result in lab.run(jobs):
+    for job, result in lab.run_side_by_side(jobs):
         results.append({"kind": "check", **job.to_json(), **vars(result)})
         name = job.name
         if result.error:

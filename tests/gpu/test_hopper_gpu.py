@@ -35,7 +35,7 @@ def results() -> dict[str, list[tuple[object, object]]]:
         libraries = {k: str(e.path) for k, e in compiled.items() if isinstance(e, Entry)}
         assert libraries.keys() == compiled.keys(), "kernels that do not compile"
         found: dict[str, list[tuple[object, object]]] = {}
-        for job, result in lab.run(cases.check_jobs(libraries)):
+        for job, result in lab.run_side_by_side(cases.check_jobs(libraries)):
             found.setdefault(job.name, []).append((job, result))
         return found
 

@@ -68,6 +68,16 @@ def test_gives_up_after_many_breakdowns(lab, monkeypatch):
     assert [e[:5] for e in outcomes(lab, "crash", "crash", "good")] == ["CRASH", "CRASH", "not t"]
 
 
+def test_processes_side_by_side_keep_the_order(lab):
+    names = ["good", "wrong", "crash", "good", "good", "wrong", "good"]
+    jobs = [lab.Job(name, WORKLOAD, sm_count=i) for i, name in enumerate(names)]
+    found = lab.run_side_by_side(jobs, workers=3)
+    assert [job.sm_count for job, _ in found] == list(range(7))
+    assert [result.error[:5] for _, result in found] == ["", "1 ele", "CRASH", "", "", "1 ele", ""]
+    assert len({result.blocks for _, result in found if result.blocks}) == 3
+    assert lab.run_side_by_side([]) == []
+
+
 def test_jobs_round_trip_through_json(lab):
     job = lab.Job("name", WORKLOAD, "kernel.so", swizzle=2, sm_count=3, time=True)
     assert lab.Job.from_json(job.to_json()) == job
