@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 import convoy
-from convoy import relay
+from convoy import graph, relay
 from convoy.artefact import Meta
 from convoy.backends.base import Backend, Binary, Candidate, Device
+from convoy.build import cuda_target
 from convoy.errors import LibraryMissing
 from convoy.measure.measurement import Measurement
 from convoy.placement.plan import Plan, Scored
 from convoy.relay.convert import to_relax
+from convoy.schedule import durations
+from convoy.schedule.link import Lowered
 from convoy.schedule.machine import Machine
 from convoy.schedule.placed import PlacedKernels
 from convoy.schedule.plan import Footprint, Schedule
+from convoy.schedule.planner import single_stream
 
 BRANCHES = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 64, 28, 28), float32], %w0: Tensor[(64, 64, 3, 3), float32],
@@ -207,3 +211,32 @@ def test_near_candidates_are_variants_where_no_compiler_is_needed(placed) -> Non
     kept = PlacedKernels(plan, symbols, {"made": Partly()}, Machine())
     others = {s.candidate.kernel for c in plan.choices for s in kept._others(c)}
     assert others == {"narrow", "near"}
+
+
+def test_durations_count_what_has_left_the_cache(placed, network) -> None:
+    """Weights (two of 3x3, one of 1x1, each once) and the arena against the size of the cache."""
+    plan = placed.plan
+    choices = tuple(
+        dataclasses.replace(
+            c, chosen=Scored(c.chosen.candidate, Measurement(kernel_us=10.0, cold_us=14.0))
+        )
+        for c in plan.choices
+    )
+    changed = dataclasses.replace(placed, plan=dataclasses.replace(plan, choices=choices))
+    lowered = Lowered.of(
+        graph.rewrite(placed.module, {c.region: c.region for c in choices}), cuda_target(Device())
+    )
+    weights = 2 * (2 * 64 * 64 * 9 + 64 * 64)
+    program = lowered.program(Machine())
+    arena = single_stream(program.ops, program.buffers, Machine()).memory.peak_bytes
+    assert arena > 0
+    roomy, tight = Machine(l2_bytes=1 << 30), Machine(l2_bytes=4 * (weights + arena))
+    assert durations.coldness(program, roomy) < 0.01
+    assert durations.coldness(program, tight) == pytest.approx(0.25, abs=0.005)
+    assert durations.coldness(program, Machine(l2_bytes=1000)) == durations._MOST_COLD
+    ops = compiled(changed, streams=1).schedule.ops
+    expected = 10.0 + 4.0 * durations.coldness(program, Machine.of(plan.device))
+    found = [op.duration_us for op in ops if op.kind == "offloaded"]
+    assert found == pytest.approx([expected] * 3, abs=1e-3)
+    assert durations.blended_us(Measurement(kernel_us=3.0), 0.5) == 3.0
+    assert durations.blended_us(Measurement(), 0.5) is None

@@ -88,7 +88,8 @@ def decide(
     """
     machine = machine if cuda_graph else machine.without_graph()
     program = lowered.program(machine)
-    ops = durations.fill_in(program, figures, machine)
+    cold = durations.coldness(program, machine)
+    ops = durations.fill_in(program, figures, machine, cold)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
     if streams == 1 or not parallel:
         single = single_stream(ops, program.buffers, machine)
@@ -106,7 +107,7 @@ def decide(
     multi = planned[0]
     contenders: list[Contender] = [(schedule, {}) for schedule in planned]
     if kernels is not None and external is not None:
-        contenders.extend(_with_other_kernels(ops, program, multi, machine, kernels))
+        contenders.extend(_with_other_kernels(ops, program, multi, machine, kernels, cold))
     least = LEAST_TRIED if on_gpu else LEAST_GAIN
     contenders = [
         c for c in contenders if c[0].streams > 1 and c[0].makespan_us * least < single.makespan_us
@@ -133,6 +134,7 @@ def _with_other_kernels(
     multi: Schedule,
     machine: Machine,
     kernels: PlacedKernels,
+    cold: float,
 ) -> list[Contender]:
     """The best schedule with some kernels exchanged, if it is predicted to be faster than without.
 
@@ -143,7 +145,7 @@ def _with_other_kernels(
     best: Contender = (multi, {})
     for start in (multi, multi_stream(narrow, program.buffers, machine)):
         start = retime(start, ops, machine)
-        exchanged = refine(start, kernels.variants(crowded(start)), machine)
+        exchanged = refine(start, kernels.variants(crowded(start), cold), machine)
         other = [exchanged[op.symbol].apply(op) if op.symbol in exchanged else op for op in ops]
         found = multi_stream(other, program.buffers, machine)
         if found.makespan_us * LEAST_EXCHANGE < best[0].makespan_us:

@@ -19,7 +19,8 @@ class Machine:
     ``cross_us`` is what an edge between two streams costs on top of one inside a stream, under a
     replayed graph; ``fork_us`` the same for a branch that starts with the function. Under a graph
     ``enqueue_us`` is 0; otherwise it is the host's time for one op, and ``event_us`` that for an
-    event record or wait. ``registers`` and ``shared_bytes`` are per multiprocessor.
+    event record or wait. ``registers`` and ``shared_bytes`` are per multiprocessor, ``l2_bytes``
+    are those of the whole device.
     """
 
     sm_count: int = 132
@@ -28,6 +29,7 @@ class Machine:
     shared_bytes: int = 233472
     registers: int = 65536
     bandwidth: float = 4.3e12
+    l2_bytes: int = 62914560
     cross_us: float = 2.0
     fork_us: float = 1.5
     enqueue_us: float = 0.0
@@ -42,6 +44,7 @@ class Machine:
             sm_count=device.sm_count,
             shared_bytes=device.shared_memory_per_block + 1024,
             bandwidth=device.memory_bandwidth,
+            l2_bytes=device.l2_bytes,
         )
 
     def without_graph(self) -> Machine:

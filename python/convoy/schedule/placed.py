@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvoyError
-from .durations import estimated_footprint, measured_footprint
+from .durations import blended_us, estimated_footprint, measured_footprint
 from .machine import Machine
 from .plan import Footprint, Op
 from .variants import Variant, undominated
@@ -41,9 +41,12 @@ class PlacedKernels:
         self._choices = {symbols[choice.region]: choice for choice in plan.choices}
         self._known: dict[tuple[Workload, str], Footprint | None] = {}
 
-    def variants(self, ops: Sequence[Op]) -> dict[str, list[Variant]]:
-        """Other kernels for offloaded ops, by symbol. What cannot be built or run is left out, and
-        so is what is neither faster nor narrower than another one."""
+    def variants(self, ops: Sequence[Op], cold: float = 0.0) -> dict[str, list[Variant]]:
+        """Other kernels for offloaded ops, by symbol; ``cold`` as for durations.fill_in.
+
+        What cannot be built or run is left out, and so is what is neither faster nor narrower than
+        another one.
+        """
         others = {
             op.symbol: self._others(self._choices[op.symbol])
             for op in ops
@@ -56,7 +59,7 @@ class PlacedKernels:
             for scored in candidates:
                 footprint = self._footprint(self._choices[symbol], scored)
                 if footprint is not None:
-                    duration = scored.measurement.kernel_us or 0.0
+                    duration = blended_us(scored.measurement, cold) or 0.0
                     variant = Variant(scored.candidate.key, duration, footprint, self.plan.source)
                     found.setdefault(symbol, []).append(variant)
         return {symbol: undominated(variants) for symbol, variants in found.items()}
