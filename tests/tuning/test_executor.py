@@ -86,6 +86,30 @@ def test_no_process_without_need(executor: Make, store) -> None:
     assert made.device == Device() and made.environment == fakes.ENVIRONMENT
 
 
+def test_processes_start_ahead_and_end_though_the_run_is_over(executor: Make) -> None:
+    made = executor(gpus=("0", "1"))
+    made.start()
+    made.close()  # while they are starting
+    for process in made._processes:
+        while process in made._starting:
+            time.sleep(0.05)
+    assert all(process._process is None for process in made._processes)
+
+    again = executor()
+    again.start()
+    while again._free.qsize() < PROCESSES:
+        time.sleep(0.05)
+    assert all(process._process is not None for process in again._processes)
+    assert len(run(again, fakes.candidate(0))) == 1
+
+
+def test_a_start_ahead_that_fails_is_told_by_the_first_job(executor: Make) -> None:
+    made = executor(behaviour={"start": "fail in the child"})
+    made.start()
+    with pytest.raises(MeasuringFailed):
+        run(made, fakes.candidate(0))
+
+
 def test_each_kernel_is_compiled_once(executor: Make, log: Path) -> None:
     made = executor(behaviour={"bad": "nocompile"})
     good, bad = fakes.candidate(1, "good"), fakes.candidate(2, "bad")

@@ -12,6 +12,7 @@ from convoy import paths
 from convoy.backends import registry
 from convoy.backends.base import Candidate, Device, make_config
 from convoy.measure.measurement import Measurement
+from convoy.measure.record import candidate_key
 from convoy.measure.records import RecordStore
 from convoy.tuning import features
 from convoy.tuning.guided import ModelGuided
@@ -140,6 +141,28 @@ def test_a_guided_search_beats_a_random_one() -> None:
     (picked,) = ModelGuided(H200, prior).pick([task], 2)
     times = sorted(fakes.time_us(task.workload, c) for c in task.space.candidates)
     assert min(fakes.time_us(task.workload, c) for c in picked) <= times[1]
+
+
+def test_learning_ahead_changes_no_choice() -> None:
+    prior = [sample(i) for i in range(6)]
+    known = {
+        candidate_key(c): Measurement(kernel_us=1.0 + i)
+        for i, c in enumerate(fakes.space(CONV).candidates)
+    }
+
+    def choices(ahead: bool) -> list[list[str]]:
+        search, task = ModelGuided(H200, prior), Task(fakes.space(CONV), known)
+        if ahead:
+            search.begin()
+        rounds = []
+        for _ in range(2):
+            (picked,) = search.pick([task], 3)
+            for candidate in picked:
+                task.add(candidate, known[candidate_key(candidate)])
+            rounds.append([candidate.kernel for candidate in picked])
+        return rounds
+
+    assert choices(ahead=True) == choices(ahead=False)
 
 
 def test_kernels_to_compile_must_be_worth_it() -> None:

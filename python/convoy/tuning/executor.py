@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..backends.base import Candidate, Device
 from ..codegen.compile import default_jobs
-from ..errors import CompileFailed
+from ..errors import CompileFailed, MeasuringFailed
 from ..measure.environment import Environment
 from ..measure.gpu import find_gpus
 from ..measure.measurement import Measurement
@@ -37,6 +37,9 @@ class Executor(abc.ABC):
     def run(self, job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[Result]:
         """Results of a job as they come, for use by ``slots`` threads at once. Ends early once
         ``stop()`` is true. Raises MeasuringFailed where nothing can be measured."""
+
+    def start(self) -> None:
+        """Told that there will be jobs, so that processes start meanwhile. Optional."""
 
     def announce(self, jobs: Sequence[Job]) -> None:
         """Told of jobs that will be run, so that their kernels are compiled while others are
@@ -79,6 +82,8 @@ class LocalExecutor(Executor):
         self._compilers = concurrent.futures.ThreadPoolExecutor(compile_jobs, "compile")
         self._compiled: dict[str, concurrent.futures.Future[None]] = {}
         self._lock = threading.Lock()
+        self._starting: set[MeasuringProcess] = set()
+        self._closed = threading.Event()
         self.slots = len(self._processes) + 2 * compile_jobs
         # Asked here, so that a run which finds everything in records starts no process.
         self.device, self.environment = self._measurer.describe()
@@ -107,6 +112,29 @@ class LocalExecutor(Executor):
         finally:
             self._free.put(process)
 
+    def start(self) -> None:
+        for _ in self._processes:
+            threading.Thread(target=self._start_one, name="start", daemon=True).start()
+
+    def _start_one(self) -> None:
+        process = self._free.get()
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._starting.add(process)
+        try:
+            process.describe()
+        except MeasuringFailed:
+            pass  # raised again by the first job
+        finally:
+            with self._lock:
+                self._starting.discard(process)
+                closed = self._closed.is_set()
+            if closed:
+                process.close()
+            else:
+                self._free.put(process)
+
     def announce(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             for candidate in job.candidates:
@@ -127,7 +155,10 @@ class LocalExecutor(Executor):
 
     def close(self) -> None:
         self._compilers.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
+        with self._lock:
+            self._closed.set()
+            ended = [process for process in self._processes if process not in self._starting]
+        for process in ended:  # the others are ended by the threads that start them
             process.close()
 
 

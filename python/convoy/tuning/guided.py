@@ -47,12 +47,20 @@ class ModelGuided(Search):
         self._kernel = kernel
         self._kernels: set[str] = set()
         self._tasks: dict[Workload, Task] = {}
+        self._learnt = -1  # results of the tasks at hand that the model has seen
+
+    def begin(self) -> None:
+        self._make_model().fit(self._make_prior())
+        self._learnt = 0
 
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         self._tasks.update((task.workload, task) for task in tasks)  # those that ended stay known
         own = [Sample(w, tuple(task.results.values())) for w, task in self._tasks.items()]
         model = self._make_model()
-        model.fit([*self._make_prior(), *own], dict.fromkeys(self._tasks, OWN_WEIGHT))
+        results = sum(len(sample.figures) for sample in own)
+        if results != self._learnt:
+            model.fit([*self._make_prior(), *own], dict.fromkeys(self._tasks, OWN_WEIGHT))
+            self._learnt = results
         remaining = [task.remaining() for task in tasks]
         if not model.trained:
             return [sorted(r, key=lambda c: (c.priority, c.backend))[:count] for r in remaining]

@@ -20,6 +20,9 @@ class Search(abc.ABC):
 
     name: str
 
+    def begin(self) -> None:
+        """Do what the first choice needs and the spaces do not decide. Optional."""
+
     @abc.abstractmethod
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """For each task up to ``count`` of its remaining candidates, best first."""

@@ -140,11 +140,16 @@ class Tuner:
                 self._observer.done(workload)
             else:
                 open_ones.append(workload)
-        tasks = []
-        with concurrent.futures.ThreadPoolExecutor(PROPOSING_THREADS, "propose") as pool:
+        tasks: list[Task] = []
+        if not open_ones:
+            return tasks
+        self._executor.start()
+        with concurrent.futures.ThreadPoolExecutor(PROPOSING_THREADS + 1, "propose") as pool:
+            begun = pool.submit(self._search.begin)
             for space in pool.map(self._propose, open_ones):
                 self._observer.proposed(space)
                 tasks.append(Task(space, known[space.workload]))
+            begun.result()
         return tasks
 
     def _known(self, workload: Workload) -> dict[CandidateKey, Measurement]:
