@@ -42,11 +42,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from networks import NETWORKS
+from networks import NETWORKS, TRAINING
 from placement_cases import MODES, build_plan
 from placement_plans import backends_of, needed, plans_of, signature, workloads_of
 from placement_report import report, save
 
+NAMES = sorted((*NETWORKS, *TRAINING))
 DEFAULT = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
 STAGES = ("kernels", "rank", "measure", "plan", "build", "run")
 ROUNDS, REPEAT = 6, 4
@@ -236,11 +237,12 @@ def group_of(args: argparse.Namespace, work: Work, key: str, mode: str) -> list[
             calls[label] = known["native"]
     if not runs:
         return []
+    network, batch = key.split(" N=")
     return [
         {
-            "name": f"{key} {mode}", "out": str(work.runs_file(key, mode)), "runs": runs,
-            "calls": calls, "native": mode == "graph", "rounds": ROUNDS, "repeat": REPEAT,
-            "budget_ms": args.sample_ms,
+            "name": f"{key} {mode}", "network": network, "batch": int(batch), "runs": runs,
+            "out": str(work.runs_file(key, mode)), "calls": calls, "native": mode == "graph",
+            "rounds": ROUNDS, "repeat": REPEAT, "budget_ms": args.sample_ms,
         }
     ]  # fmt: skip
 
@@ -313,7 +315,7 @@ def measure_all(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--networks", nargs="+", choices=sorted(NETWORKS), default=list(DEFAULT))
+    parser.add_argument("--networks", nargs="+", choices=NAMES, default=list(DEFAULT))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--precision", default="float16")
     parser.add_argument("--records", default="", help="file of measurements, read and added to")

@@ -19,8 +19,8 @@ TORCHVISION = {
 
 
 def network(name: str, batch: int) -> Any:
-    """A Relax module with random parameters bound. Raises KeyError for an unknown name."""
-    return NETWORKS[name](batch)
+    """A Relax module by name, random parameters bound. Raises KeyError for an unknown one."""
+    return {**NETWORKS, **TRAINING}[name](batch)
 
 
 def _relay(make: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -148,6 +148,27 @@ def nasnet_cell(batch: int, cells: int = 4, channels: int = 88, size: int = 28) 
     return net.function((batch, size, size, channels), body)
 
 
+def resnet50_training(batch: int) -> Any:
+    """A training step: forward, backward and SGD with momentum."""
+    from convoy.training import Sgd, resnet50
+
+    return resnet50(batch).step(Sgd(0.9)).module
+
+
+def training_inputs(batch: int) -> dict[str, np.ndarray]:
+    """Values by name with which steps can be repeated for ever: the rate is zero, so that the
+    weights stay as they were initialised."""
+    from convoy.training import Sgd, resnet50
+
+    net = resnet50(batch)
+    step = net.step(Sgd(0.9))
+    rng = np.random.default_rng(7)
+    given = {"x": rng.standard_normal((batch, 224, 224, 3)).astype("float32")}
+    given["labels"] = rng.integers(0, 1000, batch).astype("int32")
+    given["learning_rate"] = np.zeros((), "float32")
+    return {**given, **dict(zip(step.state, step.initial_state(net.initial), strict=True))}
+
+
 NETWORKS: dict[str, Callable[[int], Any]] = {
     "resnet50": _testing("resnet", num_layers=50),
     "inception_v3": _testing("inception_v3"),
@@ -158,3 +179,6 @@ NETWORKS: dict[str, Callable[[int], Any]] = {
     "randwire": randwire,
     "nasnet_cell": nasnet_cell,
 }
+TRAINING: dict[str, Callable[[int], Any]] = {"resnet50_training": resnet50_training}
+#: Values of the inputs of networks that not any numbers will do for, by name of the input.
+INPUTS: dict[str, Callable[[int], dict[str, np.ndarray]]] = {"resnet50_training": training_inputs}

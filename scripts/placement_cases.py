@@ -14,7 +14,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from networks import network
+from networks import INPUTS, network
 
 MODES = ("graph", "stream", "sync")
 SINGLES = {"cudnn": ("cudnn",), "cutlass": ("cutlass",)}
@@ -78,9 +78,10 @@ def _words(err: Exception) -> str:
 
 
 class Runner:
-    """Loads modules and times them in turns, so that a drifting clock meets all of them."""
+    """Loads modules and times them in turns, so that a drifting clock meets all of them. Inputs
+    that are not ``given`` by name are random."""
 
-    def __init__(self, files: list[str], seed: int = 7) -> None:
+    def __init__(self, files: list[str], given: dict[str, np.ndarray], seed: int = 7) -> None:
         self.sessions: dict[str, Any] = {}
         self.failed: dict[str, str] = {}
         self.outputs: dict[str, np.ndarray] = {}
@@ -93,8 +94,8 @@ class Runner:
                 session = convoy.load(file).session()
                 if not inputs:
                     inputs = [
-                        rng.uniform(-1, 1, shape).astype(dtype)
-                        for _, shape, dtype in session.input_info
+                        given[name] if name in given else rng.uniform(-1, 1, shape).astype(dtype)
+                        for name, shape, dtype in session.input_info
                     ]
                 self.outputs[file] = np.asarray(session(*inputs)[0], np.float64)
                 self.sessions[file] = session
@@ -118,11 +119,13 @@ class Runner:
 def run_modules(group: dict[str, Any]) -> dict[str, Any]:
     """Time exported modules, in turns, and TVM's kernels in them where that is asked for.
 
-    ``group``: runs (file by label), calls (of TVM's kernels, by label), native (whether to time
-    these), rounds, repeat, budget_ms. A label whose module fails has the reason instead.
+    ``group``: network, batch, runs (file by label), calls (of TVM's kernels, by label), native
+    (whether to time these), rounds, repeat, budget_ms. A label whose module fails has the reason
+    instead.
     """
     files = list(dict.fromkeys(group["runs"].values()))
-    runner = Runner(files)
+    given = INPUTS[group["network"]](group["batch"]) if group["network"] in INPUTS else {}
+    runner = Runner(files, given)
     samples = runner.times(group["rounds"], group["repeat"], group["budget_ms"])
     first = next(iter(runner.outputs.values()), None)
     by_file: dict[str, Any] = {file: {"failed": why} for file, why in runner.failed.items()}

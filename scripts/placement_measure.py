@@ -49,6 +49,8 @@ def rank(
 
 
 def keep(path: Path, pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Add to what a file holds."""
+    pairs = list(dict.fromkeys([*kept(path), *pairs]))
     path.write_text(json.dumps([[w.to_json(), c.to_json()] for w, c in pairs]))
 
 

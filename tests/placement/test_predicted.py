@@ -57,6 +57,23 @@ def records(gpu: str = "NVIDIA H200") -> list[Record]:
     ]
 
 
+def test_predicts_how_much_a_cold_cache_costs() -> None:
+    import dataclasses
+
+    def cold(record: Record) -> Record:
+        figure = record.measurement
+        assert figure.kernel_us is not None
+        figure = dataclasses.replace(figure, cold_us=1.5 * figure.kernel_us)
+        return dataclasses.replace(record, measurement=figure)
+
+    model = PredictedCost([cold(record) for record in records()], DEVICE)
+    for figure in model.figures(conv(160, 28), candidates()):
+        assert figure is not None and figure.kernel_us is not None
+        assert figure.cold_us == pytest.approx(1.5 * figure.kernel_us, rel=0.02)
+    (figure, *_) = PredictedCost(records(), DEVICE).figures(conv(160, 28), candidates())
+    assert figure is not None and figure.cold_us is None
+
+
 def test_predicts_workloads_that_have_no_record() -> None:
     model = PredictedCost(records(), DEVICE, rounds=60, threads=1)
     unseen = conv(160)

@@ -17,9 +17,9 @@ from .plan import Choice, Plan, Scored
 
 #: What each objective counts of one launch, in words.
 COUNTED = {
-    "graph": "kernel_us",
-    "stream": "kernel_us with the gap behind it, and enqueue_us; of the two sums the larger one",
-    "sync": "e2e_us",
+    "graph": "kernel_us and a share of what cold_us is longer",
+    "stream": "the same with the gap behind it, and enqueue_us; of the two sums the larger one",
+    "sync": "e2e_us and a share of what cold_us is longer than kernel_us",
 }
 
 

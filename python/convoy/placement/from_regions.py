@@ -128,8 +128,8 @@ def _with_cuts(scored: Scored, cuts: Sequence[Measurement]) -> Scored:
         return scored
     own = scored.measurement
     added = {
-        name: value + sum(getattr(cut, name) for cut in cuts)
-        for name in ("kernel_us", "enqueue_us", "e2e_us")
+        name: value + sum(getattr(cut, name.replace("cold", "kernel")) for cut in cuts)
+        for name in ("kernel_us", "cold_us", "enqueue_us", "e2e_us")
         if (value := getattr(own, name)) is not None
     }
     return Scored(scored.candidate, dataclasses.replace(own, **added))

@@ -1,9 +1,9 @@
 """Figures of candidates that nobody has measured, predicted from the records of others.
 
 Boosted trees (xgboost) on the features of ``tuning.features`` learn the logarithms of the three
-costs. What is kept in the records is taken from there; the rest is predicted, with the error that
-the trees made on workloads they had not seen as its spread, so that the placer treats what it
-cannot tell apart as a tie.
+costs, and of how much longer a kernel takes with an empty cache. What is kept in the records is
+taken from there; the rest is predicted, with the error that the trees made on workloads they had
+not seen as its spread, so that the placer treats what it cannot tell apart as a tie.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ class PredictedCost(CostModel):
         x, y = np.concatenate(rows), np.array(targets)
         self.errors = self._left_out(x, y, np.array(fold))
         self._models = [self._fit(x, y[:, i]) for i in range(len(SIDES))]
+        cold = np.array(
+            [_log(r.measurement, "cold_us") for group in groups.values() for r in group]
+        )
+        # How much longer with an empty cache: a ratio, so that it never is less than one.
+        self._cold = self._fit(x, cold - y[:, 0]) if np.isfinite(cold).any() else None
 
     def _fit(self, x: Any, y: Any) -> Any:
         there = np.isfinite(y)
@@ -112,17 +117,23 @@ class PredictedCost(CostModel):
             known = self._known.figures(workload, candidates)
         data = self._xgboost.DMatrix(features.matrix(workload, candidates, self._device))
         columns = [np.exp(model.predict(data)) for model in self._models]
+        ratios = None if self._cold is None else np.exp(self._cold.predict(data))
         return [
-            figure if figure is not None else self._predicted([float(c[i]) for c in columns])
+            figure
+            if figure is not None
+            else self._predicted(
+                [float(c[i]) for c in columns], None if ratios is None else float(ratios[i])
+            )
             for i, figure in enumerate(known)
         ]
 
-    def _predicted(self, values: Sequence[float]) -> Measurement:
+    def _predicted(self, values: Sequence[float], ratio: float | None) -> Measurement:
         kernel, enqueue, e2e = values
         spreads = [v * min(1.0, self.errors[side]) for side, v in zip(SIDES, values, strict=True)]
         return Measurement(
             kernel_us=kernel,
             kernel_spread_us=spreads[0],
+            cold_us=None if ratio is None else kernel * max(1.0, ratio),
             enqueue_us=enqueue,
             enqueue_spread_us=spreads[1],
             e2e_us=e2e,

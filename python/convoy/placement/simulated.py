@@ -11,6 +11,7 @@ from ..schedule.planner import multi_stream, single_stream
 from ..tuning.features import candidate_features
 from .cover import Cover
 from .match_graph import Match
+from .objective import device_us
 from .plan import Scored
 
 #: Streams of a simulated schedule: more are seldom used, and each number tried takes its time.
@@ -60,11 +61,11 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
                 continue
             if key not in converted:
                 footprint = _elementwise(elements.get(value, 1), machine)
-                us = transition.measurement.kernel_us or 0.0
+                us = device_us(transition.measurement)
                 before = set(sources.get(value, ()))
                 converted[key] = launched(f"{value}.{key[1]}", us, footprint, before)
             after.add(converted[key])
-        us = scored.measurement.kernel_us or 0.0
+        us = device_us(scored.measurement)
         if us == 0.0:
             done = tuple(sorted(after))
         else:
