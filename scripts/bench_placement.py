@@ -16,10 +16,10 @@ all that it is compared with, by the odd ones.
 
 ``--stages``: ``kernels`` compiles CUTLASS kernels, those first that serve most; ``rank`` predicts
 what is worth measuring where a workload has no record of a backend (``--most`` of each by each
-figure), ``measure`` measures that, as long as ``--measure-seconds`` last; ``plan`` places from
-records; ``build`` compiles the plans; ``run`` times them. Only CUTLASS kernels that are compiled
+figure), ``host`` compares host times of the records with this host, ``measure`` measures what was
+ranked, as long as ``--measure-seconds`` last; ``plan`` places from records; ``build`` compiles the plans; ``run`` times them. Only CUTLASS kernels that are compiled
 already take part, unless ``--compile`` is given. What each stage makes is kept in the folder
-``--work`` and not made again; all but ``measure`` and ``run`` need no GPU. The tables and the JSON
+``--work`` and not made again; all but ``host``, ``measure`` and ``run`` need no GPU. The tables and the JSON
 are of all cases that the folder holds.
 """
 
@@ -49,7 +49,7 @@ from placement_report import report, save
 
 NAMES = sorted((*NETWORKS, *TRAINING))
 DEFAULT = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
-STAGES = ("kernels", "rank", "measure", "plan", "build", "run")
+STAGES = ("kernels", "rank", "host", "measure", "plan", "build", "run")
 ROUNDS, REPEAT = 6, 4
 #: Modes that are timed in one process: those that synchronise need another environment.
 PROCESSES = (("graph", "stream"), ("sync",))
@@ -62,6 +62,15 @@ class Work:
         self.folder = folder
         for name in ("plans", "modules", "runs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def hosts_file(self) -> Path:
+        return self.folder / "hosts.json"
+
+    def hosts(self) -> list[Any]:
+        """What the stage ``host`` found."""
+        path = self.hosts_file
+        return list(json.loads(path.read_text())) if path.is_file() else []
 
     def plans_file(self, key: str) -> Path:
         return self.folder / "plans" / f"{_file_name(key)}.json.gz"
@@ -140,6 +149,7 @@ def labelled(plans: dict[str, Any], mode: str) -> list[tuple[str, str, int]]:
 
 def plan_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any) -> None:
     todo = [(n, b) for n, b in cases if args.again or work.plans(f"{n} N={b}") is None]
+    args.hosts = work.hosts()
     jobs = {pool.submit(plans_of, (args, n, b)): f"{n} N={b}" for n, b in todo}
     for future in concurrent.futures.as_completed(jobs):
         key = jobs[future]
@@ -303,6 +313,17 @@ def rank_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]],
     print(f"{len(pairs)} candidates are worth measuring", flush=True)
 
 
+def host_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any) -> None:
+    import placement_measure
+
+    found = pool.map(workloads_of, [(n, b, args.precision) for n, b in cases])
+    hosts = placement_measure.host_ratios(
+        args, [w for each in found for w in each], backends_of(args)
+    )
+    work.hosts_file.write_text(json.dumps(hosts.to_json()))
+    print("host times here over those recorded:", hosts.to_json(), flush=True)
+
+
 def measure_all(
     args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any
 ) -> None:
@@ -340,7 +361,8 @@ def main() -> None:
     cases = [(n, b) for b in args.batches for n in args.networks]
     context = multiprocessing.get_context("spawn")
     stages = (
-        ("kernels", compile_kernels), ("rank", rank_all), ("measure", measure_all),
+        ("kernels", compile_kernels), ("rank", rank_all), ("host", host_all),
+        ("measure", measure_all),
         ("plan", plan_all), ("build", build_all),
     )  # fmt: skip
     for stage, do in stages:

@@ -1,7 +1,8 @@
-"""Figures of workloads that no record holds: the most promising candidates by prediction, measured.
+"""Figures that the records lack: candidates of new workloads, and host times on this host.
 
 ``rank`` needs no GPU: it asks the backends for candidates, has the trees of ``PredictedCost`` put
-them into order, and keeps the best few. ``measure`` times these and adds them to the records.
+them into order, and keeps the best few. ``measure`` times these and adds them to the records. ``host_ratios`` measures a
+few recorded candidates again, where the records come from another host.
 """
 
 from __future__ import annotations
@@ -84,3 +85,18 @@ def measure(
         for workload, candidates in by_workload.items()
         for figure in model.figures(workload, candidates)
     )
+
+
+def host_ratios(args: argparse.Namespace, workloads: Sequence[Any], backends: Sequence[Any]) -> Any:
+    """HostTimes of this host for the records of these workloads."""
+    from convoy.backends.base import Device
+    from convoy.measure import environment as environments
+    from convoy.placement.cost import MeasuredCost, RecordedCost
+    from convoy.placement.host import HostTimes
+    from convoy.placement.sources import _store
+
+    here, device = environments.current(), Device(**args.device)
+    recorded = RecordedCost(_store(args.records), here, HostTimes(here.host))
+    known = {workload: () for workload in dict.fromkeys(workloads)}
+    MeasuredCost(backends, device, recorded).prefetch(list(known.items()))
+    return recorded.hosts

@@ -15,7 +15,7 @@ from convoy.measure import gpu as gpus
 from convoy.measure.environment import Environment
 
 names = st.text(alphabet="ab.1", max_size=4)
-environments = st.builds(Environment, *[names, st.integers(0, 3), *[names] * 6])
+environments = st.builds(Environment, *[names, st.integers(0, 3), *[names] * 7])
 
 
 @given(environments)
@@ -45,6 +45,7 @@ def test_strict_match_implies_loose_and_is_symmetric(one: Environment, other: En
         ("gpu", "NVIDIA H100", False, False),
         ("sm_count", 60, False, False),
         ("convoy", "9.9.9", True, True),
+        ("host", "another", True, True),
         ("driver", "", True, True),
     ],
 )

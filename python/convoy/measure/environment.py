@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from ..backends.base import Device
@@ -40,6 +41,8 @@ class Environment:
     kernels   hashes of the kernel sources that convoy compiles, ``HEADER=HASH`` each: all of
               them for a machine, the one that matters for a record
     convoy    version that measured; kept for people, never compared
+    host      processor beside the GPU, by name: never compared here, because kernels do not depend
+              on it; host times do (placement.host)
     """
 
     gpu: str = ""
@@ -50,6 +53,7 @@ class Environment:
     cutlass: str = ""
     kernels: str = ""
     convoy: str = ""
+    host: str = ""
 
     @functools.cached_property
     def id(self) -> str:
@@ -63,7 +67,7 @@ class Environment:
             mine, its = getattr(self, field.name), getattr(other, field.name)
             if field.name == "kernels" and not same_kernels(mine, its):
                 found.append("other kernel sources")
-            elif field.name not in ("convoy", "kernels") and not _agree(mine, its):
+            elif field.name not in ("convoy", "host", "kernels") and not _agree(mine, its):
                 found.append(f"{field.name} {its} instead of {mine}")
         return found
 
@@ -157,6 +161,7 @@ def current(ordinal: int = 0) -> Environment:
         cutlass=_wheel_version("nvidia-cutlass"),
         kernels=kernel_hashes(),
         convoy=_convoy_version(),
+        host=_processor(),
     )
     if ordinal >= len(found):
         return libraries
@@ -172,6 +177,18 @@ def for_device(device: Device) -> Environment:
     Libraries are left open, so that any record of that GPU matches strictly.
     """
     return Environment(gpu=device.name, sm_count=device.sm_count, convoy=_convoy_version())
+
+
+def _processor() -> str:
+    """Name of the processor and how many of it there are to use; empty where it is not told."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                name = " ".join(line.split(":", 1)[1].split())
+                return f"{name}, {len(os.sched_getaffinity(0))} cores"
+    except OSError:
+        pass
+    return ""
 
 
 def _cudart_version() -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..backends.base import Backend, Candidate, Device
 from ..errors import ConvoyError
 from ..measure.measurement import Measurement
 from ..workload import Workload
+from .host import Again, HostTimes
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,15 +39,29 @@ class CostModel(abc.ABC):
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
         """Told of all the work to come, so that builds can run in parallel. Optional."""
 
+    def bring_here(
+        self, workloads: Sequence[Workload], backends: Collection[str], again: Again
+    ) -> None:
+        """Asked to give host times as they are on this host, where it has some of other hosts:
+        ``again`` measures a candidate here. Optional."""
+
 
 class RecordedCost(CostModel):
-    """Figures from a record store, strict on the environment first, then loose."""
+    """Figures from a record store, strict on the environment first, then loose; host times of
+    other hosts by the ratios of ``hosts``."""
 
     source = "recorded"
     measures = False
 
-    def __init__(self, store: Any, environment: Any) -> None:
+    def __init__(self, store: Any, environment: Any, hosts: HostTimes | None = None) -> None:
         self._store, self._environment = store, environment
+        self.hosts = hosts or HostTimes()
+
+    def bring_here(
+        self, workloads: Sequence[Workload], backends: Collection[str], again: Again
+    ) -> None:
+        records = (record for w in workloads for record in self._found(w).values())
+        self.hosts.calibrate((r for r in records if r.candidate.backend in backends), again)
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Any]:
         records = self._store.lookup(workload, self._environment)
@@ -57,7 +72,7 @@ class RecordedCost(CostModel):
     ) -> list[Measurement | None]:
         found = self._found(workload)
         records = [found.get((c.backend, c.kernel)) for c in candidates]
-        return [record.measurement if record else None for record in records]
+        return [self.hosts.figure(record) if record else None for record in records]
 
     def candidates(self, workload: Workload) -> list[Candidate]:
         return [record.candidate for record in self._found(workload).values()]
@@ -105,6 +120,9 @@ class MeasuredCost(CostModel):
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
         by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
+        if self._recorded is not None:
+            workloads = [workload for workload, _ in jobs]
+            self._recorded.bring_here(workloads, list(self._backends), self._again)
         for workload, candidates in jobs:
             self._known(workload, candidates)
             for candidate in self._wanted(workload, candidates):
@@ -113,6 +131,15 @@ class MeasuredCost(CostModel):
         self._expected = sum(map(len, by_backend.values()))
         for name, todo in by_backend.items():
             self._backends[name].prepare(todo, self._device)
+
+    def _again(self, workload: Workload, candidate: Candidate) -> Measurement:
+        """What a recorded candidate takes here."""
+        from ..measure import protocol
+
+        backend = self._backends[candidate.backend]
+        backend.prepare([(workload, candidate)], self._device)
+        binary = backend.build(workload, candidate, self._device)
+        return protocol.measure(workload, candidate, binary, self._device, cold=False)
 
     def _wanted(self, workload: Workload, candidates: Sequence[Candidate]) -> set[Candidate]:
         """What to measure: all, or of each backend the first in its order."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..backends.base import Backend, Candidate, Device
 from ..errors import InvalidOption
 from .cost import CostModel, MeasuredCost, Progress, RandomCost, RecordedCost
+from .host import HostTimes
 
 if TYPE_CHECKING:
     from ..measure.measurement import Measurement
@@ -79,6 +80,6 @@ def cost_model(
         narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
         store.append(Record(workload, candidate, figure, narrowed))
 
-    recorded = RecordedCost(store, here)
+    recorded = RecordedCost(store, here, HostTimes(here.host))
     model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)
     return model, here.id

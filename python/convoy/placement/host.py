@@ -1,0 +1,141 @@
+"""Host times of records that were taken on another host, brought to this one.
+
+How long a kernel takes is a matter of the GPU; how long it takes to enqueue one, or to wait for it,
+is a matter of the processor beside it. Two machines with the same GPU differ by half in that, and
+not equally for all libraries. A few recorded candidates of each backend are measured again, and the
+median ratio is applied to all of the backend's records from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..backends.base import Candidate
+from ..errors import ConvoyError
+from ..measure.measurement import Measurement
+from ..workload import Workload
+
+if TYPE_CHECKING:
+    from ..measure.record import Record
+
+#: Candidates of each backend that are measured again.
+SAMPLES = 5
+#: Ratios nearer to one than this are taken for one: measurements differ that much on one host.
+LEAST = 0.05
+
+#: (backend, host that measured) of records whose host times count by one ratio.
+Origin = tuple[str, str]
+Again = Callable[[Workload, Candidate], Measurement]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Host times here over those recorded: of ``enqueue_us``, and of ``e2e_us`` without the kernel.
+
+    ``samples`` is how many candidates the medians are of."""
+
+    enqueue: float = 1.0
+    wait: float = 1.0
+    samples: int = 0
+
+    def apply(self, figure: Measurement) -> Measurement:
+        """A recorded figure as it would be here."""
+        changes: dict[str, float] = {}
+        if figure.enqueue_us is not None:
+            changes["enqueue_us"] = figure.enqueue_us * self.enqueue
+            changes["enqueue_spread_us"] = (figure.enqueue_spread_us or 0.0) * self.enqueue
+        if figure.e2e_us is not None and figure.kernel_us is not None:
+            wait = max(0.0, figure.e2e_us - figure.kernel_us)
+            changes["e2e_us"] = figure.kernel_us + wait * self.wait
+            changes["e2e_spread_us"] = (figure.e2e_spread_us or 0.0) * self.wait
+        return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class HostTimes:
+    """Ratios by origin. Records of this host (``here``) stay as they are, and of unknown origin."""
+
+    here: str = ""
+    ratios: dict[Origin, Ratio] = field(default_factory=dict)
+
+    def figure(self, record: Record) -> Measurement:
+        """The measurement of a record with host times of this machine."""
+        ratio = self.ratios.get(origin(record))
+        return record.measurement if ratio is None else ratio.apply(record.measurement)
+
+    def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
+        """Records of other hosts that have no ratio yet and could give one, by origin."""
+        found: dict[Origin, list[Record]] = {}
+        for record in records:
+            own, figure = origin(record), record.measurement
+            if (own[1] == self.here and self.here) or own in self.ratios:
+                continue
+            if figure.ok and figure.enqueue_us and figure.e2e_us:
+                found.setdefault(own, []).append(record)
+        return found
+
+    def calibrate(self, records: Iterable[Record], again: Again) -> None:
+        """Find the ratios of all origins of these records that have none. ``again`` measures a
+        candidate here; what fails is left out."""
+        for own, known in self.unknown(records).items():
+            pairs = []
+            for record in chosen(known):
+                try:
+                    figure = again(record.workload, record.candidate)
+                except ConvoyError:
+                    continue
+                if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
+                    pairs.append((record.measurement, figure))
+            self.ratios[own] = ratio_of(pairs)
+
+    def to_json(self) -> list[list[object]]:
+        return [
+            [backend, host, ratio.enqueue, ratio.wait, ratio.samples]
+            for (backend, host), ratio in self.ratios.items()
+        ]
+
+    @classmethod
+    def from_json(cls, data: Iterable[Sequence[object]], here: str = "") -> HostTimes:
+        """Inverse of :meth:`to_json`."""
+        ratios: Mapping[Origin, Ratio] = {
+            (str(backend), str(host)): Ratio(float(str(q)), float(str(w)), int(str(n)))
+            for backend, host, q, w, n in data
+        }
+        return cls(here, dict(ratios))
+
+
+def origin(record: Record) -> Origin:
+    return record.candidate.backend, record.environment.host
+
+
+def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
+    """Records that stand for all: of the kernel that most of them use, so that little has to be
+    compiled, and of workloads spread evenly over the names. The same for the same records."""
+    uses = Counter(record.candidate.kernel.split(".")[0] for record in records)
+    common = max(sorted(uses), key=uses.__getitem__)
+    of_it = [r for r in records if r.candidate.kernel.split(".")[0] == common]
+    by_workload = {r.workload.key: r for r in sorted(of_it, key=lambda r: r.candidate.kernel)}
+    keys = sorted(by_workload)
+    if len(keys) > most:
+        keys = [keys[round(i * (len(keys) - 1) / (most - 1))] for i in range(most)]
+    return [by_workload[key] for key in keys]
+
+
+def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
+    """The ratio of (recorded, measured here) pairs; none at all where there are none."""
+    if not pairs:
+        return Ratio()
+
+    def median(value: Callable[[Measurement], float]) -> float:
+        ratio = statistics.median(value(here) / value(there) for there, here in pairs)
+        return 1.0 if abs(ratio - 1.0) < LEAST else ratio
+
+    def wait(figure: Measurement) -> float:
+        return max(0.1, (figure.e2e_us or 0.0) - (figure.kernel_us or 0.0))
+
+    return Ratio(median(lambda f: f.enqueue_us or 1.0), median(wait), len(pairs))

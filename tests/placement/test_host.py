@@ -1,0 +1,125 @@
+"""Host times of records from another machine: ratios, and when there are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from convoy.backends.base import Candidate
+from convoy.errors import CompileFailed
+from convoy.measure.environment import Environment
+from convoy.measure.measurement import Measurement
+from convoy.measure.record import Record
+from convoy.placement.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of
+from convoy.workload import Workload
+
+THERE = Environment("NVIDIA H200", 132, host="a quick one")
+
+
+def record(channels: int, backend: str = "cudnn", kernel: str = "k", host: str = "") -> Record:
+    workload = Workload("fprop", 1, 14, 14, channels, 64, 1, 1)
+    figure = Measurement(4.0, 0.1, 5.0, 3.0, 0.2, 11.0, 0.4, 30)
+    where = dataclasses.replace(THERE, host=host or THERE.host)
+    return Record(workload, Candidate(backend, kernel), figure, where)
+
+
+def slower(enqueue: float, wait: float, noise: float = 0.0, seed: int = 0):
+    rng = random.Random(seed)
+
+    def again(workload: Workload, candidate: Candidate) -> Measurement:
+        shake = 1 + rng.uniform(-noise, noise)
+        return Measurement(4.1, 0.1, None, 3.0 * enqueue * shake, 0.2, 4.1 + 7.0 * wait, 0.4, 30)
+
+    return again
+
+
+RECORDS = [record(c) for c in range(8, 400, 8)]
+
+
+def test_records_of_a_slower_host_are_brought_to_this_one() -> None:
+    hosts = HostTimes("a slow one")
+    hosts.calibrate(RECORDS, slower(1.5, 1.2, noise=0.04))
+    figure = hosts.figure(RECORDS[3])
+    assert figure.kernel_us == 4.0 and figure.cold_us == 5.0 and figure.samples == 30
+    assert figure.enqueue_us == pytest.approx(4.5, rel=0.04)
+    assert figure.enqueue_spread_us == pytest.approx(0.3, rel=0.04)
+    assert figure.e2e_us == pytest.approx(4.0 + 7.0 * 1.2)
+    (ratio,) = hosts.ratios.values()
+    assert ratio.samples == SAMPLES
+
+
+def test_each_backend_and_each_host_has_a_ratio_of_its_own() -> None:
+    def again(workload: Workload, candidate: Candidate) -> Measurement:
+        return slower(2.0 if candidate.backend == "cutlass" else 1.3, 1.0)(workload, candidate)
+
+    records = [*RECORDS, *(record(c, "cutlass") for c in (8, 16)), record(8, host="a third")]
+    hosts = HostTimes("a slow one")
+    hosts.calibrate(records, again)
+    found = {key: round(ratio.enqueue, 3) for key, ratio in hosts.ratios.items()}
+    assert found == {
+        ("cudnn", "a quick one"): 1.3, ("cutlass", "a quick one"): 2.0, ("cudnn", "a third"): 1.3,
+    }  # fmt: skip
+
+
+def test_records_of_this_host_are_taken_as_they_are() -> None:
+    hosts = HostTimes(THERE.host)
+    hosts.calibrate(RECORDS, slower(1.5, 1.5))
+    assert hosts.ratios == {} and hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+    assert HostTimes().figure(RECORDS[0]) == RECORDS[0].measurement
+
+
+def test_what_is_within_the_noise_is_no_other_host() -> None:
+    hosts = HostTimes("the same under another name")
+    hosts.calibrate(RECORDS, slower(1.03, 0.97))
+    assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+
+
+def test_asked_once_and_only_for_what_can_tell() -> None:
+    calls: list[str] = []
+
+    def again(workload: Workload, candidate: Candidate) -> Measurement:
+        calls.append(workload.key)
+        return slower(1.5, 1.5)(workload, candidate)
+
+    failed = dataclasses.replace(RECORDS[0], measurement=Measurement(failure="no"))
+    bare = dataclasses.replace(RECORDS[0], measurement=Measurement(kernel_us=3.0))
+    hosts = HostTimes("a slow one")
+    hosts.calibrate([failed, bare], again)
+    assert not calls and not hosts.ratios
+    for _ in range(2):
+        hosts.calibrate(RECORDS, again)
+    assert len(calls) == SAMPLES == len(set(calls))
+
+
+def test_candidates_that_cannot_be_measured_leave_records_as_they_are() -> None:
+    def broken(workload: Workload, candidate: Candidate) -> Measurement:
+        raise CompileFailed("no compiler", "one")
+
+    hosts = HostTimes("a slow one")
+    hosts.calibrate(RECORDS, broken)
+    assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+    hosts = HostTimes("a slow one")
+    hosts.calibrate(RECORDS, lambda *_: Measurement(failure="no GPU"))
+    assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+
+
+def test_one_outlier_does_not_decide() -> None:
+    there = Measurement(kernel_us=4.0, enqueue_us=3.0, e2e_us=11.0)
+    here = [dataclasses.replace(there, enqueue_us=q) for q in (4.5, 4.4, 30.0, 4.6, 4.5)]
+    assert ratio_of([(there, figure) for figure in here]).enqueue == pytest.approx(1.5)
+
+
+def test_choice_is_of_the_common_kernel_and_does_not_depend_on_the_order() -> None:
+    records = [record(c, kernel="rare.split2") for c in range(8, 40, 8)]
+    records += [record(c, kernel=f"common.split{c % 3}") for c in range(8, 400, 8)]
+    first = chosen(records)
+    random.Random(1).shuffle(records)
+    assert chosen(records) == first and len(first) == SAMPLES
+    assert {r.candidate.kernel.split(".")[0] for r in first} == {"common"}
+
+
+def test_round_trip() -> None:
+    hosts = HostTimes("here", {("cudnn", "a quick one"): Ratio(1.5, 1.25, 5)})
+    assert HostTimes.from_json(hosts.to_json(), "here") == hosts
