@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import tvm
@@ -18,14 +19,15 @@ from .plan import Footprint
 class NativeKernel:
     """Facts of a function compiled by TVM.
 
-    ``footprint`` is that of its widest kernel, ``launches`` their number, ``written`` the
-    parameters that it stores to. ``host_workspace`` says that it asks TVM for device memory while
-    it runs: that pool belongs to a thread and knows no streams, so two such functions must not
-    overlap.
+    ``footprint`` is that of its widest kernel, ``launches`` their number, ``moved`` the bytes of
+    the tensors in device memory that they read and write, ``written`` the parameters that they
+    store to. ``host_workspace`` says that it asks TVM for device memory while it runs: that pool
+    belongs to a thread and knows no streams, so two such functions must not overlap.
     """
 
     footprint: Footprint
     launches: int
+    moved: int
     written: frozenset[int]
     host_workspace: bool
 
@@ -42,15 +44,65 @@ def inspect(func: tirx.PrimFunc, machine: Machine) -> NativeKernel:
         machine.footprint(grid, threads, _of_one_block(shared, grid, machine))
         for grid, threads in kernels
     ]
-    stored = [region.source for block in blocks for region in block.writes]
+    views = _views(func)
+    touched = [_touched(statement, views) for statement in _statements(func.body)]
+    stored = {buffer for _, written in touched for buffer in written}
     return NativeKernel(
         max(footprints, key=lambda f: f.waves),
         len(kernels),
-        frozenset(
-            i for i, param in enumerate(func.params) if any(param.same_as(s) for s in stored)
-        ),
+        sum(_bytes(buffer) for both in touched for buffers in both for buffer in buffers),
+        frozenset(i for i, param in enumerate(func.params) if param in stored),
         not blocks or any(buffer.scope() == "global" for buffer in allocated),
     )
+
+
+def _views(func: tirx.PrimFunc) -> dict[tirx.Buffer, tirx.Buffer]:
+    """Buffers that lie in the memory of others, and in whose."""
+    declared: list[tirx.DeclBuffer] = []
+    blocks: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(
+        func.body, [(tirx.DeclBuffer, declared.append), (s_tir.SBlock, blocks.append)]
+    )
+    views: dict[tirx.Buffer, tirx.Buffer] = {}
+    for view in declared:  # outer ones come first
+        within: list[tirx.Var] = []
+        if view.data is not None:
+            tvm_ffi.structural_walk(view.data, [(tirx.Var, within.append)])
+        for source in within:
+            views[view.buffer] = views.get(source, source)
+    for block in blocks:
+        for match in block.match_buffers:
+            source = match.source.source
+            views[match.buffer] = views.get(source, source)
+    return views
+
+
+def _touched(
+    statement: tvm.ir.Stmt, views: dict[tirx.Buffer, tirx.Buffer]
+) -> tuple[set[tirx.Buffer], set[tirx.Buffer]]:
+    """Tensors in device memory that one launch reads, and those that it writes. A sum that a block
+    builds up is written, not read; what is updated in place is both."""
+    blocks: list[s_tir.SBlock] = []
+    loads: list[tvm.ir.TensorLoad] = []
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(
+        statement,
+        [
+            (s_tir.SBlock, blocks.append),
+            (tvm.ir.TensorLoad, loads.append),
+            (tirx.BufferStore, stores.append),
+        ],
+    )
+
+    def memory(buffers: Iterable[tirx.Buffer]) -> set[tirx.Buffer]:
+        owners = (views.get(buffer, buffer) for buffer in buffers)
+        return {owner for owner in owners if owner.scope() == "global"}
+
+    sums = {w.source for block in blocks if block.init is not None for w in block.writes}
+    read = [r.source for block in blocks for r in block.reads] + [load.source for load in loads]
+    written = [w.source for block in blocks for w in block.writes]
+    written += [store.buffer for store in stores]
+    return memory(buffer for buffer in read if buffer not in sums), memory(written)
 
 
 def _kernels(func: tirx.PrimFunc) -> list[tuple[int, int]]:

@@ -68,6 +68,7 @@ class Machine:
         waves = self.waves(blocks, threads, shared_bytes, registers)
         return Footprint(blocks, threads, shared_bytes, round(waves, 4))
 
-    def estimate_us(self, moved_bytes: int) -> float:
-        """Duration of a kernel that is bound by memory: bytes over bandwidth, and a fixed part."""
-        return self.kernel_us + moved_bytes / self.bandwidth * 1e6
+    def estimate_us(self, moved_bytes: int, launches: int = 1) -> float:
+        """Duration of kernels that are bound by memory: bytes over bandwidth, and a fixed part for
+        each launch."""
+        return launches * self.kernel_us + moved_bytes / self.bandwidth * 1e6

@@ -176,8 +176,9 @@ class _Reader:
                 fresh = not self._writers[storage] and storage not in self._inputs
                 written = fresh or bool(native and i in native.written)
                 touched[storage] = touched.get(storage, False) or written
-            if isinstance(arg.ty, relax.TensorType):
+            if not native and isinstance(arg.ty, relax.TensorType):
                 moved += math.prod(shape_of(arg)) * itemsize(dtype_of(arg))
+        launches, moved = (native.launches, native.moved) if native else (1, moved)
         depends: set[int] = set()
         for storage, written in touched.items():
             depends.update(self._writers[storage])
@@ -195,7 +196,7 @@ class _Reader:
                 name=f"{symbol}#{op}",
                 symbol=symbol,
                 kind="native" if native else "offloaded",
-                duration_us=self._machine.estimate_us(moved) * (native.launches if native else 1),
+                duration_us=self._machine.estimate_us(moved, launches),
                 footprint=native.footprint if native else Footprint(),
                 depends=tuple(sorted(depends)),
             )
