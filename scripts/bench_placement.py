@@ -16,11 +16,12 @@ all that it is compared with, by the odd ones.
 
 ``--stages``: ``kernels`` compiles CUTLASS kernels, those first that serve most; ``rank`` predicts
 what is worth measuring where a workload has no record of a backend (``--most`` of each by each
-figure), ``host`` compares host times of the records with this host, ``measure`` measures what was
-ranked, as long as ``--measure-seconds`` last; ``plan`` places from records; ``build`` compiles the plans; ``run`` times them. Only CUTLASS kernels that are compiled
-already take part, unless ``--compile`` is given. What each stage makes is kept in the folder
-``--work`` and not made again; all but ``host``, ``measure`` and ``run`` need no GPU. The tables and the JSON
-are of all cases that the folder holds.
+figure), ``measure`` measures that, as long as ``--measure-seconds`` last; ``host`` compares host
+times of the records with this host; ``plan`` places from records; ``build`` compiles the plans;
+``run`` times them. Only CUTLASS kernels that are compiled already take part, unless ``--compile``
+is given. What each stage makes is kept in the folder ``--work`` and not made again; all but
+``measure``, ``host`` and ``run`` need no GPU. The tables and the JSON are of all cases that the
+folder holds.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from placement_report import report, save
 
 NAMES = sorted((*NETWORKS, *TRAINING))
 DEFAULT = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
-STAGES = ("kernels", "rank", "host", "measure", "plan", "build", "run")
+STAGES = ("kernels", "rank", "measure", "host", "plan", "build", "run")
 ROUNDS, REPEAT = 6, 4
 #: Modes that are timed in one process: those that synchronise need another environment.
 PROCESSES = (("graph", "stream"), ("sync",))
@@ -361,8 +362,8 @@ def main() -> None:
     cases = [(n, b) for b in args.batches for n in args.networks]
     context = multiprocessing.get_context("spawn")
     stages = (
-        ("kernels", compile_kernels), ("rank", rank_all), ("host", host_all),
-        ("measure", measure_all),
+        ("kernels", compile_kernels), ("rank", rank_all), ("measure", measure_all),
+        ("host", host_all),
         ("plan", plan_all), ("build", build_all),
     )  # fmt: skip
     for stage, do in stages:

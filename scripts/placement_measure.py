@@ -1,8 +1,8 @@
 """Figures that the records lack: candidates of new workloads, and host times on this host.
 
 ``rank`` needs no GPU: it asks the backends for candidates, has the trees of ``PredictedCost`` put
-them into order, and keeps the best few. ``measure`` times these and adds them to the records. ``host_ratios`` measures a
-few recorded candidates again, where the records come from another host.
+them into order, and keeps the best few. ``measure`` times these and adds them to the records. ``host_ratios`` measures
+a few recorded candidates again, where the records come from another host.
 """
 
 from __future__ import annotations
@@ -97,6 +97,6 @@ def host_ratios(args: argparse.Namespace, workloads: Sequence[Any], backends: Se
 
     here, device = environments.current(), Device(**args.device)
     recorded = RecordedCost(_store(args.records), here, HostTimes(here.host))
-    known = {workload: () for workload in dict.fromkeys(workloads)}
-    MeasuredCost(backends, device, recorded).prefetch(list(known.items()))
+    jobs = [(workload, ()) for workload in dict.fromkeys(workloads)]
+    MeasuredCost(backends, device, recorded).prefetch(jobs)
     return recorded.hosts
