@@ -2,9 +2,9 @@
 
     python random_networks.py FIRST LAST     (with python/ and tests/schedule on PYTHONPATH)
 
-runs the networks of the seeds FIRST to LAST - 1 and prints a JSON line for each: one that it is
-done, and one more with what went wrong. Convolutions are cuDNN's, all other kernels TVM's; storage and
-results are filled with NaN before each run, and inputs are new each time.
+runs the networks of the seeds FIRST to LAST - 1 and prints a JSON line for each that is done, and
+one for each that went wrong. Convolutions are cuDNN's, all other kernels TVM's; storage and results
+are filled with NaN before each run, and inputs are new each time.
 """
 
 from __future__ import annotations
