@@ -39,7 +39,11 @@ class Prepared:
         """Starts the worker and returns once it is ready or over."""
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            self._command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True
+            self._command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._errors,
+            text=True,
         )
         for line in self._process.stdout:
             if line.strip() == READY:
