@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import os
@@ -44,7 +45,7 @@ from convoy.tuning.model import Sample
 from convoy.tuning.search import InOrder, Random, Search
 from convoy.tuning.space import Space
 from convoy.tuning.task import Task
-from convoy.workload import Workload
+from convoy.workload import Epilogue, Workload
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 #: Workloads with fewer candidates than this have no 5% of them.
@@ -71,8 +72,12 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
         held_out = [w for w in listed if w.n == batch and len(known[w]) >= options.exhaustive]
         if len(held_out) < LEAST_WORKLOADS:
             continue
-        own = set(listed)
-        prior = [Sample(w, tuple(figures.values())) for w, figures in known.items() if w not in own]
+        own = {_convolution(w) for w in listed}
+        prior = [
+            Sample(w, tuple(figures.values()))
+            for w, figures in known.items()
+            if _convolution(w) not in own
+        ]
         for name, reached in _replays(held_out, known, prior).items():
             for share, values in reached.items():
                 rows.append(
@@ -105,11 +110,17 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
     rows.sort(key=lambda r: (r["network"] == "all", r["network"], str(r["batch"]), r["search"]))
     newest = max(store, key=lambda r: r.time)
     return {
-        "left_out": "all batch sizes of the network",
+        "left_out": "the network's convolutions at every batch size, epilogue and direction",
         "environment": newest.environment.to_json(),
         "records": len(store),
         "rows": rows,
     }
+
+
+def _convolution(workload: Workload) -> Workload:
+    """The same whatever the batch size, the epilogue and the direction: what a network that is left
+    out shares with another, in any of these, is left out as well."""
+    return dataclasses.replace(workload, op="fprop", n=1, epilogue=Epilogue())
 
 
 def _replays(
@@ -220,11 +231,15 @@ def gpus(options: argparse.Namespace) -> dict[str, Any]:
     workloads = _workloads(options)
     most = options.gpus or 2
     report: dict[str, Any] = {"workloads": len(workloads), "trials": options.trials, "rows": []}
-    for count in (most, 1):
+    report["search"] = options.search
+    for count in (1, most):
         options.gpus = count
         with _from_nothing(options, workloads) as folder:
             records = folder / "records.jsonl"
-            report["rows"].insert(0, {"gpus": count, **_tune(options, workloads, records)})
+            report["rows"].append({"gpus": count, **_tune(options, workloads, records)})
+            if options.keep:
+                with options.keep.open("a") as kept:
+                    kept.write(records.read_text())
             report["environment"] = next(iter(RecordStore(records))).environment.to_json()
         if options.out:
             options.out.write_text(json.dumps(report, indent=1) + "\n")
@@ -237,7 +252,8 @@ def _tune(
     options: argparse.Namespace, workloads: Sequence[Workload], records: Path
 ) -> dict[str, Any]:
     """One run of the tuner, in figures."""
-    from convoy.tuning.autotune import autotune
+    from convoy.tuning.autotune import BACKENDS, autotune
+    from convoy.tuning.measurer import Spec
     from convoy.tuning.progress import ShowProgress
     from convoy.tuning.tuner import Budget
 
@@ -248,9 +264,12 @@ def _tune(
         outcome = autotune(
             workloads,
             records=records,
-            budget=Budget(trials=options.trials, seconds=options.seconds),
+            search=options.search,
+            budget=Budget(options.trials or None, options.seconds, batch=options.round),
             compile=not options.no_compile,
+            neighbours=not options.no_neighbours,
             gpus=options.gpus,
+            spec=Spec(options={"backends": BACKENDS, "cold": not options.no_cold}),
             observer=observer,
         )
     return {
@@ -388,7 +407,11 @@ def main() -> None:
             command.add_argument("--runs", type=int, default=10)
             command.add_argument("--each", type=int, default=2, help="candidates of a workload")
             continue
-        command.add_argument("--trials", type=int, default=12)
+        command.add_argument("--search", default="model")
+        command.add_argument("--trials", type=int, default=12, help="0: all")
+        command.add_argument("--round", type=int, default=4, help="trials chosen at a time")
+        command.add_argument("--no-neighbours", action="store_true")
+        command.add_argument("--no-cold", action="store_true", help="no figures of a cold cache")
         command.add_argument("--seconds", type=float)
         command.add_argument("--gpus", type=int)
         command.add_argument("--keep", type=Path, help="file for the records")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import importlib
 import math
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +17,7 @@ from convoy.backends.base import Candidate, make_config
 from convoy.measure.measurement import Measurement
 from convoy.measure.record import candidate_key
 from convoy.tuning.search import Exhaustive, InOrder
-from convoy.workload import Workload
+from convoy.workload import Epilogue, Workload
 
 
 @pytest.fixture
@@ -44,6 +47,34 @@ def test_shares_of_the_best(bench: ModuleType) -> None:
     last = bench._replay(InOrder("other"), [workload], known)
     assert [last[share][0] for share in bench.SHARES] == [1.0] * 4
     assert bench._replay(Exhaustive(), [workload], known).keys() == set(bench.SHARES)
+
+
+def test_a_convolution_is_left_out_in_all_its_forms(bench: ModuleType) -> None:
+    one = Workload("fprop", 8, 14, 14, 64, 64, 1, 1)
+    changes = {"n": 256}, {"op": "wgrad"}, {"epilogue": Epilogue(bias=True, activation="relu")}
+    for change in changes:
+        assert bench._convolution(dataclasses.replace(one, **change)) == bench._convolution(one)
+    other = dataclasses.replace(one, k=128)
+    assert bench._convolution(other) != bench._convolution(one)
+
+
+def test_what_is_shipped_is_out_of_sight_only_meanwhile(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVOY_CACHE_DIR", "mine")
+    listed = bench.workload_list.read(bench.paths.workloads_dir() / "resnet18-fprop-float16.jsonl")
+    shipped = bench.paths.records_dir()
+    options = argparse.Namespace(no_prior=False, empty_cache=str(tmp_path / "kernels"))
+    with bench._from_nothing(options, listed):
+        rest = bench.RecordStore(bench.paths.records_dir())
+        assert len(rest) and not set(rest.workloads()) & set(listed)
+        assert os.environ["CONVOY_CACHE_DIR"] == options.empty_cache
+    assert bench.paths.records_dir() == shipped
+    assert os.environ["CONVOY_CACHE_DIR"] == "mine"
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "a.so").touch()
+    with pytest.raises(SystemExit, match="not empty"), bench._from_nothing(options, listed):
+        pass
 
 
 def test_median_absolute_deviation(bench: ModuleType) -> None:

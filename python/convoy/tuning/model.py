@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,6 @@ PARAMETERS: dict[str, Any] = {
     "min_child_weight": 2,
     "tree_method": "hist",
     "verbosity": 0,
-    "nthread": 1,
 }
 ROUNDS = 120
 #: Share of the workloads that each member is trained without.
@@ -107,11 +107,12 @@ class RankingModel:
             left_out = rng.random(len(groups)) < (LEFT_OUT if self._members > 1 else 0.0)
             chosen = ~left_out[group] if not left_out.all() else np.ones(len(y), bool)
             data = self._xgboost.DMatrix(x[chosen], y[chosen], weight=weight[chosen], nthread=1)
-            options = {**PARAMETERS, "seed": self._seed + member}
+            options = {**PARAMETERS, "seed": self._seed + member, "nthread": threads}
             return self._xgboost.train(options, data, ROUNDS)
 
-        # A thread for each member: threads within one would wait for each other at every node,
-        # which on cores that compilers keep busy takes many times as long.
+        # Trees are the same for any number of threads. No compiler runs meanwhile, since a round
+        # has its results before the next is chosen.
+        threads = max(1, len(os.sched_getaffinity(0)) // self._members)
         with concurrent.futures.ThreadPoolExecutor(self._members) as pool:
             self._models = list(pool.map(train, range(self._members)))
 
