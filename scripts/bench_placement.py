@@ -140,9 +140,11 @@ def _replace(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
-def labelled(plans: dict[str, Any], mode: str) -> list[tuple[str, str, int]]:
+def labelled(
+    args: argparse.Namespace, plans: dict[str, Any], mode: str
+) -> list[tuple[str, str, int]]:
     """(label, plan, streams) of what is run in a mode."""
-    found = needed(plans, mode)
+    found = [(n, s) for n, s in needed(plans, mode) if not args.plans or n in args.plans]
     return [
         (name if streams == 1 else f"{name} x{streams}", name, streams) for name, streams in found
     ]
@@ -174,7 +176,7 @@ def build_all(
         key = f"{name} N={batch}"
         plans = work.plans(key) or {}
         for mode in MODES:
-            for _, label, streams in labelled(plans, mode):
+            for _, label, streams in labelled(args, plans, mode):
                 plan, graph = plans[label]["plan"], mode == "graph"
                 module = work.module(key, plan, graph, streams)
                 known = work.built(module)
@@ -236,7 +238,7 @@ def group_of(args: argparse.Namespace, work: Work, key: str, mode: str) -> list[
     plans = work.plans(key) or {}
     runs: dict[str, str] = {}
     calls: dict[str, Any] = {}
-    for label, name, streams in labelled(plans, mode):
+    for label, name, streams in labelled(args, plans, mode):
         module = work.module(key, plans[name]["plan"], mode == "graph", streams)
         known = work.built(module)
         if known is None or "failed" in known:
@@ -348,6 +350,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=40, help="CUTLASS kernels to compile")
     parser.add_argument("--compile-seconds", type=float, default=math.inf, help="last start of one")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--plans", nargs="+", help="only these are run, by variant/objective")
     parser.add_argument("--skip-tvm", action="store_true", help="not all by TVM's own kernels")
     parser.add_argument("--again", action="store_true", help="do again what the folder holds")
     parser.add_argument("--sample-ms", type=float, default=8.0, help="of each sample")

@@ -1,7 +1,8 @@
 """Figures that the records lack: candidates of new workloads, and host times on this host.
 
 ``rank`` needs no GPU: it asks the backends for candidates, has the trees of ``PredictedCost`` put
-them into order, and keeps the best few. ``measure`` times these and adds them to the records. ``host_ratios`` measures
+them into order, and keeps the best few. ``measure`` times these and adds them to the records.
+``host_ratios`` measures
 a few recorded candidates again, where the records come from another host.
 """
 

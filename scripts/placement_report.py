@@ -1,10 +1,16 @@
-"""Tables and the JSON of bench_placement.py."""
+"""Tables and the JSON of bench_placement.py.
+
+    python scripts/placement_report.py benchmarks/results/h200/DATE-placement.json
+
+prints the tables of a saved file as Markdown.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,11 +76,14 @@ def mode_result(case: dict[str, Any], mode: str) -> ModeResult:
 
 
 def predict(case: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Predicted microseconds by mode and run: figures of the candidates, plus those of TVM's
-    kernels, which were measured in the same run. Several streams are not predicted."""
+    """Predicted microseconds by mode and run, as they were saved, or else sums of the figures of
+    candidates and of TVM's kernels, which were measured in the same run. Several streams are not
+    predicted."""
     from convoy.measure.measurement import Measurement
     from convoy.placement import objective as objectives
 
+    if "predicted_us" in case:
+        return dict(case["predicted_us"])
     found: dict[str, dict[str, float]] = {mode: {} for mode in MODES}
     for mode in MODES:
         for label in case["runs"].get(mode, {}):
@@ -91,6 +100,8 @@ def predict(case: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def flips(case: dict[str, Any]) -> list[list[str]]:
     """Operations whose kernel differs between the exact covers for ``graph`` and ``sync``."""
+    if "flips" in case:
+        return list(case["flips"])
     plans = [case["plans"].get(f"{PLACED}/{o}", {}).get("plan") for o in ("graph", "sync")]
     if None in plans:
         return []
@@ -253,3 +264,20 @@ def table_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
     if result.chosen == f"{PLACED}/graph":
         rows.append({**rows[-1], "system": "placed, second level", "ms": result.ms[result.chosen]})
     return rows
+
+
+def markdown(cases: dict[str, dict[str, Any]]) -> str:
+    """All tables of saved cases."""
+    from convoy.report import tables
+
+    rows, lines = overview(cases)
+    parts = [tables.markdown(SUMMARY_COLUMNS, rows), *(f"- {line}" for line in lines)]
+    parts += ["", "## All times", "", tables.markdown(TIME_COLUMNS, times(cases))]
+    for key, case in cases.items():
+        parts += ["", f"## {key}: operations that flip between kernel-only and end-to-end cost", ""]
+        parts.append(tables.markdown(FLIP_COLUMNS, flips(case)))
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(Path(sys.argv[1]).read_text())["cases"]))

@@ -133,7 +133,7 @@ def test_a_group_that_crashes_does_not_take_the_others_along(
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(bench.subprocess, "run", process)
-    args = argparse.Namespace(ends=bench.time.monotonic() + 100, work=str(tmp_path))
+    args = argparse.Namespace(plans=None, ends=bench.time.monotonic() + 100, work=str(tmp_path))
     groups = [{"name": n, "out": str(tmp_path / f"{n}.json")} for n in ("first", "second", "third")]
     bench.run_groups(args, groups, blocking=False)
     assert timed == [["first", "second", "third"], ["third"]]
