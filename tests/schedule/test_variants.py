@@ -13,7 +13,7 @@ from convoy.schedule.machine import Machine
 from convoy.schedule.plan import Footprint, Op
 from convoy.schedule.planner import multi_stream
 from convoy.schedule.simulate import simulate
-from convoy.schedule.variants import Variant, crowded, refine, undominated
+from convoy.schedule.variants import Variant, combinations, crowded, refine, undominated
 
 WIDE, NARROW = Footprint(waves=1.0), Footprint(waves=0.4)
 
@@ -36,6 +36,30 @@ def test_narrower_kernels_for_neighbours() -> None:
     swapped = [found[o.symbol].apply(o) if o.symbol in found else o for o in pair()]
     assert swapped[1].kernel == "b:narrow"
     assert multi_stream(swapped, [], Machine()).makespan_us < schedule.makespan_us - 5
+
+
+def test_combinations_are_ranked_by_prediction() -> None:
+    schedule = multi_stream(pair(), [], Machine())
+    narrow, slow = Variant("b:narrow", 12.0, NARROW), Variant("c:slow", 15.0, NARROW)
+    variants = {"conv0": [narrow, slow], "conv1": [narrow, slow]}
+    found = combinations(schedule, variants, Machine(), 20)
+    assert len(found) == 3 * 3 - 1, "all but the kernels as they are"
+    assert found[0] == {"conv0": narrow, "conv1": narrow}
+    times = []
+    for chosen in found:
+        ops = [chosen[o.symbol].apply(o) if o.symbol in chosen else o for o in schedule.ops]
+        times.append(simulate(ops, schedule.events, Machine())[2])
+    assert times == sorted(times)
+    assert combinations(schedule, variants, Machine(), 3) == found[:3]
+    assert combinations(schedule, {}, Machine(), 3) == []
+
+
+def test_where_combinations_are_many_a_descent_finds_one() -> None:
+    schedule = multi_stream(pair(), [], Machine())
+    narrow = Variant("b:narrow", 12.0, NARROW)
+    many = [narrow, *(Variant(f"c{i}", 30.0 + i, NARROW) for i in range(40))]
+    found = combinations(schedule, {"conv0": many, "conv1": many}, Machine(), 5)
+    assert found == [{"conv0": narrow, "conv1": narrow}]
 
 
 def test_undominated_are_faster_or_narrower() -> None:

@@ -14,10 +14,10 @@ from . import durations
 from .dependence import Dependences
 from .machine import Machine
 from .plan import Footprint, Op, Schedule, Trial
+from .planner import CLOSE, multi_stream, retime, single_stream
 from .planner import contenders as contenders_of
-from .planner import multi_stream, retime, single_stream
 from .program import Program
-from .variants import Variant, crowded, refine
+from .variants import Variant, combinations, crowded
 
 if TYPE_CHECKING:
     from .durations import Figure
@@ -30,8 +30,10 @@ LEAST_GAIN = 1.03
 #: Schedules that are predicted to be slower than this are not tried. Below 1, because the costs of
 #: crossing streams are those of large graphs; between two short kernels they are smaller.
 LEAST_TRIED = 0.85
-#: Kernels are exchanged for a predicted gain above this.
+#: Without a trial kernels are exchanged for a predicted gain above this.
 LEAST_EXCHANGE = 1.01
+#: Exchanges of kernels that are tried.
+EXCHANGES = 6
 #: Schedules on several streams that are timed against one stream.
 CONTENDERS = 4
 #: Bytes that the arenas of a trial may take together; fewer contenders where they are large.
@@ -107,7 +109,10 @@ def decide(
     multi = planned[0]
     contenders: list[Contender] = [(schedule, {}) for schedule in planned]
     if kernels is not None and external is not None:
-        contenders.extend(_with_other_kernels(ops, program, multi, machine, kernels, cold))
+        most = EXCHANGES if on_gpu else 1
+        longest = multi.makespan_us * (CLOSE if on_gpu else 1 / LEAST_EXCHANGE)
+        others = _with_other_kernels(ops, program, multi, machine, kernels, cold, most)
+        contenders.extend(c for c in others if c[0].makespan_us < longest)
     least = LEAST_TRIED if on_gpu else LEAST_GAIN
     contenders = [
         c for c in contenders if c[0].streams > 1 and c[0].makespan_us * least < single.makespan_us
@@ -135,22 +140,24 @@ def _with_other_kernels(
     machine: Machine,
     kernels: PlacedKernels,
     cold: float,
+    most: int,
 ) -> list[Contender]:
-    """The best schedule with some kernels exchanged, if it is predicted to be faster than without.
+    """Up to ``most`` schedules with some kernels exchanged, shortest predicted time first.
 
     Where kernels are so wide that several streams do not pay, no schedule shows where they would
     with others; so what the streams would be if all kernels were narrow is a second start.
     """
     narrow = [dataclasses.replace(op, footprint=Footprint(waves=0.0)) for op in ops]
-    best: Contender = (multi, {})
+    found: dict[tuple[tuple[str, str], ...], Contender] = {}
     for start in (multi, multi_stream(narrow, program.buffers, machine)):
         start = retime(start, ops, machine)
-        exchanged = refine(start, kernels.variants(crowded(start), cold), machine)
-        other = [exchanged[op.symbol].apply(op) if op.symbol in exchanged else op for op in ops]
-        found = multi_stream(other, program.buffers, machine)
-        if found.makespan_us * LEAST_EXCHANGE < best[0].makespan_us:
-            best = (found, exchanged)
-    return [best] if best[1] else []
+        variants = kernels.variants(crowded(start), cold)
+        for exchanged in combinations(start, variants, machine, most):
+            kernel_of = tuple(sorted((symbol, v.kernel) for symbol, v in exchanged.items()))
+            if kernel_of not in found:
+                other = [exchanged[o.symbol].apply(o) if o.symbol in exchanged else o for o in ops]
+                found[kernel_of] = multi_stream(other, program.buffers, machine), exchanged
+    return sorted(found.values(), key=lambda contender: contender[0].makespan_us)[:most]
 
 
 def _exchanges(exchanged: Mapping[str, Variant]) -> str:

@@ -7,6 +7,8 @@ with fewer blocks may leave room for a neighbour, and the pair is over earlier.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +16,8 @@ from .machine import Machine
 from .plan import Footprint, Op, Schedule
 from .simulate import simulate
 
+#: Combinations of kernels that are all looked at; where there are more, a descent finds one.
+MOST_COMBINATIONS = 512
 #: Passes over all ops, each trying every variant of each.
 PASSES = 2
 #: A change must shorten the predicted time by this fraction to be made.
@@ -86,3 +90,22 @@ def refine(
         if best == before:
             break
     return chosen
+
+
+def combinations(
+    schedule: Schedule, variants: Mapping[str, Sequence[Variant]], machine: Machine, most: int
+) -> list[dict[str, Variant]]:
+    """Up to ``most`` exchanges of kernels, by symbol, shortest predicted time first, streams and
+    order kept: of all combinations where they are few, otherwise what :func:`refine` finds."""
+    count = math.prod(1 + len(found) for found in variants.values())
+    if count > MOST_COMBINATIONS:
+        exchanged = refine(schedule, variants, machine)
+        return [exchanged] if exchanged else []
+    ranked: list[tuple[float, int, dict[str, Variant]]] = []
+    options = [[None, *found] for found in variants.values()]
+    for number, picked in enumerate(itertools.product(*options)):
+        chosen = {s: v for s, v in zip(variants, picked, strict=True) if v is not None}
+        ops = [chosen[op.symbol].apply(op) if op.symbol in chosen else op for op in schedule.ops]
+        if chosen:
+            ranked.append((simulate(ops, schedule.events, machine)[2], number, chosen))
+    return [chosen for _, _, chosen in sorted(ranked, key=lambda entry: entry[:2])[:most]]
