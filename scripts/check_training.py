@@ -110,12 +110,12 @@ def course_of_peer(
 
 
 def course_of_convoy(
-    case: Case, net: LossModule, batch: int, target: str, options: dict[str, Any]
+    case: Case, net: LossModule, batch: int, target: str, options: dict[str, Any], path: str = ""
 ) -> tuple[Course, Any]:
     import convoy
 
     step = net.step(Sgd(MOMENTUM))
-    built = convoy.build(step.module, target, **options)
+    built = convoy.load(path) if path else convoy.build(step.module, target, **options)
     session = TrainingSession(built, step, net.initial, RATE)
     losses: list[float] = []
     state: dict[str, Array] = {}
@@ -153,7 +153,7 @@ def check(args: argparse.Namespace, name: str, precision: str) -> Row:
             "measure": args.measure > 0, "most_measured": args.measure or None,
         }  # fmt: skip
     started = time.perf_counter()
-    ours, plan = course_of_convoy(case, net, batch, args.target, options)
+    ours, plan = course_of_convoy(case, net, batch, args.target, options, args.module)
     seconds = time.perf_counter() - started
     exact = course_of_peer(case, net, batch, "float64", device)
     theirs = course_of_peer(case, net, batch, precision, device)
@@ -210,6 +210,7 @@ def main() -> int:
     parser.add_argument("--backends", nargs="*", default=["cudnn", "cutlass", "hopper"])
     parser.add_argument("--records", default=None, help="file of measurements to place from")
     parser.add_argument("--measure", type=int, default=0, help="candidates of a backend to measure")
+    parser.add_argument("--module", default="", help="compiled step of the one case, instead")
     parser.add_argument("--out", default="")
     args = parser.parse_args()
     bench = Bench("training steps against float64", args.out)

@@ -159,6 +159,14 @@ def small_cases() -> list[Case]:
             "mean_odd", [(2, 13, 11, 20)], [h],
             lambda e, x: e(op.mean(x, [1, 2])), "ChannelReduce",
         ),
+        Case(
+            "sum_rows", [(8, 1000)], [f],
+            lambda e, x: e(op.sum(x, [-1], keepdims=True)), "RowReduce",
+        ),
+        Case(
+            "mean_rows_relu", [(3, 5, 7, 43)], [h],
+            lambda e, x: e(op.nn.relu(e(op.mean(x, [2, 3])))), "RowReduce",
+        ),
         Case("mean_batch", [(40, 3, 16)], [f], lambda e, x: e(op.mean(x, [0])), "ChannelReduce"),
         Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "GeneralReduction"),
         Case(

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.s_tir import dlight
 
-from convoy.graph.schedule import ChannelReduce, Elementwise, Window
+from convoy.graph.schedule import ChannelReduce, Elementwise, RowReduce, Window
 from convoy.graph.schedule.loads import block_size, itemsize, vector_width
 
 from .kernels import TARGET, small_cases
@@ -19,7 +19,7 @@ from .nets import relative_error
 from .serial import run_serial
 
 CASES = {case.name: case for case in small_cases()}
-RULES = [Elementwise(), ChannelReduce(), Window(), dlight.gpu.GeneralReduction()]
+RULES = [Elementwise(), ChannelReduce(), RowReduce(), Window(), dlight.gpu.GeneralReduction()]
 
 
 def the_kernel(mod):
@@ -121,6 +121,7 @@ def test_one_result_is_not_stored_by_a_block_of_threads():
     with TARGET:
         assert Window().apply(func, TARGET, False) is None
         assert ChannelReduce().apply(func, TARGET, False) is None
+        assert RowReduce().apply(func, TARGET, False) is None
 
 
 def test_values_spread_from_one_reduction_are_not_computed_by_its_thread():

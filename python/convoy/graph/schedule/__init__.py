@@ -7,6 +7,7 @@ from tvm.s_tir import dlight
 
 from .channel_reduce import ChannelReduce
 from .elementwise import Elementwise
+from .row_reduce import RowReduce
 from .window import Window
 
 
@@ -18,6 +19,7 @@ def schedule_kernels(target: tvm.target.Target) -> tvm.transform.Pass:
     return dlight.ApplyDefaultSchedule(
         Elementwise(),
         ChannelReduce(),
+        RowReduce(),
         Window(),
         dlight.gpu.GeneralReduction(),
         dlight.gpu.Fallback(),
