@@ -5,12 +5,16 @@
 What each layer's wgrad computes nobody waits for, so it may run beside the dgrads of the layers in
 front. Two forms, both in 16 bit, NHWC, replayed as CUDA graphs: ``chain`` is the whole pass, the
 gradients of one layer read by the next, shortcuts added; ``pairs`` is each layer's dgrad beside its
-own wgrad and nothing else, summed over all layers. The stem has no dgrad and is left out.
+own wgrad and nothing else, summed over all layers. The stem has no dgrad and is left out. Functions
+are compiled side by side, in a process each, and timed one at a time.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_tools import Bench, Row
+from prepared import Prepared, prepare, ready
 
 DTYPE = "float16"
 STAGES = ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3))  # size, width, blocks
@@ -126,8 +131,8 @@ def pair(batch: int, layer: Layer) -> Any:
 
 
 def measure(module: Any, options: dict[str, Any], compare: bool) -> Row:
-    """Times of one and of several streams, taken in turns; with ``compare`` also the largest
-    relative difference between their results."""
+    """Times of one and of several streams, taken in turns when it is this process's turn; with
+    ``compare`` also the largest relative difference between their results."""
     import convoy
 
     placed = convoy.place(module, precision=DTYPE, **options)
@@ -139,6 +144,9 @@ def measure(module: Any, options: dict[str, Any], compare: bool) -> Row:
         value = rng.standard_normal(shape).astype(dtype)
         for session in sessions:
             session.set_input(i, value)
+    for session in sessions:
+        session.time(repeat=2, number=2)
+    ready()
     found: list[list[float]] = [[], []]
     for _ in range(7):
         for session, times in zip(sessions, found, strict=True):
@@ -158,18 +166,34 @@ def measure(module: Any, options: dict[str, Any], compare: bool) -> Row:
     return row
 
 
-def pairs(batch: int, options: dict[str, Any]) -> Row:
+def worker(batch: int, layer: Layer | None, options: dict[str, Any]) -> Prepared:
+    """The process that measures a layer's pair, or the chain of all layers for None."""
+    what = {"batch": batch, "layer": dataclasses.asdict(layer) if layer else None}
+    command = [sys.executable, __file__, "--worker", json.dumps({**what, "options": options})]
+    return Prepared(command)
+
+
+def work(batch: int, layer: dict[str, int] | None, options: dict[str, Any]) -> Row:
+    """What such a process does."""
+    if layer is None:
+        return measure(chain(batch), options, compare=True)
+    return measure(pair(batch, Layer(**layer)), options, compare=False)
+
+
+def summed(rows: dict[Any, Row]) -> Row:
     """Sums over all layers of the network; equal layers are measured once."""
     every = [layer for block in blocks() for layer in block if layer]
     total: Row = {"single_us": 0.0, "multi_us": 0.0, "streams": 0, "arena": 0, "single_arena": 0}
-    for layer in dict.fromkeys(every):
-        row = measure(pair(batch, layer), options, compare=False)
-        print(layer, {k: row[k] for k in ("single_us", "multi_us", "note")}, file=sys.stderr)
+    for layer, row in rows.items():
         for key in ("single_us", "multi_us"):
             total[key] += row[key] * every.count(layer)
         for key in ("streams", "arena", "single_arena"):
             total[key] = max(total[key], row[key])
-    return total
+    layers = [
+        {**dataclasses.asdict(layer), "times": every.count(layer), **row}
+        for layer, row in rows.items()
+    ]
+    return {**total, "layers": layers}
 
 
 def table_row(row: Row) -> tuple[Any, ...]:
@@ -191,22 +215,40 @@ def main() -> int:
     parser.add_argument("--backends", nargs="+", default=["cudnn", "cutlass", "hopper", "tvm"])
     parser.add_argument("--records", default=None, help="file of measurements to use and extend")
     parser.add_argument("--most", type=int, help="candidates of each backend to measure")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compiled at once")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds to compile all")
+    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     parser.add_argument("--out", default="")
     args = parser.parse_args()
+    if args.worker:
+        print(json.dumps(work(**json.loads(args.worker))))
+        return 0
     options = {"backends": args.backends, "records": args.records, "most_measured": args.most}
     bench = Bench("backward pass of ResNet-50", args.out)
-    cases: list[tuple[Row, Callable[[], Row]]] = []
+    layers = list(dict.fromkeys(layer for block in blocks() for layer in block if layer))
+    parts: dict[str, list[Layer | None]] = {"chain": [None], "pairs": [*layers]}
     for batch in args.batches:
+        workers = {
+            (form, layer): worker(batch, layer, options)
+            for form in args.forms
+            for layer in parts[form]
+        }
+        prepare(list(workers.values()), args.jobs, args.timeout)
         for form in args.forms:
-            run = (
-                (lambda b=batch: measure(chain(b), options, compare=True))
-                if form == "chain"
-                else (lambda b=batch: pairs(b, options))
-            )
-            cases.append(({"form": form, "batch": batch}, run))
-    bench.run(cases)
+            mine = {layer: w for (of, layer), w in workers.items() if of == form}
+            bench.run_many({"form": form, "batch": batch}, lambda m=mine: [_row(m)])
     tables.show(COLUMNS, [table_row(row) for row in bench.rows], "dgrad beside wgrad")
-    return 1 if any("failed" in row for row in bench.rows) else 0
+    return 1 if bench.failures() else 0
+
+
+def _row(workers: dict[Layer | None, Prepared]) -> Row:
+    """The row of a form: the chain's, or the sum of all pairs."""
+    rows: dict[Layer | None, Row] = {}
+    for layer, process in workers.items():
+        row = rows[layer] = process.go()
+        shown = {key: row[key] for key in ("single_us", "multi_us", "note")}
+        print(layer or "chain", shown, file=sys.stderr, flush=True)
+    return rows[None] if None in rows else summed(rows)
 
 
 if __name__ == "__main__":

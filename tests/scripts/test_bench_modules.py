@@ -107,3 +107,15 @@ def test_table_of_streams_shows_what_was_measured_and_what_was_not(
     assert cells["gain"] == "1.50x" and cells["streams, graph ms"] == "0.5000"
     assert cells["eager+graph ms"] == "1.620" and cells["compile ms"] is None
     assert second[2:] == (None,) * (len(streams.COLUMNS) - 2)
+
+
+def test_backward_pairs_are_summed_over_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = script("bench_backward", monkeypatch)
+    every = [layer for block in bench.blocks() for layer in block if layer]
+    assert len(every) == 52, "ResNet-50 without its stem"
+    assert [layer for layer in every if layer.channels % 8 or layer.out * layer.stride > 56] == []
+    row = {"single_us": 3.0, "multi_us": 2.0, "streams": 2, "arena": 1, "single_arena": 1}
+    total = bench.summed({layer: row for layer in dict.fromkeys(every)})
+    assert (total["single_us"], total["multi_us"], total["streams"]) == (156.0, 104.0, 2)
+    assert sum(layer["times"] for layer in total["layers"]) == 52
+    assert "1.50x" in bench.table_row({"form": "pairs", "batch": 8, **total})
