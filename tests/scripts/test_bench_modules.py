@@ -115,7 +115,7 @@ def test_backward_pairs_are_summed_over_all_layers(monkeypatch: pytest.MonkeyPat
     assert len(every) == 52, "ResNet-50 without its stem"
     assert [layer for layer in every if layer.channels % 8 or layer.out * layer.stride > 56] == []
     row = {"single_us": 3.0, "multi_us": 2.0, "streams": 2, "arena": 1, "single_arena": 1}
-    total = bench.summed({layer: row for layer in dict.fromkeys(every)})
+    total = bench.summed(dict.fromkeys(dict.fromkeys(every), row))
     assert (total["single_us"], total["multi_us"], total["streams"]) == (156.0, 104.0, 2)
     assert sum(layer["times"] for layer in total["layers"]) == 52
     assert "1.50x" in bench.table_row({"form": "pairs", "batch": 8, **total})
