@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -173,7 +174,7 @@ class Workload:
         top, left, bottom, right = self.padding
         return top == bottom and left == right
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Canonical one-line name; equal for equal workloads, used in record keys and tables."""
         pad = self.padding[:2] if self.symmetric_padding else self.padding

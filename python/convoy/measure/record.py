@@ -106,7 +106,7 @@ class Parser:
         if environment is None:
             raise BadLine(f"environment {data['env']!r} was not stated before")
         # The same workload comes back once for each candidate: checked and made only once.
-        text = json.dumps(data["workload"], sort_keys=True)
+        text = repr(data["workload"])
         if text not in self._workloads:
             self._workloads[text] = Workload.from_json(data["workload"])
         return Record(
