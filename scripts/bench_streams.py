@@ -5,7 +5,8 @@
 Two 3x3 convolutions of 14x14 with 256 channels in float16. The naive form (naive_pair.cc) has a
 cuDNN handle for each stream and makes descriptors and workspace in every call. The others are
 modules that Convoy compiled: on one stream and on two, called one by one and replayed as a CUDA
-graph of one branch and of two. With ``--depth 20`` a branch is a chain of 20 convolutions with
+graph of one branch and of two, and as a build decides by itself, which may take kernels that are
+better beside each other. With ``--depth 20`` a branch is a chain of 20 convolutions with
 weights of their own, which are more than the L2 cache keeps warm, and times are divided by 20.
 "latency" is that of a call with a synchronisation behind it, "sustained" of calls back to back.
 Outputs are checked against float64 before anything is timed. Needs a GPU, cuDNN with its headers,
@@ -37,6 +38,7 @@ FORMS = {
     "two streams": {"streams": 2, "cuda_graph": False},
     "graph, one branch": {"streams": 1, "cuda_graph": True},
     "graph, two branches": {"streams": 2, "cuda_graph": True},
+    "graph, as decided": {"streams": "auto", "cuda_graph": True},
 }
 
 
@@ -153,6 +155,7 @@ def compiled(batch: int, depth: int, form: str, backends: list[str], records: st
         "sustained_us": median_us(sustained) / depth,
         "spread_us": spread_us(sustained) / depth,
         "kernels": kernels,
+        "note": built.schedule.note if built.schedule else "",
     }
 
 
