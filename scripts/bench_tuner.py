@@ -108,7 +108,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
                 }
             )
     rows.sort(key=lambda r: (r["network"] == "all", r["network"], str(r["batch"]), r["search"]))
-    newest = max(store, key=lambda r: r.time)
+    newest = max((r for r in store if r.environment.cudnn), key=lambda r: r.time)
     return {
         "left_out": "the network's convolutions at every batch size, epilogue and direction",
         "environment": newest.environment.to_json(),
@@ -180,18 +180,23 @@ def draw(report: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     sets = list(dict.fromkeys((row["network"], row["batch"]) for row in report["rows"]))
-    figure, panels = pyplot.subplots(
-        1, len(sets), figsize=(3.1 * len(sets), 3.4), sharey=True, squeeze=False
+    columns = min(4, len(sets))
+    rows = math.ceil(len(sets) / columns)
+    figure, grid = pyplot.subplots(
+        rows, columns, figsize=(3.1 * columns, 0.4 + 3.0 * rows), sharey=True, squeeze=False
     )
+    panels = list(grid.flat)
+    for unused in panels[len(sets) :]:
+        unused.set_axis_off()
     colours = {"model": "#1f6feb", "random": "#d1242f", "cudnn order": "#6e7781"}
-    for panel, (network, batch) in zip(panels[0], sets, strict=True):
+    for panel, (network, batch) in zip(panels, sets, strict=False):
         of_panel = [r for r in report["rows"] if (r["network"], r["batch"]) == (network, batch)]
         for search, colour in colours.items():
-            rows = [r for r in of_panel if r["search"] == search]
-            rows.sort(key=lambda r: r["measured"])
-            x = [100 * r["measured"] for r in rows]
-            panel.plot(x, [100 * r["geomean"] for r in rows], "o-", color=colour, label=search)
-            panel.plot(x, [100 * r["worst"] for r in rows], "o:", color=colour, alpha=0.5, ms=3)
+            line = [r for r in of_panel if r["search"] == search]
+            line.sort(key=lambda r: r["measured"])
+            x = [100 * r["measured"] for r in line]
+            panel.plot(x, [100 * r["geomean"] for r in line], "o-", color=colour, label=search)
+            panel.plot(x, [100 * r["worst"] for r in line], "o:", color=colour, alpha=0.5, ms=3)
         panel.axhline(99, color="#afb8c1", lw=0.8, zorder=0)
         title = network if network == batch else f"{network}, batch {batch}"
         panel.set_title(f"{title} ({of_panel[0]['workloads']} workloads)", fontsize=9)
@@ -199,9 +204,10 @@ def draw(report: dict[str, Any], path: Path) -> None:
         panel.set_xticks([100 * share for share in SHARES], [f"{s:.0%}" for s in SHARES])
         panel.minorticks_off()
         panel.set_xlabel("candidates measured")
-    panels[0][0].set_ylabel("% of the best candidate's speed")
-    panels[0][0].set_ylim(0, 103)
-    panels[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
+    for row in grid:
+        row[0].set_ylabel("% of the best candidate's speed")
+    panels[0].set_ylim(0, 103)
+    panels[len(sets) - 1].legend(frameon=False, fontsize=8, loc="lower right")
     figure.suptitle(
         "each network left out of training; lines: geometric mean, dotted: worst workload",
         fontsize=9,

@@ -2,9 +2,11 @@
 """Sort records into the files that ship with convoy, one for each network.
 
     python tuning/ship_records.py new.jsonl other.jsonl.gz
+    python tuning/ship_records.py new.jsonl --lists dgrad-float16 --add
 
 A record goes to the first network, in the order below, in whose list its workload is; of several
-measurements of one thing the latest stays. Records of workloads in no list are left out, and said.
+measurements of one thing the latest stays, or with ``--add`` the one that ships already. Records of
+workloads in no list are left out, and said.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from convoy import paths, workload_list
 from convoy.measure import maintenance, record_file
-from convoy.measure.record import Record
+from convoy.measure.record import CandidateKey, Record, candidate_key
 from convoy.measure.records import RecordStore
 from convoy.workload import Workload
 
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("records", nargs="+", type=Path)
     parser.add_argument("--gpu", default="NVIDIA H200", help="records of other GPUs are left out")
     parser.add_argument("--lists", default="fprop-float16", help="OP-DTYPE of the lists")
+    parser.add_argument("--add", action="store_true", help="replace no record that ships already")
     options = parser.parse_args()
     home: dict[Workload, str] = {}
     for network in NETWORKS:
@@ -43,8 +46,9 @@ def main() -> None:
         for workload in workload_list.read(listed) if listed.exists() else ():
             home.setdefault(workload, network)
     sorted_out: dict[str, list[Record]] = defaultdict(list)
+    shipped = {_thing(record) for record in RecordStore(paths.records_dir())} if options.add else ()
     for record in RecordStore(options.records):
-        if record.environment.gpu == options.gpu:
+        if record.environment.gpu == options.gpu and _thing(record) not in shipped:
             sorted_out[home.get(record.workload, "")].append(record)
     if homeless := sorted_out.pop("", []):
         print(f"{len(homeless)} records of workloads that are in no list, left out")
@@ -57,6 +61,11 @@ def main() -> None:
         part.unlink()
         target.with_name(target.name + ".lock").unlink(missing_ok=True)
         print(f"{target}: {outcome.kept} records, {outcome.removed} superseded")
+
+
+def _thing(record: Record) -> tuple[str, CandidateKey]:
+    """What was measured, in whatever environment."""
+    return record.workload.key, candidate_key(record.candidate)
 
 
 if __name__ == "__main__":
