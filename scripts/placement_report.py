@@ -168,7 +168,7 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
     lines: list[str] = []
     predicted = {key: predict(case) for key, case in cases.items()}
     for mode in MODES:
-        exact, second, errors, slower = [], [], [], []
+        exact, second, beside, errors, slower = [], [], [], [], []
         for key, case in cases.items():
             result = mode_result(case, mode)
             best, label = result.best_single(), f"{PLACED}/{mode}"
@@ -184,6 +184,8 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
             lost = f"{100 * (wrong / result.ms[label] - 1):+.1f}%" if wrong else "-"
             exact.append(gain)
             second.append(refined)
+            streamed = result.best_single(streams=True)
+            beside.append(result.fair[streamed] / result.fair[result.chosen])
             errors += misses
             slower += [key] if result.slower_than_single(label) else []
             rows.append(
@@ -198,7 +200,8 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
             lines.append(
                 f"{mode}: against the best single backend, geomean (least): exact cover"
                 f" {_geomean(exact):.3f}x ({min(exact):.3f}x), second level"
-                f" {_geomean(second):.3f}x ({min(second):.3f}x); mean absolute error of prediction"
+                f" {_geomean(second):.3f}x ({min(second):.3f}x), where that may use several streams too"
+                f" {_geomean(beside):.3f}x ({min(beside):.3f}x); mean absolute error of prediction"
                 f" {error}; slower than a single backend by more than the spread:"
                 f" {', '.join(slower) or 'none'}"
             )
@@ -234,17 +237,21 @@ def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
         kept[key]["plans"] = {
             name: {
                 **{k: v for k, v in plan.items() if k != "plan"},
-                "choices": [
-                    [c["region"], c["chosen"]["candidate"]["backend"],
-                     c["chosen"]["candidate"]["kernel"], c["chosen"]["measurement"]]
-                    for c in (plan.get("plan") or {"choices": []})["choices"]
-                ],
+                "choices": [_choice(c) for c in (plan.get("plan") or {"choices": []})["choices"]],
             }
             for name, plan in case["plans"].items()
         }  # fmt: skip
         table += table_rows(case)
     result = {"environment": environment.current().to_json(), "rows": table, "cases": kept}
     Path(out).write_text(json.dumps(result, indent=None, separators=(",", ":")))
+
+
+def _choice(choice: dict[str, Any]) -> list[Any]:
+    """Region, backend, kernel, then warm and cold kernel, enqueue and end-to-end microseconds."""
+    candidate, figure = choice["chosen"]["candidate"], choice["chosen"]["measurement"]
+    sides = ("kernel_us", "cold_us", "enqueue_us", "e2e_us")
+    times = [figure.get(side) and round(figure[side], 3) for side in sides]
+    return [choice["region"], candidate["backend"], candidate["kernel"], *times]
 
 
 def table_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
