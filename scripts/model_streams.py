@@ -40,6 +40,7 @@ COLUMNS = (
     "streams",
     "decided by",
     "predicted",
+    "arena MB (one stream)",
     "eager+graph ms",
     "compile ms",
     "error",
@@ -182,6 +183,7 @@ def table_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
                 streams,
                 facts.get("decided_by"),
                 f"{predicted / 1e3:.4f}" if predicted else None,
+                _arena(facts),
                 *(
                     f"{mine[peer]['ms']:.3f}" if "ms" in mine.get(peer, {}) else None
                     for peer in ("eager", "compile")
@@ -190,6 +192,13 @@ def table_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             )
         )
     return found
+
+
+def _arena(facts: dict[str, Any]) -> str | None:
+    """Megabytes of the arena, and of the same operations' on one stream."""
+    if facts.get("arena_bytes") is None:
+        return None
+    return f"{facts['arena_bytes'] / 1e6:.1f} ({facts['single_arena_bytes'] / 1e6:.1f})"
 
 
 def peer_row(system: str, name: str, batch: int) -> dict[str, Any]:

@@ -95,6 +95,7 @@ def test_table_of_streams_shows_what_was_measured_and_what_was_not(
 ) -> None:
     streams = script("model_streams", monkeypatch)
     facts = {"streams": 3, "decided_by": "measured", "predicted_us": 400.0, "gain": 1.5}
+    facts |= {"arena_bytes": 4_100_000, "single_arena_bytes": 2_000_000}
     rows = [
         {"system": f"convoy, {way}", "model": "net", "batch": 1, "ms": 0.5, "error": 1e-4, **facts}
         for way in streams.WAYS
@@ -105,6 +106,7 @@ def test_table_of_streams_shows_what_was_measured_and_what_was_not(
     assert len(first) == len(second) == len(streams.COLUMNS)
     cells = dict(zip(streams.COLUMNS, first, strict=True))
     assert cells["gain"] == "1.50x" and cells["streams, graph ms"] == "0.5000"
+    assert cells["arena MB (one stream)"] == "4.1 (2.0)"
     assert cells["eager+graph ms"] == "1.620" and cells["compile ms"] is None
     assert second[2:] == (None,) * (len(streams.COLUMNS) - 2)
 
