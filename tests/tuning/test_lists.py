@@ -68,11 +68,9 @@ def test_records_go_to_their_network(tmp_path: Path, gpu: str) -> None:
         assert [path.name for path in shipped] == ["h200-googlenet-fprop-float16.jsonl.gz"]
         assert [r.workload for r in RecordStore(shipped)] == [own]
         for measured, more in ((2.0, ["--add"]), (3.0, [])):  # only the second takes its place
-            store.append(
-                Record(
-                    own, Candidate("cudnn", "eng1"), Measurement(kernel_us=measured), environment
-                )
-            )
+            later = Measurement(kernel_us=measured)
+            time = f"2100-01-0{measured:.0f}T00:00:00Z"
+            store.append(Record(own, Candidate("cudnn", "eng1"), later, environment, time))
             run(str(script), new, *more)
             (record,) = RecordStore(shipped)
             assert record.measurement.kernel_us == (1.0 if more else 3.0)
