@@ -52,8 +52,8 @@ class ModeResult:
 
 
 def mode_result(case: dict[str, Any], mode: str) -> ModeResult:
-    """What was measured of a case in one mode, and what the second level takes of it: a plan other
-    than the seeds only where it is faster than the best of them by more than both spreads."""
+    """What was measured of a case in one mode, and what the second level takes of it: the best
+    seed, unless another plan is faster by more than both spreads."""
     runs = {n: r for n, r in case.get("runs", {}).get(mode, {}).items() if "ms" in r}
     result = ModeResult({n: r["ms"] for n, r in runs.items()})
     result.spread = {n: r["spread_ms"] for n, r in runs.items()}
@@ -62,16 +62,19 @@ def mode_result(case: dict[str, Any], mode: str) -> ModeResult:
         rounds = run["rounds"]
         even[name] = summary([ms for each in rounds[::2] for ms in each])
         result.fair[name] = statistics.median([ms for each in rounds[1::2] for ms in each])
-    seeds = [n for n in even if n in {f"{v}/{mode}" for v in (*SINGLES, PLACED, "greedy")}]
-    others = [n for n in even if n.endswith(f"/{mode} x4")]
-    if seeds:
-        best = min(seeds, key=lambda n: even[n]["ms"])
-        faster = [
-            n
-            for n in others
-            if even[best]["ms"] - even[n]["ms"] > max(even[n]["spread_ms"], even[best]["spread_ms"])
-        ]
-        result.chosen = min(faster, key=lambda n: even[n]["ms"], default=best)
+
+    def faster(names: list[str], than: str) -> str:
+        """The fastest of those that are faster by more than both spreads, or ``than``."""
+        for name in sorted(names, key=lambda n: even[n]["ms"]):
+            spread = max(even[name]["spread_ms"], even[than]["spread_ms"]) if than else 0.0
+            if not than or even[than]["ms"] - even[name]["ms"] > spread:
+                return name
+        return than
+
+    # As placement/refine.py does it.
+    seeds = {f"{variant}/{mode}" for variant in (*SINGLES, PLACED, "greedy")}
+    seed = faster([n for n in even if n in seeds], "")
+    result.chosen = faster([n for n in even if n.endswith(f"/{mode} x4")], seed)
     return result
 
 
@@ -200,9 +203,9 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
             lines.append(
                 f"{mode}: against the best single backend, geomean (least): exact cover"
                 f" {_geomean(exact):.3f}x ({min(exact):.3f}x), second level"
-                f" {_geomean(second):.3f}x ({min(second):.3f}x), where that may use several streams too"
-                f" {_geomean(beside):.3f}x ({min(beside):.3f}x); mean absolute error of prediction"
-                f" {error}; slower than a single backend by more than the spread:"
+                f" {_geomean(second):.3f}x ({min(second):.3f}x), or {_geomean(beside):.3f}x"
+                f" ({min(beside):.3f}x) of one on several streams; mean absolute error of"
+                f" prediction {error}; slower than a single backend by more than the spread:"
                 f" {', '.join(slower) or 'none'}"
             )
     return rows, lines
