@@ -185,15 +185,15 @@ def main() -> int:
     parser.add_argument("--out", default="")
     args = parser.parse_args()
     args.streams = int(args.streams) if args.streams.isdigit() else args.streams
-    bench = Bench("training step of ResNet-50", args.out)
+    bench = Bench("training step", args.out)
     cases: list[tuple[Row, Callable[[], Row]]] = []
     for batch in args.batches:
-        net = resnet50(batch)
+        net, fixed = resnet50(batch), {"model": "resnet50", "batch": batch}
         known: dict[str, list[float]] = {}
         peers = [] if args.no_reference else ["float32"]
         peers += [kind for kind in args.peers if kind not in peers]
         if args.prepare:
-            cases.append(({"batch": batch}, lambda net=net: prepare(args, net)))
+            cases.append((fixed, lambda net=net: prepare(args, net)))
             continue
         for kind in [] if args.build_only else peers:
 
@@ -203,14 +203,14 @@ def main() -> int:
             ) -> Row:  # fmt: skip
                 return torch_step(args, net, batch, kind, known)
 
-            cases.append(({"batch": batch, "system": f"pytorch {kind}"}, theirs))
+            cases.append((fixed | {"system": f"pytorch {kind}"}, theirs))
 
         def ours(
             net: LossModule = net, batch: int = batch, known: dict[str, list[float]] = known
         ) -> Row:
             return convoy_step(args, net, batch, known)
 
-        cases.append(({"batch": batch, "system": "convoy"}, ours))
+        cases.append((fixed | {"system": "convoy"}, ours))
     bench.run(cases)
     if not args.prepare:
         print(table(bench.rows))

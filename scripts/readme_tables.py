@@ -4,8 +4,9 @@
     python scripts/readme_tables.py --check   exit code 1 when README.md is not up to date
 
 A results file is what scripts/bench_models.py writes: ``{"environment": {...}, "rows": [...]}``
-with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row. Files
-that hold something else are named on standard error and left out.
+with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row, and what
+``ms`` is of under ``benchmark`` where it is not an inference. Rows with none of the three are not
+timed (references). Files that hold something else are named on standard error and left out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Results:
     path: Path
     environment: dict[str, Any]
     rows: list[dict[str, Any]]
+    what: str = "inference"
 
 
 def read(folder: Path) -> Iterator[Results]:
@@ -42,7 +44,8 @@ def read(folder: Path) -> Iterator[Results]:
         if not rows or not all({"system", "model", "batch"} <= set(row) for row in rows):
             print(f"{path}: no rows of system, model and batch, left out", file=sys.stderr)
             continue
-        yield Results(path, data.get("environment", {}), rows)
+        timed = [row for row in rows if {"ms", "failed", "skipped"} & set(row)]
+        yield Results(path, data.get("environment", {}), timed, data.get("benchmark", "inference"))
 
 
 def cell(row: dict[str, Any] | None) -> str:
@@ -55,7 +58,7 @@ def cell(row: dict[str, Any] | None) -> str:
 
 
 def table(results: Results) -> str:
-    """Milliseconds per inference: a row for each network and batch, a column for each system."""
+    """Milliseconds: a row for each network and batch, a column for each system."""
     systems = list(dict.fromkeys(row["system"] for row in results.rows))
     cases = sorted({(row["model"], row["batch"]) for row in results.rows})
     found = {(row["model"], row["batch"], row["system"]): row for row in results.rows}
@@ -79,7 +82,7 @@ def render(root: Path) -> str:
     parts = []
     for folder in sorted(p for p in (root / "benchmarks" / "results").glob("*") if p.is_dir()):
         for results in read(folder):
-            parts.append(f"{caption(results, root)} Milliseconds per inference:\n")
+            parts.append(f"{caption(results, root)} Milliseconds per {results.what}:\n")
             parts.append(table(results) + "\n")
     return "\n".join(parts) or NONE_YET
 
