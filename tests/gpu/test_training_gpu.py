@@ -1,5 +1,5 @@
-"""Training steps on the GPU against the same steps on the CPU: losses and the whole state, by
-backend, precision and number of streams; kernels of their own under memory that was poisoned."""
+"""Training steps on the GPU against the same steps on the CPU: losses, and the whole state after
+the first step, by backend, precision and number of streams."""
 
 from __future__ import annotations
 
@@ -43,8 +43,23 @@ def trained(net: LossModule, target: str, **options):
     step = net.step(Sgd(0.9, 1e-4))
     built = convoy.build(step.module, target, **options)
     session = TrainingSession(built, step, net.initial, RATE)
-    losses = [session(x=x, labels=labels) for x, labels in data(net)]
-    return losses, session.state(), session
+    losses, first = [], {}
+    for x, labels in data(net):
+        losses.append(session(x=x, labels=labels))
+        first = first or session.state()  # velocities are the gradients as yet
+    return losses, first, session
+
+
+def errors(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> dict[str, float]:
+    """Relative L2 error of each tensor. A bias in front of a norm has no gradient but rounding:
+    tensors far below the mean of all count relative to that."""
+    mean = np.sqrt(sum(np.sum(w**2) for w in want.values()) / sum(w.size for w in want.values()))
+    return {
+        name: float(
+            np.linalg.norm(got[name] - w) / max(np.linalg.norm(w), 1e-2 * mean * np.sqrt(w.size))
+        )
+        for name, w in want.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +95,17 @@ NETWORKS = {"small": lambda: small_resnet(32, widths=(16, 32)), "wide": lambda: 
 )
 def test_steps(network, precision, backends, streams, on_cpu, records) -> None:
     net = NETWORKS[network]()
-    losses, state, session = trained(
+    losses, first, session = trained(
         net, "cuda", precision=precision, backends=backends, streams=streams, records=records,
         most_measured=4,
     )  # fmt: skip
     want, expected = on_cpu(network, net)
     np.testing.assert_allclose(losses, want, rtol=LIMITS[precision])
     if precision == "float32":
-        for name, value in expected.items():
-            error = np.abs(state[name] - value).max() / (np.abs(value).max() + 1e-3)
-            assert error < 1e-2, f"{name}: {error:.1e}"
-    first = session.session.num_outputs - len(session.step_info.state)
+        found = errors(first, expected)
+        assert max(found.values()) < 1e-3, {n: e for n, e in found.items() if e >= 1e-3}
+    results = session.session.num_outputs - len(session.step_info.state)
     for i, name in enumerate(session.step_info.state):  # nothing is copied between steps
         assert (
-            session.session.output(first + i).data_ptr() == session.session.input(name).data_ptr()
+            session.session.output(results + i).data_ptr() == session.session.input(name).data_ptr()
         )
