@@ -64,12 +64,15 @@ def _views(func: tirx.PrimFunc) -> dict[tirx.Buffer, tirx.Buffer]:
         func.body, [(tirx.DeclBuffer, declared.append), (s_tir.SBlock, blocks.append)]
     )
     views: dict[tirx.Buffer, tirx.Buffer] = {}
+    known = {*func.params, *(buffer for block in blocks for buffer in block.alloc_buffers)}
     for view in declared:  # outer ones come first
         within: list[tirx.Var] = []
         if view.data is not None:
             tvm_ffi.structural_walk(view.data, [(tirx.Var, within.append)])
         for source in within:
-            views[view.buffer] = views.get(source, source)
+            if source in known:  # and not a pointer from elsewhere
+                views[view.buffer] = views.get(source, source)
+                known.add(view.buffer)
     for block in blocks:
         for match in block.match_buffers:
             source = match.source.source
