@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -83,6 +84,22 @@ def test_narrow_kernels_win_where_branches_run_side_by_side() -> None:
     assert "narrow" in [s.candidate.kernel for _, s in found.cover.matches]
     assert found.chosen.simulated_us < 0.8 * scheduled_us(exact, DEVICE)
     assert found.cover.total_us() > exact.total_us(), "slower one after the other"
+
+
+def test_a_kernel_that_hides_its_tiles_is_taken_to_fill_as_much_as_the_fastest_known() -> None:
+    """Else what is least known of would always seem to leave room for others."""
+    graph = branches()
+    hidden = Scored(Candidate("cudnn", "eng1"), Measurement(kernel_us=9.0, e2e_us=17.0))
+    matches = tuple(
+        dataclasses.replace(match, options=(*match.options, hidden)) for match in graph.matches
+    )
+    cover = find_cover(dataclasses.replace(graph, matches=matches), "graph")
+    assert cover.backends() == {"cudnn": 2}
+    wide = cover_ops(find_cover(graph, "graph"), DEVICE)
+    assert [op.footprint for op in cover_ops(cover, DEVICE)] == [op.footprint for op in wide]
+    alone = tuple(dataclasses.replace(match, options=(hidden,)) for match in graph.matches)
+    (first, _) = cover_ops(find_cover(dataclasses.replace(graph, matches=alone), "graph"), DEVICE)
+    assert first.footprint.waves > 0, "nothing is known: as with tiles of a usual size"
 
 
 def decided(times: dict[str, list[float]], seconds: float = 60.0) -> Refined:

@@ -78,16 +78,29 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
 def _footprint(
     match: Match, scored: Scored, elements: dict[str, int], device: Device, machine: Machine
 ) -> Footprint:
-    """Share of the device that a launch fills: from the tiles of a kernel whose tiles are known."""
+    """Share of the device that a launch fills: from the tiles of a kernel whose tiles are known.
+
+    cuDNN does not tell its own. A kernel of it is taken to fill as much as the fastest of those
+    whose tiles are known for the same workload: who is fast on a small problem has cut it small.
+    """
     from ..schedule.durations import estimated_footprint
 
     if match.workload is None:
         return _elementwise(max(elements[name] for name in match.ops), machine)
-    waves = candidate_features(match.workload, scored.candidate, device).get("waves")
+    waves = _waves(match, scored, device)
+    if waves is None:
+        by_time = sorted(match.options, key=lambda option: device_us(option.measurement))
+        known = (_waves(match, other, device) for other in by_time if other.measurement.ok)
+        waves = next((found for found in known if found is not None), None)
     if waves is None:
         return estimated_footprint(match.workload, machine)
     blocks = max(1, round(waves * device.sm_count))
     return Footprint(blocks, waves=round(waves, 4))
+
+
+def _waves(match: Match, scored: Scored, device: Device) -> float | None:
+    assert match.workload is not None
+    return candidate_features(match.workload, scored.candidate, device).get("waves")
 
 
 def _elementwise(elements: int, machine: Machine) -> Footprint:
