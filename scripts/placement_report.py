@@ -34,7 +34,7 @@ class ModeResult:
     chosen: str = ""
 
     def best_single(self, streams: bool = False) -> str:
-        """The label of the fastest single backend; with ``streams`` on several streams too."""
+        """The label of the fastest single backend; with ``streams`` it may be on several."""
         singles = [n for n in self.ms if n.split("/")[0] in SINGLES and (streams or " x" not in n)]
         return min(singles, key=self.ms.__getitem__, default="")
 
@@ -260,20 +260,17 @@ def _choice(choice: dict[str, Any]) -> list[Any]:
 def table_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
     """Milliseconds of a replayed graph by system."""
     result = mode_result(case, "graph")
-    systems = {
-        "cudnn/graph": "cuDNN alone", "cutlass/graph": "CUTLASS alone", "tvm/any": "TVM alone",
-        f"{PLACED}/graph": "placed", result.chosen: "placed, second level",
+    labels = {
+        "cuDNN alone": "cudnn/graph", "CUTLASS alone": "cutlass/graph", "TVM alone": "tvm/any",
+        "placed": f"{PLACED}/graph",
+        "best single backend, 4 streams": result.best_single(streams=True),
+        "second level, 4 streams": result.chosen,
     }  # fmt: skip
-    if result.chosen == f"{PLACED}/graph":
-        systems = {**systems, result.chosen: "placed"}
-    rows = [
-        {"system": system, "model": case["network"], "batch": case["batch"], "ms": ms}
-        for label, system in systems.items()
-        if (ms := result.ms.get(label)) is not None
+    return [
+        {"system": system, "model": case["network"], "batch": case["batch"], "ms": result.ms[label]}
+        for system, label in labels.items()
+        if label in result.ms
     ]
-    if result.chosen == f"{PLACED}/graph":
-        rows.append({**rows[-1], "system": "placed, second level", "ms": result.ms[result.chosen]})
-    return rows
 
 
 def markdown(cases: dict[str, dict[str, Any]]) -> str:
