@@ -88,7 +88,7 @@ class Step:
         self, kind: str, x: np.ndarray, labels: np.ndarray, values: Mapping[str, np.ndarray],
         rate: float, weight_decay: float = 0.0,
     ) -> None:  # fmt: skip
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = kind != "float32"
         torch.backends.cudnn.allow_tf32 = kind != "float32"  # that one is the reference
         self.kind, model = kind, ResNet50()
         model.load(values)
