@@ -45,8 +45,9 @@ def time_placement(
         rough = min(session.time(repeat=2, number=2))
         number = max(1, min(100, int(SAMPLE_MS / rough)))
         return [1e3 * ms for ms in session.time(SAMPLES, number)]
-    except (RuntimeError, ValueError) as err:
-        raise CompileFailed(f"a placement that does not run ({err})", "one that does") from None
+    except Exception as err:  # whatever it is, the other placements can still be timed
+        reason = f"{type(err).__name__}: {err}"
+        raise CompileFailed(f"a placement that does not run ({reason})", "one that does") from err
 
 
 def _fill(session: Session) -> None:

@@ -11,6 +11,7 @@ from tvm import relax
 from convoy import graph, placing
 from convoy.backends.base import Candidate
 from convoy.measure.measurement import Measurement
+from convoy.placement import explain
 from convoy.placement.cost import CostModel, RandomCost
 from convoy.placement.from_regions import NATIVE_ENQUEUE_US, SYNCHRONISE_US
 from convoy.placement.objective import OBJECTIVES
@@ -132,6 +133,9 @@ def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None
     placed = network_placer.place("graph", "exact")
     explained = network_placer.explain(placed, "exact")
     (joint,) = [op for op in explained.ops if op.workload.k == sum(WIDTHS)]
+    assert joint.branches == 3 and joint.to_json()["branches"] == 3
+    assert {op.branches for op in explained.ops if op is not joint} == {1}
+    assert any("3 branches side by side" in row[-1] for row in explain.details(explained))
     assert "sync" in dict(joint.elsewhere) and "channels" in dict(joint.elsewhere)["sync"]
 
 

@@ -143,6 +143,39 @@ def test_without_time_left_the_seeds_decide() -> None:
     assert any(c.failure == "no time left" for c in found.contenders)
 
 
+def test_what_gives_no_numbers_is_no_choice() -> None:
+    found = decided({"exact": [float("nan")], "b": [11.0] * 3, "c": [float("inf")], "rest": [12.0]})
+    assert found.chosen.measured_us == 11.0
+    assert [c.failure != "" for c in found.contenders[:3]] == [True, False, True]
+
+
+def test_a_finalist_is_not_begun_without_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds take 8 s each, four of them; 35 s leave 3 for finalists that would take as long."""
+    clock = [0.0]
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return clock[0]
+
+    monkeypatch.setattr("convoy.placement.refine.time", Clock)
+
+    def measure(cover: Cover) -> list[float]:
+        clock[0] += 8.0
+        return [10.0] * 3
+
+    graph = network("nasnet", 60, seed=4)
+    options = {"budget": SHORT, "transitions": TRANSITIONS}
+    found = refine(graph, "graph", BACKENDS, DEVICE, measure, seconds=35.0, **options)
+    seeds = [c for c in found.contenders if not c.evolved]
+    later = [c for c in found.contenders if c.evolved]
+    assert len(seeds) == 4 and all(c.measured_us for c in seeds)
+    assert later and {c.failure for c in later} == {"no time left"} and clock[0] == 32.0
+    clock[0] = 0.0
+    found = refine(graph, "graph", BACKENDS, DEVICE, measure, seconds=41.0, **options)
+    assert sum(c.measured_us is not None for c in found.contenders) == 5
+
+
 @settings(max_examples=10)
 @given(seed=st.integers(0, 10**6))
 def test_never_one_that_measured_worse_than_its_seed(seed: int) -> None:

@@ -108,7 +108,8 @@ def details(explanation: Explanation, losers: int = 3) -> list[list[str]]:
 def _detail(op: OpExplanation, count: int, losers: int) -> list[list[str]]:
     head = [op.workload.op, shape_text(op.workload), op.workload.epilogue.name or "-"]
     blank = ["", "", ""]
-    rows = [[*head, *_figures(op.winner), str(count), "chosen"]]
+    why = "chosen" if op.branches == 1 else f"chosen, {op.branches} branches side by side"
+    rows = [[*head, *_figures(op.winner), str(count), why]]
     for offer in op.losers[:losers] if losers else op.losers:
         rows.append([*blank, *_figures(offer), "", "tie" if offer.tie else ""])
     for fusion in op.fusions:

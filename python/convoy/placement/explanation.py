@@ -56,7 +56,8 @@ class OpExplanation:
     """The decision for one operation.
 
     ``elsewhere`` names for each other objective the candidate that it would take here (with its
-    epilogue where that differs), for those where it is another one.
+    epilogue where that differs), for those where it is another one. ``branches`` is how many
+    operations run side by side as this one.
     """
 
     region: str
@@ -67,6 +68,7 @@ class OpExplanation:
     declines: tuple[Decline, ...]
     fusions: tuple[Fusion, ...]
     elsewhere: tuple[tuple[str, str], ...]
+    branches: int = 1
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -78,6 +80,7 @@ class OpExplanation:
             "declines": [decline.to_json() for decline in self.declines],
             "fusions": [dataclasses.asdict(fusion) for fusion in self.fusions],
             "elsewhere": dict(self.elsewhere),
+            "branches": self.branches,
         }
 
 
@@ -135,6 +138,7 @@ def explain(
         groups.setdefault(region.root, []).append(region)
     covered = {region.id: region.covered for region in regions}
     roots = {region.id: region.root for region in regions}
+    branches = {region.id: max(1, len(getattr(region, "split", ()))) for region in regions}
     elsewhere = {
         name: {op: choice for choice in other.choices for op in covered.get(choice.region, ())}
         for name, other in others.items()
@@ -145,7 +149,8 @@ def explain(
         root = roots.get(choice.region, choice.region)
         fusions = _fusions(choice, groups.get(root, []), options, plan.objective, device)
         first = covered.get(choice.region, (root,))[0]
-        ops.append(_op(choice, options, fusions, elsewhere, first, plan.objective))
+        op = _op(choice, options, fusions, elsewhere, first, plan.objective)
+        ops.append(dataclasses.replace(op, branches=branches.get(choice.region, 1)))
     otherwise = tuple(
         Otherwise(
             name,

@@ -72,7 +72,7 @@ def refine(
     ``measure`` is given.
 
     Seeds are the exact cover, that of each backend alone, and ``seeds``, by name. ``seconds``
-    bounds the final round: seeds are measured first, then finalists while there is time.
+    bounds the final round: all seeds are measured, then finalists while there is time.
     ``budget`` is that of the evolution. A finalist replaces the best seed only where its median is
     lower by more than the two spreads.
     """
@@ -114,17 +114,25 @@ def _signature(cover: Cover) -> tuple[object, ...]:
 def _measured(
     contenders: Sequence[Contender], seeds: int, measure: Measure, seconds: float
 ) -> list[Contender]:
-    """All contenders with what was measured of them, seeds before finalists."""
+    """All contenders with what was measured of them, seeds before finalists. A finalist is begun
+    only if there is as much time left as the longest of those before it took."""
     started = time.monotonic()
     result = []
+    longest = 0.0
     for i, contender in enumerate(contenders):
-        if i >= seeds and time.monotonic() - started > seconds:
+        begun = time.monotonic()
+        if i >= seeds and begun - started + longest > seconds:
             result.append(replace(contender, failure="no time left"))
             continue
         try:
             samples = sorted(measure(contender.cover))
         except ConvoyError as err:
             result.append(replace(contender, failure=str(err)))
+            continue
+        finally:
+            longest = max(longest, time.monotonic() - begun)
+        if not samples or not all(math.isfinite(sample) for sample in samples):
+            result.append(replace(contender, failure=f"no samples, or not numbers: {samples[:3]}"))
             continue
         low, high = samples[int(0.1 * (len(samples) - 1))], samples[round(0.9 * (len(samples) - 1))]
         result.append(
