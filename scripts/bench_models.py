@@ -192,7 +192,7 @@ def bench_streams(args: argparse.Namespace) -> int:
     }
     if args.no_measure:
         options["measure"] = False
-    bench = Bench("streams of networks", args.out)
+    bench = Bench("inference", args.out)
     for batch in args.batches:
         with tempfile.TemporaryDirectory() as folder:
             workers = {}
