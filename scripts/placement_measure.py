@@ -97,7 +97,7 @@ def host_ratios(args: argparse.Namespace, workloads: Sequence[Any], backends: Se
     from convoy.placement.sources import _store
 
     here, device = environments.current(), Device(**args.device)
-    recorded = RecordedCost(_store(args.records), here, HostTimes(here.host))
+    recorded = RecordedCost(_store(args.records), here, HostTimes(here.boot))
     jobs = [(workload, ()) for workload in dict.fromkeys(workloads)]
     MeasuredCost(backends, device, recorded).prefetch(jobs)
     return recorded.hosts

@@ -75,13 +75,15 @@ def placer(args: argparse.Namespace, name: str, batch: int) -> Any:
     """The placer of one network from records."""
     from convoy import placer as placers
     from convoy.backends.base import Device
+    from convoy.measure import environment as environments
     from convoy.placement.host import HostTimes
     from convoy.placement.sources import cost_model
 
     backends, device = backends_of(args), Device(**args.device)
     forms = placers.normal_forms(network(name, batch), None, args.precision)
     costs, environment = cost_model(backends, device, args.records, measure=False)
-    costs.hosts = HostTimes.from_json(args.hosts)  # type: ignore[attr-defined]
+    boot = environments.current().boot
+    costs.hosts = HostTimes.from_json(args.hosts, boot)  # type: ignore[attr-defined]
     if not args.compile:
         compiled, known = is_compiled(), costs.candidates
         costs.candidates = lambda workload: [c for c in known(workload) if compiled(c)]  # type: ignore[method-assign]

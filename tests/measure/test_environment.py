@@ -15,7 +15,7 @@ from convoy.measure import gpu as gpus
 from convoy.measure.environment import Environment
 
 names = st.text(alphabet="ab.1", max_size=4)
-environments = st.builds(Environment, *[names, st.integers(0, 3), *[names] * 7])
+environments = st.builds(Environment, *[names, st.integers(0, 3), *[names] * 8])
 
 
 @given(environments)
@@ -46,6 +46,7 @@ def test_strict_match_implies_loose_and_is_symmetric(one: Environment, other: En
         ("sm_count", 60, False, False),
         ("convoy", "9.9.9", True, True),
         ("host", "another", True, True),
+        ("boot", "a0b1c2d3", True, True),
         ("driver", "", True, True),
     ],
 )

@@ -155,6 +155,13 @@ def priority(cover: Cover) -> tuple[int, int, int]:
     )
 
 
+def test_bound_of_the_integer_program_allows_for_its_tolerance() -> None:
+    """The solver's dual bound was two millionths below this optimum."""
+    rng = random.Random(831421610)
+    graph, transitions = random_graph(rng, 1, 3, 3), random_transitions(rng, FORMS)
+    assert find_cover(graph, "stream", transitions, BACKENDS, width=0).exact
+
+
 @pytest.mark.parametrize("width", [WIDTH, 0], ids=["cuts", "integer"])
 @pytest.mark.parametrize("objective", objectives.OBJECTIVES)
 @settings(max_examples=EXAMPLES)

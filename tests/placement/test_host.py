@@ -15,7 +15,7 @@ from convoy.measure.record import Record
 from convoy.placement.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of
 from convoy.workload import Workload
 
-THERE = Environment("NVIDIA H200", 132, host="a quick one")
+THERE = Environment("NVIDIA H200", 132, host="a quick one", boot="monday")
 
 
 def record(channels: int, backend: str = "cudnn", kernel: str = "k", host: str = "") -> Record:
@@ -39,7 +39,7 @@ RECORDS = [record(c) for c in range(8, 400, 8)]
 
 
 def test_records_of_a_slower_host_are_brought_to_this_one() -> None:
-    hosts = HostTimes("a slow one")
+    hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, slower(1.5, 1.2, noise=0.04))
     figure = hosts.figure(RECORDS[3])
     assert figure.kernel_us == 4.0 and figure.cold_us == 5.0 and figure.samples == 30
@@ -55,7 +55,7 @@ def test_each_backend_and_each_host_has_a_ratio_of_its_own() -> None:
         return slower(2.0 if candidate.backend == "cutlass" else 1.3, 1.0)(workload, candidate)
 
     records = [*RECORDS, *(record(c, "cutlass") for c in (8, 16)), record(8, host="a third")]
-    hosts = HostTimes("a slow one")
+    hosts = HostTimes("tuesday")
     hosts.calibrate(records, again)
     found = {key: round(ratio.enqueue, 3) for key, ratio in hosts.ratios.items()}
     assert found == {
@@ -63,15 +63,24 @@ def test_each_backend_and_each_host_has_a_ratio_of_its_own() -> None:
     }  # fmt: skip
 
 
-def test_records_of_this_host_are_taken_as_they_are() -> None:
-    hosts = HostTimes(THERE.host)
+def test_records_since_the_start_of_this_machine_are_taken_as_they_are() -> None:
+    hosts = HostTimes(THERE.boot)
     hosts.calibrate(RECORDS, slower(1.5, 1.5))
     assert hosts.ratios == {} and hosts.figure(RECORDS[0]) == RECORDS[0].measurement
     assert HostTimes().figure(RECORDS[0]) == RECORDS[0].measurement
 
 
+def test_machines_of_one_name_are_told_apart() -> None:
+    """Of two kinds of records under one name, only those taken here stay."""
+    hosts = HostTimes("tuesday")
+    mine = dataclasses.replace(RECORDS[0], environment=dataclasses.replace(THERE, boot="tuesday"))
+    hosts.calibrate([mine, *RECORDS], slower(1.5, 1.5))
+    assert hosts.figure(mine) == mine.measurement
+    assert hosts.figure(RECORDS[0]).enqueue_us == pytest.approx(4.5)
+
+
 def test_what_is_within_the_noise_is_no_other_host() -> None:
-    hosts = HostTimes("the same under another name")
+    hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, slower(1.03, 0.97))
     assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
 
@@ -85,7 +94,7 @@ def test_asked_once_and_only_for_what_can_tell() -> None:
 
     failed = dataclasses.replace(RECORDS[0], measurement=Measurement(failure="no"))
     bare = dataclasses.replace(RECORDS[0], measurement=Measurement(kernel_us=3.0))
-    hosts = HostTimes("a slow one")
+    hosts = HostTimes("tuesday")
     hosts.calibrate([failed, bare], again)
     assert not calls and not hosts.ratios
     for _ in range(2):
@@ -97,10 +106,10 @@ def test_candidates_that_cannot_be_measured_leave_records_as_they_are() -> None:
     def broken(workload: Workload, candidate: Candidate) -> Measurement:
         raise CompileFailed("no compiler", "one")
 
-    hosts = HostTimes("a slow one")
+    hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, broken)
     assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
-    hosts = HostTimes("a slow one")
+    hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, lambda *_: Measurement(failure="no GPU"))
     assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
 
@@ -121,5 +130,5 @@ def test_choice_is_of_the_common_kernel_and_does_not_depend_on_the_order() -> No
 
 
 def test_round_trip() -> None:
-    hosts = HostTimes("here", {("cudnn", "a quick one"): Ratio(1.5, 1.25, 5)})
-    assert HostTimes.from_json(hosts.to_json(), "here") == hosts
+    hosts = HostTimes("tuesday", {("cudnn", "a quick one"): Ratio(1.5, 1.25, 5)})
+    assert HostTimes.from_json(hosts.to_json(), "tuesday") == hosts

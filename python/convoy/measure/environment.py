@@ -43,6 +43,8 @@ class Environment:
     convoy    version that measured; kept for people, never compared
     host      processor beside the GPU, by name: never compared here, because kernels do not depend
               on it; host times do (placement.host)
+    boot      which start of which machine, as a short hash; never compared here either. Virtual
+              machines of very different speed may give one name to their processors
     """
 
     gpu: str = ""
@@ -54,6 +56,7 @@ class Environment:
     kernels: str = ""
     convoy: str = ""
     host: str = ""
+    boot: str = ""
 
     @functools.cached_property
     def id(self) -> str:
@@ -67,7 +70,7 @@ class Environment:
             mine, its = getattr(self, field.name), getattr(other, field.name)
             if field.name == "kernels" and not same_kernels(mine, its):
                 found.append("other kernel sources")
-            elif field.name not in ("convoy", "host", "kernels") and not _agree(mine, its):
+            elif field.name not in ("convoy", "host", "boot", "kernels") and not _agree(mine, its):
                 found.append(f"{field.name} {its} instead of {mine}")
         return found
 
@@ -162,6 +165,7 @@ def current(ordinal: int = 0) -> Environment:
         kernels=kernel_hashes(),
         convoy=_convoy_version(),
         host=_processor(),
+        boot=_boot(),
     )
     if ordinal >= len(found):
         return libraries
@@ -182,13 +186,26 @@ def for_device(device: Device) -> Environment:
 def _processor() -> str:
     """Name of the processor and how many of it there are to use; empty where it is not told."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = " ".join(line.split(":", 1)[1].split())
-                return f"{name}, {len(os.sched_getaffinity(0))} cores"
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        pass
-    return ""
+        return ""
+    found = dict(
+        reversed([[part.strip() for part in line.split(":", 1)] for line in lines if line])
+    )
+    if not found.get("model name"):
+        return ""
+    kind = f"model {found.get('model', '?')}.{found.get('stepping', '?')}"
+    name = " ".join(found["model name"].split())
+    return f"{name} ({kind}), {len(os.sched_getaffinity(0))} cores"
+
+
+def _boot() -> str:
+    """Hash of the kernel's boot id; empty where there is none."""
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _cudart_version() -> str:

@@ -2,8 +2,9 @@
 
 How long a kernel takes is a matter of the GPU; how long it takes to enqueue one, or to wait for it,
 is a matter of the processor beside it. Two machines with the same GPU differ by half in that, and
-not equally for all libraries. A few recorded candidates of each backend are measured again, and the
-median ratio is applied to all of the backend's records from there.
+not equally for all libraries. A few recorded candidates of each backend are measured again, and
+the median ratio is applied to all of the backend's records from there. Only what was recorded since
+this machine was started is taken as it is: names of processors do not tell machines apart.
 """
 
 from __future__ import annotations
@@ -58,26 +59,30 @@ class Ratio:
 
 @dataclass
 class HostTimes:
-    """Ratios by origin. Records of this host (``here``) stay as they are, and of unknown origin."""
+    """Ratios by origin. Records of this machine since its start (``boot``), and those of an origin
+    without a ratio, stay as they are."""
 
-    here: str = ""
+    boot: str = ""
     ratios: dict[Origin, Ratio] = field(default_factory=dict)
 
     def figure(self, record: Record) -> Measurement:
         """The measurement of a record with host times of this machine."""
-        ratio = self.ratios.get(origin(record))
+        ratio = None if self._here(record) else self.ratios.get(origin(record))
         return record.measurement if ratio is None else ratio.apply(record.measurement)
 
     def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
-        """Records of other hosts that have no ratio yet and could give one, by origin."""
+        """Records of other machines that have no ratio yet and could give one, by origin."""
         found: dict[Origin, list[Record]] = {}
         for record in records:
             own, figure = origin(record), record.measurement
-            if (own[1] == self.here and self.here) or own in self.ratios:
+            if self._here(record) or own in self.ratios:
                 continue
             if figure.ok and figure.enqueue_us and figure.e2e_us:
                 found.setdefault(own, []).append(record)
         return found
+
+    def _here(self, record: Record) -> bool:
+        return bool(self.boot) and record.environment.boot == self.boot
 
     def calibrate(self, records: Iterable[Record], again: Again) -> None:
         """Find the ratios of all origins of these records that have none. ``again`` measures a
@@ -100,13 +105,13 @@ class HostTimes:
         ]
 
     @classmethod
-    def from_json(cls, data: Iterable[Sequence[object]], here: str = "") -> HostTimes:
+    def from_json(cls, data: Iterable[Sequence[object]], boot: str = "") -> HostTimes:
         """Inverse of :meth:`to_json`."""
         ratios: Mapping[Origin, Ratio] = {
             (str(backend), str(host)): Ratio(float(str(q)), float(str(w)), int(str(n)))
             for backend, host, q, w, n in data
         }
-        return cls(here, dict(ratios))
+        return cls(boot, dict(ratios))
 
 
 def origin(record: Record) -> Origin:

@@ -27,7 +27,9 @@ from scipy.sparse import csr_array
 from .match_graph import bits
 from .problem import IMPOSSIBLE, UNIT, Cost, Move, Option, Problem
 
-TOLERANCE = 1e-6  # microseconds; the solver's own absolute tolerance
+# Microseconds: twice the solver's own absolute tolerance, once for the gap between its solution and
+# its bound, once for the constraints that the solution may miss (those of ``stream``'s two sides).
+TOLERANCE = 2e-6
 CYCLE_ROUNDS = 200
 
 

@@ -80,6 +80,6 @@ def cost_model(
         narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
         store.append(Record(workload, candidate, figure, narrowed))
 
-    recorded = RecordedCost(store, here, HostTimes(here.host))
+    recorded = RecordedCost(store, here, HostTimes(here.boot))
     model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)
     return model, here.id
