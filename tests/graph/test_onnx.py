@@ -47,14 +47,14 @@ class Model:
             "BatchNormalization", x, *[self.tensor(v.astype("float32")) for v in values]
         )
 
-    def finish(self, out):
+    def finish(self, *outs):
         import tvm.relax.frontend.onnx as frontend
 
         value = onnx.helper.make_tensor_value_info
         proto = onnx.TensorProto
         made = onnx.helper.make_graph(
             self.nodes, "model", [value("x", proto.FLOAT, self.shape)],
-            [value(out, proto.FLOAT, None)], self.weights,
+            [value(out, proto.FLOAT, None) for out in outs], self.weights,
         )  # fmt: skip
         opset = [onnx.helper.make_opsetid("", 17)]
         return frontend.from_onnx(onnx.helper.make_model(made, opset_imports=opset))
