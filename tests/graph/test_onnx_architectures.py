@@ -52,12 +52,8 @@ def dilated_pyramid(m):
     w = [m.tensor(m.rng.standard_normal((4, 8, 3, 3)).astype("float32")) for _ in range(2)]
     branches = [m.conv("x", 4, 1)]
     for dilation, filters in zip((2, 3), w, strict=True):
-        branches.append(
-            m.node(
-                "Conv", "x", filters, channels=4, kernel_shape=[3, 3], dilations=[dilation] * 2,
-                pads=[dilation] * 4,
-            )  # fmt: skip
-        )
+        spread = {"dilations": [dilation] * 2, "pads": [dilation] * 4}
+        branches.append(m.node("Conv", "x", filters, channels=4, kernel_shape=[3, 3], **spread))
     pooled = m.conv(m.node("GlobalAveragePool", "x"), 4, 1)
     branches.append(m.node("Resize", pooled, "", "", integers(m, 2, 4, 8, 8), mode="nearest"))
     return m.conv(m.node("Relu", m.node("Concat", *branches, channels=16, axis=1)), 5, 1), 5
