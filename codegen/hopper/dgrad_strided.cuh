@@ -1,7 +1,7 @@
 // Strided dgrad on sm_90a: all phases of dx (see phases.cuh) in one persistent launch.
 //
 // dx (n,h,w,c) from dy (n,p,q,k) and the filter (k,r,s,c), 16-bit elements, fp32 accumulation.
-// Three warpgroups: a producer, of which one thread drives the copy engine, and two consumers.
+// A warpgroup is the producer, of which one thread drives the copy engine; two or three consume.
 // Each step of the reduction is one filter tap of 64 channels k:
 //   a   kRows pixels of dy x 64 k   im2col load with the tap's offset, K-major
 //   b   64 k x kColumns c           box of the filter as it lies in memory, MN-major
@@ -10,8 +10,8 @@
 // without taps are zero: the producer stores them from a zeroed tile, a few with every load, so
 // that the writes are spread over the time that arithmetic takes.
 //
-// Cooperative: the consumers share a tile, half of the rows each. Pingpong: they take turns, one
-// multiplies while the other one stores. A pingpong consumer may only start on its tile's stages
+// Cooperative: the consumers share a tile, an equal part of the rows each. Pingpong: two take turns,
+// one multiplies while the other one stores. A pingpong consumer may only start on its tile's stages
 // when the other one has seen all of its own filled: before that, the stage's barrier can still be
 // two phases behind, and waiting for a parity would return at once (see mbarrier.cuh).
 //
@@ -21,97 +21,18 @@
 #pragma once
 
 #include "cluster.cuh"
+#include "dgrad_config.cuh"
 #include "ptx.cuh"
-#include "tile_order.cuh"
 
 namespace convoy::hopper {
-
-constexpr int kMaxPhases = 9;      // stride_h * stride_w
-constexpr int kStepK = 64;         // channels of a reduction step: 128 bytes, the widest swizzle
-constexpr int kBlockBytes = 8192;  // 64 rows of 128 bytes: unit of stores and of wgmma's operands
-
-// Matrix of one phase.
-struct Phase {
-  int rows;          // n * extent_h * extent_w
-  int plane, width;  // extent_h * extent_w, extent_w
-  int tiles;         // along m
-  PhaseAxis h, w;
-};
-
-struct DgradParams {
-  CUtensorMap filter;          // (c, r * s, k)
-  CUtensorMap dy[kMaxPhases];  // im2col; by phase
-  CUtensorMap dx[kMaxPhases];  // pixels of the phase; first those with taps, then the zero ones
-  Phase phase[kMaxPhases];
-  TileOrder order;
-  int zero_phases;
-  int channel_steps;  // ceil(k / 64)
-  int channels;       // c
-  int filter_w, stride_h, stride_w;
-};
-
-template <class T, int kRows_, int kColumns_, int kStages_, bool kPingpong_, int kSlots_,
-          bool kZeros_, int kSplit_ = 1>
-struct DgradConfig {
-  using Element = T;
-  static constexpr int kRows = kRows_, kColumns = kColumns_, kStages = kStages_, kSlots = kSlots_;
-  static constexpr int kSplit = kSplit_;  // blocks that share the reduction of a tile
-  static constexpr bool kPingpong = kPingpong_;
-  static constexpr bool kZeros = kZeros_;  // room for the tile that zero phases are stored from
-  static constexpr int kThreads = 384;
-  static constexpr int kGroupRows = kPingpong ? kRows : kRows / 2;
-  static constexpr int kBlocks = kGroupRows / 64;  // of a consumer, along m
-  static constexpr int kColumnBlocks = kColumns / 64;
-  static constexpr int kStageBytes = (kRows + kColumns) * 128;
-  static constexpr int kSlotBytes = kBlocks * kBlockBytes;  // 64 columns of a consumer's tile
-  // Offsets from a 1024-byte aligned base.
-  static constexpr int kSlotsAt = kStages * kStageBytes;
-  static constexpr int kZeroAt = kSlotsAt + 2 * kSlots * kSlotBytes;
-  // Partial sums from the other blocks: for each consumer, sender, and own 64 columns.
-  static constexpr int kOwnBlocks = kColumnBlocks / kSplit;
-  static constexpr int kPartialBytes = kBlocks * kOwnBlocks * 2 * kBlockBytes;
-  static constexpr int kPartialsAt = kZeroAt + (kZeros ? kBlockBytes : 0);
-  static constexpr int kBarriersAt = kPartialsAt + 2 * (kSplit - 1) * kPartialBytes;
-  static constexpr int kSharedBytes = 1024 + kBarriersAt + (2 * kStages + 6) * 8;
-
-  static_assert(kGroupRows % 64 == 0 && kColumns % 64 == 0 && kColumns <= 256);
-  static_assert(kColumns != 192, "no wgmma wrapper of that width");
-  static_assert(kBlocks * kColumns <= 256, "accumulators must fit into registers");
-  static_assert(kSplit == 1 || (!kPingpong && kColumnBlocks % kSplit == 0));
-  static_assert(kSlots >= 1 && kSlots <= kColumnBlocks && kStages >= 2);
-  static_assert(kSharedBytes <= 232448, "shared memory of a block on sm_90");
-};
-
-// Shared memory addresses.
-template <class Config>
-struct DgradShared {
-  uint32_t base;
-  __device__ explicit DgradShared(const void* raw) : base((shared_address(raw) + 1023) & ~1023u) {}
-  __device__ uint32_t a(int stage) const { return base + stage * Config::kStageBytes; }
-  __device__ uint32_t b(int stage) const { return a(stage) + Config::kRows * 128; }
-  __device__ uint32_t slot(int group, int i) const {
-    return base + Config::kSlotsAt + (group * Config::kSlots + i) * Config::kSlotBytes;
-  }
-  __device__ uint32_t zero() const { return base + Config::kZeroAt; }
-  __device__ uint32_t full(int stage) const { return base + Config::kBarriersAt + 8 * stage; }
-  __device__ uint32_t empty(int stage) const { return full(Config::kStages + stage); }
-  __device__ uint32_t turn(int group) const { return full(2 * Config::kStages + group); }
-  __device__ uint32_t partial(int group, int sender) const {
-    return base + Config::kPartialsAt +
-           (group * (Config::kSplit - 1) + sender) * Config::kPartialBytes;
-  }
-  // Partial sums have arrived; those that were sent have been read.
-  __device__ uint32_t ready(int group) const { return turn(2 + group); }
-  __device__ uint32_t taken(int group) const { return turn(4 + group); }
-};
 
 // Pixel of a phase's row.
 struct Pixel {
   int n, h, w;
   __device__ Pixel(const Phase& phase, int row) {
-    n = row / phase.plane;
+    n = phase.by_plane.divide(row);
     int rest = row - n * phase.plane;
-    h = rest / phase.width;
+    h = phase.by_width.divide(rest);
     w = rest - h * phase.width;
   }
 };
@@ -132,31 +53,37 @@ struct Team {
   __device__ int first(int steps, int rank) const { return steps * rank / Config::kSplit; }
 };
 
-// The zero phases' part of unit (m, n): blocks of 64 rows and 64 columns, stored one at a time.
+// The zero phases' part of unit (m, n): all of its columns of a few rows at a time, so that long
+// runs of memory are written.
 template <class Config>
 struct ZeroStores {
-  static constexpr int kPerPhase = Config::kRows / 64 * Config::kColumnBlocks;
   const DgradParams& params;
-  int row0, column0, next, end;
+  const int m, column0;
+  int index, row, left;  // phase, row of the unit in it, stores to go
 
   __device__ ZeroStores(const DgradParams& p, const Tile& tile, int rank)
       : params(p),
-        row0(tile.m * Config::kRows),
+        m(tile.m),
         column0(tile.n * Config::kColumns),
-        next(0),
-        end(tile.phase == 0 && rank == 0 ? kPerPhase * p.zero_phases : 0) {}
+        index(p.order.phases),
+        row(0),
+        left(tile.phase == 0 && rank == 0 ? p.zero_spans * (Config::kRows / Config::kZeroRows)
+                                          : 0) {}
 
   __device__ void store(uint32_t zero, int count) {
-    for (int stop = min(end, next + count); next < stop; ++next) {
-      int index = params.order.phases + next / kPerPhase;
-      int block = next % kPerPhase;
-      int row = row0 + block / Config::kColumnBlocks * 64;
-      int column = column0 + block % Config::kColumnBlocks * 64;
+    for (int stop = max(0, left - count); left > stop; --left) {
       const Phase& phase = params.phase[index];
-      if (row >= phase.rows || column >= params.channels) continue;
-      Pixel pixel(phase, row);
-      store_im2col(&params.dx[index], zero, column, pixel.w, pixel.h, pixel.n);
-      commit_stores();
+      const int unit_rows = Config::kRows * phase.span, at = m * unit_rows + row;
+      if (at < phase.rows) {
+        const Pixel pixel(phase, at);
+        store_im2col(&params.dx[index], zero, column0, pixel.w, pixel.h, pixel.n);
+        commit_stores();
+      }
+      row += Config::kZeroRows;
+      if (row == unit_rows) {
+        row = 0;
+        ++index;
+      }
     }
   }
 };
@@ -174,7 +101,7 @@ __device__ void produce(const DgradParams& params, const DgradShared<Config>& sh
     if (tile.m < phase.tiles) {
       const int steps = reduction_steps(params, phase);
       const int begin = team.first(steps, team.rank), end = team.first(steps, team.rank + 1);
-      const int zeros_per_step = (zeros.end + end - begin - 1) / max(1, end - begin);
+      const int zeros_per_step = (zeros.left + end - begin - 1) / max(1, end - begin);
       const Pixel pixel(phase, tile.m * Config::kRows);
       const int column = tile.n * Config::kColumns;
       // Channels outside, taps inside: a tap's pixels were loaded by the tap before, up to a shift.
@@ -182,6 +109,7 @@ __device__ void produce(const DgradParams& params, const DgradShared<Config>& sh
       int channel = begin / taps;
       int th = (begin - channel * taps) / phase.w.taps;
       int tw = begin - channel * taps - th * phase.w.taps;
+#pragma unroll 1  // for few registers
       for (int k = begin; k < end; ++k) {
         int filter = filter_position(phase.h, params.stride_h, th) * params.filter_w +
                      filter_position(phase.w, params.stride_w, tw);
@@ -207,7 +135,7 @@ __device__ void produce(const DgradParams& params, const DgradShared<Config>& sh
         if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros_per_step);
       }
     }
-    if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros.end);
+    if constexpr (Config::kZeros) zeros.store(shared.zero(), zeros.left);
   }
   if constexpr (Config::kZeros) wait_stores_read<0>();
 }
@@ -273,53 +201,60 @@ struct PartialSums {
   }
 };
 
-// Rounds a consumer's accumulators and stores them, 64 columns at a time through a ring of slots:
-// with as many slots as column blocks, a tile's stores drain while the next tile is computed.
+// Rounds a consumer's accumulators and stores them in pieces of 64 rows and 64 columns, a batch at a
+// time through a ring of slots. Piece i of a batch is stored by the first lane of warp i % 4, which
+// alone can wait until its slot has been read.
 template <class Config>
 struct TileStores {
+  static constexpr int kBatch = Config::kBatch, kInFlight = Config::kSlots / kBatch;
   const DgradParams& params;
   const DgradShared<Config>& shared;
-  int group, rank, slot = 0;
+  int group, rank, batch = 0;
 
   __device__ void store(const Tile& tile, float (&d)[Config::kBlocks][Config::kColumns / 2]) {
     using T = typename Config::Element;
     const Phase& phase = params.phase[tile.phase];
-    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    int row0 = tile.m * Config::kRows + (Config::kPingpong ? 0 : group * Config::kGroupRows);
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const int row0 = tile.m * Config::kRows + (Config::kPingpong ? 0 : group * Config::kGroupRows);
+    const int column0 = tile.n * Config::kColumns;
     // Row of the warp's 16 whose address this lane gives, and which of two column blocks of 8.
-    int lane_row = warp * 16 + (lane & 15), lane_block = lane >> 4;
+    const int lane_row = warp * 16 + (lane & 15), lane_block = lane >> 4;
 #pragma unroll
-    for (int c = 0; c < Config::kColumnBlocks; ++c) {
-      if (Config::kSplit > 1 && c / Config::kOwnBlocks != rank) continue;  // another block's
-      int column = tile.n * Config::kColumns + c * 64;
-      if (column >= params.channels) break;
-      uint32_t out = shared.slot(group, slot);
-      if (thread == 0) wait_stores_read<Config::kSlots - 1>();
+    for (int first = 0; first < Config::kPieces; first += kBatch) {
+      if (Config::kSplit > 1 && first / Config::kBlocks / Config::kOwnBlocks != rank) continue;
+      if (column0 + first / Config::kBlocks * 64 >= params.channels) break;
+      const uint32_t out = shared.slot(group, batch * kBatch);
+      if (lane == 0 && warp < kBatch) wait_stores_read<kInFlight - 1>();
       sync_threads(1 + group, 128);
 #pragma unroll
-      for (int b = 0; b < Config::kBlocks; ++b) {
+      for (int i = 0; i < kBatch; ++i) {
+        const int b = (first + i) % Config::kBlocks, c = (first + i) / Config::kBlocks;
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {
           const float* v = &d[b][(c * 8 + j) * 4];
-          store_matrices(out + b * kBlockBytes + swizzled(lane_row, j + lane_block),
+          store_matrices(out + i * kBlockBytes + swizzled(lane_row, j + lane_block),
                          pack<T>(v[0], v[1]), pack<T>(v[2], v[3]), pack<T>(v[4], v[5]),
                          pack<T>(v[6], v[7]));
         }
       }
       fence_shared_for_async();
       sync_threads(1 + group, 128);
-      if (thread == 0) {
+      if (lane == 0 && warp < kBatch) {
 #pragma unroll
-        for (int b = 0; b < Config::kBlocks; ++b) {
-          int row = row0 + b * 64;
-          if (row >= phase.rows) break;
-          Pixel pixel(phase, row);
-          store_im2col(&params.dx[tile.phase], out + b * kBlockBytes, column, pixel.w, pixel.h,
-                       pixel.n);
+        for (int i = 0; i < kBatch; i += 4) {
+          const int piece = first + i + warp;
+          const int row = row0 + piece % Config::kBlocks * 64;
+          const int column = column0 + piece / Config::kBlocks * 64;
+          if ((kBatch % 4 == 0 || i + warp < kBatch) && row < phase.rows &&
+              column < params.channels) {
+            const Pixel pixel(phase, row);
+            store_im2col(&params.dx[tile.phase], out + (i + warp) * kBlockBytes, column, pixel.w,
+                         pixel.h, pixel.n);
+          }
         }
         commit_stores();
       }
-      if (++slot == Config::kSlots) slot = 0;
+      if (++batch == kInFlight) batch = 0;
     }
   }
 };
@@ -327,7 +262,7 @@ struct TileStores {
 // A warpgroup: multiplies and stores every tile, or every second one.
 template <class Config>
 __device__ void consume(const DgradParams& params, const DgradShared<Config>& shared, int group) {
-  using Mma = MmaShared<typename Config::Element, Config::kColumns>;
+  using Mma = MmaShared<typename Config::Element, Config::kMmaColumns>;
   const bool first_lane = threadIdx.x % 32 == 0;
   Ring<Config::kStages> ring(0);
   const Team<Config> team;
@@ -359,7 +294,7 @@ __device__ void consume(const DgradParams& params, const DgradShared<Config>& sh
     int last = 0;
     for (int k = 0; k < steps; ++k) {
       barrier_wait(shared.full(ring.slot), ring.parity);
-      int a_row = Config::kPingpong ? 0 : group * Config::kGroupRows;
+      const int a_row = Config::kPingpong ? 0 : group * Config::kGroupRows;
       uint64_t a = operand(shared.a(ring.slot) + a_row * 128, 16, 1024);
       uint64_t b = operand(shared.b(ring.slot), kBlockBytes, 1024);
       mma_fence();
@@ -367,7 +302,12 @@ __device__ void consume(const DgradParams& params, const DgradShared<Config>& sh
       for (int kk = 0; kk < kStepK / 16; ++kk) {  // 16 k: 32 bytes of a's rows, 16 rows of b
 #pragma unroll
         for (int i = 0; i < Config::kBlocks; ++i) {
-          Mma::mma(d[i], a + kk * 2 + i * (kBlockBytes / 16), b + kk * 128, k > 0 || kk > 0);
+#pragma unroll
+          for (int c = 0; c < Config::kColumns; c += Config::kMmaColumns) {
+            auto& sum = reinterpret_cast<float(&)[Config::kMmaColumns / 2]>(d[i][c / 2]);
+            Mma::mma(sum, a + kk * 2 + i * (kBlockBytes / 16),
+                     b + kk * 128 + c / 64 * (kBlockBytes / 16), k > 0 || kk > 0);
+          }
         }
       }
       mma_commit();
@@ -388,7 +328,7 @@ __device__ void consume(const DgradParams& params, const DgradShared<Config>& sh
     if constexpr (Config::kSplit > 1) sums.add(d);
     stores.store(tile, d);
   }
-  if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+  if (first_lane) wait_stores_read<0>();
 }
 
 template <class Config>
@@ -400,9 +340,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (thread == 0) {
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(shared.full(i), 1);
-      barrier_init(shared.empty(i), Config::kPingpong ? 4 : 8);  // one for each consuming warp
+      // One for each consuming warp.
+      barrier_init(shared.empty(i), Config::kPingpong ? 4 : 4 * Config::kConsumers);
     }
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < Config::kConsumers; ++i) {
       barrier_init(shared.turn(i), 4);
       barrier_init(shared.ready(i), max(1, Config::kSplit - 1) * 128);
       barrier_init(shared.taken(i), max(1, Config::kSplit - 1) * 128);
@@ -422,12 +363,14 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   }
   __syncthreads();
   if constexpr (Config::kSplit > 1) cluster_sync();  // before others arrive at the barriers
-  // Registers move within the block: 384 * 168 = 128 * 40 + 256 * 232.
+  // Registers move within the block: 384 * 168 = 128 * 40 + 256 * 232, 512 * 128 = 128 * 32 + 384 *
+  // 160.
+  constexpr bool kTwo = Config::kConsumers == 2;
   if (group == 0) {
-    shrink_registers<40>();
+    shrink_registers<kTwo ? 40 : 32>();
     if (thread == 0) produce<Config>(params, shared);
   } else {
-    grow_registers<232>();
+    grow_registers<kTwo ? 232 : 160>();
     consume<Config>(params, shared, group - 1);
   }
   if constexpr (Config::kSplit > 1) cluster_sync();  // others may still need our shared memory

@@ -14,6 +14,7 @@ struct PhaseList {
   struct Entry {
     int phase_h, phase_w;
     PhaseAxis h, w;
+    int stride_w;  // pixels of dx between columns of the phase
     int taps() const { return h.taps * w.taps; }
   };
   Entry entry[kMaxPhases];
@@ -22,9 +23,12 @@ struct PhaseList {
 
   explicit PhaseList(const ConvoyShape& s) {
     for (int a = 0; a < s.stride_h; ++a) {
-      for (int b = 0; b < s.stride_w; ++b) {
-        Entry e{a, b, phase_axis(s.h, s.r, s.stride_h, s.pad_top, a),
-                phase_axis(s.w, s.s, s.stride_w, s.pad_left, b)};
+      const PhaseAxis h = phase_axis(s.h, s.r, s.stride_h, s.pad_top, a);
+      // Rows of dx that no tap reaches are one phase, so that whole rows are stored.
+      const int stride_w = h.taps == 0 ? 1 : s.stride_w;
+      for (int b = 0; b < stride_w; ++b) {
+        Entry e{a, b, h, phase_axis(s.w, s.s, s.stride_w, s.pad_left, b), stride_w};
+        if (stride_w != s.stride_w) e.w = PhaseAxis{s.w, 0, 0, 0};
         if (e.h.extent == 0 || e.w.extent == 0) continue;
         with_taps += e.taps() > 0;
         entry[count++] = e;
@@ -47,9 +51,9 @@ struct DgradStrided {
     if (int32_t code = check_conv(s, CONVOY_DGRAD)) return code;
     if (int64_t(s.stride_h) * s.stride_w > kMaxPhases) return kUnsupported;
     if (s.c % 8 != 0 || s.k % 8 != 0) return kMisaligned;
-    if (s.swizzle < 0 || s.swizzle > kSorted || s.sm_count < 1) return kBadShape;
+    if (s.swizzle < 0 || s.swizzle > kTurned || s.sm_count < 1) return kBadShape;
     constexpr int64_t kLimit = int64_t(1) << 31;
-    if (int64_t(s.n) * s.h * s.w + Config::kRows >= kLimit) return kTooLarge;
+    if (int64_t(s.n) * s.h * s.w + Config::kRows * s.stride_w >= kLimit) return kTooLarge;
     if (int64_t(s.r) * s.s * s.c * 2 >= int64_t(1) << 40) return kTooLarge;
     if (int64_t(s.h) * s.w * s.c * 2 >= int64_t(1) << 40) return kTooLarge;
     PhaseList phases(s);
@@ -71,14 +75,14 @@ struct DgradStrided {
     params.filter_w = s.s;
     params.stride_h = s.stride_h;
     params.stride_w = s.stride_w;
+    params.zero_spans = 0;
     int rows = 0;
     for (int i = 0; i < phases.count; ++i) {
       params.phase[i] = phase_of(s, phases.entry[i]);
       rows = std::max(rows, params.phase[i].tiles);
+      if (i >= phases.with_taps) params.zero_spans += params.phase[i].span;
     }
     if (int32_t code = encode(s, o, phases, &params)) return code;
-    params.zero_phases = phases.count - phases.with_taps;
-    params.order.phases = phases.with_taps;
     if (phases.with_taps == 0) {
       // All of dx is zero: one phase of empty tiles carries the stores. There is room for it, as an
       // axis shorter than its stride leaves phases out.
@@ -86,14 +90,12 @@ struct DgradStrided {
                          params.phase + phases.count + 1);
       std::copy_backward(params.dx, params.dx + phases.count, params.dx + phases.count + 1);
       params.phase[0] = Phase{};
-      params.order.phases = 1;
     }
-    params.order.rows = rows;
-    params.order.columns = (s.c + Config::kColumns - 1) / Config::kColumns;
-    params.order.kind = s.swizzle ? s.swizzle : default_order(s, params);
-    if (int64_t(rows) * params.order.columns * params.order.phases >= int64_t(1) << 31) {
-      return kTooLarge;
-    }
+    const int order_phases = std::max(1, phases.with_taps);
+    const int columns = (s.c + Config::kColumns - 1) / Config::kColumns;
+    if (int64_t(rows) * columns * order_phases >= int64_t(1) << 31) return kTooLarge;
+    const int kind = s.swizzle ? s.swizzle : default_order(s, rows, columns);
+    params.order = TileOrder(kind, order_phases, rows, columns);
     const int teams = std::max(1, s.sm_count / Config::kSplit);
     state->blocks = int(std::min<long long>(tile_blocks(params.order), teams)) * Config::kSplit;
     return allow_shared(kernel(), Config::kSharedBytes);
@@ -126,7 +128,10 @@ struct DgradStrided {
     phase.plane = e.h.extent * e.w.extent;
     phase.width = e.w.extent;
     phase.rows = s.n * phase.plane;
-    phase.tiles = (phase.rows + Config::kRows - 1) / Config::kRows;
+    phase.span = s.stride_w / e.stride_w;
+    phase.tiles = (phase.rows + Config::kRows * phase.span - 1) / (Config::kRows * phase.span);
+    phase.by_plane = Divider(phase.plane);
+    phase.by_width = Divider(phase.width);
     phase.h = e.h;
     phase.w = e.w;
     return phase;
@@ -153,21 +158,39 @@ struct DgradStrided {
                    e.w.extent,
                    e.h.extent,
                    s.n,
-                   s.stride_w * c,
+                   e.stride_w * c,
                    s.stride_h * s.w * c,
                    int64_t(s.h) * s.w * c};
-      if (int32_t code =
-              encode_im2col<T>(&params->dx[i], first, dx, 0, 0, e.w.extent, e.h.extent, 64)) {
-        return code;
-      }
+      const int32_t code = i < phases.with_taps ? encode_im2col<T>(&params->dx[i], first, dx, 0, 0,
+                                                                   e.w.extent, e.h.extent, 64)
+                                                : encode_zero_rows(&params->dx[i], first, dx);
+      if (code) return code;
     }
     return kOk;
   }
 
+  // For stores of zeros: all pixels of a view in runs of kZeroRows, all of a tile's columns of each.
+  static int32_t encode_zero_rows(CUtensorMap* map, const void* base, const PixelView& view) {
+    static const auto encode =
+        driver_function<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+    if (!encode) return kDriver + int32_t(CUDA_ERROR_NOT_FOUND);
+    const cuuint64_t sizes[4] = {cuuint64_t(view.c), cuuint64_t(view.w), cuuint64_t(view.h),
+                                 cuuint64_t(view.n)};
+    const cuuint64_t bytes[3] = {cuuint64_t(view.stride_w) * sizeof(T),
+                                 cuuint64_t(view.stride_h) * sizeof(T),
+                                 cuuint64_t(view.stride_n) * sizeof(T)};
+    const int whole[2] = {0, 0};
+    const cuuint32_t ones[4] = {1, 1, 1, 1};
+    return from_driver(encode(map, map_type<T>(), 4, const_cast<void*>(base), sizes, bytes, whole,
+                              whole, Config::kColumns, Config::kZeroRows, ones,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  }
+
   // Units where every block has several; otherwise single tiles, which even out better.
-  static int default_order(const ConvoyShape& s, const DgradParams& params) {
-    int64_t units = int64_t(params.order.rows) * params.order.columns;
-    return units >= 2 * int64_t(s.sm_count) ? kUnits : kSorted;
+  static int default_order(const ConvoyShape& s, int rows, int columns) {
+    return int64_t(rows) * columns >= 2 * int64_t(s.sm_count) ? kUnits : kSorted;
   }
 };
 

@@ -1,4 +1,5 @@
 // The index arithmetic of codegen/hopper compiled for the host, for the tests to call.
+#include "divider.cuh"
 #include "phases.cuh"
 #include "stem_layout.cuh"
 #include "tile_order.cuh"
@@ -15,6 +16,8 @@ void phase_axis_of(int size, int filter, int stride, int pad, int phase, int* ou
   out[2] = axis.first;
   out[3] = axis.lower;
 }
+
+int quotient_of(int dividend, int divisor) { return Divider(divisor).divide(dividend); }
 
 int filter_position_of(int first, int stride, int t) {
   return filter_position({0, 0, first, 0}, stride, t);

@@ -18,7 +18,7 @@ _SOURCE = Path(__file__).with_name("formulas.cc")
 
 
 class Formulas:
-    """Functions of phases.cuh, tile_order.cuh and stem_layout.cuh; structs become tuples."""
+    """Functions of the headers that hold index arithmetic; structs become tuples."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -32,6 +32,9 @@ class Formulas:
     def phase_axis(self, size: int, filter_size: int, stride: int, pad: int, phase: int):
         """(extent, taps, first, lower)."""
         return self._fill("phase_axis_of", 4, size, filter_size, stride, pad, phase)
+
+    def quotient(self, dividend: int, divisor: int) -> int:
+        return self._library.quotient_of(dividend, divisor)
 
     def filter_position(self, first: int, stride: int, t: int) -> int:
         return self._library.filter_position_of(first, stride, t)

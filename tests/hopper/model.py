@@ -78,17 +78,21 @@ def strided_dgrad(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(dx, how often each element was written) as dgrad_strided.cuh and its library go about it.
 
-    ``tile`` stands for the kernel's rows and columns, ``store_rows`` for its 64-row stores.
+    ``tile`` stands for the kernel's rows and columns, ``store_rows`` for its 64-row stores and
+    for the rows of its zero tile.
     """
     rows, columns = tile
     dx, writes = np.zeros((w.n, w.h, w.w, w.c)), np.zeros((w.n, w.h, w.w, w.c), int)
-    phases = []
+    phases = []  # taps, phases, axes, pixels of dx between columns
     for a in range(w.stride[0]):
+        h = f.phase_axis(w.h, w.r, w.stride[0], w.padding[0], a)
+        if h[0] and not h[1]:  # whole rows of dx
+            phases.append((0, a, 0, h, (w.w, 0, 0, 0), 1))
+            continue
         for b in range(w.stride[1]):
-            h = f.phase_axis(w.h, w.r, w.stride[0], w.padding[0], a)
             x = f.phase_axis(w.w, w.s, w.stride[1], w.padding[1], b)
             if h[0] and x[0]:
-                phases.append((h[1] * x[1], a, b, h, x))
+                phases.append((h[1] * x[1], a, b, h, x, w.stride[1]))
     phases.sort(key=lambda phase: -phase[0])
     with_taps = [phase for phase in phases if phase[0]]
     zero = [phase for phase in phases if not phase[0]]
@@ -103,26 +107,30 @@ def strided_dgrad(
     def store(phase, row: int, column: int, values: np.ndarray) -> None:
         a, b, extent = phase[1], phase[2], (phase[3][0], phase[4][0])
         for tensor, what in ((dx, values), (writes, np.ones_like(values, int))):
-            view = tensor[:, a :: w.stride[0], b :: w.stride[1]]
+            view = tensor[:, a :: w.stride[0], b :: phase[5]]
             Im2col(view, (0, 0), extent).add(
                 pixel(phase, row, (0, 0)), what, slice(column, column + columns)
             )
 
+    def span(phase) -> int:  # rows of a tile for each of the kernel's
+        return w.stride[1] // phase[5]
+
     order_phases = max(1, len(with_taps))  # a phase of empty tiles where all of dx is zero
-    grid_rows = max(-(-matrix_rows(phase) // rows) for phase in phases)
+    grid_rows = max(-(-matrix_rows(phase) // (rows * span(phase))) for phase in phases)
     grid_columns = -(-w.c // columns)
     for tiles in f.tiles(kind, order_phases, grid_rows, grid_columns, blocks):
         for index, m, n in tiles:
             row0, column0 = m * rows, n * columns
             if index == 0:
                 for phase in zero:
-                    for row in range(row0, row0 + rows, store_rows):
+                    first = m * rows * span(phase)
+                    for row in range(first, first + rows * span(phase), store_rows):
                         if row < matrix_rows(phase):
                             store(phase, row, column0, np.zeros((store_rows, columns)))
             if index >= len(with_taps) or row0 >= matrix_rows(with_taps[index]):
                 continue
             phase = with_taps[index]
-            _, _, _, h, x = phase
+            _, _, _, h, x, _ = phase
             lower = (h[3], x[3])
             load = Im2col(dy, lower, (h[0], x[0]))
             result = np.zeros((rows, columns))

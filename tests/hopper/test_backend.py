@@ -188,6 +188,10 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
         ({"rows": 64}, "tile 64x128"),  # a cooperative consumer has half of it
         ({"rows": 512}, "tile 512x128"),
         ({"slots": 3}, "1 to 2"),
+        ({"batch": 2, "slots": 1}, "a divisor of 1 slots and 2 pieces"),
+        ({"batch": 2, "split": 2}, "a divisor of 2 slots and 1 pieces"),
+        ({"consumers": 3}, "tile 128x128"),
+        ({"consumers": 3, "pingpong": True, "rows": 192}, "that share a tile"),
         ({"stages": 99}, "shared memory"),
         ({"split": 3}, "divisor of 2"),
         ({"split": 2, "pingpong": True}, "cooperative schedule"),

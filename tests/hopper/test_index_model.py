@@ -54,7 +54,7 @@ def conv(n, h, w, c, r, s, stride, padding) -> Workload:
 
 @given(
     w=dgrads(),
-    kind=st.sampled_from([space.UNITS, space.SORTED]),
+    kind=st.sampled_from([space.UNITS, space.SORTED, space.TURNED]),
     tile=st.sampled_from([(4, 1), (8, 2), (16, 4)]),
     blocks=st.integers(1, 7),
 )
@@ -62,6 +62,8 @@ def conv(n, h, w, c, r, s, stride, padding) -> Workload:
 @example(conv(1, 12, 12, 3, 1, 1, (2, 2), (0, 0, 0, 0)), space.UNITS, (8, 2), 3)
 @example(conv(1, 1, 5, 1, 1, 1, (2, 2), (1, 0, 1, 0)), space.SORTED, (4, 1), 2)  # all zero
 @example(conv(2, 9, 9, 1, 7, 2, (3, 2), (0, 3, 4, 1)), space.SORTED, (8, 2), 7)
+@example(conv(3, 7, 10, 3, 1, 1, (3, 3), (0, 0, 0, 0)), space.UNITS, (4, 2), 2)  # whole zero rows
+@example(conv(2, 8, 7, 1, 1, 2, (2, 3), (1, 0, 0, 1)), space.TURNED, (8, 1), 3)
 @settings(max_examples=60)
 def test_strided_dgrad_is_dgrad(f, w, kind, tile, blocks):
     dy, filt = operands(w)
@@ -111,8 +113,20 @@ def test_python_and_header_agree_on_phases(f, size, taps, stride, pad, phase):
     )
 
 
+@given(dividend=st.integers(0, 2**31 - 1), divisor=st.integers(1, 2**31 - 1))
+@example(2**31 - 1, 2**31 - 1)
+@example(2**31 - 2, 2**31 - 1)
+@example(2**31 - 1, 2**30 + 1)
+def test_division_by_multiplication(f, dividend, divisor):
+    for small in (divisor, divisor >> 16 or 1, divisor & 1023 or 1):
+        assert f.quotient(dividend, small) == dividend // small
+        exact = dividend // small * small  # where a quotient that is off by one shows
+        assert f.quotient(exact, small) == exact // small
+        assert exact == 0 or f.quotient(exact - 1, small) == exact // small - 1
+
+
 @given(
-    st.sampled_from([space.UNITS, space.SORTED]),
+    st.sampled_from([space.UNITS, space.SORTED, space.TURNED]),
     st.integers(1, 9),
     st.integers(1, 40),
     st.integers(1, 9),
@@ -124,7 +138,7 @@ def test_every_tile_is_visited_once(f, kind, phases, rows, columns, blocks):
     assert len(tiles) == len(set(tiles)) == phases * rows * columns
     assert all(0 <= a < phases and 0 <= m < rows and 0 <= n < columns for a, m, n in tiles)
     lengths = [len(block) for block in work]
-    most_apart = phases if kind == space.UNITS else 1
+    most_apart = 1 if kind == space.SORTED else phases
     assert min(lengths) >= 1 and max(lengths) - min(lengths) <= most_apart
 
 

@@ -18,11 +18,13 @@ from convoy.errors import LibraryMissing
 
 from .test_backend import BASE, STEM, STEM_FPROP, changed, stem_fprops, workloads
 
-GENERAL = DgradKernel(128, 128, True, 2, zeros=True)
+GENERAL = DgradKernel(128, 128, True, 4, 4, zeros=True)
 KERNELS = [
     GENERAL,
-    DgradKernel(128, 256, False, 4, dtype="bfloat16"),
-    DgradKernel(256, 128, False, 2),
+    DgradKernel(128, 256, False, 4, 4, dtype="bfloat16"),
+    DgradKernel(256, 128, False, 2, 2),
+    DgradKernel(192, 256, False, 2, 2, consumers=3),
+    DgradKernel(384, 128, False, 1, consumers=3, zeros=True),
     DgradKernel(128, 128, False, 1, split=2),
     StemDgradKernel(3),
     StemDgradKernel(4, "bfloat16"),
@@ -114,7 +116,7 @@ def test_library_declines_with_words(general, stems):
 
 
 def test_kernel_without_zero_tile_declines_zero_phases(toolkit):
-    library = KernelLibrary(compile_kernel(DgradKernel(128, 128, True, 2)).path)
+    library = KernelLibrary(compile_kernel(DgradKernel(128, 128, True, 4, 4)).path)
     workload = changed(r=1, s=1, padding=(0, 0, 0, 0))
     assert "zero tile" in library.check(Shape.of(workload, sm_count=132))
     assert library.check(Shape.of(BASE, sm_count=132)) == ""

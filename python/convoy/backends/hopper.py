@@ -15,6 +15,7 @@ from .hopper_compile import cache_key, compile_kernel, compile_many
 from .hopper_kernels import (
     LARGEST_STEM_FILTER,
     LARGEST_STEM_K,
+    LARGEST_TILE,
     MOST_PHASES,
     MOST_ROW_ELEMENTS,
     MOST_WINDOW_ROWS,
@@ -209,7 +210,7 @@ def _general_objections(w: Workload) -> Iterator[tuple[str, str]]:
             if axis.taps and not (axis.taps <= 256 and _corner(axis.lower) and _corner(upper)):
                 yield "filter or padding beyond the copy engine's range of 128 pixels", ""
                 return
-    if w.n * w.h * w.w + 256 >= 1 << 31:
+    if w.n * w.h * w.w + LARGEST_TILE * w.stride[1] >= 1 << 31:
         yield "more than 2^31 pixels", "split the batch"
 
 

@@ -10,8 +10,9 @@ from ..errors import InvalidOption
 
 #: Bytes of shared memory that one block may use on sm_90.
 SHARED_MEMORY = 232448
-#: Largest stride_h * stride_w, filter and output channels; constants of the headers.
+#: Largest stride_h * stride_w, rows of a tile, filter and output channels; limits of the headers.
 MOST_PHASES = 9
+LARGEST_TILE = 384
 LARGEST_STEM_FILTER = 7
 LARGEST_STEM_K = 128
 #: Of stem_fprop: filter rows, steps of 16 weights of an output channel, elements of a row of x in a
@@ -28,9 +29,11 @@ class DgradKernel:
     """One instance of ``dgrad_strided.cuh``.
 
     rows, columns  tile of a phase's matrix: pixels of dx, input channels
-    pingpong       consumers take turns with whole tiles; otherwise they share one, half the rows
-                   each
-    slots          column blocks (64 channels) that each consumer can have on the way to memory
+    pingpong       consumers take turns with whole tiles; otherwise they share one, an equal part of
+                   the rows each
+    slots          pieces of 64 rows and 64 channels that a consumer can have on the way to memory
+    batch          pieces that a consumer writes between two barriers; divides slots
+    consumers      warpgroups that multiply: 2, or 3 where they share a tile
     stages         depth of the load pipeline; 0 takes as many as fit
     split          blocks of a cluster that share a tile's reduction (cooperative only)
     zeros          can write phases that no filter tap reaches (filter shorter than the stride)
@@ -42,6 +45,8 @@ class DgradKernel:
     columns: int
     pingpong: bool
     slots: int
+    batch: int = 1
+    consumers: int = 2
     stages: int = 0
     zeros: bool = False
     split: int = 1
@@ -53,7 +58,10 @@ class DgradKernel:
     def __post_init__(self) -> None:
         if self.dtype not in _ELEMENT:
             raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
-        blocks, rest = divmod(self.group_rows, 64)
+        if self.consumers not in (2, 3) or (self.pingpong and self.consumers != 2):
+            raise InvalidOption(f"{self.consumers} consumers", "2, or 3 that share a tile")
+        parts = 1 if self.pingpong else self.consumers
+        blocks, rest = divmod(self.rows, 64 * parts)
         if rest or blocks < 1 or self.columns not in (64, 128, 256) or blocks * self.columns > 256:
             raise InvalidOption(
                 f"tile {self.rows}x{self.columns}",
@@ -64,8 +72,13 @@ class DgradKernel:
                 f"a split in {self.split}",
                 f"1, or with the cooperative schedule a divisor of {self.columns // 64}",
             )
-        if not 1 <= self.slots <= self.columns // 64:
-            raise InvalidOption(f"{self.slots} slots", f"1 to {self.columns // 64}")
+        if not 1 <= self.slots <= self.pieces:
+            raise InvalidOption(f"{self.slots} slots", f"1 to {self.pieces}")
+        whole = self.blocks if self.split > 1 else self.pieces
+        if self.batch < 1 or self.slots % self.batch or whole % self.batch:
+            raise InvalidOption(
+                f"batches of {self.batch}", f"a divisor of {self.slots} slots and {whole} pieces"
+            )
         if self.stages == 0:
             object.__setattr__(self, "stages", min(self._stages_that_fit(), self.most_stages))
         if not 2 <= self.stages <= self._stages_that_fit():
@@ -74,9 +87,14 @@ class DgradKernel:
             )
 
     @property
-    def group_rows(self) -> int:
-        """Rows of one consumer warpgroup."""
-        return self.rows if self.pingpong else self.rows // 2
+    def blocks(self) -> int:
+        """Blocks of 64 rows of one consumer warpgroup."""
+        return self.rows // 64 // (1 if self.pingpong else self.consumers)
+
+    @property
+    def pieces(self) -> int:
+        """Blocks of 64 rows and 64 channels of one consumer warpgroup."""
+        return self.blocks * (self.columns // 64)
 
     @property
     def stage_bytes(self) -> int:
@@ -85,23 +103,19 @@ class DgradKernel:
     @property
     def name(self) -> str:
         schedule = "pingpong" if self.pingpong else "cooperative"
+        schedule += str(self.consumers) * (self.consumers > 2)
         zeros = f"_split{self.split}" * (self.split > 1) + "_zeros" * self.zeros
         return (
-            f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}_{schedule}"
-            f"{zeros}_{_SHORT[self.dtype]}"
+            f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}b{self.batch}"
+            f"_{schedule}{zeros}_{_SHORT[self.dtype]}"
         )
 
     @property
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
-        arguments = [
-            _ELEMENT[self.dtype],
-            *map(str, (self.rows, self.columns, self.stages)),
-            _bool(self.pingpong),
-            str(self.slots),
-            _bool(self.zeros),
-            *([str(self.split)] if self.split > 1 else []),
-        ]
+        numbers = (self.rows, self.columns, self.stages, self.slots, self.batch, self.consumers)
+        arguments = [_ELEMENT[self.dtype], *map(str, numbers)]
+        arguments += [_bool(self.pingpong), _bool(self.zeros), str(self.split)]
         return _source(self, "DgradConfig", arguments, "DgradStrided")
 
     def to_json(self) -> dict[str, Any]:
@@ -110,10 +124,10 @@ class DgradKernel:
     def _stages_that_fit(self) -> int:
         """The layout of ``DgradConfig`` but for the stages: alignment, slots, zero tile, partial
         sums, barriers."""
-        blocks = self.group_rows // 64
-        fixed = 1024 + 2 * self.slots * blocks * _BLOCK + _BLOCK * self.zeros
-        fixed += 2 * (self.split - 1) * blocks * (self.columns // 64 // self.split) * 2 * _BLOCK
-        return (SHARED_MEMORY - fixed - 6 * 8) // (self.stage_bytes + 16)
+        fixed = 1024 + self.consumers * self.slots * _BLOCK + _BLOCK * self.zeros
+        own = self.pieces // self.split
+        fixed += self.consumers * (self.split - 1) * own * 2 * _BLOCK
+        return (SHARED_MEMORY - fixed - 3 * self.consumers * 8) // (self.stage_bytes + 16)
 
 
 @dataclass(frozen=True, order=True)

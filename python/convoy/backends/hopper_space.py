@@ -9,25 +9,26 @@ from .base import Device
 from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpropKernel
 
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
-UNITS, SORTED = 1, 2
+UNITS, SORTED, TURNED = 1, 2, 3
 
-# rows, columns, pingpong, slots, split. Full slots let a tile's stores drain under the next tile's
-# arithmetic; variants with fewer have room for a fourth stage instead.
+# rows, columns, pingpong, slots, batch, consumers, split. With as many slots as pieces a tile's
+# stores drain under the next tile's arithmetic; variants with fewer have room for a stage more.
 _TILES = (
-    (128, 256, False, 4, 1),
-    (128, 256, False, 2, 1),
-    (128, 256, False, 1, 1),
-    (256, 128, False, 2, 1),
-    (256, 128, False, 1, 1),
-    (128, 128, True, 2, 1),
-    (128, 128, False, 2, 1),
-    (64, 256, True, 4, 1),
-    (64, 128, True, 2, 1),
-    (128, 64, True, 1, 1),
-    (256, 64, False, 1, 1),
-    (64, 64, True, 1, 1),
-    (128, 128, False, 1, 2),
-    (128, 256, False, 1, 2),
+    (192, 256, False, 2, 1, 3, 1),
+    (192, 256, False, 2, 2, 3, 1),
+    (128, 256, False, 4, 4, 2, 1),
+    (128, 256, False, 2, 2, 2, 1),
+    (128, 256, False, 1, 1, 2, 1),
+    (256, 128, False, 2, 2, 2, 1),
+    (128, 128, True, 4, 4, 2, 1),
+    (128, 128, False, 2, 2, 2, 1),
+    (384, 64, False, 2, 2, 3, 1),
+    (256, 64, False, 2, 2, 2, 1),
+    (64, 128, True, 2, 2, 2, 1),
+    (128, 64, True, 2, 2, 2, 1),
+    (64, 64, True, 1, 1, 2, 1),
+    (128, 128, False, 1, 1, 2, 2),
+    (128, 256, False, 1, 1, 2, 2),
 )
 
 
@@ -73,21 +74,22 @@ def phases(w: Workload) -> list[tuple[PhaseAxis, PhaseAxis]]:
 
 
 def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
-    """dgrad kernels of a workload with both orders, best guess first.
+    """dgrad kernels of a workload with all orders, best guess first.
 
     With taps in one phase only, the orders are the same.
     """
     taps = [h.taps * x.taps for h, x in phases(w)]
     zeros = 0 in taps
-    orders = (UNITS, SORTED) if len(taps) - taps.count(0) > 1 else (UNITS,)
+    orders = (UNITS, SORTED, TURNED) if len(taps) - taps.count(0) > 1 else (UNITS,)
     widest = -(-w.c // 64) * 64
     launches = []
-    for rows, columns, pingpong, slots, split in _TILES:
+    for rows, columns, pingpong, slots, batch, consumers, split in _TILES:
         if columns > max(64, widest):
             continue
         kernel = DgradKernel(
-            rows, columns, pingpong, slots, zeros=zeros, split=split, dtype=w.dtype
-        )
+            rows, columns, pingpong, slots, batch, consumers,
+            zeros=zeros, split=split, dtype=w.dtype,
+        )  # fmt: skip
         launches += [Launch(kernel, order) for order in orders]
     return sorted(launches, key=lambda launch: _guess(launch, w, device))
 
@@ -127,7 +129,7 @@ def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int
     ]
     if not times:
         return 0.0, kernel.name, launch.swizzle
-    if launch.swizzle == UNITS:
+    if launch.swizzle != SORTED:
         units = max(tiles for tiles, _ in times) * columns
         time = -(-units // teams) * sum(steps + store for _, steps in times)
     else:
