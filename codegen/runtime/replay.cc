@@ -1,8 +1,10 @@
 // FFI functions convoy.graph.*: a function captured into a CUDA graph, to be replayed or looked at.
 //
 //   convoy.graph.capture(function, arguments, device) -> [launch, result]
-//     launch() enqueues the graph on the current stream. The result is that of the captured call:
-//     every replay writes the same memory, which lives as long as launch.
+//     launch() enqueues the graph on the current stream and returns true. While that stream is
+//     being captured it does nothing and returns false: calls are to be captured one by one. The
+//     result is that of the captured call: every replay writes the same memory, which lives as long
+//     as launch.
 //   convoy.graph.capturing(device) -> whether the current stream is being captured
 //   convoy.graph.kernels(function, arguments, device) -> JSON text: for each kernel that one call
 //     launches its blocks, threads, shared_bytes, registers and how many blocks fit on a
@@ -65,9 +67,12 @@ class CapturedCall {
   CapturedCall(const CapturedCall&) = delete;
   CapturedCall& operator=(const CapturedCall&) = delete;
 
-  void Launch() const {
+  bool Launch() const {
     DeviceGuard guard(device_);
-    graph_->Launch(TVMFFIEnvGetStream(kDLCUDA, device_));
+    cuda::Stream stream = TVMFFIEnvGetStream(kDLCUDA, device_);
+    if (QueryStream(stream).capturing()) return false;
+    graph_->Launch(stream);
+    return true;
   }
   const ffi::Any& result() const { return result_; }
   cuda::Graph graph() const { return graph_->graph(); }
@@ -81,7 +86,7 @@ class CapturedCall {
 
 ffi::Array<ffi::Any> Capture(ffi::Function function, ffi::Array<ffi::Any> arguments, int device) {
   auto call = std::make_shared<CapturedCall>(function, std::move(arguments), device);
-  return {ffi::Function::FromTyped([call]() { call->Launch(); }), call->result()};
+  return {ffi::Function::FromTyped([call]() { return call->Launch(); }), call->result()};
 }
 
 bool Capturing(int device) {
