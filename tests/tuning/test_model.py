@@ -17,6 +17,7 @@ from convoy.measure.records import RecordStore
 from convoy.tuning import features
 from convoy.tuning.guided import ModelGuided
 from convoy.tuning.model import SLOWEST, RankingModel, Sample, relative
+from convoy.tuning.space import Space
 from convoy.tuning.task import Task
 from convoy.workload import Workload
 
@@ -141,6 +142,43 @@ def test_a_guided_search_beats_a_random_one() -> None:
     (picked,) = ModelGuided(H200, prior).pick([task], 2)
     times = sorted(fakes.time_us(task.workload, c) for c in task.space.candidates)
     assert min(fakes.time_us(task.workload, c) for c in picked) <= times[1]
+
+
+def test_a_kind_that_was_never_measured_gets_its_chance() -> None:
+    """Engines 0 to 8 with three tiles each; the model knows that the last engines are bad."""
+
+    def engine(i: int, tile: int) -> Candidate:
+        options = make_config(engine=i, knobs=[[2, tile]])
+        return Candidate("cudnn", f"eng{i}_k2={tile}", options, priority=3 * i + tile)
+
+    candidates = tuple(engine(i, tile) for i in range(9) for tile in range(3))
+    times = {candidate_key(c): Measurement(kernel_us=1.0 + c.priority / 4) for c in candidates}
+    prior = [
+        Sample(fakes.workload(i), tuple((c, times[candidate_key(c)]) for c in candidates))
+        for i in range(6)
+    ]
+    task = Task(Space(CONV, candidates), times)
+    search = ModelGuided(H200, prior)
+    kinds: list[set[tuple[object, ...]]] = []
+    for _ in range(3):
+        (picked,) = search.pick([task], 4)
+        assert len(picked) == 4
+        kinds.append({features.kind(c) for c in picked})
+        for candidate in picked:
+            task.add(candidate, times[candidate_key(candidate)])
+    assert kinds[1] - kinds[0] and kinds[2] - kinds[1] - kinds[0]
+
+
+def test_kinds_of_candidates() -> None:
+    def kernel(**changes: object) -> Candidate:
+        described = {"family": "sm90_conv", "tile": [128, 64, 64], "scheduler": "tiles"}
+        return Candidate("cutlass", "a", make_config(kernel=described | changes, swizzle=1))
+
+    same = kernel(activation="relu"), kernel(activation="none")
+    assert features.kind(same[0]) == features.kind(same[1])
+    assert features.kind(kernel(tile=[64, 64, 64])) != features.kind(same[0])
+    rows = Candidate("hopper", "b", make_config(kernel={"rows": 64, "columns": 64}))
+    assert features.kind(rows) != features.kind(same[0])
 
 
 def test_learning_ahead_changes_no_choice() -> None:

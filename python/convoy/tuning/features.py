@@ -28,6 +28,8 @@ _BACKENDS = ("cudnn", "cutlass", "hopper")
 
 #: cudnnBackendKnobType_t of cuDNN 9 that engines were seen to have.
 KNOBS = tuple(range(45))
+#: CUDNN_KNOB_TYPE_TILE_SIZE: a number that stands for a tile.
+TILE_KNOB = 2
 
 WORKLOAD = (
     "op", "log_rows", "log_columns", "log_depth", "log_batch", "channels", "filter", "filter_w",
@@ -117,6 +119,18 @@ def candidate_features(workload: Workload, candidate: Candidate, device: Device)
     if "tile_rows" in found:
         found |= _tiling(workload, found, device)
     return found
+
+
+def kind(candidate: Candidate) -> tuple[object, ...]:
+    """What candidates have in common that differ in details alone: family and tile of a kernel and
+    how tiles are scheduled, or engine and tile of cuDNN."""
+    options = candidate.options()
+    kernel = options.get("kernel")
+    if kernel is None:
+        knobs = dict(map(tuple, options.get("knobs", ())))
+        return candidate.backend, options.get("engine"), knobs.get(TILE_KNOB)
+    tile = kernel.get("tile") or (kernel.get("rows"), kernel.get("columns"))
+    return candidate.backend, kernel.get("family"), tuple(tile), kernel.get("scheduler")
 
 
 def _number(name: str, known: Sequence[str]) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..backends.base import Candidate, Device
 from ..measure.record import candidate_key
 from ..workload import Workload
+from .features import kind
 from .kernel_choice import choose_kernels
 from .model import RankingModel, Sample
 from .search import Search
@@ -76,7 +77,8 @@ class ModelGuided(Search):
                 )
                 if candidate_key(c) in left and (not kernel or kernel in self._kernels)
             ]
-            picks.append([task.space.candidates[i] for _, i in sorted(usable)[:count]])
+            ranked = [task.space.candidates[i] for _, i in sorted(usable)]
+            picks.append(_choose(task, ranked, count))
         return picks
 
     def _scores(self, task: Task) -> list[tuple[str, float]]:
@@ -87,3 +89,16 @@ class ModelGuided(Search):
         prediction = self._make_model().predict(task.workload, candidates)
         guesses = prediction.mean - OPTIMISM * prediction.deviation
         return [(self._kernel(c), float(g)) for c, g in zip(candidates, guesses, strict=True)]
+
+
+def _choose(task: Task, ranked: Sequence[Candidate], count: int) -> list[Candidate]:
+    """The first candidates, and once there are results, in place of the last the first of a kind
+    that was not measured for this workload: what the model thinks bad, and never sees, it would go
+    on thinking bad."""
+    chosen = list(ranked[:count])
+    if not task.results or len(ranked) <= count or count < 2:
+        return chosen
+    seen = {kind(candidate) for candidate, _ in task.results.values()}
+    seen |= {kind(candidate) for candidate in chosen[:-1]}
+    another = next((c for c in ranked[count - 1 :] if kind(c) not in seen), chosen[-1])
+    return [*chosen[:-1], another]
