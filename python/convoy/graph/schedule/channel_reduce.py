@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
+from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
@@ -18,11 +18,10 @@ from .loads import (
     contiguous_in,
     loads_of,
     stage_reads,
-    static_extents,
     vector_width,
     vectorize_copy,
 )
-from .window import finish_output, inline_consumers
+from .window import finish_output, inline_consumers, single_reduction
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
@@ -34,15 +33,10 @@ class ChannelReduce(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
         sch = s_tir.Schedule(func)
-        infos = normalize_prim_func(sch) or []
-        reductions = [info for info in infos if info.is_reduction()]
-        if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
+        found = single_reduction(sch)
+        if found is None:
             return None
-        reduction = reductions[0]
-        if not {"S", "R"} <= set(reduction.dom_kind()):
-            return None
-        if static_extents(sch, reduction.block_rv) is None:
-            return None
+        infos, reduction = found
         try:
             for info in infos[: infos.index(reduction)]:
                 sch.compute_inline(info.block_rv)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
+from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
 
-from .loads import contiguous_in, loads_of, static_extents
-from .window import inline_consumers
+from .loads import contiguous_in, loads_of
+from .window import inline_consumers, single_reduction
 
 _MOST_RESULTS = 4096  # more of them fill a GPU with a thread each
 _SHORTEST = 128
@@ -26,17 +26,10 @@ class RowReduce(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
         sch = s_tir.Schedule(func)
-        infos = normalize_prim_func(sch) or []
-        reductions = [info for info in infos if info.is_reduction()]
-        if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
+        found = single_reduction(sch)
+        if found is None:
             return None
-        reduction = reductions[0]
-        if not {"S", "R"} <= set(reduction.dom_kind()):
-            return None
-        if static_extents(sch, reduction.block_rv) is None:
-            return None
-        if len(sch.get(reduction.block_rv).writes) != 1:
-            return None
+        infos, reduction = found
         try:
             for info in infos[: infos.index(reduction)]:
                 sch.compute_inline(info.block_rv)

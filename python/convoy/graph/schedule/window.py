@@ -38,16 +38,10 @@ class Window(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
         sch = s_tir.Schedule(func)
-        infos = normalize_prim_func(sch) or []
-        reductions = [info for info in infos if info.is_reduction()]
-        if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
+        found = single_reduction(sch)
+        if found is None:
             return None
-        reduction = reductions[0]
-        kinds = reduction.dom_kind()
-        if not {"S", "R"} <= set(kinds) or static_extents(sch, reduction.block_rv) is None:
-            return None
-        if len(sch.get(reduction.block_rv).writes) != 1:  # a value with its index, say
-            return None
+        infos, reduction = found
         try:
             padding = _inline_producers(sch, infos, reduction)
             final = inline_consumers(sch, infos, reduction)
@@ -169,6 +163,23 @@ def _elements(sch: s_tir.Schedule, info: SBlockInfo) -> int:
     """Elements that a block writes."""
     loops = zip(sch.get_loops(info.block_rv), info.dom_kind(), strict=True)
     return math.prod(int(sch.get(loop).extent) for loop, kind in loops if kind == "S")
+
+
+def single_reduction(sch: s_tir.Schedule) -> tuple[list[SBlockInfo], SBlockInfo] | None:
+    """All blocks of a function, and the one that reduces: to one result, with known extents.
+
+    None for functions of another kind.
+    """
+    infos = normalize_prim_func(sch) or []
+    reductions = [info for info in infos if info.is_reduction()]
+    if len(reductions) != 1 or any("O" in info.dom_kind() for info in infos):
+        return None
+    block = reductions[0].block_rv
+    if not {"S", "R"} <= set(reductions[0].dom_kind()) or static_extents(sch, block) is None:
+        return None
+    if len(sch.get(block).writes) != 1:  # a value with its index, say
+        return None
+    return infos, reductions[0]
 
 
 def inline_consumers(
