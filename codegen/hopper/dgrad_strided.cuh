@@ -304,7 +304,7 @@ __device__ void consume(const DgradParams& params, const DgradShared<Config>& sh
         for (int i = 0; i < Config::kBlocks; ++i) {
 #pragma unroll
           for (int c = 0; c < Config::kColumns; c += Config::kMmaColumns) {
-            auto& sum = reinterpret_cast<float(&)[Config::kMmaColumns / 2]>(d[i][c / 2]);
+            auto& sum = reinterpret_cast<float (&)[Config::kMmaColumns / 2]>(d[i][c / 2]);
             Mma::mma(sum, a + kk * 2 + i * (kBlockBytes / 16),
                      b + kk * 128 + c / 64 * (kBlockBytes / 16), k > 0 || kk > 0);
           }
