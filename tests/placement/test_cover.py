@@ -260,7 +260,8 @@ def test_ties_are_never_dearer_than_the_best_single_backend(
     for backend in "abc":
         single = single_backend(graph, [backend, *{"a", "b", "c"} - {backend}], objective)
         if {s.candidate.backend for _, s in single.matches} == {backend}:
-            assert cover.total_us() <= single.optimum_us + 1e-6
+            rounding = 1e-6 * len(names)  # each op's cost is counted in whole picoseconds
+            assert cover.total_us() <= single.optimum_us + rounding
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
