@@ -4,14 +4,19 @@ ResNet-50's convolutions at N = 8, and small problems of odd sizes: uneven paddi
 strides 2 and 3, groups, N = 1 and 3. Inputs are fresh random numbers, outputs are NaN before the
 run, guards before and behind them must stay.
 
-    CONVOY_GPU_CASES=wgrad,s2           only cases whose name contains one of these
-    CONVOY_GPU_BACKENDS=cutlass,hopper  only these backends (default: cudnn, cutlass, hopper)
-    CONVOY_GPU_REPORT=file.jsonl        append one line for each candidate: its relative error
+    CONVOY_GPU_CASES=small,wgrad_layer       only cases whose name contains one of these
+    CONVOY_GPU_PRECISIONS=bfloat16,float32   of ResNet-50's convolutions (default: float16); tf32
+    CONVOY_GPU_BACKENDS=cutlass,hopper       only these (default: cudnn, cutlass, hopper)
+    CONVOY_GPU_READY=1                       leave out kernels that are not compiled yet
+    CONVOY_GPU_REPORT=file.jsonl             append one line for each candidate: its relative error
+
+``scripts/accuracy_table.py`` makes tables of such reports.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,17 +38,23 @@ pytestmark = pytest.mark.gpu
 TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5}
 TF32_TOLERANCE = 1e-3
 GUARD = 512  # elements before and behind every output that no kernel may touch
+F16 = {"dtype": "float16", "out_dtype": "float16"}
 BF16 = {"dtype": "bfloat16", "out_dtype": "bfloat16"}
 F32 = {"dtype": "float32", "out_dtype": "float32"}
+TF32 = {**F32, "math": "tf32"}
+PRECISIONS = {"float16": F16, "bfloat16": BF16, "float32": F32, "tf32": TF32}
 
 
-def resnet50() -> Iterator[tuple[str, dict[str, Any]]]:
+def resnet50(precision: str = "float16") -> Iterator[tuple[str, dict[str, Any]]]:
     data = json.loads((paths.workloads_dir() / "resnet50.json").read_text())
     for entry in data["convolutions"]:
         sizes = {key: value for key, value in entry.items() if key != "count"}
-        fields = {"n": 8, **sizes}
+        fields = {"n": 8, **sizes, **PRECISIONS[precision]}
         stride = f"_s{entry['stride'][0]}" if entry["stride"] != [1, 1] else ""
-        yield f"layer_{entry['h']}_{entry['c']}_{entry['k']}_{entry['r']}{stride}", fields
+        yield (
+            f"layer_{entry['h']}_{entry['c']}_{entry['k']}_{entry['r']}{stride}_{precision}",
+            fields,
+        )
 
 
 def small() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -55,12 +66,12 @@ def small() -> Iterator[tuple[str, dict[str, Any]]]:
         "odd_n1": {"n": 1},
         "odd_bf16": BF16,
         "odd_f32": F32,
-        "odd_tf32": {**F32, "math": "tf32"},
+        "odd_tf32": TF32,
         "odd_s2": {"stride": [2, 2]},
         "odd_s2_n1": {"stride": [2, 2], "n": 1},
         "odd_s2_bf16": {"stride": [2, 2], **BF16},
         "odd_s2_f32": {"stride": [2, 2], **F32},
-        "odd_s2_tf32": {"stride": [2, 2], **F32, "math": "tf32"},
+        "odd_s2_tf32": {"stride": [2, 2], **TF32},
         "odd_s3": {"stride": [3, 3]},
         "odd_s2x1": {"stride": [2, 1], "padding": [0, 0, 0, 0]},
         "uneven": {"padding": [2, 1, 0, 1]},
@@ -86,14 +97,16 @@ def small() -> Iterator[tuple[str, dict[str, Any]]]:
         "stem": {"c": 3, "k": 64, "r": 7, "s": 7, "stride": [2, 2], "padding": [3, 3, 3, 3]},
     }
     for name, changed in changes.items():
-        yield name, base | changed
+        yield f"small_{name}", base | changed
 
 
 def cases() -> list[Any]:
     wanted = os.environ.get("CONVOY_GPU_CASES", "").split(",")
+    precisions = os.environ.get("CONVOY_GPU_PRECISIONS", "float16").split(",")
+    every = [*small(), *(case for precision in precisions for case in resnet50(precision))]
     found = []
     for op in ("dgrad", "wgrad"):
-        for name, fields in [*small(), *resnet50()]:
+        for name, fields in every:
             label = f"{op}_{name}"
             if any(part in label for part in wanted):
                 found.append(pytest.param(Workload.from_json({"op": op, **fields}), id=label))
@@ -156,11 +169,16 @@ class Problem:
         return float(difference.norm() / self.expected.norm().clamp(min=1e-30))
 
 
-def report(w: Workload, candidate: str, error: float) -> None:
+def report(w: Workload, candidate: str, error: float, limit: float) -> None:
+    """``error`` is infinite where the candidate failed; JSON has no such number."""
     if path := os.environ.get("CONVOY_GPU_REPORT"):
+        line = {
+            "op": w.op, "precision": "tf32" if w.math == "tf32" else w.dtype,
+            "workload": w.key, "candidate": candidate,
+            "error": error if math.isfinite(error) else None, "limit": limit,
+        }  # fmt: skip
         with Path(path).open("a") as file:
-            file.write(json.dumps({"workload": w.key, "candidate": candidate, "error": error}))
-            file.write("\n")
+            file.write(json.dumps(line) + "\n")
 
 
 @pytest.mark.parametrize("workload", cases())
@@ -180,6 +198,8 @@ def test_candidates_against_float64(workload: Workload) -> None:
         if isinstance(found, Decline):
             assert found.reason
             continue
+        if os.environ.get("CONVOY_GPU_READY"):
+            found = [candidate for candidate in found if backend.is_ready(candidate)]
         backend.prepare([(workload, candidate) for candidate in found], device)
         for candidate in found:
             try:
@@ -189,8 +209,9 @@ def test_candidates_against_float64(workload: Workload) -> None:
                 error = problem.error(module["run"])
             except (ConvoyError, RuntimeError) as failure:
                 wrong.append(f"{candidate.key}: {failure}"[:300])
+                report(workload, candidate.key, math.inf, limit)
                 continue
-            report(workload, candidate.key, error)
+            report(workload, candidate.key, error, limit)
             right += error <= limit
             if not error <= limit:
                 wrong.append(f"{candidate.key}: relative error {error:.2e} above {limit:.0e}")
