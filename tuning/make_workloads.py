@@ -6,7 +6,7 @@
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
 
 A list holds what placement on an H200 asks figures for: each distinct convolution with each
-epilogue that may be fused into it.
+epilogue that may be fused into it, and parallel branches with one input as one convolution.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NETWORKS: dict[str, Callable[[int], Any]] = {
 def workloads(network: str, batch: int, precision: str) -> list[Workload]:
     module, params = NETWORKS[network](batch)
     relax = to_relax(module, {name: value.numpy() for name, value in params.items()})
-    return workloads_of(relax, precision=precision, device=Device())
+    return workloads_of(relax, precision=precision, device=Device(), search="exact")
 
 
 def gradients(network: str, batch: int, precision: str, op: str) -> list[Workload]:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.tuning import fakes
 from typer.testing import CliRunner
 
+import convoy
 from convoy import models, workload_list
 from convoy.backends import registry
-from convoy.backends.base import Device
+from convoy.backends.base import Candidate, Device
 from convoy.backends.cudnn import cudnn_version
 from convoy.cli import app
 from convoy.codegen.toolkit import find_toolkit
 from convoy.errors import InvalidOption, LibraryMissing, NoGpu
+from convoy.measure.measurement import Measurement
+from convoy.measure.record import Record
 from convoy.measure.records import RecordStore
 from convoy.placing import place, workloads_of
 from convoy.tuning import autotune as module
 from convoy.tuning.autotune import autotune
+from convoy.tuning.command import find_workloads
 from convoy.tuning.measurer import GpuMeasurer, Spec
 from convoy.tuning.tuner import Budget
 from convoy.workload import Workload
@@ -94,6 +102,50 @@ def test_the_command(model: Path, h200: Spec, tmp_path: Path, monkeypatch) -> No
     assert json.loads(third.stdout)["measured"] == len(workloads)
 
 
+def test_records_of_other_backends_do_not_count(h200: Spec, tmp_path: Path) -> None:
+    """A run for one library measures although another library's records would be enough."""
+    options = {"records": tmp_path / "r.jsonl", "search": "order", "spec": h200}
+    budget = Budget(trials=2)
+    store = RecordStore(write_to=tmp_path / "r.jsonl")
+    shape = Workload("fprop", 8, 14, 14, 96, 72, 3, 3, padding=(1, 1, 1, 1))  # ships with no record
+    other = dataclasses.replace(h200.make().describe()[1], cudnn="", cutlass="4.2.0")
+    for i in range(3):
+        store.append(Record(shape, Candidate("cutlass", f"k{i}"), Measurement(kernel_us=1), other))
+    outcome = autotune([shape], backends=["cudnn"], budget=budget, **options)
+    assert (outcome.measured, outcome.reused) == (2, 0)
+    assert outcome.best[shape][0].backend == "cudnn"
+    again = autotune([shape], backends=["cudnn"], budget=budget, **options)
+    assert (again.measured, again.reused) == (0, 2)
+
+
+def test_a_run_with_nothing_to_measure_loads_no_model(h200: Spec, tmp_path: Path) -> None:
+    """Importing NumPy and xgboost, and TVM all the more, would be most of its time."""
+    records, listed = tmp_path / "records.jsonl", tmp_path / "list.jsonl"
+    workload_list.write(listed, [fakes.workload()])
+    autotune([fakes.workload()], records=records, budget=Budget(trials=3), spec=h200)
+    program = f"""
+import sys
+from convoy.tuning import autotune as module, command
+from convoy.tuning.measurer import Spec
+module.visible_gpus = lambda: ["0"]
+module.Spec = lambda **_: Spec.loads({h200.dumps()!r})
+from pathlib import Path
+command.tune([Path({str(listed)!r})], trials=3, records=Path({str(records)!r}))
+print([name for name in ("numpy", "xgboost", "tvm") if name in sys.modules])
+"""
+    path = os.pathsep.join(map(str, [Path(__file__).parents[2], Path(convoy.__file__).parents[1]]))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert " 0 measured" in done.stdout and "3 taken from records" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_neighbours_are_tried(h200: Spec, tmp_path: Path) -> None:
     """With more trials than proposals, configurations around the best are measured."""
     # The fake figures favour engine 67, which has knobs to turn.
@@ -147,6 +199,24 @@ def test_kernels_that_are_not_compiled_can_be_left_out(monkeypatch, tmp_path: Pa
     measurer = GpuMeasurer(["cutlass"])
     names = {measurer.kernel(c) for c in candidates}
     assert "" not in names and len(names) <= len(candidates)
+
+
+def test_parallel_branches_are_listed_as_one_convolution(tmp_path: Path) -> None:
+    """Two filters of one shape read the same value: each for itself, and both together."""
+    path = tmp_path / "branches.relay"
+    path.write_text(
+        """#[version = "0.0.5"]
+def @main(%data: Tensor[(1, 64, 14, 14), float32], %a: Tensor[(32, 64, 1, 1), float32],
+          %b: Tensor[(48, 64, 1, 1), float32]) {
+  %0 = nn.conv2d(%data, %a, channels=32, kernel_size=[1, 1], padding=[0, 0, 0, 0]);
+  %1 = nn.conv2d(%data, %b, channels=48, kernel_size=[1, 1], padding=[0, 0, 0, 0]);
+  (%0, %1)
+}
+"""
+    )
+    for joint, outputs in ((False, [32, 48]), (True, [32, 48, 80])):
+        found = find_workloads([path], None, None, "float16", joint)
+        assert sorted(w.k for w in found) == outputs
 
 
 def test_workload_lists(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -99,8 +100,9 @@ class RecordStore:
         for record in self._load().get(workload.key, {}).values():
             by_backend.setdefault(record.candidate.backend, []).append(record)
         found: list[Record] = []
+        same = functools.cache(environment.matches)  # records share few environments
         for records in by_backend.values():
-            strict = [r for r in records if environment.matches(r.environment, "strict")]
+            strict = [r for r in records if same(r.environment, "strict")]
             if not strict and mode == "loose":
                 strict = self._nearest(records, environment)
             found += _latest_per_candidate(strict)

@@ -7,6 +7,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import paths
 from ..backends import registry
@@ -18,10 +19,12 @@ from ..workload import Workload
 from .executor import Executor, LocalExecutor, visible_gpus
 from .journal import Journal
 from .measurer import Spec
-from .model import Sample
 from .search import Exhaustive, InOrder, Random, Search
 from .space import Space, propose
 from .tuner import Budget, Observer, Outcome, Tuner
+
+if TYPE_CHECKING:  # NumPy takes a while to load, and a run may find all it wants in records
+    from .model import Sample
 
 SEARCHES = ("model", "random", "exhaustive", "order")
 DEFAULT_BUDGET = Budget()
@@ -48,7 +51,7 @@ def autotune(
     Arguments:
         records: file that results are added to; default: the user's own. What it and the shipped
             records hold is not measured again, and the model learns from it.
-        backends: names of registered backends.
+        backends: names of registered backends; records of others do not count as candidates.
         search: one of SEARCHES, or a Search.
         compile: False leaves out kernels that are not in the cache of compiled kernels.
         neighbours: whether to look at configurations around the best that backends do not propose.
@@ -99,7 +102,7 @@ def autotune(
             found = backend.neighbours(workload, candidate, executor.device)
             return [c for c in found if keep(c)]
 
-        tuner = Tuner(executor, search, store, space, waits_for, around, observer)
+        tuner = Tuner(executor, search, store, space, waits_for, around, observer, backends)
         run = [dataclasses.asdict(budget), search.name, seed, executor.environment, compile]
         run += [neighbours, backends, [workload.key for workload in tasks]]
         journal = Journal(file, run)
@@ -135,6 +138,8 @@ def prior_samples(
 ) -> list[Sample]:
     """What records of this GPU tell of workloads other than ``excluded``, by workload and, as
     times from two environments do not compare, by environment family."""
+    from .model import Sample
+
     left_out = {workload.key for workload in excluded}
     samples = []
     for workload in store.workloads():

@@ -29,6 +29,10 @@ def tune(
     precision: Annotated[
         str, typer.Option(help="Of models: float32, tf32, float16 or bfloat16.")
     ] = "float16",
+    joint: Annotated[
+        bool,
+        typer.Option(help="Of models: also parallel branches with one input as one convolution."),
+    ] = True,
     contains: Annotated[str, typer.Option(help="Only workloads whose key contains this.")] = "",
     records: Annotated[_path, typer.Option(help="Record file to add to; default: yours.")] = None,
     backends: Annotated[str, typer.Option(help="Separated by commas.")] = "cudnn,cutlass,hopper",
@@ -61,7 +65,8 @@ def tune(
     from .progress import ShowProgress
     from .tuner import Budget
 
-    workloads = [w for w in find_workloads(source, params, batch, precision) if contains in w.key]
+    found = find_workloads(source, params, batch, precision, joint)
+    workloads = [workload for workload in found if contains in workload.key]
     if not workloads:
         raise InvalidOption("no workload to tune", "a network with convolutions or products")
     budget = Budget(trials or None, seconds, measurements, patience)
@@ -101,9 +106,18 @@ def tune(
 
 
 def find_workloads(
-    sources: list[Path], params: Path | None, batch: int | None, precision: str
+    sources: list[Path],
+    params: Path | None,
+    batch: int | None,
+    precision: str,
+    joint: bool = True,
 ) -> list[Workload]:
-    """Distinct workloads of model files and lists, in their order."""
+    """Distinct workloads of model files and lists, in their order.
+
+    With ``joint`` a model's include parallel branches as one convolution, which the exact search of
+    placement weighs (graph/patterns/branches.py). Raises InvalidOption and what reading a model
+    and :func:`placing.workloads_of` raise.
+    """
     from .. import workload_list
 
     if params is not None and len(sources) > 1:
@@ -116,6 +130,9 @@ def find_workloads(
             from .. import models
             from ..placing import workloads_of
 
-            listed = workloads_of(models.read(path, params, batch), precision=precision)
+            module = models.read(path, params, batch)
+            listed = workloads_of(
+                module, precision=precision, search="exact" if joint else "greedy"
+            )
         found.update(dict.fromkeys(listed))
     return list(found)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ..backends.base import Candidate, Device
 from ..measure.record import candidate_key
 from ..workload import Workload
-from .features import kind
 from .kernel_choice import choose_kernels
-from .model import RankingModel, Sample
 from .search import Search
 from .task import Task
+
+if TYPE_CHECKING:  # the model needs NumPy and xgboost, a run that measures nothing no model
+    from .model import RankingModel, Sample
 
 #: How many standard deviations below its expectation a candidate is judged: the less is known of
 #: it, the more it may turn out to be the best.
@@ -43,7 +45,7 @@ class ModelGuided(Search):
         members: int = 4,
     ) -> None:
         # Both are made when they are first needed: a run may find all it wants in records.
-        self._make_model = functools.cache(lambda: RankingModel(device, members, seed))
+        self._make_model = functools.cache(lambda: _model(device, members, seed))
         self._make_prior = functools.cache(lambda: list(prior() if callable(prior) else prior))
         self._kernel = kernel
         self._kernels: set[str] = set()
@@ -56,6 +58,8 @@ class ModelGuided(Search):
 
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         self._tasks.update((task.workload, task) for task in tasks)  # those that ended stay known
+        from .model import Sample
+
         own = [Sample(w, tuple(task.results.values())) for w, task in self._tasks.items()]
         model = self._make_model()
         results = sum(len(sample.figures) for sample in own)
@@ -91,10 +95,18 @@ class ModelGuided(Search):
         return [(self._kernel(c), float(g)) for c, g in zip(candidates, guesses, strict=True)]
 
 
+def _model(device: Device, members: int, seed: int) -> RankingModel:
+    from .model import RankingModel
+
+    return RankingModel(device, members, seed)
+
+
 def _choose(task: Task, ranked: Sequence[Candidate], count: int) -> list[Candidate]:
     """The first candidates, and once there are results, in place of the last the first of a kind
     that was not measured for this workload: what the model thinks bad, and never sees, it would go
     on thinking bad."""
+    from .features import kind
+
     chosen = list(ranked[:count])
     if not task.results or len(ranked) <= count or count < 2:
         return chosen

@@ -75,7 +75,9 @@ class Tuner:
 
     ``propose`` gives a workload's space, to which the ``neighbours`` of each new best candidate are
     added; ``kernel`` names what must be compiled for a candidate. What the store holds strictly for
-    the executor's environment is not measured again. Each result is recorded as it comes.
+    the executor's environment is not measured again; of ``backends`` alone, where these are given:
+    a run for one library is not at its end because of what another one has. Each result is recorded
+    as it comes.
     """
 
     def __init__(
@@ -87,10 +89,11 @@ class Tuner:
         kernel: Callable[[Candidate], str] = lambda candidate: "",
         neighbours: Callable[[Workload, Candidate], Iterable[Candidate]] = lambda *_: (),
         observer: Observer | None = None,
+        backends: Collection[str] | None = None,
     ) -> None:
         self._executor, self._search, self._store = executor, search, store
         self._propose, self._kernel, self._neighbours = propose, kernel, neighbours
-        self._observer = observer or Observer()
+        self._observer, self._backends = observer or Observer(), backends
         self._lock = threading.Lock()
 
     def complete(self, workloads: Iterable[Workload], budget: Budget) -> list[Workload]:
@@ -152,12 +155,16 @@ class Tuner:
             begun.result()
         return tasks
 
-    def _known(self, workload: Workload) -> dict[CandidateKey, Measurement]:
+    def _recorded(self, workload: Workload) -> list[Record]:
         records = self._store.lookup(workload, self._executor.environment, "strict")
-        return {candidate_key(r.candidate): r.measurement for r in records}
+        used = self._backends
+        return [r for r in records if used is None or r.candidate.backend in used]
+
+    def _known(self, workload: Workload) -> dict[CandidateKey, Measurement]:
+        return {candidate_key(r.candidate): r.measurement for r in self._recorded(workload)}
 
     def _best(self, workload: Workload) -> tuple[Candidate, Measurement] | None:
-        records = self._store.lookup(workload, self._executor.environment, "strict")
+        records = self._recorded(workload)
         timed = [(r.candidate, r.measurement) for r in records if r.measurement.ok]
         return min(timed, key=lambda item: item[1].kernel_us or 0.0, default=None)
 
