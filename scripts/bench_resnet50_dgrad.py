@@ -53,6 +53,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--candidates", type=int, default=100, help="most of a backend, for a layer"
     )
     parser.add_argument("--budget-ms", type=float, default=20.0, help="samples of one candidate")
+    parser.add_argument("--ready", action="store_true", help="only kernels compiled already")
     parser.add_argument("--no-torch", action="store_true", help="without PyTorch beside")
     parser.add_argument("--records", type=Path, help="append every measurement to this file")
     parser.add_argument("--out", type=Path, default=Path("resnet50-dgrad"), help="path, no suffix")
@@ -89,6 +90,7 @@ def bench(options: argparse.Namespace) -> int:
         budget_ms=options.budget_ms,
         peer=peer,
         save=_saver(options.records, here, backends) if options.records else None,
+        ready=options.ready,
     )
     started = time.monotonic()
     problems = {layer.workload: layer for _, chosen in lists.values() for layer in chosen}
@@ -102,6 +104,7 @@ def bench(options: argparse.Namespace) -> int:
         f"Backends {', '.join(options.backends)}; up to {options.candidates} candidates of each"
         f" for a problem and {options.budget_ms:g} ms of samples for a candidate. Every result was"
         " checked against float64 first."
+        + (" Kernels that were not compiled are left out." if options.ready else "")
     )
     everything: list[Result] = []
     try:

@@ -92,7 +92,8 @@ Save = Callable[[Workload, Candidate, Measurement], None]
 
 
 class Bench:
-    """Measures layers: up to ``most`` candidates of a backend, ``budget_ms`` of samples each."""
+    """Measures layers: up to ``most`` candidates of a backend, ``budget_ms`` of samples each;
+    with ``ready`` those whose kernels are compiled already."""
 
     def __init__(
         self,
@@ -103,9 +104,10 @@ class Bench:
         budget_ms: float,
         peer: Peer | None = None,
         save: Save | None = None,
+        ready: bool = False,
     ) -> None:
         self._backends, self._device, self._most = backends, device, most
-        self._budget_ms, self._peer, self._save = budget_ms, peer, save
+        self._budget_ms, self._peer, self._save, self._ready = budget_ms, peer, save, ready
         self._candidates: dict[Workload, list[tuple[Backend, Candidate]]] = {}
         self._results: dict[Workload, Result] = {}
 
@@ -116,6 +118,8 @@ class Bench:
             for workload in dict.fromkeys(layer.workload for layer in layers):
                 found = backend.propose(workload, self._device)
                 chosen = [] if isinstance(found, Decline) else list(found)[: self._most]
+                if self._ready:
+                    chosen = [candidate for candidate in chosen if backend.is_ready(candidate)]
                 jobs += [(workload, candidate) for candidate in chosen]
                 mine = self._candidates.setdefault(workload, [])
                 mine += [(backend, candidate) for candidate in chosen]
