@@ -10,7 +10,9 @@ time of Convoy's counts only if its losses agree.
 
 Compiling takes longer than timing. ``--prepare`` compiles the kernels that will be measured,
 ``--modules FOLDER --build-only`` the whole step; a run with that folder takes what lies there.
-``--profile`` prints where the time of Convoy's step goes, by kernel, as the CUDA profiler sees it.
+``--alone cudnn`` adds the step with all convolutions on one backend, ``--several`` the placed one
+on several streams. ``--profile`` prints where the time of Convoy's step goes, by kernel, as the
+CUDA profiler sees it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +40,48 @@ RATE, MOMENTUM, STEPS = 0.02, 0.9, 6
 LIMIT = 2e-2
 
 
+@dataclass(frozen=True)
+class System:
+    """A step of Convoy's: the backends that it may use, and streams; ``file`` ends its module's
+    name."""
+
+    name: str
+    backends: tuple[str, ...]
+    streams: int | str
+    file: str = ""
+
+
+def systems(args: argparse.Namespace) -> list[System]:
+    found = [System("convoy", tuple(args.backends), args.streams)]
+    titles = {"cudnn": "cuDNN", "cutlass": "CUTLASS"}
+    for name in args.alone:
+        title = f"convoy, {titles.get(name, name)} alone"
+        found.append(System(title, (name,), args.streams, f"-{name}"))
+    if args.several:
+        found.append(System("convoy, streams", tuple(args.backends), "auto", "-streams"))
+    return found
+
+
 def data(batch: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(7)
     x = rng.standard_normal((batch, 224, 224, 3)).astype(np.float32)
     return x, rng.integers(0, 1000, batch).astype(np.int32)
 
 
-def build(args: argparse.Namespace, step: TrainStep, batch: int) -> tuple[CompiledModule, float]:
+def build(
+    args: argparse.Namespace, system: System, step: TrainStep, batch: int
+) -> tuple[CompiledModule, float]:
     """The compiled step and the seconds that it took; from ``--modules`` where it lies there."""
     import convoy
 
-    path = Path(args.modules) / f"training-step-n{batch}.so" if args.modules else None
+    name = f"training-step-n{batch}{system.file}.so"
+    path = Path(args.modules) / name if args.modules else None
     if path and path.exists():
         return convoy.load(path), 0.0
     started = time.perf_counter()
     built = convoy.build(
-        step.module, "cuda", backends=(*args.backends, "tvm"), records=args.records,
-        streams=args.streams, measure=not args.no_measure, most_measured=args.most,
+        step.module, "cuda", backends=(*system.backends, "tvm"), records=args.records,
+        streams=system.streams, measure=not args.no_measure, most_measured=args.most,
     )  # fmt: skip
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,13 +111,17 @@ def prepare(args: argparse.Namespace, net: LossModule) -> Row:
 
 
 def convoy_step(
-    args: argparse.Namespace, net: LossModule, batch: int, known: dict[str, list[float]]
+    args: argparse.Namespace,
+    system: System,
+    net: LossModule,
+    batch: int,
+    known: dict[str, list[float]],
 ) -> Row:
     """``known`` are the losses of the peers by kind."""
     from peers.timing import measure
 
     step = net.step(Sgd(MOMENTUM))
-    built, build_s = build(args, step, batch)
+    built, build_s = build(args, system, step, batch)
     assert built.plan is not None
     row: Row = {
         "build_s": round(build_s, 1), "chosen": built.plan.backends(),
@@ -104,7 +136,7 @@ def convoy_step(
         return {**row, "failed": problem}
     row |= measure(session.run, session.session.synchronize, args.seconds).to_json()
     if args.profile:
-        profile(session, args.profile_out and f"{args.profile_out}.{batch}.txt")
+        profile(session, args.profile_out and f"{args.profile_out}{system.file}.{batch}.txt")
     return row
 
 
@@ -169,6 +201,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--backends", nargs="+", default=["cudnn", "cutlass", "hopper"])
+    parser.add_argument("--alone", nargs="*", default=[], help="backends to time by themselves too")
+    parser.add_argument("--several", action="store_true", help="also on several streams")
     parser.add_argument("--peers", nargs="*", choices=["float32", "half", "amp"],
                         default=["half", "amp"])  # fmt: skip
     parser.add_argument("--records", default=None, help="file of measurements to use and extend")
@@ -205,12 +239,15 @@ def main() -> int:
 
             cases.append((fixed | {"system": f"pytorch {kind}"}, theirs))
 
-        def ours(
-            net: LossModule = net, batch: int = batch, known: dict[str, list[float]] = known
-        ) -> Row:
-            return convoy_step(args, net, batch, known)
+        for system in systems(args):
 
-        cases.append((fixed | {"system": "convoy"}, ours))
+            def ours(
+                system: System = system, net: LossModule = net, batch: int = batch,
+                known: dict[str, list[float]] = known,
+            ) -> Row:  # fmt: skip
+                return convoy_step(args, system, net, batch, known)
+
+            cases.append((fixed | {"system": system.name}, ours))
     bench.run(cases)
     if not args.prepare:
         print(table(bench.rows))
@@ -218,15 +255,15 @@ def main() -> int:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["batch  system            ms/step  spread  images/s  first losses"]
+    lines = ["batch  system                  ms/step  spread  images/s  first losses"]
     for row in rows:
         if "failed" in row:
-            lines.append(f"{row['batch']:5}  {row['system']:16}  failed: {row['failed'][:300]}")
+            lines.append(f"{row['batch']:5}  {row['system']:22}  failed: {row['failed'][:300]}")
             continue
         ms = row.get("ms")
         figures = f"{ms:7.3f} {row['spread_ms']:7.3f} {row['batch'] / ms * 1e3:9.0f}" if ms else ""
         losses = " ".join(f"{loss:.4f}" for loss in row.get("losses", []))
-        lines.append(f"{row['batch']:5}  {row['system']:16}  {figures:25}  {losses}")
+        lines.append(f"{row['batch']:5}  {row['system']:22}  {figures:25}  {losses}")
     return "\n".join(lines)
 
 
