@@ -18,10 +18,10 @@ all that it is compared with, by the odd ones.
 what is worth measuring where a workload has no record of a backend (``--most`` of each by each
 figure), ``measure`` measures that, as long as ``--measure-seconds`` last; ``host`` compares host
 times of the records with this host; ``plan`` places from records; ``build`` compiles the plans;
-``run`` times them. Only CUTLASS kernels that are compiled already take part, unless ``--compile``
-is given. What each stage makes is kept in the folder ``--work`` and not made again; all but
-``measure``, ``host`` and ``run`` need no GPU. The tables and the JSON are of all cases that the
-folder holds.
+``run`` times them; ``context`` takes the time of every kernel inside the network. Only CUTLASS
+kernels that are compiled already take part, unless ``--compile`` is given. What each stage makes is
+kept in the folder ``--work`` and not made again; all but ``measure``, ``host``, ``run`` and
+``context`` need no GPU. The tables and the JSON are of all cases that the folder holds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import dataclasses
+import functools
 import gzip
 import hashlib
 import json
@@ -44,14 +45,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from networks import NETWORKS, TRAINING
-from placement_cases import MODES, build_plan
-from placement_plans import backends_of, needed, plans_of, signature, workloads_of
+from placement_cases import MODES, build_plans
+from placement_gpus import Share, on_each
+from placement_plans import BACKENDS, backends_of, needed, plans_of, signature, workloads_of
 from placement_report import report, save
 
 NAMES = sorted((*NETWORKS, *TRAINING))
 DEFAULT = ("resnet50", "inception_v3", "googlenet", "densenet121", "resnext50")
-STAGES = ("kernels", "rank", "measure", "host", "plan", "build", "run")
+STAGES = ("kernels", "rank", "measure", "host", "plan", "build", "run", "context")
 ROUNDS, REPEAT = 6, 4
+CHUNK = 3  # plans of one network that a process compiles
 #: Modes that are timed in one process: those that synchronise need another environment.
 PROCESSES = (("graph", "stream"), ("sync",))
 
@@ -103,6 +106,9 @@ class Work:
     def runs_file(self, key: str, mode: str) -> Path:
         return self.folder / "runs" / f"{_file_name(key)}.{mode}.json"
 
+    def context_file(self, key: str) -> Path:
+        return self.folder / "runs" / f"{_file_name(key)}.context.json"
+
     def cases(self) -> list[str]:
         """Cases that have plans, in order of network and batch."""
         names = [path.name.split(".")[0] for path in (self.folder / "plans").glob("*.json.gz")]
@@ -127,6 +133,8 @@ class Work:
                 case["runs"][mode] = found["runs"]
                 case["native"].update(found["native"])
                 case["calls"].update(found["calls"])
+        if self.context_file(key).is_file():
+            case["context"] = json.loads(self.context_file(key).read_text())
         return case
 
 
@@ -193,17 +201,25 @@ def build_all(
     prepare(args, list(jobs.values()))
     count = sum(len(job["variants"]) for job in jobs.values())
     print(f"compiling {count} modules of {len(jobs)} plans", flush=True)
-    futures = {pool.submit(build_plan, job): job for job in jobs.values()}
+    futures = [pool.submit(build_plans, chunk) for chunk in chunks(list(jobs.values()))]
     try:
         for future in concurrent.futures.as_completed(futures, max(5.0, left(args))):
-            done = future.result()
-            for file, why in done["failed"].items():
+            for file, why in future.result().items():
                 print("not built:", Path(file).name, why[-300:], flush=True)
     except TimeoutError:
         print("not all modules were compiled in time", flush=True)
         pool.shutdown(wait=False, cancel_futures=True)
         for process in list((pool._processes or {}).values()):
             process.terminate()
+
+
+def chunks(jobs: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Jobs by network and batch size, so many of them together: a network takes as long to bring
+    to its normal forms as a plan of it to compile."""
+    cases: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for job in jobs:
+        cases.setdefault((job["network"], job["batch"]), []).append(job)
+    return [own[i : i + CHUNK] for own in cases.values() for i in range(0, len(own), CHUNK)]
 
 
 def prepare(args: argparse.Namespace, jobs: list[dict[str, Any]]) -> None:
@@ -222,7 +238,7 @@ def prepare(args: argparse.Namespace, jobs: list[dict[str, Any]]) -> None:
 
 
 def run_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]]) -> None:
-    """Time every case in every mode that has not been timed."""
+    """Time every case in every mode that has not been timed, on all visible GPUs at once."""
     for modes in PROCESSES:
         groups = []
         for name, batch in cases:
@@ -230,7 +246,8 @@ def run_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]]) 
             for mode in modes:
                 if args.again or not work.runs_file(key, mode).is_file():
                     groups += group_of(args, work, key, mode)
-        run_groups(args, groups, "sync" in modes)
+        blocking = "sync" in modes
+        on_each(functools.partial(run_groups, args, blocking), groups)
 
 
 def group_of(args: argparse.Namespace, work: Work, key: str, mode: str) -> list[dict[str, Any]]:
@@ -260,18 +277,23 @@ def group_of(args: argparse.Namespace, work: Work, key: str, mode: str) -> list[
     ]  # fmt: skip
 
 
-def run_groups(args: argparse.Namespace, groups: list[dict[str, Any]], blocking: bool) -> None:
+def run_groups(
+    args: argparse.Namespace,
+    blocking: bool,
+    share: Share,
+    groups: list[dict[str, Any]],
+    script: str = "placement_cases.py",
+) -> None:
     """Time groups in a fresh process, and in another one what a crash has left over; the group
     that crashed is not tried again."""
-    environment = {**os.environ, **({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})}
-    script = str(Path(__file__).with_name("placement_cases.py"))
+    environment = share.environment(**({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {}))
+    listed = Path(args.work) / f"groups{share.gpu}.json"
     while groups and left(args) > 5:
-        listed = Path(args.work) / "groups.json"
         listed.write_text(json.dumps(groups))
+        path = str(Path(__file__).with_name(script))
+        command = [sys.executable, path, str(listed), json.dumps(share.cores)]
         try:
-            done = subprocess.run(
-                [sys.executable, script, str(listed)], env=environment, timeout=left(args)
-            )
+            done = subprocess.run(command, env=environment, timeout=left(args))
         except subprocess.TimeoutExpired:
             print("timing was cut by the time limit", flush=True)
             return
@@ -283,6 +305,19 @@ def run_groups(args: argparse.Namespace, groups: list[dict[str, Any]], blocking:
             groups = groups[1:]
 
 
+def context_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]]) -> None:
+    """What each kernel of the plans for one stream takes inside the network."""
+    groups = []
+    for name, batch in cases:
+        key = f"{name} N={batch}"
+        out = work.context_file(key)
+        for group in group_of(args, work, key, "graph") if args.again or not out.is_file() else ():
+            runs = {label: file for label, file in group["runs"].items() if label in group["calls"]}
+            single = {label: file for label, file in runs.items() if " x" not in label}
+            groups.append({"name": key, "runs": single, "out": str(out)})
+    on_each(functools.partial(run_groups, args, False, script="placement_context.py"), groups)
+
+
 def left(args: argparse.Namespace) -> float:
     """Seconds until the end of the whole run."""
     return float(max(1.0, args.ends - time.monotonic()))
@@ -291,27 +326,38 @@ def left(args: argparse.Namespace) -> float:
 def compile_kernels(
     args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any
 ) -> None:
+    import placement_kernels as kernels
     from convoy import paths
+    from convoy.backends.base import Device
     from convoy.measure.records import RecordStore
-    from placement_kernels import compile_in_time, worth_compiling
+    from convoy.placement.predicted import PredictedCost
 
     started = time.monotonic()
-    found = pool.map(workloads_of, [(n, b, args.precision) for n, b in cases])
-    workloads = {workload for each in found for workload in each}
-    store = RecordStore(
-        [paths.records_dir()], write_to=Path(args.records) if args.records else None
-    )
-    configs = worth_compiling(store, workloads, args.kernels)
+    listed = work.folder / "kernels.json"
+    configs = kernels.kept(listed)
+    if not configs or args.again:
+        found = pool.map(workloads_of, [(n, b, args.precision) for n, b in cases])
+        workloads = {workload: None for each in found for workload in each}
+        own = Path(args.records) if args.records else None
+        store, device = RecordStore([paths.records_dir()], write_to=own), Device(**args.device)
+        known = list(kernels.recorded(store, workloads))
+        served = {workload for workload, _, _ in known}
+        others = [workload for workload in workloads if workload not in served]
+        known += kernels.predicted(PredictedCost(store, device), others, device)
+        configs = kernels.worth_compiling(known, args.kernels)
+        kernels.keep(listed, configs)
     print(f"{len(configs)} kernels chosen in {time.monotonic() - started:.0f} s", flush=True)
-    ready = compile_in_time(configs, min(args.compile_seconds, left(args)))
+    ready = kernels.compile_in_time(configs, min(args.compile_seconds, left(args)))
     print(f"{ready} of {len(configs)} CUTLASS kernels are compiled", flush=True)
 
 
 def rank_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]], pool: Any) -> None:
     import placement_measure
+    from placement_kernels import kept
 
     found = pool.map(workloads_of, [(n, b, args.precision) for n, b in cases])
-    pairs = placement_measure.rank(args, [w for each in found for w in each], backends_of(args))
+    backends = backends_of(args, kept(work.folder / "kernels.json"))
+    pairs = placement_measure.rank(args, [w for each in found for w in each], backends)
     placement_measure.keep(work.folder / "wanted.json", pairs)
     print(f"{len(pairs)} candidates are worth measuring", flush=True)
 
@@ -333,7 +379,7 @@ def measure_all(
     import placement_measure
 
     pairs = placement_measure.kept(work.folder / "wanted.json")
-    count = placement_measure.measure(args, pairs, backends_of(args))
+    count = placement_measure.measure_on_all(args, pairs, work.folder)
     print(f"{count} of {len(pairs)} candidates have figures", flush=True)
 
 
@@ -342,8 +388,9 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=NAMES, default=list(DEFAULT))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--precision", default="float16")
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--records", default="", help="file of measurements, read and added to")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES[1:]))
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES[1:-1]))
     parser.add_argument("--most", type=int, default=None, help="candidates to measure of a backend")
     parser.add_argument("--measure-seconds", type=float, default=math.inf, help="of measuring")
     parser.add_argument("--compile", action="store_true", help="let every CUTLASS kernel take part")
@@ -375,10 +422,11 @@ def main() -> None:
             with concurrent.futures.ProcessPoolExecutor(args.jobs, context) as pool:
                 do(args, work, cases, pool)
             print(f"{stage}: {time.perf_counter() - started:.1f} s", flush=True)
-    if "run" in args.stages:
-        started = time.perf_counter()
-        run_all(args, work, cases)
-        print(f"run: {time.perf_counter() - started:.1f} s", flush=True)
+    for stage, run in (("run", run_all), ("context", context_all)):
+        if stage in args.stages:
+            started = time.perf_counter()
+            run(args, work, cases)
+            print(f"{stage}: {time.perf_counter() - started:.1f} s", flush=True)
     found = {key: work.case(key) for key in work.cases()}
     save(args.out, found)
     report({key: case for key, case in found.items() if case["runs"]})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import os
 import statistics
 import sys
 import time
@@ -55,22 +57,37 @@ def build_plan(job: dict[str, Any]) -> dict[str, Any]:
     return {"failed": failed}
 
 
+def build_plans(jobs: list[dict[str, Any]]) -> dict[str, str]:
+    """:func:`build_plan` for plans of one network: files that failed with the reason."""
+    return {file: why for job in jobs for file, why in build_plan(job)["failed"].items()}
+
+
 def _restored(job: dict[str, Any], about: dict[str, Any]) -> Any:
     """The placement of a job; adds the calls of TVM's kernels to ``about``."""
     import convoy
-    from convoy import graph
+    from convoy import graph, placing
     from convoy.graph.native import native_calls
     from convoy.placement.plan import Plan
+    from convoy.placer import restore
 
-    module = network(job["network"], job["batch"])
+    named = job["network"], job["batch"], job["precision"]
     if not job["plan"]:
-        return convoy.place(module, precision=job["precision"], backends=("tvm",), measure=False)
+        module = network(*named[:2])
+        return convoy.place(module, precision=named[2], backends=("tvm",), measure=False)
     plan = Plan.from_json(job["plan"])
-    placed = convoy.place(module, precision=job["precision"], plan=plan)
+    placed = restore(_forms(*named), plan, placing.find_backends(placing.BACKENDS))
     chosen = {choice.region: choice.region for choice in placed.plan.choices}
     calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
     about["native"] = [[call.name, call.operands] for call in calls]
     return placed
+
+
+@functools.lru_cache(maxsize=1)
+def _forms(name: str, batch: int, precision: str) -> list[Any]:
+    """The normal forms of a network, made once for all plans of it."""
+    from convoy.placer import every_form
+
+    return list(every_form(network(name, batch), None, precision))
 
 
 def _words(err: Exception) -> str:
@@ -196,8 +213,9 @@ def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def main() -> None:
-    """``placement_cases.py GROUPS.json``: time groups of modules (see run_modules), and write what
-    was found to the file that each group names."""
+    """``placement_cases.py GROUPS.json CORES``: time groups of modules (see run_modules) on these
+    cores of the processor, and write what was found to the file that each group names."""
+    os.sched_setaffinity(0, json.loads(sys.argv[2]))
     for group in json.loads(Path(sys.argv[1]).read_text()):
         started = time.perf_counter()
         found = run_modules(group)

@@ -2,40 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 FIGURES = ("kernel_us", "e2e_us")
+#: Candidates of a workload without records that are predicted.
+PROPOSED = 200
+
+#: A workload, a kernel configuration, and the measurement of a candidate that uses it.
+Known = tuple[Any, Any, Any]
 
 
-def worth_compiling(records: Iterable[Any], workloads: Collection[Any], most: int) -> list[Any]:
+def recorded(records: Iterable[Any], workloads: Collection[Any]) -> Iterator[Known]:
+    """What records say of CUTLASS kernels for these workloads."""
+    from convoy.backends.cutlass import launch_of
+
+    for record in records:
+        if record.candidate.backend == "cutlass" and record.workload in workloads:
+            yield record.workload, launch_of(record.candidate).config, record.measurement
+
+
+def predicted(model: Any, workloads: Iterable[Any], device: Any) -> Iterator[Known]:
+    """The same from a cost model that predicts, for workloads of which no record speaks."""
+    from convoy.backends.base import Decline
+    from convoy.backends.cutlass import CutlassBackend, launch_of
+
+    backend = CutlassBackend(limit=PROPOSED)
+    for workload in workloads:
+        proposed = backend.propose(workload, device)
+        if isinstance(proposed, Decline):
+            continue
+        figures = model.figures(workload, proposed)
+        for candidate, figure in zip(proposed, figures, strict=True):
+            yield workload, launch_of(candidate).config, figure
+
+
+def worth_compiling(known: Iterable[Known], most: int) -> list[Any]:
     """At most ``most`` kernel configurations, best first.
 
     Each next one saves most over all workloads and both figures, given those before it: the greedy
     rule for facility location, within 1 - 1/e of the best set (Nemhauser, Wolsey, Fisher, 1978).
-    A workload that no kernel serves yet costs twice its slowest candidate.
+    A workload that no kernel serves yet costs twice its slowest candidate; every batch size weighs
+    the same.
     """
-    from convoy.backends.cutlass import launch_of
-
     saved: dict[tuple[Any, str], dict[Any, float]] = {}
-    for record in records:
-        if record.candidate.backend != "cutlass" or record.workload not in workloads:
-            continue
-        config = launch_of(record.candidate).config
+    for workload, config, measurement in known:
         for figure in FIGURES:
-            us = getattr(record.measurement, figure)
-            if record.measurement.ok and us:
-                by_config = saved.setdefault((record.workload, figure), {})
+            us = getattr(measurement, figure)
+            if measurement.ok and us:
+                by_config = saved.setdefault((workload, figure), {})
                 by_config[config] = min(us, by_config.get(config, us))
     current = {key: 2.0 * max(by_config.values()) for key, by_config in saved.items()}
-    whole = {f: sum(us for (_, figure), us in current.items() if figure == f) for f in FIGURES}
-    configs = sorted({c for by_config in saved.values() for c in by_config}, key=lambda c: c.name)
+    whole: dict[tuple[int, str], float] = {}
+    for (workload, figure), us in current.items():
+        whole[workload.n, figure] = whole.get((workload.n, figure), 0.0) + us
+    by_kernel: dict[Any, list[tuple[tuple[Any, str], float]]] = {}
+    for key, by_config in saved.items():
+        for config, us in by_config.items():
+            by_kernel.setdefault(config, []).append((key, us))
+    configs = sorted(by_kernel, key=lambda c: str(c.name))
     chosen: list[Any] = []
     while len(chosen) < most:
         gains = {
             config: sum(
-                max(0.0, current[key] - by_config.get(config, current[key])) / whole[key[1]]
-                for key, by_config in saved.items()
+                max(0.0, current[key] - us) / whole[key[0].n, key[1]]
+                for key, us in by_kernel[config]
             )
             for config in configs
             if config not in chosen
@@ -44,9 +77,21 @@ def worth_compiling(records: Iterable[Any], workloads: Collection[Any], most: in
         if best is None or gains[best] <= 0.0:
             break
         chosen.append(best)
-        for key, by_config in saved.items():
-            current[key] = min(current[key], by_config.get(best, current[key]))
+        for key, us in by_kernel[best]:
+            current[key] = min(current[key], us)
     return chosen
+
+
+def keep(path: Path, configs: Iterable[Any]) -> None:
+    path.write_text(json.dumps([config.to_json() for config in configs]))
+
+
+def kept(path: Path) -> list[Any]:
+    """Configurations that :func:`keep` wrote; none where it did not."""
+    from convoy.codegen.kernel import KernelConfig
+
+    found = json.loads(path.read_text()) if path.is_file() else []
+    return [KernelConfig.from_json(config) for config in found]
 
 
 def compile_in_time(configs: Iterable[Any], seconds: float) -> int:

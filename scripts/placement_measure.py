@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from placement_gpus import Share, on_each
 
 FIGURES = ("kernel_us", "e2e_us")
 
@@ -64,18 +71,39 @@ def kept(path: Path) -> list[tuple[Any, Any]]:
     return [(Workload.from_json(w), Candidate.from_json(c)) for w, c in pairs]
 
 
+def measure_on_all(args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], work: Path) -> int:
+    """:func:`measure` on every visible GPU at once; workloads are dealt out in their order."""
+    by_workload: dict[Any, list[tuple[Any, Any]]] = {}
+    for pair in pairs:
+        by_workload.setdefault(pair[0], []).append(pair)
+    seconds = min(args.measure_seconds, args.ends - time.monotonic())
+
+    def one(share: Share, dealt: list[Any]) -> int:
+        todo, done = work / f"measure{share.gpu}.json", work / f"measured{share.gpu}.json"
+        todo.unlink(missing_ok=True)
+        done.unlink(missing_ok=True)
+        keep(todo, [pair for _, own in dealt for pair in own])
+        options = {"records": args.records, "device": args.device, "compile": args.compile}
+        options["backends"] = args.backends
+        options |= {"seconds": seconds, "cores": share.cores}
+        command = [sys.executable, __file__, str(todo), str(done), json.dumps(options)]
+        subprocess.run(command, env=share.environment(), check=False)
+        return int(json.loads(done.read_text())) if done.is_file() else 0
+
+    return sum(on_each(one, list(by_workload.items())))
+
+
 def measure(
     args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], backends: Sequence[Any]
 ) -> int:
-    """Measure what the records lack, as long as ``args.measure_seconds`` last. How many figures
-    there are of how many."""
+    """Measure what the records lack, until ``args.ends``. How many figures there are of how
+    many."""
     from convoy.backends.base import Device
     from convoy.placement.sources import cost_model
 
-    ends = min(args.ends, time.monotonic() + args.measure_seconds)
     model, _ = cost_model(
         backends, Device(**args.device), args.records, True, None, None,
-        lambda: time.monotonic() < ends,
+        lambda: time.monotonic() < args.ends,
     )  # fmt: skip
     by_workload: dict[Any, list[Any]] = {}
     for workload, candidate in pairs:
@@ -101,3 +129,19 @@ def host_ratios(args: argparse.Namespace, workloads: Sequence[Any], backends: Se
     jobs = [(workload, ()) for workload in dict.fromkeys(workloads)]
     MeasuredCost(backends, device, recorded).prefetch(jobs)
     return recorded.hosts
+
+
+def main() -> None:
+    """``placement_measure.py PAIRS.json COUNT.json OPTIONS``: measure pairs (see :func:`keep`) on
+    one GPU, and write how many have figures."""
+    from placement_plans import backends_of
+
+    options = json.loads(sys.argv[3])
+    os.sched_setaffinity(0, options["cores"])
+    args = argparse.Namespace(**options, ends=time.monotonic() + options["seconds"])
+    count = measure(args, kept(Path(sys.argv[1])), backends_of(args))
+    Path(sys.argv[2]).write_text(json.dumps(count))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,18 @@ EVOLVED = 2  # finalists of the second level that are compiled
 TVM_MOST_BATCH = 8  # larger ones take TVM's kernels seconds
 
 
-def is_compiled() -> Callable[[Any], bool]:
-    """Whether a candidate of any backend can be built without compiling a CUTLASS kernel."""
+BACKENDS = ("cudnn", "cutlass", "hopper")
+
+
+def is_compiled(listed: Collection[Any] = ()) -> Callable[[Any], bool]:
+    """Whether a candidate of any backend can be built without compiling a CUTLASS kernel; those
+    ``listed`` are taken for compiled."""
     from convoy.backends.cutlass import launch_of
     from convoy.codegen.cache import KernelCache
     from convoy.codegen.compile import cache_key
     from convoy.codegen.toolkit import find_toolkit
 
-    cache, toolkit, known = KernelCache(), find_toolkit(), {}
+    cache, toolkit, known = KernelCache(), find_toolkit(), dict.fromkeys(listed, True)
 
     def compiled(candidate: Any) -> bool:
         if candidate.backend != "cutlass":
@@ -42,13 +46,13 @@ def is_compiled() -> Callable[[Any], bool]:
     return compiled
 
 
-def compiled_backend() -> Any:
-    """The CUTLASS backend with those candidates whose kernel is in the cache."""
+def compiled_backend(listed: Collection[Any] = ()) -> Any:
+    """The CUTLASS backend with those candidates whose kernel is in the cache or ``listed``."""
     from convoy.backends.base import Candidate, Decline, Device
     from convoy.backends.cutlass import CutlassBackend
     from convoy.workload import Workload
 
-    compiled = is_compiled()
+    compiled = is_compiled(listed)
 
     class Compiled(CutlassBackend):
         def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
@@ -61,14 +65,16 @@ def compiled_backend() -> Any:
     return Compiled(limit=200)
 
 
-def backends_of(args: argparse.Namespace) -> list[Any]:
-    """cuDNN, CUTLASS (without ``args.compile`` only what is compiled), and hopper."""
+def backends_of(args: argparse.Namespace, listed: Collection[Any] = ()) -> list[Any]:
+    """The backends of the benchmark: of CUTLASS without ``args.compile`` only what is compiled or
+    ``listed``."""
     from convoy import placing
 
-    backends = placing.find_backends(["cudnn", "cutlass", "hopper"])
-    if not args.compile:
-        backends[1] = compiled_backend()
-    return backends
+    backends = placing.find_backends(args.backends)
+    return [
+        compiled_backend(listed) if b.name == "cutlass" and not args.compile else b
+        for b in backends
+    ]
 
 
 def placer(args: argparse.Namespace, name: str, batch: int) -> Any:

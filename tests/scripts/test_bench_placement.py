@@ -14,8 +14,8 @@ import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MODULES = (
-    "bench_placement", "placement_cases", "placement_kernels", "placement_plans",
-    "placement_report",
+    "bench_placement", "placement_cases", "placement_gpus", "placement_kernels",
+    "placement_measure", "placement_plans", "placement_report",
 )  # fmt: skip
 
 
@@ -124,7 +124,8 @@ def test_a_group_that_crashes_does_not_take_the_others_along(
     timed: list[list[str]] = []
 
     def process(command: list[str], **options: Any) -> Any:
-        groups = json.loads(Path(command[-1]).read_text())
+        groups = json.loads(Path(command[-2]).read_text())
+        assert options["env"]["CUDA_VISIBLE_DEVICES"] == "3" and command[-1] == "[4, 5]"
         timed.append([group["name"] for group in groups])
         for group in groups:
             if group["name"] == "second":
@@ -135,7 +136,7 @@ def test_a_group_that_crashes_does_not_take_the_others_along(
     monkeypatch.setattr(bench.subprocess, "run", process)
     args = argparse.Namespace(plans=None, ends=bench.time.monotonic() + 100, work=str(tmp_path))
     groups = [{"name": n, "out": str(tmp_path / f"{n}.json")} for n in ("first", "second", "third")]
-    bench.run_groups(args, groups, blocking=False)
+    bench.run_groups(args, False, scripts.placement_gpus.Share("3", (4, 5)), groups)
     assert timed == [["first", "second", "third"], ["third"]]
     assert (tmp_path / "third.json").is_file() and not (tmp_path / "second.json").is_file()
 
@@ -159,6 +160,45 @@ def test_a_kernel_that_serves_most_is_compiled_first(scripts: Any) -> None:
             records.append(
                 SimpleNamespace(workload=workload, candidate=candidate, measurement=figure)
             )
-    chosen = scripts.placement_kernels.worth_compiling(records, set(workloads), 3)
+    kernels = scripts.placement_kernels
+    chosen = kernels.worth_compiling(kernels.recorded(records, set(workloads)), 3)
     assert chosen[0].name.startswith(wide) and len(chosen) == 1, "no other one saves anything"
-    assert scripts.placement_kernels.worth_compiling(records, set(), 3) == []
+    assert kernels.worth_compiling(kernels.recorded(records, set()), 3) == []
+
+
+def test_kernels_for_workloads_without_records_are_chosen_by_prediction(
+    scripts: Any, tmp_path: Path
+) -> None:
+    from convoy.backends.base import Device
+    from convoy.placement.cost import RandomCost
+    from convoy.workload import Workload
+
+    kernels, workload = scripts.placement_kernels, Workload("fprop", 8, 14, 14, 64, 64, 1, 1)
+    known = list(kernels.predicted(RandomCost(), [workload], Device()))
+    chosen = kernels.worth_compiling(known, 8)
+    fastest = min(known, key=lambda k: k[2].kernel_us)
+    assert fastest[1] in chosen and len(chosen) <= 2, "one for each figure serves one workload"
+    kernels.keep(tmp_path / "kernels.json", chosen)
+    assert kernels.kept(tmp_path / "kernels.json") == chosen
+
+
+def test_every_gpu_has_its_share_of_work_and_cores(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = scripts.placement_gpus
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    monkeypatch.setattr(gpus.os, "sched_getaffinity", lambda _: set(range(8)))
+    found = gpus.on_each(lambda share, items: (share.gpu, share.cores, items), range(5))
+    assert found == [("0", (0, 1, 2, 3), [0, 2, 4]), ("2", (4, 5, 6, 7), [1, 3])]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert gpus.on_each(lambda share, items: (share.gpu, len(share.cores), items), "ab") == [
+        ("", 8, ["a", "b"])
+    ]
+
+
+def test_plans_of_one_network_are_compiled_together(scripts: Any) -> None:
+    bench = scripts.bench_placement
+    jobs = [{"network": n, "batch": 1, "i": i} for i in range(bench.CHUNK + 1) for n in "ab"]
+    found = bench.chunks(jobs)
+    assert sorted(map(len, found)) == [1, 1, bench.CHUNK, bench.CHUNK]
+    assert all(len({job["network"] for job in chunk}) == 1 for chunk in found)
