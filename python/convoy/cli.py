@@ -111,6 +111,42 @@ def records_show(
     print(f"{len(shown)} of {len(rows)} records; {listing.summary(rows)}")
 
 
+@records_app.command("coverage")
+def records_coverage(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Workload lists (.jsonl) or models; none: the shipped lists."),
+    ] = None,
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(help="Record file or folder; none: the shipped ones and your own."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say how many workloads have figures, of each backend, and name those that have none.
+
+    What counts is what a placement on the GPU that is present, otherwise on an H200, would use.
+    Exit code 1 where a workload has no figures at all.
+    """
+    from . import paths
+    from .measure import coverage
+    from .report import tables
+    from .tuning.command import find_workloads
+
+    sources = sources or sorted(paths.workloads_dir().glob("*.jsonl"))
+    found = coverage.of_lists(
+        {source.stem: find_workloads([source], None, None, "float16") for source in sources},
+        _store(records),
+    )
+    missing = [workload.key for row in found for workload in row.missing]
+    if as_json:
+        print(json.dumps([row.to_json() for row in found], indent=1))
+    else:
+        tables.show(coverage.COLUMNS, found)
+        print(f"{len(missing)} workloads without figures", *missing, sep="\n  ")
+    raise typer.Exit(1 if missing else 0)
+
+
 @records_app.command("merge")
 def records_merge(
     target: Annotated[Path, typer.Argument(help="File to write; what it holds stays in it.")],
