@@ -1,0 +1,254 @@
+"""Whether networks that nobody here tuned for get through: small ones, against PyTorch in float64.
+
+    python scripts/check_networks.py --target llvm                        # no GPU needed
+    python scripts/check_networks.py --forms cudnn cutlass --jobs 8 --out networks.json
+    python scripts/check_networks.py --networks unet yolo --importer onnx
+    python scripts/check_networks.py --build-only         # for a GPU, on a machine without one
+
+Every network of scripts/zoo is imported from torch.export or ONNX, built in each form and run three
+times on fresh inputs, of which the first run is eager, the second captures a CUDA graph and the
+third replays it. The error is relative to the reference's norm; allowed is a few times that of
+PyTorch in the same precision. Convolutions that no library took are named with the reason. Kernels
+are taken unmeasured, so that nothing but compiling takes time. Networks run in processes of their
+own: one that kills its process is a line of the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+Array = np.ndarray[Any, Any]
+RUNS = 3
+FLOORS = {"float32": 1e-5, "tf32": 3e-3, "float16": 3e-3, "bfloat16": 2e-2}
+FACTOR = 4.0
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a network is built: precision, batch size, and options of convoy.build."""
+
+    precision: str
+    batch: int
+    backends: tuple[str, ...] = ()
+    streams: int = 1
+    cuda_graph: bool = True
+
+
+FORMS = {
+    "cudnn": Form("float16", 3, ("cudnn", "tvm"), 4),
+    "cutlass": Form("float16", 1, ("cutlass", "hopper", "tvm")),
+    "strict": Form("float32", 3, ("cudnn", "cutlass", "hopper", "tvm"), 4),
+    "tvm": Form("float16", 1, ("tvm",), 3),
+    "tf32": Form("tf32", 1, ("cutlass", "cudnn", "tvm"), 2, False),
+    "bfloat16": Form("bfloat16", 3, ("cudnn", "cutlass", "hopper", "tvm"), 2),
+}
+ON_CPU = {"llvm": Form("float32", 1), "llvm3": Form("float32", 3), "half": Form("float16", 2)}
+
+
+def imported(network: Any, inputs: list[Any], importer: str) -> Any:
+    """A Relax module of a PyTorch module, its parameters bound."""
+    import torch
+
+    if importer == "torch":
+        from tvm.relax.frontend.torch import from_exported_program
+
+        return from_exported_program(torch.export.export(network, tuple(inputs)))
+    import onnx
+    from tvm.relax.frontend.onnx import from_onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "network.onnx")
+        torch.onnx.export(network, tuple(inputs), path, dynamo=True, verbose=False)
+        return from_onnx(onnx.load(path))
+
+
+def outputs_of(network: Any, inputs: list[Any]) -> list[Array]:
+    """Flattened outputs in float64."""
+    result = network(*inputs)
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return [y.double().numpy() for y in results]
+
+
+def errors(got: list[Array], want: list[Array]) -> float:
+    """Largest relative L2 error of the outputs; infinite where one is not finite."""
+    found = 0.0
+    for y, z in zip(got, want, strict=True):
+        if y.shape != z.shape:
+            raise AssertionError(f"an output of shape {y.shape} for {z.shape}")
+        error = float(np.linalg.norm(y.astype("float64") - z) / (np.linalg.norm(z) or 1.0))
+        found = max(found, error if np.isfinite(error) else np.inf)
+    return found
+
+
+def peer_error(network: Any, inputs: list[Any], precision: str, want: list[Array]) -> float:
+    """Error of PyTorch itself on the CPU; zero where it has no kernel for the precision."""
+    import torch
+
+    dtype = getattr(torch, {"tf32": "float32"}.get(precision, precision))
+    try:
+        half = [x.to(dtype) for x in inputs]
+        return errors(outputs_of(network.to(dtype), half), want)
+    except (RuntimeError, NotImplementedError):
+        return 0.0
+
+
+def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
+    """The compiled module, and what was offloaded and what was not."""
+    import convoy
+    from convoy.build import compile_placement
+
+    if target == "llvm":
+        return convoy.build(module, "llvm", precision=form.precision), {}
+    placed = convoy.place(
+        module, precision=form.precision, backends=form.backends, measure=False, device=None
+    )
+    built = compile_placement(
+        placed, "cuda", form.precision, backends=form.backends, cuda_graph=form.cuda_graph,
+        streams=form.streams,
+    )  # fmt: skip
+    streams = built.schedule.streams if built.schedule else None
+    declined = collections.Counter(map(str, placed.native))
+    return built, {
+        "offloaded": placed.plan.backends(), "streams": streams, "declined": dict(declined)
+    }  # fmt: skip
+
+
+def check(name: str, form: Form, target: str, importer: str, build_only: bool = False) -> Row:
+    """One network in one form; a row with its error, or why it failed."""
+    row: Row = {"wrong": False}
+    started, step = time.perf_counter(), "import"
+    try:
+        import torch
+
+        import zoo
+
+        torch.set_num_threads(1)
+        network = zoo.make(name)
+        shapes = [(form.batch, *shape) for shape in zoo.NETWORKS[name].inputs]
+        generator = torch.Generator().manual_seed(form.batch)
+        data = [[torch.randn(s, generator=generator) for s in shapes] for _ in range(RUNS)]
+        with torch.no_grad():
+            module = imported(network, data[0], importer)
+            step = "build"
+            built, found = compiled(module, form, target)
+            row |= found
+            row["build_s"] = round(time.perf_counter() - started, 1)
+            if build_only:
+                return row
+            exact = zoo.make(name).double()
+            wants = [outputs_of(exact, [x.double() for x in inputs]) for inputs in data]
+            step = "run"
+            session = built.session()
+            gots = [session(*[x.numpy() for x in inputs]) for inputs in data]
+            row["error"] = max(errors(g, w) for g, w in zip(gots, wants, strict=True))
+            row["of_peer"] = peer_error(network, data[0], form.precision, wants[0])
+        row["allowed"] = max(FLOORS[form.precision], FACTOR * row["of_peer"])
+        row["wrong"] = not row["error"] <= row["allowed"]
+    except Exception as err:  # the other networks still have to be checked
+        where = traceback.extract_tb(err.__traceback__)[-1]
+        row |= {"failed": f"{type(err).__name__}: {str(err)[-600:]}", "step": step}
+        row["where"] = f"{where.filename}:{where.lineno}"
+    return row
+
+
+def line(row: Row) -> str:
+    head = f"{row['network']:22} {row['form']:9} {row['importer']:5}"
+    if "failed" in row:
+        return f"{head} FAILED in {row.get('step', 'its process')}: {row['failed'][:400]}"
+    text = f"{head} {'WRONG' if row['wrong'] else 'right' if 'error' in row else 'built'}"
+    if "error" in row:
+        text += f" error {row['error']:.1e} (PyTorch {row['of_peer']:.1e})"
+    if "offloaded" in row:
+        taken = " ".join(f"{name}={n}" for name, n in row["offloaded"].items()) or "nothing"
+        text += f"  {taken}, {row['streams']} streams, {sum(row['declined'].values())} declined"
+    return f"{text}  {row['build_s']} s"
+
+
+def run_all(
+    work: Callable[..., Row], cases: list[tuple[Row, tuple[Any, ...]]], jobs: int, out: str = ""
+) -> list[Row]:
+    """``work`` of each case's arguments in ``jobs`` processes; a case is a row's fixed cells and
+    arguments. What ran beside a process that died is tried again, in the end each by itself."""
+    rows: list[Row] = []
+
+    def done(row: Row) -> None:
+        rows.append(row)
+        print(line(row), flush=True)
+        if out:
+            Path(out).write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+
+    left, context = list(cases), multiprocessing.get_context("spawn")
+    while left:
+        died = set()
+        with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            futures = {pool.submit(work, *case[1]): i for i, case in enumerate(left)}
+            for future in concurrent.futures.as_completed(futures):
+                try:
+                    done(left[futures[future]][0] | future.result())
+                except BrokenProcessPool:
+                    died.add(futures[future])
+        again = [case for i, case in enumerate(left) if i in died]
+        if jobs == 1 and again:  # with one process it is the first of them that killed it
+            done(again.pop(0)[0] | {"failed": "the process died"})
+        elif len(again) == len(left):
+            jobs = 1
+        left = again
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--target", choices=["cuda", "llvm"], default="cuda")
+    parser.add_argument("--networks", nargs="*", default=[], help="default: all")
+    parser.add_argument("--forms", nargs="*", default=[], help=f"of {', '.join(FORMS)}")
+    parser.add_argument("--importer", choices=["torch", "onnx"], default="torch")
+    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1))
+    parser.add_argument("--build-only", action="store_true", help="do not run what was built")
+    parser.add_argument("--out", default="", help="JSON file, written after every case")
+    args = parser.parse_args()
+    import zoo
+
+    forms = ON_CPU if args.target == "llvm" else FORMS
+    for what, asked, known in (
+        ("network", args.networks, zoo.NETWORKS),
+        ("form", args.forms, forms),
+    ):
+        if unknown := [name for name in asked if name not in known]:
+            parser.error(f"{what} {', '.join(unknown)}; known are {', '.join(known)}")
+    cases = [
+        (
+            {"network": name, "form": form, "importer": args.importer},
+            (name, forms[form], args.target, args.importer, args.build_only),
+        )
+        for form in args.forms or forms
+        for name in args.networks or zoo.NETWORKS
+    ]
+    started = time.perf_counter()
+    rows = run_all(check, cases, args.jobs, args.out)
+    bad = [row for row in rows if "failed" in row or row["wrong"]]
+    print(f"{len(rows) - len(bad)} of {len(rows)} right in {time.perf_counter() - started:.0f} s")
+    reasons = collections.Counter(r for row in rows for r in row.get("declined", ()))
+    for reason, count in reasons.most_common():
+        print(f"{count:4d}  {reason[:200]}")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
