@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.base import Candidate, Decline, Device
+from convoy.backends import cudnn as module
+from convoy.backends.base import Candidate, Decline, Device, make_config
 from convoy.backends.cudnn import CudnnBackend, cudnn_version, device_properties
 from convoy.errors import ConvoyError, InvalidOption
 from convoy.runtime import create_module
@@ -163,6 +164,23 @@ def test_entry_makes_a_module() -> None:
 
 
 @needs_cudnn
+def test_engine_that_cannot_be_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded with a GPU, built into a module without NVIDIA's driver: the machine that loads it
+    builds the plan. Any other refusal is an error."""
+    config = make_config(engine=4, knobs=[[24, 21]], version=91900)
+    notes = ("runtime_compilation", "tensor_core")
+    recorded = Candidate("cudnn", "eng4_k24=21", config, workspace=64, notes=notes)
+    workload = Workload("fprop", 8, 56, 56, 64, 256, 1, 1, epilogue=Epilogue(residual=True))
+    answers = {"refusal": "CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING"}
+    monkeypatch.setattr(module, "call_json", lambda *_: answers)
+    entry = CudnnBackend().build(workload, recorded, Device()).entry
+    assert "plan_json" not in entry
+    assert (entry["engine"], entry["knobs"], entry["workspace"]) == (4, [[24, 21]], 64)
+    answers["refusal"] = "CUDNN_STATUS_BAD_PARAM"
+    with pytest.raises(ConvoyError, match="BAD_PARAM"):
+        CudnnBackend().build(workload, recorded, Device())
+
+
 def test_candidates_survive_json() -> None:
     for candidate in propose(conv()):
         assert Candidate.from_json(json.loads(json.dumps(candidate.to_json()))) == candidate

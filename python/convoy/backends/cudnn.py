@@ -20,6 +20,9 @@ DEFAULT_MAX_WORKSPACE = 256 << 20
 # where there are ready-made ones as well.
 _MAX_COMPILED = 3
 
+# In a refusal: nothing is wrong with the engine, but compiling it needs what is not here.
+_NO_DRIVER = "RUNTIME_PREREQUISITE_MISSING"
+
 
 class CudnnBackend(Backend):
     """Engines that cuDNN's heuristics A and B and its fallback list propose.
@@ -118,8 +121,9 @@ class CudnnBackend(Backend):
         """The entry that the runtime rebuilds the plan from.
 
         The plan of an engine that is compiled at run time goes along as JSON, because building
-        it takes seconds. Raises CompileFailed when cuDNN refuses it, LibraryVersionMismatch when
-        another version had proposed it.
+        it takes seconds. Without NVIDIA's driver it cannot be built, which is left to the machine
+        that loads the module: such a candidate comes from records. Raises CompileFailed when cuDNN
+        refuses it, LibraryVersionMismatch when another version had proposed it.
         """
         options = candidate.options()
         entry: dict[str, Any] = {
@@ -134,6 +138,8 @@ class CudnnBackend(Backend):
         }
         if "runtime_compilation" in candidate.notes:
             built = call_json("cudnn.build_plan", entry, _target_options(device))
+            if _NO_DRIVER in built.get("refusal", ""):
+                return Binary(entry, {})
             if "refusal" in built:
                 raise _refused(workload, candidate, built["refusal"])
             entry["plan_json"] = built["plan_json"]
