@@ -3,10 +3,12 @@
 
     python tuning/make_workloads.py                      # all, for batch sizes 1, 8, 32 and 256
     python tuning/make_workloads.py resnet18 resnet50 --op dgrad
+    python tuning/make_workloads.py resnet50 --op training --batches 8 64
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
 
 A list holds what placement on an H200 asks figures for: each distinct convolution with each
-epilogue that may be fused into it, and parallel branches with one input as one convolution.
+epilogue that may be fused into it, and parallel branches with one input as one convolution; of a
+training step the convolutions, their gradients and the products.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from convoy.backends.base import Device
 from convoy.placing import workloads_of
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
+from convoy.training import LossModule, Sgd
+from convoy.training import resnet50 as trained_resnet50
 from convoy.workload import Epilogue, Workload
 from convoy.workload_list import write
 
@@ -35,6 +39,8 @@ NETWORKS: dict[str, Callable[[int], Any]] = {
     "mobilenet_v2": lambda n: testing.mobilenet_v2.get_workload(n),
     "resnext50": lambda n: testing.resnext.get_workload(n),
 }
+
+TRAINED: dict[str, Callable[[int], LossModule]] = {"resnet50": trained_resnet50}
 
 
 def workloads(network: str, batch: int, precision: str) -> list[Workload]:
@@ -56,20 +62,30 @@ def gradients(network: str, batch: int, precision: str, op: str) -> list[Workloa
     return list(dict.fromkeys(dataclasses.replace(w, op=op, **types) for w in wanted))
 
 
+def training(network: str, batch: int, precision: str) -> list[Workload]:
+    step = TRAINED[network](batch).step(Sgd(momentum=0.9))
+    return workloads_of(step.module, precision=precision, device=Device())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
-    parser.add_argument("--op", choices=("fprop", "dgrad", "wgrad"), default="fprop")
+    parser.add_argument("--op", choices=("fprop", "dgrad", "wgrad", "training"), default="fprop")
     parser.add_argument("--precision", default="float16")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "workloads")
     options = parser.parse_args()
     if unknown := set(options.networks) - NETWORKS.keys():
         parser.error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")
-    for network in options.networks or NETWORKS:
+    known = TRAINED if options.op == "training" else NETWORKS
+    for network in options.networks or known:
+        if network not in known:
+            parser.error(f"no training step of {network}: those of {', '.join(known)}")
         found = []
         for batch in options.batches:
-            if options.op == "fprop":
+            if options.op == "training":
+                found += training(network, batch, options.precision)
+            elif options.op == "fprop":
                 found += workloads(network, batch, options.precision)
             else:
                 found += gradients(network, batch, options.precision, options.op)

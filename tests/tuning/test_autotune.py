@@ -227,4 +227,5 @@ def test_workload_lists(tmp_path: Path) -> None:
     shipped = list((Path(__file__).parents[2] / "tuning" / "workloads").glob("*.jsonl"))
     assert len(shipped) >= 8
     for one in shipped:
-        assert {w.n for w in workload_list.read(one)} == {1, 8, 32, 256}
+        batches = {w.n for w in workload_list.read(one) if w.op != "matmul"}
+        assert batches == ({8, 64} if "-training-" in one.name else {1, 8, 32, 256})
