@@ -110,7 +110,7 @@ def measure(
         by_workload.setdefault(workload, []).append(candidate)
     model.prefetch(list(by_workload.items()))
     return sum(
-        figure is not None
+        figure is not None and figure.ok
         for workload, candidates in by_workload.items()
         for figure in model.figures(workload, candidates)
     )

@@ -28,7 +28,7 @@ Records = Annotated[
     typer.Option(help="Your record file, read and added to."),
 ]
 Search = Annotated[
-    str, typer.Option(help="greedy, exact over the whole graph, or evolve from there.")
+    str, typer.Option(help="exact over the whole graph, greedy, or evolve from the exact one.")
 ]
 Seconds = Annotated[float, typer.Option(help="For timing whole networks (search evolve).")]
 Streams = Annotated[str, typer.Option(help="auto, 1, or how many streams branches may use.")]
@@ -57,7 +57,7 @@ def place(
     objective: Objective = "graph",
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
-    search: Search = "greedy",
+    search: Search = "exact",
     seconds: Seconds = 60.0,
     costs: Annotated[
         str, typer.Option(help="measured, recorded, predicted or random; none: what there is.")
@@ -131,7 +131,7 @@ def build(
     objective: Objective = "graph",
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
-    search: Search = "greedy",
+    search: Search = "exact",
     streams: Streams = "auto",
     cuda_graph: Annotated[
         bool, typer.Option("--graph/--no-graph", help="Replay the network as one CUDA graph.")
@@ -174,7 +174,7 @@ def trace(
     objective: Objective = "graph",
     backends: Backends = "cudnn,cutlass,hopper,tvm",
     records: Records = None,
-    search: Search = "greedy",
+    search: Search = "exact",
     streams: Streams = "auto",
     html: Html = None,
 ) -> None:

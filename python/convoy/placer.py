@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,9 +41,9 @@ class Placement:
     """A normalised module with its chosen regions and their plan.
 
     ``native`` are the convolutions and products that no backend's candidate can run and TVM
-    compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches;
-    ``refined`` what the second level weighed against each other, ``explanation`` why each
-    operation went where it did (where that was asked for).
+    compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches
+    (None: each region was chosen by itself); ``refined`` what the second level weighed against
+    each other, ``explanation`` why each operation went where it did (where that was asked for).
     """
 
     module: Any
@@ -148,7 +147,7 @@ class Placer:
         self._options: dict[Workload, Options] = {}
 
     def place(
-        self, objective: str = "graph", search: str = "greedy", backends: Sequence[str] = ()
+        self, objective: str = "graph", search: str = "exact", backends: Sequence[str] = ()
     ) -> Placement:
         """The cheapest placement of all forms. ``backends`` may name some of the placer's."""
         objectives.check(objective)
@@ -192,7 +191,7 @@ class Placer:
         placed = self._covered(form, refined.cover, options, used)
         return dataclasses.replace(placed, refined=refined)
 
-    def explain(self, placed: Placement, search: str = "greedy") -> Explanation:
+    def explain(self, placed: Placement, search: str = "exact") -> Explanation:
         """Why a placement of this placer is as it is. ``search`` finds what the other objectives
         would take."""
         from .placement.explanation import explain
@@ -279,15 +278,11 @@ class Placer:
     def _exact(
         self, form: _Form, options: Mapping[Workload, Options], greedy: Plan
     ) -> Cover | None:
-        """The cheapest cover of the whole graph; None, with a warning, where the greedy plan
-        has regions without figures."""
+        """The cheapest cover of the whole graph; None where the greedy plan has regions without
+        figures, whose sums would say nothing."""
         from .placement.cover import find_cover
 
         if not all(choice.chosen.measurement.ok for choice in greedy.choices):
-            warnings.warn(
-                "the exact search needs figures of every region; the greedy choice was taken",
-                stacklevel=5,
-            )
             return None
         graph = self._match_graph(form, options)
         return find_cover(graph, greedy.objective, backend_order=[b.name for b in self._backends])

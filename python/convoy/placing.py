@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
 SEARCHES = ("greedy", "exact", "evolve")
+SEARCH = "exact"
 
 
 def place(
@@ -43,7 +44,7 @@ def place(
     measure: bool | None = None,
     most_measured: int | None = None,
     costs: str | CostModel | None = None,
-    search: str = "greedy",
+    search: str = SEARCH,
     seconds: float = 60.0,
     plan: Plan | None = None,
     explain: bool = False,
@@ -58,10 +59,10 @@ def place(
     "predicted" from records of other workloads, "recorded" and nothing else, "random", or a
     CostModel of your own; "measured" is the same as ``measure=True``.
 
-    ``search`` is "greedy" (each convolution for itself, in program order), "exact" (the cheapest
-    cover of the whole graph) or "evolve" (the exact cover refined by the simulated schedule and,
-    where candidates are measured, by the time of whole compiled networks, for which there are
-    about ``seconds``); see docs/placer.md. ``plan`` takes an earlier decision over as it is:
+    ``search`` is "exact" (the cheapest cover of the whole graph; each convolution for itself where
+    some have no figures), "greedy" (each convolution for itself, in program order) or "evolve"
+    (the exact cover refined by the simulated schedule and, where candidates are measured, by the
+    time of whole compiled networks, for which there are about ``seconds``); see docs/placer.md. ``plan`` takes an earlier decision over as it is:
     nothing is searched or measured. With ``explain`` the placement carries the reasons of every
     decision and what other objectives would do.
 
@@ -125,7 +126,7 @@ def workloads_of(
     precision: str = "float16",
     backends: Sequence[str | Backend] = BACKENDS,
     device: Device | None = None,
-    search: str = "greedy",
+    search: str = SEARCH,
 ) -> list[Workload]:
     """The distinct workloads whose figures :func:`place` asks for in a search, in program order.
 

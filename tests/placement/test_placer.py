@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import tvm
@@ -127,6 +128,22 @@ def test_place_with_costs_that_need_no_gpu(search: str) -> None:
         assert placed.refined.chosen.simulated_us <= min(
             c.simulated_us for c in placed.refined.contenders if not c.evolved
         )
+
+
+def test_the_exact_cover_is_the_default() -> None:
+    options = {"backends": ("cutlass", "tvm"), "costs": "random"}
+    placed = convoy.place(network(), **options)
+    assert placed.cover is not None
+    assert placed.plan == convoy.place(network(), search="exact", **options).plan
+    assert convoy.place(network(), search="greedy", **options).cover is None
+
+
+def test_without_figures_each_region_is_placed_by_itself(tmp_path: Path) -> None:
+    options = {"backends": ("cutlass", "tvm"), "costs": "recorded", "records": tmp_path / "none"}
+    unknown = network(channels=24)
+    placed = convoy.place(unknown, **options)
+    assert placed.cover is None and not any(c.chosen.measurement.ok for c in placed.plan.choices)
+    assert placed.plan == convoy.place(unknown, search="greedy", **options).plan
 
 
 def test_unknown_names_of_searches_and_costs() -> None:
