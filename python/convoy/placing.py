@@ -62,9 +62,10 @@ def place(
     ``search`` is "exact" (the cheapest cover of the whole graph; each convolution for itself where
     some have no figures), "greedy" (each convolution for itself, in program order) or "evolve"
     (the exact cover refined by the simulated schedule and, where candidates are measured, by the
-    time of whole compiled networks, for which there are about ``seconds``); see docs/placer.md. ``plan`` takes an earlier decision over as it is:
-    nothing is searched or measured. With ``explain`` the placement carries the reasons of every
-    decision and what other objectives would do.
+    time of whole compiled networks, for which there are about ``seconds``); see docs/placer.md.
+    ``plan`` takes an earlier decision over as it is: nothing is searched or measured. With
+    ``explain`` the placement carries the reasons of every decision and what other objectives
+    would do.
 
     Raises NoCandidate, InvalidOption (also for a plan of another network) and the errors of
     graph.normalize.
