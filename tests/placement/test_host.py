@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
+from collections.abc import Sequence
+from pathlib import Path
 
+import numpy as np
 import pytest
+import tvm
+from tvm import relax
 
-from convoy.backends.base import Candidate
+import convoy
+from convoy import placing
+from convoy.backends.base import Backend, Binary, Candidate, Device
 from convoy.errors import CompileFailed
+from convoy.measure import environment as environments
+from convoy.measure import protocol
 from convoy.measure.environment import Environment
 from convoy.measure.measurement import Measurement
 from convoy.measure.record import Record
+from convoy.measure.records import RecordStore
 from convoy.placement.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of
 from convoy.workload import Workload
 
@@ -132,3 +143,68 @@ def test_choice_is_of_the_common_kernel_and_does_not_depend_on_the_order() -> No
 def test_round_trip() -> None:
     hosts = HostTimes("tuesday", {("cudnn", "a quick one"): Ratio(1.5, 1.25, 5)})
     assert HostTimes.from_json(hosts.to_json(), "tuesday") == hosts
+
+
+class Single(Backend):
+    """Takes everything, with one kernel."""
+
+    name = "single"
+
+    def accepts(self, workload: Workload, device: Device) -> None:
+        return None
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate]:
+        return [Candidate(self.name, "k")]
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        return Binary({}, {})
+
+
+def chain(channels: Sequence[int] = (8, 16, 24, 32, 40, 48, 56, 64)) -> tvm.IRModule:
+    """A 3x3 convolution after the other."""
+    x = relax.Var("x", relax.TensorType((1, channels[0], 12, 12), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y: relax.Expr = x
+            for c, k in itertools.pairwise(channels):
+                weights = relax.const(np.ones((k, c, 3, 3), "float32"))
+                y = builder.emit(relax.op.nn.conv2d(y, weights, padding=1))
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_placing_on_a_gpu_brings_records_of_another_host_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What convoy.place and convoy.build do where there is a GPU, without any option."""
+    device, backend = Device(), Single()
+    there = dataclasses.replace(
+        THERE, gpu=device.name, sm_count=device.sm_count, convoy=environments.current().convoy
+    )
+    here = dataclasses.replace(there, host="a slow one", boot="tuesday")
+    store = RecordStore(write_to=tmp_path / "records.jsonl")
+    recorded = record(8).measurement
+    for workload in placing.workloads_of(chain(), backends=[backend]):
+        store.append(Record(workload, Candidate("single", "k"), recorded, there.narrowed((), "")))
+    measured: list[Workload] = []
+
+    def measure(workload: Workload, candidate: Candidate, *_: object, **__: object) -> Measurement:
+        measured.append(workload)
+        return slower(1.5, 1.2)(workload, candidate)
+
+    monkeypatch.setattr(placing, "_present_device", lambda: device)
+    monkeypatch.setattr(environments, "current", lambda *_: here)
+    monkeypatch.setattr(protocol, "measure", measure)
+    options = {"backends": [backend], "records": tmp_path / "records.jsonl"}
+    placed = convoy.place(chain(), objective="stream", **options)
+    assert placed.plan.source == "measured" and len(placed.plan.choices) == 7
+    for choice in placed.plan.choices:
+        figure = choice.chosen.measurement
+        assert figure.kernel_us == recorded.kernel_us
+        assert figure.enqueue_us == pytest.approx(1.5 * 3.0)
+        assert figure.e2e_us == pytest.approx(4.0 + 1.2 * 7.0)
+    assert len(measured) == SAMPLES, "a few stand for all, and nothing is measured again"
+    again = convoy.place(chain(), objective="stream", measure=False, **options)
+    assert again.plan.choices[0].chosen.measurement.enqueue_us == recorded.enqueue_us
