@@ -10,40 +10,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 Pair = tuple[float, float]
+_Floats = npt.NDArray[np.float64]
+_Indices = npt.NDArray[np.intp]
 
 
 def front(pairs: Sequence[Pair]) -> list[int]:
     """Indices of the pairs that no other pair beats on both sides, by rising first value."""
-    order = sorted(range(len(pairs)), key=lambda i: (pairs[i], i))
-    kept: list[int] = []
-    lowest = float("inf")
-    for i in order:
-        if pairs[i][1] < lowest:
-            kept.append(i)
-            lowest = pairs[i][1]
-    return kept
+    if not pairs:
+        return []
+    first, second = np.array(pairs, np.float64).T
+    return [int(i) for i in _front(first, second)]
+
+
+def _front(first: _Floats, second: _Floats) -> _Indices:
+    """The same for pairs given by their sides; of equal pairs the earliest."""
+    order = np.lexsort((second, first))  # stable
+    sorted_second = second[order]
+    lowest = np.minimum.accumulate(sorted_second)
+    better = np.r_[True, sorted_second[1:] < lowest[:-1]]
+    return order[better]
 
 
 def smallest_maximum(options: Sequence[Sequence[Pair]], limit: int = 4096) -> list[int]:
     """For each position the index of the option to take; every position needs an option."""
-    states: list[Pair] = [(0.0, 0.0)]
-    steps: list[list[tuple[int, int]]] = []  # per position: (state before, option) of each state
+    first, second = np.zeros(1), np.zeros(1)
+    steps: list[tuple[_Indices, list[int]]] = []  # per position: state and option of each state
     for pairs in options:
         useful = front(pairs)
-        grown = [
-            ((a + pairs[i][0], b + pairs[i][1]), (before, i))
-            for before, (a, b) in enumerate(states)
-            for i in useful
-        ]
-        kept = front([pair for pair, _ in grown])
+        own_first, own_second = np.array([pairs[i] for i in useful], np.float64).T
+        grown_first = np.add.outer(first, own_first).ravel()
+        grown_second = np.add.outer(second, own_second).ravel()
+        kept = _front(grown_first, grown_second)
         if len(kept) > limit:
-            kept = [kept[round(i * (len(kept) - 1) / (limit - 1))] for i in range(limit)]
-        states = [grown[i][0] for i in kept]
-        steps.append([grown[i][1] for i in kept])
-    at = min(range(len(states)), key=lambda i: (max(states[i]), sum(states[i]), i))
+            kept = kept[[round(i * (len(kept) - 1) / (limit - 1)) for i in range(limit)]]
+        first, second = grown_first[kept], grown_second[kept]
+        steps.append((kept, useful))
+    at = min(range(len(first)), key=lambda i: (max(first[i], second[i]), first[i] + second[i], i))
     taken: list[int] = []
-    for step in reversed(steps):
-        at, option = step[at]
-        taken.append(option)
+    for grown, useful in reversed(steps):
+        at, option = divmod(int(grown[at]), len(useful))
+        taken.append(useful[option])
     return taken[::-1]
