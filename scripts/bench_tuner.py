@@ -66,7 +66,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
             record.candidate,
             record.measurement,
         )
-    lists = {path.name.split("-")[0]: workload_list.read(path) for path in options.lists}
+    lists = {_name(path): workload_list.read(path) for path in options.lists}
     rows = []
     for network, listed, batch in [(n, w, b) for n, w in lists.items() for b in options.batches]:
         held_out = [w for w in listed if w.n == batch and len(known[w]) >= options.exhaustive]
@@ -115,6 +115,12 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
         "records": len(store),
         "rows": rows,
     }
+
+
+def _name(path: Path) -> str:
+    """Of NETWORK-OP-DTYPE.jsonl the network, with the direction where it is not forward."""
+    network, op = path.name.split("-")[:2]
+    return network if op == "fprop" else f"{network} {op}"
 
 
 def _convolution(workload: Workload) -> Workload:

@@ -93,7 +93,9 @@ def test_the_command(model: Path, h200: Spec, tmp_path: Path, monkeypatch) -> No
     report = json.loads(first.stdout)
     assert report["measured"] == 3 * report["workloads"] > 0
     workloads = workloads_of(models.read(model), device=Device())
-    assert workload_list.write(listed, workloads) == len(workloads)
+    written = CliRunner().invoke(app, ["tune", str(model), "--write-list", str(listed)])
+    assert written.exit_code == 0 and f"{len(workloads)} workloads" in written.stdout
+    assert workload_list.read(listed) == workloads
     second = CliRunner().invoke(app, ["tune", str(listed), *common, "--trials", "3"])
     assert second.exit_code == 0, second.output
     assert " 0 measured" in second.stdout

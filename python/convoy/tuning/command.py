@@ -34,6 +34,9 @@ def tune(
         typer.Option(help="Of models: also parallel branches with one input as one convolution."),
     ] = True,
     contains: Annotated[str, typer.Option(help="Only workloads whose key contains this.")] = "",
+    write_list: Annotated[
+        _path, typer.Option(help="Write the workloads to this list and stop; needs no GPU.")
+    ] = None,
     records: Annotated[_path, typer.Option(help="Record file to add to; default: yours.")] = None,
     backends: Annotated[str, typer.Option(help="Separated by commas.")] = "cudnn,cutlass,hopper",
     search: Annotated[str, typer.Option(help="model, random, exhaustive or order.")] = "model",
@@ -61,6 +64,7 @@ def tune(
     What records hold is not measured again, so a run that was stopped or killed goes on where it
     was. `convoy place` and `convoy build` read the records.
     """
+    from .. import workload_list
     from .autotune import autotune
     from .progress import ShowProgress
     from .tuner import Budget
@@ -69,6 +73,9 @@ def tune(
     workloads = [workload for workload in found if contains in workload.key]
     if not workloads:
         raise InvalidOption("no workload to tune", "a network with convolutions or products")
+    if write_list is not None:
+        print(f"{write_list}: {workload_list.write(write_list, workloads)} workloads")
+        return
     budget = Budget(trials or None, seconds, measurements, patience)
     with ShowProgress() as observer:
         outcome = autotune(
