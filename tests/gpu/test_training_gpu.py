@@ -13,6 +13,9 @@ pytestmark = pytest.mark.gpu
 
 RATE, STEPS = 0.05, 6
 LIMITS = {"float32": 2e-4, "tf32": 2e-2, "float16": 3e-2, "bfloat16": 2e-1}
+#: Of a gradient in float32. Rounding gives 1e-5, but one rectifier whose input rounds to the other
+#: side of 0 changes all gradients before it: one of 5e-7 of the others' size, 3e-3 in ``wide``.
+GRADIENT_LIMIT = 1e-2
 
 
 def wide_layers(batch: int) -> LossModule:
@@ -103,7 +106,7 @@ def test_steps(network, precision, backends, streams, on_cpu, records) -> None:
     np.testing.assert_allclose(losses, want, rtol=LIMITS[precision])
     if precision == "float32":
         found = errors(first, expected)
-        assert max(found.values()) < 1e-3, {n: e for n, e in found.items() if e >= 1e-3}
+        assert max(found.values()) < GRADIENT_LIMIT, sorted(found.items(), key=lambda e: -e[1])[:5]
     results = session.session.num_outputs - len(session.step_info.state)
     for i, name in enumerate(session.step_info.state):  # nothing is copied between steps
         assert (
