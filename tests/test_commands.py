@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from convoy import errors, relay
-from convoy.cli import app
+from convoy.cli import app, main
 from convoy.placement.plan import Plan
 
 TEXT = """#[version = "0.0.5"]
@@ -92,9 +92,12 @@ def test_unknown_search_is_refused(text: Path) -> None:
         run("place", text, "--search", "random")
 
 
-def test_exact_search_without_figures_says_so(text: Path) -> None:
-    with pytest.warns(UserWarning, match="figures of every region"):
-        run("place", text, "--backends", "cutlass", "--search", "exact")
+def test_exact_search_without_figures_places_each_by_itself(text: Path) -> None:
+    exact, greedy = (
+        run("place", text, "--backends", "cutlass", "--search", search)
+        for search in ("exact", "greedy")
+    )
+    assert "none figures" in exact and exact == greedy
 
 
 def test_what_no_backend_takes_is_named(tmp_path: Path) -> None:
@@ -121,6 +124,8 @@ def test_build_and_run(text: Path, tmp_path: Path) -> None:
         options = ("--target", "llvm", "--params", tmp_path / "params.npz", "-o", target)
         assert "MB" in run("build", tmp_path / name, *options)
         outputs = tmp_path / f"{name}.npz"
+        with pytest.raises(errors.InvalidOption, match=r"absent\.npz"):
+            run("run", target, "--inputs", tmp_path / "absent.npz")
         report = run("run", target, "--inputs", tmp_path / "x.npz", "--outputs", outputs, "--json")
         assert json.loads(report)["output_0"] == [2, 16, 12, 12]
         results.append(np.load(outputs)["output_0"])
@@ -143,11 +148,31 @@ def test_build_says_what_streams_do(text: Path, tmp_path: Path) -> None:
         (("place", "absent.relay"), errors.InvalidOption, "does not exist"),
         (("place", "net.caffe"), errors.InvalidOption, "Relay text"),
         (("run", "absent.so"), errors.CorruptArtefact, "cannot be read"),
+        (("build", "{text}", "-o", "a.so", "--target", "lvm"), errors.InvalidOption, "'lvm'"),
+        (
+            ("build", "{text}", "-o", "a.so", "--target", "llvm", "--streams", "many"),
+            errors.InvalidOption, "streams='many'",
+        ),
+        (("place", "{text}", "--params", "absent.params"), errors.InvalidOption, "not exist"),
+        (("place", "{text}", "--params", "{text}"), errors.RelaySyntaxError, "parameter file"),
+        (("place", "{text}", "--params", "{broken}"), errors.InvalidOption, "numpy.savez"),
+        (("place", "{text}", "--params", "{other}"), errors.InvalidOption, "'weigth' in"),
     ],
-)
-def test_mistakes(tmp_path: Path, arguments, error, match) -> None:
+)  # fmt: skip
+def test_mistakes(text: Path, tmp_path: Path, arguments, error, match) -> None:
+    files = {"text": text, "broken": tmp_path / "broken.npz", "other": tmp_path / "other.npz"}
+    files["broken"].write_text("no archive")
+    np.savez(files["other"], weigth=np.zeros((16, 8, 3, 3), "float32"))
     with pytest.raises(error, match=match):
-        run(*arguments)
+        run(*(argument.format(**files) for argument in arguments))
+
+
+def test_files_that_cannot_be_written_are_one_line(text: Path, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["convoy", "place", str(text), "--out", "/proc/none/plan"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    assert "/proc/none/plan: No such file" in capsys.readouterr().err
 
 
 def test_unknown_input_is_refused(text: Path, tmp_path: Path) -> None:

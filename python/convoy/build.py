@@ -164,7 +164,12 @@ def _build_entries(
 def _kind(target: Any) -> str:
     import tvm
 
-    kind = str(tvm.target.Target(target).kind.name)
+    if target in ("cuda", "llvm"):  # TVM warns of CUDA without a GPU, whose architecture it asks
+        return str(target)
+    try:
+        kind = str(tvm.target.Target(target).kind.name)
+    except (ValueError, TypeError, KeyError, RuntimeError) as err:
+        raise InvalidOption(f"target {target!r} ({err})", "cuda or llvm") from None
     if kind not in ("cuda", "llvm"):
         raise InvalidOption(f"target {target!r}", "cuda or llvm")
     return kind

@@ -42,6 +42,11 @@ def main() -> None:
             raise
         print(f"convoy: {type(err).__name__}: {err}", file=sys.stderr)
         sys.exit(1)
+    except OSError as err:
+        if os.environ.get("CONVOY_TRACEBACK") or err.filename is None:
+            raise
+        print(f"convoy: {err.filename}: {err.strerror}", file=sys.stderr)  # a file of the user's
+        sys.exit(1)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -143,20 +143,21 @@ def build(
     from .build import build as build_module
 
     mod = models.read(model, params, batch)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"streams": streams}
     if target != "llvm":
-        options = {
+        options |= {
             "objective": objective,
             "backends": backends.split(","),
             "records": records,
             "search": search,
             "progress": progress,
-            "streams": streams,
             "cuda_graph": cuda_graph,
         }
     compiled = build_module(mod, target, precision=precision or None, **options)
     compiled.export_library(output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
+    for info in compiled.meta.inputs:
+        print(f"input {info.name}: {info.dtype} of shape {info.shape}")
     if compiled.schedule is not None:
         print(compiled.schedule)
     if html is not None:
@@ -278,11 +279,10 @@ def run(
     known = {name: (shape, dtype) for name, shape, dtype in session.input_info}
     values = models.random_inputs(known)
     if inputs is not None:
-        with np.load(inputs) as arrays:
-            unknown = set(arrays) - known.keys()
-            if unknown:
-                raise InvalidOption(f"input {min(unknown)!r}", f"one of {', '.join(known)}")
-            values.update(arrays)
+        arrays = models.load_arrays(inputs)
+        if unknown := arrays.keys() - known.keys():
+            raise InvalidOption(f"input {min(unknown)!r}", f"one of {', '.join(known)}")
+        values.update(arrays)
     session.run(values)
     results = {f"output_{i}": session.output(i).numpy() for i in range(session.num_outputs)}
     if outputs is not None:

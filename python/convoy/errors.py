@@ -39,6 +39,10 @@ class DynamicShape(ConvoyError):
     """A symbolic dimension where only static shapes can be compiled."""
 
 
+class InvalidModel(ConvoyError):
+    """A model file that its importer cannot read or convert."""
+
+
 class RelaySyntaxError(ConvoyError):
     """Relay text that does not parse; carries file, line and column."""
 

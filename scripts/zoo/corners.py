@@ -151,7 +151,7 @@ def odd_activations() -> nn.Module:
     """An activation behind each convolution that no library's epilogue knows."""
     layers: list[nn.Module] = []
     for act in (
-        nn.Softplus(), nn.Softsign(), nn.Hardtanh(-0.7, 0.4), nn.ELU(), nn.CELU(),
+        nn.Softplus(), nn.Softsign(), nn.Hardtanh(-0.7, 0.4), nn.ELU(),
         nn.GELU(approximate="tanh"), nn.LogSigmoid(), nn.Tanhshrink(), nn.Threshold(0.1, 0.2),
         nn.Softmax(1), nn.ReLU6(),
     ):  # fmt: skip
