@@ -95,6 +95,12 @@ def conv_transpose_nchw(emit, x, w):
     return emit(op.permute_dims(y, [0, 2, 3, 1]))
 
 
+def leaky(e, x):
+    """An eighth of what is negative, by a comparison."""
+    eighth, zero = (relax.const(value, str(x.ty.dtype)) for value in (0.125, 0))
+    return e(op.where(e(op.greater(x, zero)), x, e(op.multiply(x, eighth))))
+
+
 def small_cases() -> list[Case]:
     """One of each kind at odd sizes, small enough for serial execution."""
     h, f = "float16", "float32"
@@ -123,6 +129,11 @@ def small_cases() -> list[Case]:
         Case(
             "concat_affine_relu", [(2, 5, 5, 4), (2, 5, 5, 20), (24,), (24,)], [h] * 4,
             lambda e, a, b, s, t: affine_relu(e, e(op.concat([a, b], axis=3)), s, t),
+            "Elementwise",
+        ),
+        Case(
+            "concat_of_concat_of_where", [(2, 5, 5, 16), (2, 5, 5, 8), (2, 5, 5, 8)], [h] * 3,
+            lambda e, a, b, c: e(op.concat([a, e(op.concat([b, leaky(e, c)], axis=3))], axis=3)),
             "Elementwise",
         ),
         Case(

@@ -94,6 +94,12 @@ def test_cuda_moves_sixteen_bytes(name):
         assert accesses and accesses == body.count(f"*({vector}*)({pointer} + "), (pointer, source)
 
 
+def test_arithmetic_inside_a_copy_is_not_vectorised():
+    """CUDA has no vectors of eight truths: a copy that arithmetic was put into is none any more."""
+    func, _ = the_kernel(CASES["concat_of_concat_of_where"].fused())
+    assert "uint4" in cuda_source(schedule(func)[1])
+
+
 def test_vector_width():
     assert vector_width(64, "float16") == 8
     assert vector_width(12, "float16") == 4

@@ -49,10 +49,13 @@ class Elementwise(ScheduleRule):
 
 
 def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | None:
-    # Padding and concatenation stay blocks of their own in front of arithmetic.
-    copies = [info for info in infos[:-1] if is_guarded_copy(sch.get(info.block_rv))]
+    # Padding and concatenation stay blocks of their own in front of arithmetic. Whether a block is
+    # one is asked in order, because arithmetic behind which it comes has been put into it by then.
+    copies = []
     for info in infos[:-1]:
-        if info not in copies:
+        if is_guarded_copy(sch.get(info.block_rv)):
+            copies.append(info)
+        else:
             sch.compute_inline(info.block_rv)
     block = infos[-1].block_rv
     extents = static_extents(sch, block)
