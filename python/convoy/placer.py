@@ -292,10 +292,11 @@ class Placer:
         from .placement.match_graph import Form, Op
 
         flow = form.dataflow
+        made = {op.name for op in flow.operations}  # an input may be a result as it is
         matches, _ = regions_to_graph(
             [Op(op.name, op.inputs, op.elements) for op in flow.operations],
             tuple((name, Form()) for name in flow.parameters),
-            [(name, None) for name in flow.results],
+            [(name, None) for name in flow.results if name in made],
             form.regions,
             options,
             self._device,
@@ -357,5 +358,7 @@ def restore(forms: Iterable[Any], plan: Plan, backends: Sequence[Backend]) -> Pl
 def _declines(
     workload: Workload, backends: Sequence[Backend], device: Device
 ) -> tuple[Decline, ...]:
+    if not backends:
+        return (Decline("tvm", "no other backend was named", "name more in backends"),)
     answers = [backend.accepts(workload, device) for backend in backends]
     return tuple(answer for answer in answers if answer is not None)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -136,6 +137,23 @@ def test_the_exact_cover_is_the_default() -> None:
     assert placed.cover is not None
     assert placed.plan == convoy.place(network(), search="exact", **options).plan
     assert convoy.place(network(), search="greedy", **options).cover is None
+
+
+@pytest.mark.parametrize("backends", [("cutlass", "tvm"), ("tvm",)])
+def test_a_result_that_is_an_input(backends: tuple[str, ...]) -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 8, 8, 16), "float16"))
+    filters = relax.const(np.ones((16, 3, 3, 16), "float16"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            options = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+            y = builder.emit(relax.op.nn.conv2d(x, filters, padding=1, **options))
+            results = builder.emit_output(relax.Tuple([y, x, y]))
+        builder.emit_func_output(results)
+    placed = convoy.place(builder.get(), backends=backends, costs=RandomCost(1))
+    assert placed.cover is not None
+    if backends == ("tvm",):
+        assert [str(native).endswith("no other backend was named)") for native in placed.native]
 
 
 def test_without_figures_each_region_is_placed_by_itself(tmp_path: Path) -> None:
