@@ -241,11 +241,23 @@ class Placer:
         return restricted(known, [backend.name for backend in backends])
 
     def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Options]:
+        from .placement.cache import in_network
         from .placement.place import gather
 
         new = [workload for workload in workloads if workload not in self._options]
-        self._options.update(gather(new, self._backends, self._device, self._costs))
+        found = gather(new, self._backends, self._device, self._costs)
+        self._options.update(in_network(found, self._staying))
         return self._options
+
+    @functools.cached_property
+    def _staying(self) -> bool:
+        """Whether what the network touches stays in the L2 cache from one run to the next."""
+        from .placement.cache import stays
+
+        # Of each root the shortest region: every weight once.
+        regions = [r for r in self._forms[0].regions if not r.split]
+        bare = {region.root: region.workload for region in regions}
+        return stays(bare.values(), self._device)
 
     def _place(
         self, form: _Form, objective: str, search: str, backends: Sequence[Backend]
