@@ -125,6 +125,36 @@ def test_candidates_that_cannot_be_measured_leave_records_as_they_are() -> None:
     assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
 
 
+def test_what_is_built_already_is_measured_and_the_rest_built_at_once() -> None:
+    told: list[list[str]] = []
+
+    def prepare(pairs: Sequence[tuple[Workload, Candidate]]) -> None:
+        told.append([candidate.kernel for _, candidate in pairs])
+
+    def measured(ready: set[str]) -> set[str]:
+        kernels: set[str] = set()
+
+        def again(workload: Workload, candidate: Candidate) -> Measurement:
+            kernels.add(candidate.kernel)
+            return slower(1.5, 1.5)(workload, candidate)
+
+        records = [*RECORDS, *(record(c, kernel="rare") for c in range(8, 400, 8))]
+        records += [record(c, "cutlass", "other") for c in (8, 16)]
+        HostTimes("tuesday").calibrate(records, again, lambda c: c.kernel in ready, prepare)
+        return kernels
+
+    assert measured({"rare", "other"}) == {"rare", "other"}
+    assert measured({"other"}) == {"k", "other"}
+    assert [len(kernels) for kernels in told] == [SAMPLES + 2] * 2
+
+    def missing(pairs: object) -> None:
+        raise CompileFailed("no compiler", "one")
+
+    hosts = HostTimes("tuesday")
+    hosts.calibrate(RECORDS, slower(1.5, 1.5), prepare=missing)
+    assert hosts.ratios, "the kernels may be there all the same"
+
+
 def test_one_outlier_does_not_decide() -> None:
     there = Measurement(kernel_us=4.0, enqueue_us=3.0, e2e_us=11.0)
     here = [dataclasses.replace(there, enqueue_us=q) for q in (4.5, 4.4, 30.0, 4.6, 4.5)]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..backends.base import Backend, Candidate, Device
-from ..errors import ConvoyError
+from ..errors import ConvoyError, LibraryMissing
 from ..measure.measurement import Measurement
 from ..workload import Workload
-from .host import Again, HostTimes
+from .host import Again, HostTimes, Prepare, Ready
 
 Progress = Callable[[str, int, int], None]
 
@@ -40,10 +40,15 @@ class CostModel(abc.ABC):
         """Told of all the work to come, so that builds can run in parallel. Optional."""
 
     def bring_here(
-        self, workloads: Sequence[Workload], backends: Collection[str], again: Again
+        self,
+        workloads: Sequence[Workload],
+        backends: Collection[str],
+        again: Again,
+        ready: Ready = lambda _: True,
+        prepare: Prepare = lambda _: None,
     ) -> None:
-        """Asked to give host times as they are on this host, where it has some of other hosts:
-        ``again`` measures a candidate here. Optional."""
+        """Asked to give host times as they are on this host, where it has some of other hosts
+        (see HostTimes.calibrate). Optional."""
 
 
 class RecordedCost(CostModel):
@@ -58,10 +63,16 @@ class RecordedCost(CostModel):
         self.hosts = hosts or HostTimes()
 
     def bring_here(
-        self, workloads: Sequence[Workload], backends: Collection[str], again: Again
+        self,
+        workloads: Sequence[Workload],
+        backends: Collection[str],
+        again: Again,
+        ready: Ready = lambda _: True,
+        prepare: Prepare = lambda _: None,
     ) -> None:
         records = (record for w in workloads for record in self._found(w).values())
-        self.hosts.calibrate((r for r in records if r.candidate.backend in backends), again)
+        known = (r for r in records if r.candidate.backend in backends)
+        self.hosts.calibrate(known, again, ready, prepare)
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Any]:
         records = self._store.lookup(workload, self._environment)
@@ -104,6 +115,7 @@ class MeasuredCost(CostModel):
         self._device, self._recorded, self._save = device, recorded, save
         self._progress = progress
         self._done: dict[tuple[str, str, str], Measurement] = {}
+        self._ready: dict[tuple[str, str], bool] = {}
         self._seen, self._expected = 0, 0
 
     def _known(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
@@ -119,25 +131,42 @@ class MeasuredCost(CostModel):
         return self._recorded.candidates(workload) if self._recorded else []
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
-        by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
+        wanted: list[tuple[Workload, Candidate]] = []
         if self._recorded is not None:
             workloads = [workload for workload, _ in jobs]
-            self._recorded.bring_here(workloads, list(self._backends), self._again)
+            self._recorded.bring_here(
+                workloads, list(self._backends), self._again, self._is_ready, self._prepare
+            )
         for workload, candidates in jobs:
             self._known(workload, candidates)
             for candidate in self._wanted(workload, candidates):
                 if (workload.key, *_id(candidate)) not in self._done:
-                    by_backend.setdefault(candidate.backend, []).append((workload, candidate))
-        self._expected = sum(map(len, by_backend.values()))
-        for name, todo in by_backend.items():
-            self._backends[name].prepare(todo, self._device)
+                    wanted.append((workload, candidate))
+        self._expected = len(wanted)
+        self._prepare(wanted)
+
+    def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> None:
+        """Have backends build ahead, each all of its own at once."""
+        by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
+        for workload, candidate in pairs:
+            by_backend.setdefault(candidate.backend, []).append((workload, candidate))
+        for name, own in by_backend.items():
+            self._backends[name].prepare(own, self._device)
+
+    def _is_ready(self, candidate: Candidate) -> bool:
+        key = candidate.backend, candidate.config
+        if key not in self._ready:
+            try:
+                self._ready[key] = self._backends[candidate.backend].is_ready(candidate)
+            except LibraryMissing:
+                self._ready[key] = False
+        return self._ready[key]
 
     def _again(self, workload: Workload, candidate: Candidate) -> Measurement:
         """What a recorded candidate takes here."""
         from ..measure import protocol
 
         backend = self._backends[candidate.backend]
-        backend.prepare([(workload, candidate)], self._device)
         binary = backend.build(workload, candidate, self._device)
         return protocol.measure(workload, candidate, binary, self._device, cold=False)
 

@@ -9,6 +9,7 @@ this machine was started is taken as it is: names of processors do not tell mach
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import statistics
 from collections import Counter
@@ -32,6 +33,8 @@ LEAST = 0.05
 #: (backend, host that measured) of records whose host times count by one ratio.
 Origin = tuple[str, str]
 Again = Callable[[Workload, Candidate], Measurement]
+Ready = Callable[[Candidate], bool]
+Prepare = Callable[[Sequence[tuple[Workload, Candidate]]], None]
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,24 @@ class HostTimes:
     def _here(self, record: Record) -> bool:
         return bool(self.boot) and record.environment.boot == self.boot
 
-    def calibrate(self, records: Iterable[Record], again: Again) -> None:
+    def calibrate(
+        self,
+        records: Iterable[Record],
+        again: Again,
+        ready: Ready = lambda _: True,
+        prepare: Prepare = lambda _: None,
+    ) -> None:
         """Find the ratios of all origins of these records that have none. ``again`` measures a
-        candidate here; what fails is left out."""
+        candidate here; what fails is left out. Candidates that are ``ready`` to run come first;
+        of an origin without any, ``prepare`` is told of those to come, all at once."""
+        samples = {}
         for own, known in self.unknown(records).items():
+            samples[own] = chosen([r for r in known if ready(r.candidate)] or known)
+        with contextlib.suppress(ConvoyError):  # what cannot be built fails again below
+            prepare([(r.workload, r.candidate) for known in samples.values() for r in known])
+        for own, known in samples.items():
             pairs = []
-            for record in chosen(known):
+            for record in known:
                 try:
                     figure = again(record.workload, record.candidate)
                 except ConvoyError:
