@@ -1,0 +1,119 @@
+"""Examples in the documentation: Python runs, commands parse, scripts have the options named."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from tvm import relax
+
+import convoy
+from convoy.cli import app
+from convoy.workload import Workload
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"),
+     *ROOT.glob("tuning/**/*.md")]
+)  # fmt: skip
+#: Pages whose Python runs on a CPU as it stands, with "llvm" in place of "cuda".
+RUNNABLE = ["howto-read-a-plan.md", "placer.md", "records.md", "streams.md", "report.md"]
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w+)[^\n]*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [code for language, code in found if language in languages]
+
+
+def small_network(name: str = "data") -> Any:
+    builder = relax.BlockBuilder()
+    x = relax.Var(name, relax.TensorType((1, 8, 8, 8), "float32"))
+    filters = relax.const(np.ones((16, 8, 3, 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, filters, padding=1))
+            y = builder.emit_output(builder.emit(relax.op.nn.relu(y)))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_python_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks(ROOT / "docs" / name, "python")).replace('"cuda"', '"llvm"')
+    # What only a GPU has: the timeline of a module that was measured.
+    code = code.split("built = convoy.build(module")[0] if name == "report.md" else code
+    assert code
+    namespace = {
+        "convoy": convoy, "module": small_network(), "net_a": small_network(),
+        "net_b": small_network(), "x": np.ones((1, 8, 8, 8), "float32"),
+        "workload": Workload("fprop", 1, 8, 8, 8, 16, 3, 3),
+    }  # fmt: skip
+    exec(compile(code, name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def test_what_python_imports_is_there(page: Path) -> None:
+    for code in blocks(page, "python"):
+        if "import tvm\nfrom tvm import relay" in code:
+            continue  # the script for TVM 0.18 that is to be moved
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                exec(ast.unparse(node), {})
+
+
+def command_lines() -> list[tuple[str, list[str]]]:
+    """(page, words) of every command in a shell block; options' values may be placeholders."""
+    found = []
+    for page in PAGES:
+        for block in blocks(page, "sh", "console"):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line.removeprefix("$ "), comments=True)
+                while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                    words.pop(0)
+                if words:
+                    found.append((page.name, words))
+    return found
+
+
+def inline_commands() -> list[tuple[str, list[str]]]:
+    """The same of `convoy ...` in running text, where it has more than a name."""
+    found = []
+    for page in PAGES:
+        for text in re.findall(r"`(convoy \w+ [^`]+)`", page.read_text()):
+            found.append((page.name, shlex.split(text)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [c for c in [*command_lines(), *inline_commands()] if c[1][0] == "convoy"],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[1:4]),
+)
+def test_commands_parse(page: str, words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    arguments = words[1:]
+    while hasattr(command, "commands"):
+        command = command.commands[arguments.pop(0)]
+    known = {option for parameter in command.params for option in parameter.opts}
+    known |= {option for parameter in command.params for option in parameter.secondary_opts}
+    given = {word.split("=")[0] for word in arguments if word.startswith("-")}
+    assert given <= known, f"{page}: {command.name} has no {', '.join(given - known)}"
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [c for c in command_lines() if c[1][0] == "python" and c[1][1].endswith(".py")],
+    ids=lambda value: value if isinstance(value, str) else value[1],
+)
+def test_scripts_have_their_options(page: str, words: list[str]) -> None:
+    source = (ROOT / words[1]).read_text()
+    for word in words[2:]:
+        if word.startswith("--"):
+            assert f'"{word}"' in source, f"{page}: {words[1]} has no {word}"
