@@ -84,7 +84,7 @@ def measure_on_all(args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], w
         done.unlink(missing_ok=True)
         keep(todo, [pair for _, own in dealt for pair in own])
         options = {"records": args.records, "device": args.device, "compile": args.compile}
-        options["backends"] = args.backends
+        options |= {"backends": args.backends, "again": args.again}
         options |= {"seconds": seconds, "cores": share.cores}
         command = [sys.executable, __file__, str(todo), str(done), json.dumps(options)]
         subprocess.run(command, env=share.environment(), check=False)
@@ -96,18 +96,21 @@ def measure_on_all(args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], w
 def measure(
     args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], backends: Sequence[Any]
 ) -> int:
-    """Measure what the records lack, until ``args.ends``. How many figures there are of how
-    many."""
+    """Measure what the records lack, with ``args.again`` all, until ``args.ends``. Candidates whose
+    kernel is not compiled are left out, unless ``args.compile``. How many have figures."""
     from convoy.backends.base import Device
     from convoy.placement.sources import cost_model
+    from placement_plans import is_compiled
 
-    model, _ = cost_model(
-        backends, Device(**args.device), args.records, True, None, None,
-        lambda: time.monotonic() < args.ends,
-    )  # fmt: skip
+    compiled = is_compiled()
     by_workload: dict[Any, list[Any]] = {}
     for workload, candidate in pairs:
-        by_workload.setdefault(workload, []).append(candidate)
+        if args.compile or compiled(candidate):
+            by_workload.setdefault(workload, []).append(candidate)
+    model, _ = cost_model(
+        backends, Device(**args.device), args.records, True, None, None,
+        lambda: time.monotonic() < args.ends, args.again,
+    )  # fmt: skip
     model.prefetch(list(by_workload.items()))
     return sum(
         figure is not None and figure.ok

@@ -58,12 +58,13 @@ def cost_model(
     most_measured: int | None = None,
     progress: Progress | None = None,
     proceed: Callable[[], bool] | None = None,
+    again: bool = False,
 ) -> tuple[CostModel, str]:
     """The cost model of a placement, and the id of the environment that it speaks of.
 
     Shipped records and the user's own (``records``, default: in the data folder of the user); with
     ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
-    ``proceed``: see MeasuredCost).
+    ``proceed``: see MeasuredCost), with ``again`` everything.
     """
     from ..measure import environment as environments
     from ..measure.record import Record
@@ -80,6 +81,6 @@ def cost_model(
         narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
         store.append(Record(workload, candidate, figure, narrowed))
 
-    recorded = RecordedCost(store, here, HostTimes(here.boot))
+    recorded = None if again else RecordedCost(store, here, HostTimes(here.boot))
     model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)
     return model, here.id
