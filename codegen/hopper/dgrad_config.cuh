@@ -36,25 +36,33 @@ struct DgradParams {
 };
 
 template <class T, int kRows_, int kColumns_, int kStages_, int kSlots_, int kBatch_,
-          int kConsumers_, bool kPingpong_, bool kZeros_, int kSplit_>
+          int kConsumers_, bool kPingpong_, bool kSwapped_, bool kZeros_, int kSplit_>
 struct DgradConfig {
   using Element = T;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kStages = kStages_;
   static constexpr int kSplit = kSplit_;  // blocks that share the reduction of a tile
   static constexpr bool kPingpong = kPingpong_;
-  static constexpr bool kZeros = kZeros_;  // room for the tile that zero phases are stored from
+  static constexpr bool kSwapped = kSwapped_;  // consumers share the columns, not the rows
+  static constexpr bool kZeros = kZeros_;      // room for the tile that zero phases are stored from
   static constexpr int kConsumers = kConsumers_;
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  static constexpr int kGroupRows = kPingpong ? kRows : kRows / kConsumers;
+  static constexpr int kGroupRows = kPingpong || kSwapped ? kRows : kRows / kConsumers;
+  static constexpr int kGroupColumns = kSwapped ? kColumns / kConsumers : kColumns;
   static constexpr int kBlocks = kGroupRows / 64;  // of a consumer, along m
   static constexpr int kColumnBlocks = kColumns / 64;
   static constexpr int kStageBytes = (kRows + kColumns) * 128;
   // Pieces of 64 rows and 64 columns: those of a consumer's tile, those that it has room for in
   // shared memory, those that it writes there between two barriers.
-  static constexpr int kPieces = kBlocks * kColumnBlocks;
+  static constexpr int kPieces = kBlocks * (kGroupColumns / 64);
   static constexpr int kSlots = kSlots_, kBatch = kBatch_;
+  // Stores a tile under the arithmetic of the next one, from a copy of half as many registers as the
+  // accumulators: two cooperating consumers have room for both.
+  static constexpr bool kLater = kConsumers == 2 && !kPingpong && kSplit == 1;
   // ptxas wants more registers for m64n256k16 than 512 threads may start with.
   static constexpr int kMmaColumns = kConsumers == 3 && kColumns == 256 ? 128 : kColumns;
+  // A consumer's accumulators: blocks of 64 rows by columns of the matrix that wgmma sees.
+  static constexpr int kMmaBlocks = kSwapped ? 1 : kBlocks;
+  static constexpr int kMmaWidth = kSwapped ? kRows : kColumns;
   static constexpr int kZeroRows = kBlockBytes / 2 / kColumns;  // of dx, written from the zero tile
   // Offsets from a 1024-byte aligned base.
   static constexpr int kSlotsAt = kStages * kStageBytes;
@@ -69,7 +77,8 @@ struct DgradConfig {
   static_assert(kConsumers == 2 || (kConsumers == 3 && !kPingpong));
   static_assert(kGroupRows % 64 == 0 && kColumns % 64 == 0 && kColumns <= 256);
   static_assert(kColumns != 192, "no wgmma wrapper of that width");
-  static_assert(kBlocks * kColumns <= 256, "accumulators must fit into registers");
+  static_assert(kMmaBlocks * kMmaWidth <= 256, "accumulators must fit into registers");
+  static_assert(!kSwapped || (!kPingpong && kSplit == 1 && kGroupColumns == 64));
   static_assert(kSplit == 1 || (!kPingpong && kColumnBlocks % kSplit == 0));
   static_assert(kSlots >= 1 && kSlots <= kPieces && kStages >= 2);
   static_assert(kSlots % kBatch == 0 && kPieces % kBatch == 0);

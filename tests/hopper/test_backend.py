@@ -195,6 +195,9 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
         ({"stages": 99}, "shared memory"),
         ({"split": 3}, "divisor of 2"),
         ({"split": 2, "pingpong": True}, "cooperative schedule"),
+        ({"swapped": True, "pingpong": True}, "swapped, tile 128x128"),
+        ({"swapped": True, "columns": 256}, "64 columns for each"),
+        ({"swapped": True, "rows": 384}, "64, 128 or 256 rows"),
         ({"dtype": "float32"}, "float16, bfloat16"),
     ],
 )

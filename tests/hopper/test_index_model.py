@@ -164,3 +164,20 @@ def test_stmatrix_lanes_put_accumulators_where_the_store_reads_them():
                     giver = 8 * register + lane // 4
                     lane_row, lane_block = warp * 16 + (giver & 15), giver >> 4
                     assert (lane_row, 8 * (j + lane_block) + 2 * (lane % 4)) == (row, column)
+
+
+def test_transposed_stmatrix_lanes_put_accumulators_where_the_store_reads_them():
+    """The same where the accumulators' rows are channels and their columns pixels."""
+    for warp in range(4):
+        for j in range(0, 8, 2):
+            for register in range(4):
+                block, lower = j + register // 2, register % 2
+                for lane in range(32):
+                    channel = warp * 16 + lane // 4 + 8 * lower
+                    pixel = 8 * block + 2 * (lane % 4)
+                    # Elements 2 * (lane % 4), +1 of this lane are rows of column lane / 4 of matrix
+                    # `register`; the address of row r is given by lane 8 * register + r.
+                    giver = 8 * register + 2 * (lane % 4)
+                    row = (j + (giver >> 4)) * 8 + (giver & 7)
+                    chunk = warp * 2 + (giver >> 3 & 1)
+                    assert (row, 8 * chunk + lane // 4) == (pixel, channel)

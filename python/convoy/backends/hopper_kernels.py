@@ -35,6 +35,7 @@ class DgradKernel:
     batch          pieces that a consumer writes between two barriers; divides slots
     consumers      warpgroups that multiply: 2, or 3 where they share a tile
     stages         depth of the load pipeline; 0 takes as many as fit
+    swapped        consumers have 64 of a tile's columns each rather than a part of its rows
     split          blocks of a cluster that share a tile's reduction (cooperative only)
     zeros          can write phases that no filter tap reaches (filter shorter than the stride)
 
@@ -48,6 +49,7 @@ class DgradKernel:
     batch: int = 1
     consumers: int = 2
     stages: int = 0
+    swapped: bool = False
     zeros: bool = False
     split: int = 1
     dtype: str = "float16"
@@ -60,9 +62,15 @@ class DgradKernel:
             raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
         if self.consumers not in (2, 3) or (self.pingpong and self.consumers != 2):
             raise InvalidOption(f"{self.consumers} consumers", "2, or 3 that share a tile")
-        parts = 1 if self.pingpong else self.consumers
+        if self.swapped and not self._can_be_swapped():
+            raise InvalidOption(
+                f"swapped, tile {self.rows}x{self.columns}",
+                "64, 128 or 256 rows and 64 columns for each of the consumers, who share it",
+            )
+        parts = 1 if self.pingpong or self.swapped else self.consumers
         blocks, rest = divmod(self.rows, 64 * parts)
-        if rest or blocks < 1 or self.columns not in (64, 128, 256) or blocks * self.columns > 256:
+        own = 64 if self.swapped else self.columns
+        if rest or blocks < 1 or self.columns not in (64, 128, 256) or blocks * own > 256:
             raise InvalidOption(
                 f"tile {self.rows}x{self.columns}",
                 "64, 128 or 256 columns, and for a consumer 64 rows times at most 256 / columns",
@@ -89,12 +97,12 @@ class DgradKernel:
     @property
     def blocks(self) -> int:
         """Blocks of 64 rows of one consumer warpgroup."""
-        return self.rows // 64 // (1 if self.pingpong else self.consumers)
+        return self.rows // 64 // (1 if self.pingpong or self.swapped else self.consumers)
 
     @property
     def pieces(self) -> int:
         """Blocks of 64 rows and 64 channels of one consumer warpgroup."""
-        return self.blocks * (self.columns // 64)
+        return self.blocks * (1 if self.swapped else self.columns // 64)
 
     @property
     def stage_bytes(self) -> int:
@@ -102,7 +110,7 @@ class DgradKernel:
 
     @property
     def name(self) -> str:
-        schedule = "pingpong" if self.pingpong else "cooperative"
+        schedule = "pingpong" if self.pingpong else "swapped" if self.swapped else "cooperative"
         schedule += str(self.consumers) * (self.consumers > 2)
         zeros = f"_split{self.split}" * (self.split > 1) + "_zeros" * self.zeros
         return (
@@ -115,11 +123,16 @@ class DgradKernel:
         """The ``.cu`` text; equal for equal kernels."""
         numbers = (self.rows, self.columns, self.stages, self.slots, self.batch, self.consumers)
         arguments = [_ELEMENT[self.dtype], *map(str, numbers)]
-        arguments += [_bool(self.pingpong), _bool(self.zeros), str(self.split)]
+        arguments += [_bool(x) for x in (self.pingpong, self.swapped, self.zeros)]
+        arguments += [str(self.split)]
         return _source(self, "DgradConfig", arguments, "DgradStrided")
 
     def to_json(self) -> dict[str, Any]:
         return {"family": self.family, **dataclasses.asdict(self)}
+
+    def _can_be_swapped(self) -> bool:
+        shared = not self.pingpong and self.split == 1
+        return shared and self.columns == 64 * self.consumers and self.rows in (64, 128, 256)
 
     def _stages_that_fit(self) -> int:
         """The layout of ``DgradConfig`` but for the stages: alignment, slots, zero tile, partial

@@ -11,24 +11,28 @@ from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpro
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
 UNITS, SORTED, TURNED = 1, 2, 3
 
-# rows, columns, pingpong, slots, batch, consumers, split. With as many slots as pieces a tile's
+COOPERATIVE, SWAPPED, PINGPONG = "cooperative", "swapped", "pingpong"
+
+# rows, columns, schedule, slots, batch, consumers, split. With as many slots as pieces a tile's
 # stores drain under the next tile's arithmetic; variants with fewer have room for a stage more.
 _TILES = (
-    (192, 256, False, 2, 1, 3, 1),
-    (192, 256, False, 2, 2, 3, 1),
-    (128, 256, False, 4, 4, 2, 1),
-    (128, 256, False, 2, 2, 2, 1),
-    (128, 256, False, 1, 1, 2, 1),
-    (256, 128, False, 2, 2, 2, 1),
-    (128, 128, True, 4, 4, 2, 1),
-    (128, 128, False, 2, 2, 2, 1),
-    (384, 64, False, 2, 2, 3, 1),
-    (256, 64, False, 2, 2, 2, 1),
-    (64, 128, True, 2, 2, 2, 1),
-    (128, 64, True, 2, 2, 2, 1),
-    (64, 64, True, 1, 1, 2, 1),
-    (128, 128, False, 1, 1, 2, 2),
-    (128, 256, False, 1, 1, 2, 2),
+    (192, 256, COOPERATIVE, 2, 1, 3, 1),
+    (192, 256, COOPERATIVE, 2, 2, 3, 1),
+    (128, 256, COOPERATIVE, 4, 4, 2, 1),
+    (128, 256, COOPERATIVE, 2, 2, 2, 1),
+    (128, 256, COOPERATIVE, 2, 1, 2, 1),
+    (128, 256, COOPERATIVE, 1, 1, 2, 1),
+    (256, 128, COOPERATIVE, 2, 2, 2, 1),
+    (256, 128, SWAPPED, 2, 2, 2, 1),
+    (128, 128, PINGPONG, 4, 4, 2, 1),
+    (128, 128, COOPERATIVE, 2, 2, 2, 1),
+    (384, 64, COOPERATIVE, 2, 2, 3, 1),
+    (256, 64, COOPERATIVE, 2, 2, 2, 1),
+    (64, 128, PINGPONG, 2, 2, 2, 1),
+    (128, 64, PINGPONG, 2, 2, 2, 1),
+    (64, 64, PINGPONG, 1, 1, 2, 1),
+    (128, 128, COOPERATIVE, 1, 1, 2, 2),
+    (128, 256, COOPERATIVE, 1, 1, 2, 2),
 )
 
 
@@ -83,12 +87,12 @@ def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
     orders = (UNITS, SORTED, TURNED) if len(taps) - taps.count(0) > 1 else (UNITS,)
     widest = -(-w.c // 64) * 64
     launches = []
-    for rows, columns, pingpong, slots, batch, consumers, split in _TILES:
+    for rows, columns, schedule, slots, batch, consumers, split in _TILES:
         if columns > max(64, widest):
             continue
         kernel = DgradKernel(
-            rows, columns, pingpong, slots, batch, consumers,
-            zeros=zeros, split=split, dtype=w.dtype,
+            rows, columns, schedule == PINGPONG, slots, batch, consumers,
+            swapped=schedule == SWAPPED, zeros=zeros, split=split, dtype=w.dtype,
         )  # fmt: skip
         launches += [Launch(kernel, order) for order in orders]
     return sorted(launches, key=lambda launch: _guess(launch, w, device))
