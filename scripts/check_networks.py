@@ -56,7 +56,7 @@ FORMS = {
     "cutlass": Form("float16", 1, ("cutlass", "hopper", "tvm")),
     "strict": Form("float32", 3, ("cudnn", "cutlass", "hopper", "tvm"), 4),
     "tvm": Form("float16", 1, ("tvm",), 3),
-    "tf32": Form("tf32", 1, ("cutlass", "cudnn", "tvm"), 2, False),
+    "tf32": Form("tf32", 1, ("cudnn", "cutlass", "tvm"), 2, False),
     "bfloat16": Form("bfloat16", 3, ("cudnn", "cutlass", "hopper", "tvm"), 2),
 }
 ON_CPU = {"llvm": Form("float32", 1), "llvm3": Form("float32", 3), "half": Form("float16", 2)}
@@ -218,7 +218,7 @@ def main() -> int:
     parser.add_argument("--target", choices=["cuda", "llvm"], default="cuda")
     parser.add_argument("--networks", nargs="*", default=[], help="default: all")
     parser.add_argument("--forms", nargs="*", default=[], help=f"of {', '.join(FORMS)}")
-    parser.add_argument("--importer", choices=["torch", "onnx"], default="torch")
+    parser.add_argument("--importer", nargs="+", choices=["torch", "onnx"], default=["torch"])
     parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1))
     parser.add_argument("--build-only", action="store_true", help="do not run what was built")
     parser.add_argument("--out", default="", help="JSON file, written after every case")
@@ -234,9 +234,10 @@ def main() -> int:
             parser.error(f"{what} {', '.join(unknown)}; known are {', '.join(known)}")
     cases = [
         (
-            {"network": name, "form": form, "importer": args.importer},
-            (name, forms[form], args.target, args.importer, args.build_only),
+            {"network": name, "form": form, "importer": importer},
+            (name, forms[form], args.target, importer, args.build_only),
         )
+        for importer in args.importer
         for form in args.forms or forms
         for name in args.networks or zoo.NETWORKS
     ]
