@@ -130,6 +130,39 @@ def flips(case: dict[str, Any]) -> list[list[str]]:
     return [[*cells, str(count)] for cells, count in rows.items()]
 
 
+def in_context(case: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """By plan and backend: launches, microseconds inside the network, the same alone with a warm
+    cache, and as the objective counts them. TVM's kernels have no figures of their own here."""
+    if "in_context" in case:
+        return dict(case["in_context"])
+    from convoy.measure.measurement import Measurement
+    from convoy.placement import objective as objectives
+
+    found: dict[str, dict[str, list[float]]] = {}
+    for label, context in case.get("context", {}).items():
+        plan = (case["plans"].get(label) or {}).get("plan")
+        if plan is None or "calls" not in context:
+            continue
+        chosen = {f"convoy_{i}_{c['workload'].get('op', 'fprop')}": c["chosen"]
+                  for i, c in enumerate(plan["choices"])}  # fmt: skip
+        sums: dict[str, list[float]] = {}
+        for symbol, _, us in context["calls"]:
+            choice = chosen.get(symbol)
+            backend, figure = "tvm", Measurement()
+            if choice is not None:
+                backend = choice["candidate"]["backend"]
+                figure = Measurement.from_json(choice["measurement"])
+            own = sums.setdefault(backend, [0, 0.0, 0.0, 0.0])
+            alone = figure.kernel_us or 0.0
+            for i, value in enumerate((1, us, alone, objectives.device_us(figure))):
+                own[i] += value
+        found[label] = {b: [round(v, 1) for v in own] for b, own in sorted(sums.items())}
+    return found
+
+
+CONTEXT_COLUMNS = (
+    "network", "plan", "backend", "launches", "in the network us", "alone us", "as counted us",
+)  # fmt: skip
 FLIP_COLUMNS = (
     "op", "shape", "graph", "kernel us", "end-to-end us", "sync", "kernel us", "end-to-end us",
     "count",
@@ -233,7 +266,9 @@ def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
 
     kept, table = {}, []
     for key, case in cases.items():
-        kept[key] = {k: v for k, v in case.items() if k not in ("plans", "calls", "native")}
+        left_out = ("plans", "calls", "native", "context")
+        kept[key] = {k: v for k, v in case.items() if k not in left_out}
+        kept[key]["in_context"] = in_context(case)
         kept[key]["predicted_us"] = predict(case)
         kept[key]["flips"] = flips(case)
         kept[key]["second_level"] = {m: mode_result(case, m).chosen for m in MODES}
@@ -280,6 +315,15 @@ def markdown(cases: dict[str, dict[str, Any]]) -> str:
     rows, lines = overview(cases)
     parts = [tables.markdown(SUMMARY_COLUMNS, rows), *(f"- {line}" for line in lines)]
     parts += ["", "## All times", "", tables.markdown(TIME_COLUMNS, times(cases))]
+    context = [
+        [key, label, backend, str(int(own[0])), *(f"{us:.1f}" for us in own[1:])]
+        for key, case in cases.items()
+        for label, sums in in_context(case).items()
+        for backend, own in sums.items()
+    ]
+    if context:
+        parts += ["", "## Kernels inside the network and alone", ""]
+        parts.append(tables.markdown(CONTEXT_COLUMNS, context))
     for key, case in cases.items():
         parts += ["", f"## {key}: operations that flip between kernel-only and end-to-end cost", ""]
         parts.append(tables.markdown(FLIP_COLUMNS, flips(case)))

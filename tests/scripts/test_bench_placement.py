@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from convoy.placement import objective
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MODULES = (
     "bench_placement", "placement_cases", "placement_gpus", "placement_kernels",
@@ -93,6 +95,22 @@ def test_prediction_is_the_sum_of_candidates_and_of_tvms_kernels(scripts: Any) -
     assert scripts.placement_report.predict(case)["graph"] == {"exact/graph": pytest.approx(8.0)}
     case["native"] = {}
     assert scripts.placement_report.predict(case)["graph"] == {}, "one figure is missing"
+
+
+def test_kernels_inside_a_network_are_summed_by_backend(scripts: Any, tmp_path: Path) -> None:
+    report = scripts.placement_report
+    chosen = {"candidate": {"backend": "cudnn"}, "measurement": {"kernel_us": 4.0, "cold_us": 6.0}}
+    case = graph_case(exact_graph=run([0.01, 0.011]))
+    choices = [{"workload": {}, "chosen": chosen}, {"workload": {"op": "dgrad"}, "chosen": chosen}]
+    case["plans"] = {"exact/graph": {"plan": {"choices": choices}}}
+    calls = [["convoy_0_fprop", "", 4.5], ["pool", "", 2.0], ["convoy_1_dgrad", "", 5.0]]
+    case["context"] = {"exact/graph": {"whole_us": 12.0, "calls": calls}, "x": {"failed": "lost"}}
+    (sums,) = report.in_context(case).values()
+    counted = 2 * (4.0 + 2.0 * objective.COLD_SHARE)
+    assert sums == {"cudnn": [2, 9.5, 8.0, pytest.approx(counted)], "tvm": [1, 2.0, 0.0, 0.0]}
+    kept = {"net N=1": {**case, "in_context": report.in_context(case), "flips": []}}
+    text = report.markdown(kept)
+    assert "| net N=1 | exact/graph | cudnn | 2 | 9.5 | 8.0 |" in text
 
 
 def test_what_was_made_is_found_again(scripts: Any, tmp_path: Path) -> None:
