@@ -326,7 +326,7 @@ class Placer:
     ) -> Placement:
         from .placement.from_regions import cover_to_plan
 
-        known = any(scored.measurement.samples for _, scored in cover.matches)
+        known = any(s.measurement.ok for match, s in cover.matches if match.workload is not None)
         source = self._costs.source if known else "none"
         plan = cover_to_plan(cover, options, self._device, source, self._environment)
         chosen = [form.regions.by_id[choice.region] for choice in plan.choices]

@@ -69,7 +69,8 @@ def rows(plan: Plan) -> list[list[str]]:
 def summary(plan: Plan) -> str:
     """One line: objective, where figures come from, totals, share of each backend."""
     shares = ", ".join(f"{name} {count}" for name, count in plan.backends().items())
-    text = f"objective {plan.objective} ({plan.source} figures, {plan.device.name}); {shares}"
+    source = "no" if plan.source == "none" else plan.source
+    text = f"objective {plan.objective} ({source} figures, {plan.device.name}); {shares}"
     if plan.total_us("graph"):
         text += (
             f"; kernels {plan.total_us('graph'):.0f} us, asynchronous"
