@@ -116,7 +116,9 @@ def show(placement: Placement, reasons: bool = False) -> None:
         tables.show(explain.COLUMNS, explain.rows(placement.plan))
     print(explain.summary(placement.plan))
     if placement.plan.source == "none":
-        print("convoy tune measures figures on a GPU, --costs predicted estimates them from records")
+        print(
+            "convoy tune measures figures on a GPU, --costs predicted estimates them from records"
+        )
     for line in explain.consequences(explanation) if explanation else ():
         print(line)
     for native in dict.fromkeys(map(str, placement.native)):
