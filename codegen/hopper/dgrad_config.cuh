@@ -23,11 +23,19 @@ struct Phase {
   PhaseAxis h, w;
 };
 
+// Where the pixels of a phase lie in dx, counted in pixels: first + n * step_n + h * step_h + w *
+// step_w.
+struct PixelSteps {
+  int first, n, h, w;
+};
+
 struct DgradParams {
   CUtensorMap filter;          // (c, r * s, k)
   CUtensorMap dy[kMaxPhases];  // im2col; by phase
   CUtensorMap dx[kMaxPhases];  // pixels of the phase; first those with taps, then the zero ones
   Phase phase[kMaxPhases];
+  PixelSteps steps[kMaxPhases];
+  void* result;  // dx
   TileOrder order;
   int zero_spans;     // sum of the zero phases' spans
   int channel_steps;  // ceil(k / 64)
@@ -36,14 +44,17 @@ struct DgradParams {
 };
 
 template <class T, int kRows_, int kColumns_, int kStages_, int kSlots_, int kBatch_,
-          int kConsumers_, bool kPingpong_, bool kSwapped_, bool kZeros_, int kSplit_>
+          int kConsumers_, bool kPingpong_, bool kSwapped_, bool kStoreWarps_, bool kZeros_,
+          int kSplit_>
 struct DgradConfig {
   using Element = T;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kStages = kStages_;
   static constexpr int kSplit = kSplit_;  // blocks that share the reduction of a tile
   static constexpr bool kPingpong = kPingpong_;
   static constexpr bool kSwapped = kSwapped_;  // consumers share the columns, not the rows
-  static constexpr bool kZeros = kZeros_;      // room for the tile that zero phases are stored from
+  static constexpr bool kStoreWarps =
+      kStoreWarps_;                        // warps of their own store, not the copy engine
+  static constexpr bool kZeros = kZeros_;  // room for the tile that zero phases are stored from
   static constexpr int kConsumers = kConsumers_;
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kGroupRows = kPingpong || kSwapped ? kRows : kRows / kConsumers;
@@ -72,7 +83,9 @@ struct DgradConfig {
   static constexpr int kPartialBytes = kBlocks * kOwnBlocks * 2 * kBlockBytes;
   static constexpr int kPartialsAt = kZeroAt + (kZeros ? kBlockBytes : 0);
   static constexpr int kBarriersAt = kPartialsAt + kConsumers * (kSplit - 1) * kPartialBytes;
-  static constexpr int kSharedBytes = 1024 + kBarriersAt + (2 * kStages + 3 * kConsumers) * 8;
+  static constexpr int kSlotBarriers = kStoreWarps ? 2 * kConsumers * kSlots : 0;
+  static constexpr int kBarriers = 2 * kStages + 3 * kConsumers + kSlotBarriers;
+  static constexpr int kSharedBytes = 1024 + kBarriersAt + kBarriers * 8;
 
   static_assert(kConsumers == 2 || (kConsumers == 3 && !kPingpong));
   static_assert(kGroupRows % 64 == 0 && kColumns % 64 == 0 && kColumns <= 256);
@@ -83,6 +96,7 @@ struct DgradConfig {
   static_assert(kSlots >= 1 && kSlots <= kPieces && kStages >= 2);
   static_assert(kSlots % kBatch == 0 && kPieces % kBatch == 0);
   static_assert(kSplit == 1 || kBlocks % kBatch == 0);
+  static_assert(!kStoreWarps || (kLater && kBatch == 1));
   static_assert(kSharedBytes <= 232448, "shared memory of a block on sm_90");
 };
 
@@ -107,6 +121,13 @@ struct DgradShared {
   // Partial sums have arrived; those that were sent have been read.
   __device__ uint32_t ready(int group) const { return turn(Config::kConsumers + group); }
   __device__ uint32_t taken(int group) const { return turn(2 * Config::kConsumers + group); }
+  // With store warps: a slot has been written; it has been read.
+  __device__ uint32_t filled(int group, int slot) const {
+    return turn(3 * Config::kConsumers + group * Config::kSlots + slot);
+  }
+  __device__ uint32_t drained(int group, int slot) const {
+    return filled(Config::kConsumers + group, slot);
+  }
 };
 
 }  // namespace convoy::hopper

@@ -110,8 +110,8 @@ __device__ __forceinline__ void multiply(const DgradShared<Config>& shared, int 
       operand(shared.a(stage) + (kOwnRows ? group * Config::kGroupRows * 128 : 0), 16, 1024);
   uint64_t b = operand(shared.b(stage) + own_b, kBlockBytes, 1024);
 #pragma unroll
-  for (int kk = 0; kk < kStepK / 16;
-       ++kk, a += 2, b += 128) {  // 32 bytes of a's rows, 16 rows of b
+  for (int kk = 0; kk < kStepK / 16; ++kk, a += 2, b += 128) {
+    // 16 k: 32 bytes of a's rows, 16 rows of b.
     if constexpr (Config::kSwapped) {
       MmaTransposed<T, Config::kRows>::mma(d[0], b, a, accumulate || kk > 0);
       continue;
@@ -209,6 +209,12 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       barrier_init(shared.ready(i), max(1, Config::kSplit - 1) * 128);
       barrier_init(shared.taken(i), max(1, Config::kSplit - 1) * 128);
     }
+    if constexpr (Config::kStoreWarps) {
+      for (int i = 0; i < Config::kConsumers * Config::kSlots; ++i) {
+        barrier_init(shared.filled(0, i), 4);
+        barrier_init(shared.drained(0, i), 1);
+      }
+    }
     fence_barrier_init();
   }
   if (thread == 32) prefetch_map(&params.filter);
@@ -224,14 +230,20 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   }
   __syncthreads();
   if constexpr (Config::kSplit > 1) cluster_sync();  // before others arrive at the barriers
-  // Registers move within the block: 384 * 168 = 128 * 40 + 256 * 232, 512 * 128 = 128 * 32 + 384 *
-  // 160.
-  constexpr bool kTwo = Config::kConsumers == 2;
+  // Registers move within the block: 384 * 168 = 128 * 40 + 256 * 232 = 128 * 56 + 256 * 224,
+  // 512 * 128 = 128 * 32 + 384 * 160.
+  constexpr bool kTwo = Config::kConsumers == 2, kStore = Config::kStoreWarps;
   if (group == 0) {
-    shrink_registers<kTwo ? 40 : 32>();
+    shrink_registers<kStore ? 56 : kTwo ? 40 : 32>();
     if (thread == 0) produce<Config>(params, shared);
+    if constexpr (kStore) {
+      const int warp = thread / 32;
+      if (warp > 0 && warp <= Config::kConsumers) {
+        store_pieces<Config>(params, shared, Team<Config>(), warp - 1);
+      }
+    }
   } else {
-    grow_registers<kTwo ? 232 : 160>();
+    grow_registers<kStore ? 224 : kTwo ? 232 : 160>();
     consume<Config>(params, shared, group - 1);
   }
   if constexpr (Config::kSplit > 1) cluster_sync();  // others may still need our shared memory

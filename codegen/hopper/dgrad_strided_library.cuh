@@ -72,6 +72,7 @@ struct DgradStrided {
     PhaseList phases(s);
     params.channel_steps = (s.k + kStepK - 1) / kStepK;
     params.channels = s.c;
+    params.result = o.d;
     params.filter_w = s.s;
     params.stride_h = s.stride_h;
     params.stride_w = s.stride_w;
@@ -153,7 +154,9 @@ struct DgradStrided {
           return code;
         }
       }
-      const T* first = static_cast<const T*>(o.d) + (int64_t(e.phase_h) * s.w + e.phase_w) * c;
+      const int64_t first_pixel = int64_t(e.phase_h) * s.w + e.phase_w;
+      params->steps[i] = PixelSteps{int(first_pixel), s.h * s.w, s.stride_h * s.w, e.stride_w};
+      const T* first = static_cast<const T*>(o.d) + first_pixel * c;
       PixelView dx{c,
                    e.w.extent,
                    e.h.extent,

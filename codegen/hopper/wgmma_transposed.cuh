@@ -1,4 +1,5 @@
-// wgmma and stmatrix for a result that is wanted transposed: see wgmma.cuh and warpgroup.cuh.
+// What dgrad_strided alone needs of wgmma and shared memory: results that are wanted transposed,
+// reads of 16 bytes. See wgmma.cuh and warpgroup.cuh.
 #pragma once
 
 #include "warpgroup.cuh"
@@ -38,6 +39,15 @@ __device__ __forceinline__ void store_transposed_matrices(uint32_t row, uint32_t
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
                "r"(r0), "r"(r1), "r"(r2), "r"(r3)
                : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared_uint4(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
 }
 
 }  // namespace convoy::hopper

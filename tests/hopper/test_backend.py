@@ -195,6 +195,8 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
         ({"stages": 99}, "shared memory"),
         ({"split": 3}, "divisor of 2"),
         ({"split": 2, "pingpong": True}, "cooperative schedule"),
+        ({"store_warps": True, "pingpong": True}, "store warps"),
+        ({"store_warps": True, "batch": 2}, "batches of 1"),
         ({"swapped": True, "pingpong": True}, "swapped, tile 128x128"),
         ({"swapped": True, "columns": 256}, "64 columns for each"),
         ({"swapped": True, "rows": 384}, "64, 128 or 256 rows"),

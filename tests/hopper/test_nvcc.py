@@ -24,6 +24,8 @@ KERNELS = [
     DgradKernel(128, 256, False, 4, 4, dtype="bfloat16"),
     DgradKernel(256, 128, False, 2, 2),
     DgradKernel(256, 128, False, 2, 2, swapped=True),
+    DgradKernel(128, 256, False, 1, store_warps=True, zeros=True),
+    DgradKernel(256, 128, False, 2, swapped=True, store_warps=True),
     DgradKernel(128, 128, False, 2, swapped=True, zeros=True, dtype="bfloat16"),
     DgradKernel(192, 256, False, 2, 2, consumers=3),
     DgradKernel(384, 128, False, 1, consumers=3, zeros=True),

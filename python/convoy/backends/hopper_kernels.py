@@ -36,6 +36,7 @@ class DgradKernel:
     consumers      warpgroups that multiply: 2, or 3 where they share a tile
     stages         depth of the load pipeline; 0 takes as many as fit
     swapped        consumers have 64 of a tile's columns each rather than a part of its rows
+    store_warps    warps of their own store the slots (batch 1), so that the copy engine only loads
     split          blocks of a cluster that share a tile's reduction (cooperative only)
     zeros          can write phases that no filter tap reaches (filter shorter than the stride)
 
@@ -50,6 +51,7 @@ class DgradKernel:
     consumers: int = 2
     stages: int = 0
     swapped: bool = False
+    store_warps: bool = False
     zeros: bool = False
     split: int = 1
     dtype: str = "float16"
@@ -67,6 +69,9 @@ class DgradKernel:
                 f"swapped, tile {self.rows}x{self.columns}",
                 "64, 128 or 256 rows and 64 columns for each of the consumers, who share it",
             )
+        alone = self.pingpong or self.split > 1 or self.consumers > 2
+        if self.store_warps and (alone or self.batch > 1):
+            raise InvalidOption("store warps", "two consumers that share a tile, batches of 1")
         parts = 1 if self.pingpong or self.swapped else self.consumers
         blocks, rest = divmod(self.rows, 64 * parts)
         own = 64 if self.swapped else self.columns
@@ -113,6 +118,7 @@ class DgradKernel:
         schedule = "pingpong" if self.pingpong else "swapped" if self.swapped else "cooperative"
         schedule += str(self.consumers) * (self.consumers > 2)
         zeros = f"_split{self.split}" * (self.split > 1) + "_zeros" * self.zeros
+        zeros = "_warps" * self.store_warps + zeros
         return (
             f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}b{self.batch}"
             f"_{schedule}{zeros}_{_SHORT[self.dtype]}"
@@ -123,7 +129,7 @@ class DgradKernel:
         """The ``.cu`` text; equal for equal kernels."""
         numbers = (self.rows, self.columns, self.stages, self.slots, self.batch, self.consumers)
         arguments = [_ELEMENT[self.dtype], *map(str, numbers)]
-        arguments += [_bool(x) for x in (self.pingpong, self.swapped, self.zeros)]
+        arguments += [_bool(x) for x in (self.pingpong, self.swapped, self.store_warps, self.zeros)]
         arguments += [str(self.split)]
         return _source(self, "DgradConfig", arguments, "DgradStrided")
 
@@ -140,7 +146,8 @@ class DgradKernel:
         fixed = 1024 + self.consumers * self.slots * _BLOCK + _BLOCK * self.zeros
         own = self.pieces // self.split
         fixed += self.consumers * (self.split - 1) * own * 2 * _BLOCK
-        return (SHARED_MEMORY - fixed - 3 * self.consumers * 8) // (self.stage_bytes + 16)
+        fixed += (3 + 2 * self.slots * self.store_warps) * self.consumers * 8
+        return (SHARED_MEMORY - fixed) // (self.stage_bytes + 16)
 
 
 @dataclass(frozen=True, order=True)
