@@ -175,6 +175,16 @@ def test_mistakes(tmp_path: Path, h200: Spec, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "visible_gpus", list)
     with pytest.raises(NoGpu):
         autotune([fakes.workload()], records=records, spec=h200)
+    with pytest.raises(InvalidOption, match="search 'best'"):  # told without a GPU too
+        autotune([fakes.workload()], records=records, search="best")
+    with pytest.raises(InvalidOption, match="'cublas'"):
+        autotune([fakes.workload()], records=records, backends=["cublas"])
+    listed = tmp_path / "one.jsonl"
+    workload_list.write(listed, [fakes.workload()])
+    for options, message in (("--batch 4", "--batch 4"), ("--contains n9", "such as fprop.n8")):
+        result = CliRunner().invoke(app, ["tune", str(listed), *options.split()])
+        assert isinstance(result.exception, InvalidOption)
+        assert message in str(result.exception)
     result = CliRunner().invoke(app, ["tune", str(tmp_path / "nothing.jsonl")])
     assert isinstance(result.exception, InvalidOption)
     (tmp_path / "bad.jsonl").write_text("{}\nnot json\n")

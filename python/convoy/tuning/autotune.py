@@ -63,11 +63,13 @@ def autotune(
     Raises NoGpu without a GPU, InvalidOption, LibraryMissing without xgboost for "model" and
     without ray for ``ray``, and the errors of :meth:`Tuner.tune`.
     """
+    if isinstance(search, str) and search not in SEARCHES:
+        raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
+    used = [registry.get(name) for name in backends]
     spec = spec or Spec(options={"backends": list(backends)})
     file = paths.user_records_file() if records is None else Path(records)
     store = RecordStore([paths.records_dir()], write_to=file)
     with contextlib.closing(_executor(spec, gpus, ray)) as executor:
-        used = [registry.get(name) for name in backends]
         kernel = spec.make().kernel
         tasks = list(dict.fromkeys(workloads))
 

@@ -72,7 +72,9 @@ def tune(
     found = find_workloads(source, params, batch, precision, joint)
     workloads = [workload for workload in found if contains in workload.key]
     if not workloads:
-        raise InvalidOption("no workload to tune", "a network with convolutions or products")
+        got = f"no workload with {contains!r} in its key" if found else "no workload to tune"
+        example = f", such as {found[0].key}" if found else ""
+        raise InvalidOption(got, f"a network with convolutions or products{example}")
     if write_list is not None:
         print(f"{write_list}: {workload_list.write(write_list, workloads)} workloads")
         return
@@ -129,6 +131,11 @@ def find_workloads(
 
     if params is not None and len(sources) > 1:
         raise InvalidOption("--params with several models", "one model")
+    if batch is not None and any(path.suffix in LISTS for path in sources):
+        raise InvalidOption(
+            f"--batch {batch} with a workload list",
+            "models alone; of a list --contains picks some, such as --contains .n8h",
+        )
     found: dict[Workload, None] = {}
     for path in sources:
         if path.suffix in LISTS:
