@@ -148,7 +148,7 @@ def records_coverage(
         print(json.dumps([row.to_json() for row in found], indent=1))
     else:
         tables.show(coverage.COLUMNS, found)
-        print(f"{len(missing)} workloads without figures", *missing, sep="\n  ")
+        print(f"workloads without figures: {len(missing)}", *missing, sep="\n  ")
     raise typer.Exit(1 if missing else 0)
 
 

@@ -52,7 +52,7 @@ def test_the_command(tmp_path: Path) -> None:
         store.append(measured(workload, "cutlass"))
     gap = CliRunner().invoke(app, command)
     assert gap.exit_code == 1
-    assert f"1 workloads without figures\n  {LARGE.key}" in gap.stdout
+    assert f"workloads without figures: 1\n  {LARGE.key}" in gap.stdout
     store.append(measured(LARGE, "cudnn"))
     whole = CliRunner().invoke(app, [*command, "--json"])
     assert whole.exit_code == 0
