@@ -6,9 +6,10 @@
 For every network and batch size: cuDNN alone, CUTLASS alone (what they decline goes to TVM), TVM's
 own kernels, the greedy choice, the exact cover and what the second level evolves, each placed under
 the objective of the mode that it is run in, and the exact cover of another objective, which shows
-what the wrong metric loses. As a CUDA graph plans are also run on several streams (``x4``). Samples
-are taken in rounds, in turns; the second level chooses by the even rounds and is reported, like
-all that it is compared with, by the odd ones.
+what the wrong metric loses. As a CUDA graph plans are also run on several streams (``x4``), and
+each library alone also convolution by convolution (``-greedy``). Samples are taken in rounds, in
+turns; the second level chooses by the even rounds and is reported, like all that it is compared
+with, by the odd ones.
 
     graph   the network replayed as one CUDA graph, runs back to back
     stream  asynchronous launches, runs back to back

@@ -20,6 +20,9 @@ from networks import INPUTS, network
 
 MODES = ("graph", "stream", "sync")
 SINGLES = {"cudnn": ("cudnn",), "cutlass": ("cutlass",)}
+#: The same backends, each convolution for itself: no parallel branches as one, and of each the
+#: longest fusion that pays by itself. Beside the others as a graph only.
+GREEDY_SINGLES = {f"{name}-greedy": backends for name, backends in SINGLES.items()}
 PLACED = "exact"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from networks import network
-from placement_cases import MODES, PLACED, SINGLES
+from placement_cases import GREEDY_SINGLES, MODES, PLACED, SINGLES
 
 STREAMS = 4
 EVOLVED = 2  # finalists of the second level that are compiled
@@ -104,11 +104,12 @@ def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
     network_placer = placer(args, name, batch)
     found: dict[str, Any] = {}
     for objective in MODES:
-        for variant in [*SINGLES, "greedy", PLACED]:
-            search = variant if variant in ("greedy", PLACED) else PLACED
+        for variant in variants_of(objective):
+            search = "greedy" if variant.endswith("greedy") else PLACED
+            used = {**SINGLES, **GREEDY_SINGLES}.get(variant, ())
             started = time.perf_counter()
             try:
-                placed = network_placer.place(objective, search, SINGLES.get(variant, ()))
+                placed = network_placer.place(objective, search, used)
             except Exception as err:  # a backend that declines all of it
                 found[f"{variant}/{objective}"] = {"failed": f"{type(err).__name__}: {err}"[-800:]}
                 continue
@@ -125,6 +126,12 @@ def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
     return found
 
 
+def variants_of(mode: str) -> list[str]:
+    """What is placed for a mode."""
+    found = [*SINGLES, "greedy", PLACED]
+    return [*found, *GREEDY_SINGLES] if mode == "graph" else found
+
+
 def described(plan: Any, started: float) -> dict[str, Any]:
     return {
         "plan": plan.to_json(),
@@ -137,7 +144,7 @@ def described(plan: Any, started: float) -> dict[str, Any]:
 def needed(plans: dict[str, Any], mode: str) -> list[tuple[str, int]]:
     """(plan, streams) of what is run in a mode: the plans made for it, and the exact cover of
     another objective, which shows what the wrong metric loses."""
-    wanted = [(f"{variant}/{mode}", 1) for variant in (*SINGLES, "greedy", PLACED)]
+    wanted = [(f"{variant}/{mode}", 1) for variant in variants_of(mode)]
     if mode == "graph":
         wanted.append((f"{PLACED}/sync", 1))
         streamed = [*SINGLES, PLACED, *(f"evolved{i + 1}" for i in range(EVOLVED))]

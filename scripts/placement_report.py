@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from placement_cases import MODES, PLACED, SINGLES, native_key, summary
+from placement_cases import GREEDY_SINGLES, MODES, PLACED, SINGLES, native_key, summary
 
 SECOND = "second level"
 #: What a mode loses by a plan that was made for another one's cost.
@@ -37,6 +37,11 @@ class ModeResult:
         """The label of the fastest single backend; with ``streams`` it may be on several."""
         singles = [n for n in self.ms if n.split("/")[0] in SINGLES and (streams or " x" not in n)]
         return min(singles, key=self.ms.__getitem__, default="")
+
+    def over_greedy_single(self, label: str) -> float | None:
+        """The same against the best single backend that is placed convolution by convolution."""
+        alone = [ms for name, ms in self.ms.items() if name.split("/")[0] in GREEDY_SINGLES]
+        return min(alone) / self.ms[label] if alone and label in self.ms else None
 
     def gain(self, label: str) -> float | None:
         """Time of the best single backend on one stream over that of a plan."""
@@ -172,8 +177,8 @@ TIME_COLUMNS = (
     "output differs",
 )  # fmt: skip
 SUMMARY_COLUMNS = (
-    "network", "mode", "best single", "ms", "exact cover", "second level", "its plan",
-    "wrong metric", "prediction's error",
+    "network", "mode", "best single", "ms", "exact cover", "by convolution", "second level",
+    "its plan", "wrong metric", "prediction's error",
 )  # fmt: skip
 
 
@@ -204,7 +209,7 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
     lines: list[str] = []
     predicted = {key: predict(case) for key, case in cases.items()}
     for mode in MODES:
-        exact, second, beside, errors, slower = [], [], [], [], []
+        exact, alone, second, beside, errors, slower = [], [], [], [], [], []
         for key, case in cases.items():
             result = mode_result(case, mode)
             best, label = result.best_single(), f"{PLACED}/{mode}"
@@ -219,6 +224,8 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
             wrong = result.ms.get(f"{PLACED}/{WRONG[mode]}")
             lost = f"{100 * (wrong / result.ms[label] - 1):+.1f}%" if wrong else "-"
             exact.append(gain)
+            greedy = result.over_greedy_single(label)
+            alone += [greedy] if greedy else []
             second.append(refined)
             streamed = result.best_single(streams=True)
             beside.append(result.fair[streamed] / result.fair[result.chosen])
@@ -226,16 +233,18 @@ def overview(cases: dict[str, dict[str, Any]]) -> tuple[list[list[str]], list[st
             slower += [key] if result.slower_than_single(label) else []
             rows.append(
                 [
-                    key, mode, best, f"{result.ms[best]:.4f}", f"{gain:.3f}x", f"{refined:.3f}x",
+                    key, mode, best, f"{result.ms[best]:.4f}", f"{gain:.3f}x",
+                    f"{greedy:.3f}x" if greedy else "-", f"{refined:.3f}x",
                     result.chosen, lost,
                     f"{100 * statistics.mean(misses):.1f}%" if misses else "-",
                 ]
             )  # fmt: skip
         if exact:
             error = f"{100 * statistics.mean(errors):.1f}%" if errors else "-"
+            beyond = f" ({_geomean(alone):.3f}x of one placed by convolution)" if alone else ""
             lines.append(
                 f"{mode}: against the best single backend, geomean (least): exact cover"
-                f" {_geomean(exact):.3f}x ({min(exact):.3f}x), second level"
+                f" {_geomean(exact):.3f}x ({min(exact):.3f}x){beyond}, second level"
                 f" {_geomean(second):.3f}x ({min(second):.3f}x), or {_geomean(beside):.3f}x"
                 f" ({min(beside):.3f}x) of one on several streams; mean absolute error of"
                 f" prediction {error}; slower than a single backend by more than the spread:"

@@ -73,7 +73,11 @@ def test_second_level_is_reported_by_rounds_it_did_not_choose_by(scripts: Any) -
     assert result.chosen == "exact/graph x4"
     assert result.fair["exact/graph x4"] == pytest.approx(0.955)
     rows, lines = report.overview({"net N=1": case})
-    assert rows[0][5] == f"{1.005 / 0.955:.3f}x" and len(lines) == 1
+    assert rows[0][6] == f"{1.005 / 0.955:.3f}x" and len(lines) == 1
+    case["runs"]["graph"]["cudnn-greedy/graph"] = run([1.1, 1.11])
+    rows, (line,) = report.overview({"net N=1": case})
+    assert rows[0][5] == f"{1.105 / 0.905:.3f}x" and "1.221x of one placed by convolution" in line
+    assert rows[0][2] == "cudnn/graph", "what is placed by convolution is no single backend here"
 
 
 def test_slower_than_a_single_backend_beyond_the_spread_is_named(scripts: Any) -> None:
