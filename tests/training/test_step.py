@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 import convoy
-from convoy.errors import InvalidOption
+from convoy.errors import InvalidOption, UnsupportedOp
 from convoy.training import Network, Sgd, TrainingSession, small_resnet, train_step
 from convoy.training.resnet import basic_blocks
 
@@ -116,3 +116,22 @@ def test_mistakes_are_named():
         body = relax.SeqExpr([block], block.bindings[0].var)
         result = relax.Function(main.params, body, block.bindings[0].var.ty)
         train_step(tvm.IRModule({"main": result}), ["w"])
+
+
+@pytest.mark.parametrize(
+    ("operator", "match"),
+    [
+        (relax.op.cumprod, r"no gradient of relax\.cumprod"),
+        (lambda x: relax.op.nn.pad(x, [1, 1], pad_mode="reflect"), "nn.pad with mode reflect"),
+    ],
+    ids=["no rule", "a rule that declines"],
+)
+def test_operators_without_a_gradient_are_named(operator, match):
+    w = relax.Var("w", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [w]):
+        with builder.dataflow():
+            loss = builder.emit_output(relax.op.sum(builder.emit(operator(w))))
+        builder.emit_func_output(loss)
+    with pytest.raises(UnsupportedOp, match=match):
+        train_step(builder.get(), ["w"])

@@ -1,6 +1,6 @@
 """Imported model -> normal form -> regions -> rewritten graph -> executable."""
 
-from . import gradient  # noqa: F401  (registers its rules)
+from . import gradient, gradient_elementwise, gradient_norm, gradient_shape  # noqa: F401  (rules)
 from .dataflow import Dataflow, Operation, dataflow
 from .lower import lower
 from .normalize import normalize

@@ -28,7 +28,9 @@ _LEVEL = 11
 Rule = Callable[[relax.Var, relax.Call, relax.Var, relax.BlockBuilder], "list[relax.Expr]"]
 
 
-def _gradient(name: str) -> Callable[[Rule], Rule]:
+def rule_for(name: str) -> Callable[[Rule], Rule]:
+    """A decorator that makes a function the rule of a Relax operator."""
+
     def register(rule: Rule) -> Rule:
         register_gradient(f"relax.{name}", rule, level=_LEVEL)
         return rule
@@ -42,7 +44,7 @@ def _ordered(expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
     return relax.op.permute_dims(expr, [layout.index(letter) for letter in wanted])
 
 
-@_gradient("nn.conv2d")
+@rule_for("nn.conv2d")
 def _conv2d(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
@@ -66,7 +68,7 @@ def _conv2d(
     ]
 
 
-@_gradient("nn.conv2d_transpose")
+@rule_for("nn.conv2d_transpose")
 def _conv2d_transpose(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
@@ -91,7 +93,7 @@ def _conv2d_transpose(
     ]
 
 
-@_gradient("nn.batch_norm")
+@rule_for("nn.batch_norm")
 def _batch_norm(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
@@ -112,14 +114,14 @@ def _batch_norm(
     ]
 
 
-@_gradient("nn.relu")
+@rule_for("nn.relu")
 def _relu(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
     return [relu_backward(dy, y)]
 
 
-@_gradient("nn.max_pool2d")
+@rule_for("nn.max_pool2d")
 def _max_pool2d(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
@@ -134,7 +136,7 @@ def _max_pool2d(
     ]  # fmt: skip
 
 
-@_gradient("nn.avg_pool2d")
+@rule_for("nn.avg_pool2d")
 def _avg_pool2d(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
@@ -150,7 +152,7 @@ def _avg_pool2d(
     ]  # fmt: skip
 
 
-@_gradient("nn.adaptive_avg_pool2d")
+@rule_for("nn.adaptive_avg_pool2d")
 def _adaptive_avg_pool2d(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
@@ -167,16 +169,16 @@ def _adaptive_avg_pool2d(
     return [avg_pool2d_backward(dy, x, window, window, layout=layout)]
 
 
-@_gradient("flatten")
-@_gradient("squeeze")
-@_gradient("nn.batch_flatten")
+@rule_for("flatten")
+@rule_for("squeeze")
+@rule_for("nn.batch_flatten")
 def _reshaped(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
     return [relax.op.reshape(dy, shape_of(call.args[0]))]
 
 
-@_gradient("nn.dropout")
+@rule_for("nn.dropout")
 def _dropout(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:

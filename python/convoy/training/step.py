@@ -8,6 +8,7 @@ statistics). It is an ordinary Relax module: ``convoy.build`` compiles it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import tvm
 from tvm import relax
 
 from .. import graph  # noqa: F401  (registers operators and gradients)
-from ..errors import InvalidOption
+from ..errors import InvalidOption, UnsupportedOp
 from ..graph.expr import FLOAT_DTYPES, dtype_of, numpy_dtype, shape_of
 from ..graph.ops.elementwise import sgd_update
 from ..graph.rewriter import main_function
@@ -83,7 +84,8 @@ def train_step(
     number of the result that replaces them in the next step: the moving statistics of a batch
     norm. Those results are not among the step's.
 
-    Raises InvalidOption for a name that is no parameter, or a loss that is no scalar.
+    Raises InvalidOption for a name that is no parameter, or a loss that is no scalar, and
+    UnsupportedOp for an operator that cannot be differentiated.
     """
     optimizer, updates = optimizer or Sgd(), dict(updates or {})
     gv, func = main_function(mod)
@@ -148,7 +150,20 @@ def _adjoint(
     several: bool,
 ) -> relax.Function:
     """The function with gradients, as a private one."""
-    differentiated = relax.transform.Gradient(gv.name_hint, require_grads=wanted)(mod)
+    try:
+        differentiated = relax.transform.Gradient(gv.name_hint, require_grads=wanted)(mod)
+    except (tvm.error.InternalError, RuntimeError) as err:
+        # TVM names the operator without a rule in a failed check; rules that decline raise through
+        # its passes, which leave the words only.
+        found = re.search(r"FPrimalGradient has not been registered for (\S+)", str(err))
+        if found is None and not str(err).startswith("got the gradient"):
+            raise
+        got = f"no gradient of {found[1]}" if found else str(err)
+        raise UnsupportedOp(
+            got,
+            "operators that can be differentiated" if found else "",
+            "tvm.relax.op.base.register_gradient adds a rule." if found else "",
+        ) from err
     return differentiated[f"{gv.name_hint}_adjoint"].without_attr("global_symbol")
 
 

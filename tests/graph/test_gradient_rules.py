@@ -1,0 +1,145 @@
+"""Gradients of activations, norms and operators that move elements, against central differences of
+the same operators compiled by stock TVM in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from .test_gradient import close, differentiated, gradients, numeric
+
+PICTURE = (2, 4, 4, 3)
+
+
+def resize(size, layout="NCHW", **options):
+    return lambda x: op.image.resize2d(x, size, layout=layout, **options)
+
+
+CASES = {
+    "clip": ([PICTURE], lambda x: op.clip(x, -0.25, 0.5)),
+    "leakyrelu": ([PICTURE], lambda x: op.nn.leakyrelu(x, 0.2)),
+    "prelu": ([PICTURE, (4,)], lambda x, a: op.nn.prelu(x, a, 1)),
+    "prelu of the last axis": ([PICTURE, (3,)], lambda x, a: op.nn.prelu(x, a, -1)),
+    "gelu": ([PICTURE], op.nn.gelu),
+    "gelu_tanh": ([PICTURE], op.nn.gelu_tanh),
+    "softplus": ([PICTURE], lambda x: op.nn.softplus(x, 1.5)),
+    "erf": ([PICTURE], op.erf),
+    "rsqrt": ([PICTURE], lambda x: op.rsqrt(op.add(op.square(x), _half(x)))),
+    "slice": ([PICTURE], lambda x: op.strided_slice(x, [1, 3], [1, 0], [3, 2])),
+    "slice with strides": (
+        [(3, 7, 5)], lambda x: op.strided_slice(x, [1, 2], [1, 0], [7, 5], [3, 2]),
+    ),
+    "slice from the end": ([(3, 7)], lambda x: op.strided_slice(x, [-1], [-4], [-1])),
+    "pad": ([PICTURE], lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 2, 0, 3])),
+    "stack": ([(2, 3), (2, 3)], lambda x, y: op.stack([x, y], 1)),
+    "nearest": (
+        [PICTURE], resize((8, 9), method="nearest_neighbor",
+                          coordinate_transformation_mode="asymmetric", rounding_method="floor"),
+    ),
+    "nearest, no whole factor": ([PICTURE], resize((7, 2), method="nearest_neighbor")),
+    "linear": ([PICTURE], resize((7, 6), method="linear")),
+    "linear, corners aligned, channels last": (
+        [(2, 4, 3, 2)],
+        resize((6, 7), "NHWC", method="linear", coordinate_transformation_mode="align_corners"),
+    ),
+    "cubic": ([PICTURE], resize((7, 6), method="cubic")),
+}  # fmt: skip
+
+
+def normalised(x, g, b, axes, epsilon=1e-5):
+    mean = x.mean(axes, keepdims=True)
+    return (x - mean) / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon) * g + b
+
+
+def groups_of_two(x, g, b):
+    """Channels in second place."""
+    n, c = x.shape[:2]
+    y = normalised(x.reshape(n, c // 2, 2, -1), 1.0, 0.0, (2, 3)).reshape(x.shape)
+    return y * g.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
+
+
+#: Operators that stock TVM does not compile in float64, with the same in numpy.
+NORMS = {
+    "layer_norm": (
+        [PICTURE, (3,), (3,)], lambda x, g, b: op.nn.layer_norm(x, g, b, [-1]),
+        lambda x, g, b: normalised(x, g, b, (3,)),
+    ),
+    "layer_norm of two axes": (
+        [PICTURE, (4, 3), (4, 3)], lambda x, g, b: op.nn.layer_norm(x, g, b, [2, 3]),
+        lambda x, g, b: normalised(x, g, b, (2, 3)),
+    ),
+    "layer_norm without parameters": (
+        [PICTURE, (3,), (3,)],
+        lambda x, g, b: op.nn.layer_norm(x, g, b, [-1], center=False, scale=False),
+        lambda x, g, b: normalised(x, 1.0, 0.0, (3,)),
+    ),
+    "instance_norm": (
+        [PICTURE, (4,), (4,)], lambda x, g, b: op.nn.instance_norm(x, g, b, 1, [2, 3]),
+        lambda x, g, b: normalised(x, g.reshape(4, 1, 1), b.reshape(4, 1, 1), (2, 3)),
+    ),
+    "group_norm": (
+        [PICTURE, (4,), (4,)], lambda x, g, b: op.nn.group_norm(x, g, b, 2, 1, [2, 3]),
+        groups_of_two,
+    ),
+    "group_norm, channels last": (
+        [(2, 3, 3, 4), (4,), (4,)], lambda x, g, b: op.nn.group_norm(x, g, b, 2, 3, [1, 2]),
+        lambda x, g, b: groups_of_two(x.transpose(0, 3, 1, 2), g, b).transpose(0, 2, 3, 1),
+    ),
+}  # fmt: skip
+#: Resizing is linear, and computed in float32 in every dtype: it is checked with a large step.
+LINEAR_STEP = 0.25
+
+
+def _half(like):
+    return relax.const(0.5, like.ty.dtype)
+
+
+def forward(build, shapes):
+    """The operator in float64, as a function of numpy arrays."""
+    params = [relax.Var(f"x{i}", relax.TensorType(s, "float64")) for i, s in enumerate(shapes)]
+    bb = relax.BlockBuilder()
+    with bb.function("main", params):
+        with bb.dataflow():
+            y = bb.emit_output(build(*params))
+        bb.emit_func_output(y)
+    vm = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())
+    return lambda *arrays: vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+
+
+def check(build, shapes, exact, step):
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-1, 1, s).astype(np.float32) for s in shapes]
+    mod, shape = differentiated(lambda bb, *xs: bb.emit(build(*xs)), shapes)
+    t = rng.uniform(-1, 1, shape).astype(np.float32)
+    found = gradients(mod, *arrays, t)
+    for got, want in zip(found, numeric(exact, arrays, t, step), strict=True):
+        close(got, want, 2e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient(name):
+    shapes, build = CASES[name]
+    resized = any(word in name for word in ("nearest", "linear", "cubic"))
+    check(build, shapes, forward(build, shapes), LINEAR_STEP if resized else 1e-5)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_gradient_of_norm(name):
+    shapes, build, exact = NORMS[name]
+    check(build, shapes, exact, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], pad_mode="reflect"),
+        lambda x: op.strided_slice(x, [3], [2], [0], [-1]),
+    ],
+    ids=["reflected padding", "backwards"],
+)
+def test_what_has_no_gradient_says_so(build):
+    with pytest.raises(RuntimeError, match="got the gradient"):
+        differentiated(lambda bb, x: bb.emit(build(x)), [PICTURE])
