@@ -96,16 +96,17 @@ def measure_on_all(args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], w
 def measure(
     args: argparse.Namespace, pairs: Sequence[tuple[Any, Any]], backends: Sequence[Any]
 ) -> int:
-    """Measure what the records lack, with ``args.again`` all, until ``args.ends``. Candidates whose
-    kernel is not compiled are left out, unless ``args.compile``. How many have figures."""
+    """Measure what the records lack, with ``args.again`` all, until ``args.ends``. Candidates of
+    other backends are left out, and those whose kernel is not compiled, unless ``args.compile``.
+    How many have figures."""
     from convoy.backends.base import Device
     from convoy.placement.sources import cost_model
     from placement_plans import is_compiled
 
-    compiled = is_compiled()
+    compiled, names = is_compiled(), {backend.name for backend in backends}
     by_workload: dict[Any, list[Any]] = {}
     for workload, candidate in pairs:
-        if args.compile or compiled(candidate):
+        if candidate.backend in names and (args.compile or compiled(candidate)):
             by_workload.setdefault(workload, []).append(candidate)
     model, _ = cost_model(
         backends, Device(**args.device), args.records, True, None, None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
 import sys
@@ -202,6 +203,49 @@ def test_kernels_for_workloads_without_records_are_chosen_by_prediction(
     assert fastest[1] in chosen and len(chosen) <= 2, "one for each figure serves one workload"
     kernels.keep(tmp_path / "kernels.json", chosen)
     assert kernels.kept(tmp_path / "kernels.json") == chosen
+
+
+def test_what_is_not_asked_for_is_not_measured(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from convoy.backends.base import Backend, Binary, Candidate, Device
+    from convoy.measure import environment, protocol
+    from convoy.measure.measurement import Measurement
+    from convoy.workload import Workload
+
+    class Other(Backend):
+        name = "other"
+
+        def accepts(self, workload: Workload, device: Device) -> None:
+            return None
+
+        def propose(self, workload: Workload, device: Device) -> list[Candidate]:
+            return []
+
+        def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+            return Binary({}, {})
+
+    timed: list[str] = []
+
+    def measure(workload: Workload, candidate: Candidate, *_: Any, **__: Any) -> Measurement:
+        timed.append(candidate.kernel)
+        return Measurement(kernel_us=2.0) if candidate.kernel != "b" else Measurement(failure="no")
+
+    here = dataclasses.replace(environment.current(), gpu="some GPU", sm_count=132)
+    monkeypatch.setattr(environment, "current", lambda *_: here)
+    monkeypatch.setattr(protocol, "measure", measure)
+    workload = Workload("fprop", 1, 14, 14, 64, 64, 1, 1)
+    asked = (("other", "a"), ("other", "b"), ("cudnn", "c"))
+    pairs = [(workload, Candidate(*names)) for names in asked]
+    args = argparse.Namespace(
+        compile=False, again=False, records=str(tmp_path / "records.jsonl"),
+        device={"name": "some GPU"}, ends=scripts.bench_placement.time.monotonic() + 60,
+    )  # fmt: skip
+    assert scripts.placement_measure.measure(args, pairs, [Other()]) == 1
+    assert scripts.placement_measure.measure(args, pairs, [Other()]) == 1 and timed == ["a", "b"]
+    args.again = True
+    assert scripts.placement_measure.measure(args, pairs, [Other()]) == 1
+    assert timed == ["a", "b", "a", "b"], "known figures are taken again"
 
 
 def test_every_gpu_has_its_share_of_work_and_cores(
