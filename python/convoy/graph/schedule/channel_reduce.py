@@ -10,9 +10,7 @@ import math
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
-from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.target import Target
 
 from .loads import (
     contiguous_in,
@@ -21,32 +19,23 @@ from .loads import (
     vector_width,
     vectorize_copy,
 )
-from .window import finish_output, inline_consumers, single_reduction
+from .window import ReductionRule, finish_output, inline_consumers
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
 
 
-class ChannelReduce(ScheduleRule):
+class ChannelReduce(ReductionRule):
     """One reduction over one operand that is contiguous along the last output axis."""
 
-    def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
-        sch = s_tir.Schedule(func)
-        found = single_reduction(sch)
-        if found is None:
-            return None
-        infos, reduction = found
-        try:
-            for info in infos[: infos.index(reduction)]:
-                sch.compute_inline(info.block_rv)
-            if not _sums_rows(sch, reduction):
-                return None
-            final = inline_consumers(sch, infos, reduction)
-            _schedule(sch, reduction, final)
-        except s_tir.ScheduleError:
-            return None
-        return sch
+    def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
+        for info in infos[: infos.index(reduction)]:
+            sch.compute_inline(info.block_rv)
+        if not _sums_rows(sch, reduction):
+            return False
+        _schedule(sch, reduction, inline_consumers(sch, infos, reduction))
+        return True
 
 
 def _sums_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:

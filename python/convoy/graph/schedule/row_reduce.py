@@ -10,36 +10,25 @@ import math
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
-from tvm.s_tir.dlight.base import ScheduleRule
-from tvm.target import Target
 
 from .loads import contiguous_in, loads_of
-from .window import inline_consumers, single_reduction
+from .window import ReductionRule, inline_consumers
 
 _MOST_RESULTS = 4096  # more of them fill a GPU with a thread each
 _SHORTEST = 128
 _THREADS = 64
 
 
-class RowReduce(ScheduleRule):
+class RowReduce(ReductionRule):
     """One reduction over one operand that is contiguous along the last reduced axis."""
 
-    def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
-        sch = s_tir.Schedule(func)
-        found = single_reduction(sch)
-        if found is None:
-            return None
-        infos, reduction = found
-        try:
-            for info in infos[: infos.index(reduction)]:
-                sch.compute_inline(info.block_rv)
-            if not _few_long_rows(sch, reduction):
-                return None
-            final = inline_consumers(sch, infos, reduction)
-            _schedule(sch, reduction, final)
-        except s_tir.ScheduleError:
-            return None
-        return sch
+    def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
+        for info in infos[: infos.index(reduction)]:
+            sch.compute_inline(info.block_rv)
+        if not _few_long_rows(sch, reduction):
+            return False
+        _schedule(sch, reduction, inline_consumers(sch, infos, reduction))
+        return True
 
 
 def _few_long_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:

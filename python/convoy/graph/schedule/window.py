@@ -33,22 +33,32 @@ from .loads import (
 _UNROLL = 256  # multiply-adds that are written out; more costs minutes of compiling a network
 
 
-class Window(ScheduleRule):
-    """Kernels with one reduction block, elementwise producers and elementwise consumers."""
+class ReductionRule(ScheduleRule):
+    """A rule for kernels with one reduction block, elementwise producers and consumers.
+
+    ``schedule`` gets all blocks and the reduction among them, puts producers into it and schedules
+    it; it returns False, or raises ScheduleError, for a kernel of another kind.
+    """
 
     def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
         sch = s_tir.Schedule(func)
         found = single_reduction(sch)
-        if found is None:
-            return None
-        infos, reduction = found
         try:
-            padding = _inline_producers(sch, infos, reduction)
-            final = inline_consumers(sch, infos, reduction)
-            _schedule(sch, reduction, final, padding)
+            return sch if found is not None and self.schedule(sch, *found) else None
         except s_tir.ScheduleError:
             return None
-        return sch
+
+    def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
+        raise NotImplementedError
+
+
+class Window(ReductionRule):
+    """Any such kernel."""
+
+    def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
+        padding = _inline_producers(sch, infos, reduction)
+        _schedule(sch, reduction, inline_consumers(sch, infos, reduction), padding)
+        return True
 
 
 def _schedule(
