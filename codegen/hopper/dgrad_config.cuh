@@ -44,8 +44,8 @@ struct DgradParams {
 };
 
 template <class T, int kRows_, int kColumns_, int kStages_, int kSlots_, int kBatch_,
-          int kConsumers_, bool kPingpong_, bool kSwapped_, bool kStoreWarps_, bool kZeros_,
-          int kSplit_>
+          int kConsumers_, bool kPingpong_, bool kSwapped_, bool kLater_, bool kStoreWarps_,
+          bool kZeros_, int kSplit_>
 struct DgradConfig {
   using Element = T;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kStages = kStages_;
@@ -66,9 +66,9 @@ struct DgradConfig {
   // shared memory, those that it writes there between two barriers.
   static constexpr int kPieces = kBlocks * (kGroupColumns / 64);
   static constexpr int kSlots = kSlots_, kBatch = kBatch_;
-  // Stores a tile under the arithmetic of the next one, from a copy of half as many registers as the
-  // accumulators: two cooperating consumers have room for both.
-  static constexpr bool kLater = kConsumers == 2 && !kPingpong && kSplit == 1;
+  // Stores a tile under the arithmetic of the next one, from a rounded copy: half as many registers
+  // as the accumulators, for which two cooperating consumers have room.
+  static constexpr bool kLater = kLater_;
   // ptxas wants more registers for m64n256k16 than 512 threads may start with.
   static constexpr int kMmaColumns = kConsumers == 3 && kColumns == 256 ? 128 : kColumns;
   // A consumer's accumulators: blocks of 64 rows by columns of the matrix that wgmma sees.
@@ -96,6 +96,7 @@ struct DgradConfig {
   static_assert(kSlots >= 1 && kSlots <= kPieces && kStages >= 2);
   static_assert(kSlots % kBatch == 0 && kPieces % kBatch == 0);
   static_assert(kSplit == 1 || kBlocks % kBatch == 0);
+  static_assert(!kLater || (kConsumers == 2 && !kPingpong && kSplit == 1));
   static_assert(!kStoreWarps || (kLater && kBatch == 1));
   static_assert(kSharedBytes <= 232448, "shared memory of a block on sm_90");
 };

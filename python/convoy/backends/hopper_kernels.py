@@ -36,7 +36,8 @@ class DgradKernel:
     consumers      warpgroups that multiply: 2, or 3 where they share a tile
     stages         depth of the load pipeline; 0 takes as many as fit
     swapped        consumers have 64 of a tile's columns each rather than a part of its rows
-    store_warps    warps of their own store the slots (batch 1), so that the copy engine only loads
+    later          a tile is stored under the next one's arithmetic (two consumers that share it)
+    store_warps    warps of their own store the slots (later, batch 1): the copy engine only loads
     split          blocks of a cluster that share a tile's reduction (cooperative only)
     zeros          can write phases that no filter tap reaches (filter shorter than the stride)
 
@@ -51,6 +52,7 @@ class DgradKernel:
     consumers: int = 2
     stages: int = 0
     swapped: bool = False
+    later: bool = False
     store_warps: bool = False
     zeros: bool = False
     split: int = 1
@@ -70,8 +72,10 @@ class DgradKernel:
                 "64, 128 or 256 rows and 64 columns for each of the consumers, who share it",
             )
         alone = self.pingpong or self.split > 1 or self.consumers > 2
-        if self.store_warps and (alone or self.batch > 1):
-            raise InvalidOption("store warps", "two consumers that share a tile, batches of 1")
+        if self.later and alone:
+            raise InvalidOption("stores under the next tile", "two consumers that share a tile")
+        if self.store_warps and (not self.later or self.batch > 1):
+            raise InvalidOption("store warps", "stores under the next tile, in batches of 1")
         parts = 1 if self.pingpong or self.swapped else self.consumers
         blocks, rest = divmod(self.rows, 64 * parts)
         own = 64 if self.swapped else self.columns
@@ -118,7 +122,7 @@ class DgradKernel:
         schedule = "pingpong" if self.pingpong else "swapped" if self.swapped else "cooperative"
         schedule += str(self.consumers) * (self.consumers > 2)
         zeros = f"_split{self.split}" * (self.split > 1) + "_zeros" * self.zeros
-        zeros = "_warps" * self.store_warps + zeros
+        zeros = "_later" * self.later + "_warps" * self.store_warps + zeros
         return (
             f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}b{self.batch}"
             f"_{schedule}{zeros}_{_SHORT[self.dtype]}"
@@ -129,7 +133,8 @@ class DgradKernel:
         """The ``.cu`` text; equal for equal kernels."""
         numbers = (self.rows, self.columns, self.stages, self.slots, self.batch, self.consumers)
         arguments = [_ELEMENT[self.dtype], *map(str, numbers)]
-        arguments += [_bool(x) for x in (self.pingpong, self.swapped, self.store_warps, self.zeros)]
+        flags = (self.pingpong, self.swapped, self.later, self.store_warps, self.zeros)
+        arguments += map(_bool, flags)
         arguments += [str(self.split)]
         return _source(self, "DgradConfig", arguments, "DgradStrided")
 

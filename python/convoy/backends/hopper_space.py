@@ -11,7 +11,8 @@ from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpro
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
 UNITS, SORTED, TURNED = 1, 2, 3
 
-COOPERATIVE, SWAPPED, PINGPONG = "cooperative", "swapped", "pingpong"
+# Schedules: LATER and SWAPPED store a tile under the arithmetic of the next one.
+COOPERATIVE, LATER, SWAPPED, PINGPONG = "cooperative", "later", "swapped", "pingpong"
 
 # rows, columns, schedule, slots, batch, consumers, split. With as many slots as pieces a tile's
 # stores drain under the next tile's arithmetic; variants with fewer have room for a stage more.
@@ -20,9 +21,10 @@ _TILES = (
     (192, 256, COOPERATIVE, 2, 2, 3, 1),
     (128, 256, COOPERATIVE, 4, 4, 2, 1),
     (128, 256, COOPERATIVE, 2, 2, 2, 1),
-    (128, 256, COOPERATIVE, 2, 1, 2, 1),
-    (128, 256, COOPERATIVE, 1, 1, 2, 1),
+    (128, 256, LATER, 2, 1, 2, 1),
+    (128, 256, LATER, 1, 1, 2, 1),
     (256, 128, COOPERATIVE, 2, 2, 2, 1),
+    (256, 128, LATER, 2, 2, 2, 1),
     (256, 128, SWAPPED, 2, 2, 2, 1),
     (128, 128, PINGPONG, 4, 4, 2, 1),
     (128, 128, COOPERATIVE, 2, 2, 2, 1),
@@ -92,7 +94,8 @@ def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
             continue
         kernel = DgradKernel(
             rows, columns, schedule == PINGPONG, slots, batch, consumers,
-            swapped=schedule == SWAPPED, zeros=zeros, split=split, dtype=w.dtype,
+            swapped=schedule == SWAPPED, later=schedule in (LATER, SWAPPED),
+            zeros=zeros, split=split, dtype=w.dtype,
         )  # fmt: skip
         launches += [Launch(kernel, order) for order in orders]
     return sorted(launches, key=lambda launch: _guess(launch, w, device))
@@ -116,8 +119,9 @@ def stem_launches(w: Workload, device: Device) -> list[Launch]:
     return [Launch(kernel), *(Launch(kernel, size) for size in sorted(chunks))]
 
 
-def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int]:
-    """A rough time to order candidates by, in reduction steps of a 128x128 tile."""
+def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, str, int]:
+    """A rough time to order candidates by, in reduction steps of a 128x128 tile; of equals those
+    first that store a tile under the next one."""
     kernel = launch.kernel
     assert isinstance(kernel, DgradKernel)
     columns = -(-w.c // kernel.columns)
@@ -132,7 +136,7 @@ def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int
         if h.taps * x.taps
     ]
     if not times:
-        return 0.0, kernel.name, launch.swizzle
+        return 0.0, not kernel.later, kernel.name, launch.swizzle
     if launch.swizzle != SORTED:
         units = max(tiles for tiles, _ in times) * columns
         time = -(-units // teams) * sum(steps + store for _, steps in times)
@@ -140,4 +144,4 @@ def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, str, int
         total = sum(tiles * columns * (steps + store) for tiles, steps in times)
         longest = times[0][1] + store
         time = max(longest, total / teams + longest / 4)
-    return time, kernel.name, launch.swizzle
+    return time, not kernel.later, kernel.name, launch.swizzle
