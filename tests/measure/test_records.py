@@ -79,6 +79,41 @@ def test_cutting_a_file_anywhere_loses_only_what_was_cut(some: list[Record], cut
             assert record_file.read(path).records == [*contents.records, some[-1]]
 
 
+@given(st.lists(records, max_size=8), st.integers(0, 2000))
+def test_a_store_holds_what_the_file_does(some: list[Record], cut: int) -> None:
+    """Though it reads a workload's lines when it is asked for them."""
+    whole = "".join(header_line(r.environment) + r.to_line() for r in some).encode()
+    with _temporary_file(whole[:cut]) as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecordsWarning)
+        contents, store = record_file.read(path), RecordStore(path)
+        latest = {record.key: record for record in sorted(contents.records, key=lambda r: r.time)}
+        for workload in {record.workload for record in contents.records}:
+            own = {k: r for k, r in latest.items() if r.workload == workload}
+            assert {record.key: record for record in store.of(workload)} == own
+        assert {record.key: record for record in store} == latest
+        assert store.skipped == contents.skipped
+
+
+def test_only_what_is_asked_for_is_read(tmp_path: Path, make_record, monkeypatch) -> None:
+    """And a line that is damaged inside is told when it is read."""
+    path = tmp_path / "r.jsonl"
+    some = [make_record(f"k{i}") for i in range(3)]
+    workloads = [dataclasses.replace(some[0].workload, n=n) for n in (1, 2)]
+    lines = [dataclasses.replace(r, workload=w).to_line() for w in workloads for r in some]
+    lines[4] = lines[4].replace("kernel_us", "hours")
+    path.write_text(header_line(some[0].environment) + "".join(lines))
+    parsed, parse = [], Parser.parse
+    monkeypatch.setattr(Parser, "parse", lambda self, x: parsed.append(x) or parse(self, x))
+    store = RecordStore(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(store.of(workloads[0])) == 3
+    assert len(parsed) == 4  # and the header
+    with pytest.warns(RecordsWarning, match=r"skipped 1 line .*r\.jsonl:6"):
+        assert len(store.of(workloads[1])) == 2
+    assert len(store) == 5 and [skipped.line for skipped in store.skipped] == [6]
+
+
 class _temporary_file:
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -230,17 +265,17 @@ def test_a_thread_never_sees_half_of_the_files(tmp_path: Path, make_record, monk
         RecordStore(write_to=tmp_path / f"{name}.jsonl").append(make_record(kernel=name))
     store = RecordStore([tmp_path])
     seen: list[int] = []
-    read = record_file.read
+    skim = record_file.skim
 
-    def read_and_look(path: Path):
+    def skim_and_look(path: Path):
         if path.name == "b.jsonl" and not seen:
             seen.append(-1)  # only the first time: the thread reads the files itself
             thread = threading.Thread(target=lambda: seen.append(len(store)))
             thread.start()
             thread.join()
-        return read(path)
+        return skim(path)
 
-    monkeypatch.setattr(record_file, "read", read_and_look)
+    monkeypatch.setattr(record_file, "skim", skim_and_look)
     assert len(store) == 2
     assert seen == [-1, 2]
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,10 @@ from .environment import Environment
 from .measurement import Measurement
 
 FORMAT_VERSION = 1
+#: How the lines begin that convoy writes: environment and workload can be told without the rest.
+_OWN_LINE = re.compile(
+    rf'\{{"v":{FORMAT_VERSION},"env":"(\w+)","workload":(\{{.*?\}}),"candidate":\{{"backend":"'
+)
 CandidateKey = tuple[str, str, str]
 
 
@@ -82,6 +87,7 @@ class Parser:
     def __init__(self) -> None:
         self.environments: dict[str, Environment] = {}
         self._workloads: dict[str, Workload] = {}
+        self._glanced: dict[str, Workload] = {}
 
     def parse(self, line: str) -> Record | None:
         """The record of a line; None for a header. Raises BadLine with the reason."""
@@ -100,6 +106,19 @@ class Parser:
             return self._record(data)
         except (KeyError, TypeError, ValueError, AttributeError, ConvoyError) as err:
             raise BadLine(f"{type(err).__name__}: {err}"[:200]) from None
+
+    def glance(self, line: str) -> Workload | None:
+        """The workload of a line that looks like a whole record of a stated environment, which
+        takes a tenth of the time of :meth:`parse`; None for any other line."""
+        match = _OWN_LINE.match(line)
+        if match is None or match[1] not in self.environments or not line.endswith('Z"}\n'):
+            return None
+        if match[2] not in self._glanced:
+            try:
+                self._glanced[match[2]] = Workload.from_json(json.loads(match[2]))
+            except (ValueError, TypeError, AttributeError, ConvoyError):
+                return None
+        return self._glanced[match[2]]
 
     def _record(self, data: dict[str, Any]) -> Record:
         environment = self.environments.get(data["env"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import filelock
 
 from ..errors import CacheUnwritable, CorruptRecords, InvalidOption
+from ..workload import Workload
 from .record import BadLine, Parser, Record, header_line
 
 LOCK_TIMEOUT_S = 60.0
@@ -30,6 +31,28 @@ class SkippedLine:
         return f"{self.path}:{self.line}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class WaitingLine:
+    """A line of which the workload alone was read so far."""
+
+    path: Path
+    line: int
+    text: str
+    workload: Workload
+    parser: Parser
+
+    def read(self) -> Record | SkippedLine:
+        try:
+            record = self.parser.parse(self.text)
+        except BadLine as bad:
+            return SkippedLine(self.path, self.line, str(bad))
+        assert record is not None  # no header has a workload
+        return record
+
+
+Entry = Record | WaitingLine | SkippedLine
+
+
 @dataclass
 class Contents:
     """What a record file holds: its records in file order, and the lines that were skipped."""
@@ -44,28 +67,47 @@ def read(path: Path) -> Contents:
     Truncated, damaged and foreign lines are skipped and listed. Raises CorruptRecords when no
     line at all is a record or header and the file is neither empty nor one record cut short.
     """
-    contents, parser = Contents(), Parser()
-    usable, last = 0, ""
+    contents = Contents()
+    for entry in _entries(path, wait=False):
+        if isinstance(entry, Record):
+            contents.records.append(entry)
+        elif isinstance(entry, SkippedLine):
+            contents.skipped.append(entry)
+    return contents
+
+
+def skim(path: Path) -> list[Entry]:
+    """The same, in file order, without reading the lines that convoy wrote: of many thousand
+    records most runs need a few hundred."""
+    return _entries(path, wait=True)
+
+
+def _entries(path: Path, wait: bool) -> list[Entry]:
+    entries: list[Entry] = []
+    parser, skipped, usable, last = Parser(), 0, 0, ""
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
         last = line
+        workload = parser.glance(line) if wait else None
         try:
-            record = parser.parse(line)
+            if workload is not None:
+                entries.append(WaitingLine(path, number, line, workload, parser))
+            elif (record := parser.parse(line)) is not None:
+                entries.append(record)
+            usable += 1
         except BadLine as bad:
-            contents.skipped.append(SkippedLine(path, number, str(bad)))
-            continue
-        usable += 1
-        if record is not None:
-            contents.records.append(record)
-    cut_short = len(contents.skipped) == 1 and last.startswith("{") and not last.endswith("\n")
-    if contents.skipped and not usable and not cut_short:
+            entries.append(SkippedLine(path, number, str(bad)))
+            skipped += 1
+    cut_short = skipped == 1 and last.startswith("{") and not last.endswith("\n")
+    if skipped and not usable and not cut_short:
+        first = next(entry for entry in entries if isinstance(entry, SkippedLine))
         raise CorruptRecords(
-            f"{path}, whose first line starts {_first(path)!r} ({contents.skipped[0].reason})",
+            f"{path}, whose first line starts {_first(path)!r} ({first.reason})",
             "a file of convoy records (JSON lines)",
             "Move it away, or name another file",
         )
-    return contents
+    return entries
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import paths as own_paths
@@ -13,10 +16,22 @@ from ..workload import Workload
 from . import record_file
 from .environment import MATCHES, Environment, Match
 from .record import CandidateKey, Record, candidate_key
-from .record_file import SkippedLine
+from .record_file import SkippedLine, WaitingLine
 
-# By workload, then by environment and candidate.
-_Index = dict[str, dict[tuple[str, CandidateKey], Record]]
+
+@dataclass
+class _Group:
+    """What is known of one workload: the latest record of each candidate in each environment, and
+    entries of files that nobody has asked for yet."""
+
+    records: dict[tuple[str, CandidateKey], Record] = field(default_factory=dict)
+    waiting: list[Record | WaitingLine] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        _, candidate, environment = record.key
+        known = self.records.get((environment, candidate))
+        if known is None or record.time >= known.time:
+            self.records[environment, candidate] = record
 
 
 class RecordsWarning(UserWarning):
@@ -26,7 +41,8 @@ class RecordsWarning(UserWarning):
 class RecordStore:
     """Records of one or more files.
 
-    ``paths`` are files or folders (of ``*.jsonl`` and ``*.jsonl.gz``), read on first use.
+    ``paths`` are files or folders (of ``*.jsonl`` and ``*.jsonl.gz``), read on first use, each
+    workload's lines when it is first asked for.
     ``write_to`` receives what is appended, and is read too. Of several measurements of one
     thing the latest by time counts, and of equal times the one read last.
 
@@ -47,8 +63,10 @@ class RecordStore:
             self._appender = record_file.Appender(Path(write_to), durable)
             if Path(write_to) not in self._paths:
                 self._paths.append(Path(write_to))
-        self._index: _Index | None = None
+        self._index: dict[str, _Group] | None = None
+        self._lock = threading.RLock()
         self._skipped: list[SkippedLine] = []
+        self._reported = 0
         self._warned: set[str] = set()
 
     @classmethod
@@ -64,7 +82,7 @@ class RecordStore:
     @property
     def skipped(self) -> list[SkippedLine]:
         """Lines that could not be used."""
-        self._load()
+        self._all()
         return list(self._skipped)
 
     def reload(self) -> None:
@@ -82,7 +100,9 @@ class RecordStore:
         records = list(records)
         self._appender.append(records)
         if self._index is not None:
-            _add(self._index, records)
+            for record in records:
+                group = self._index.setdefault(record.workload.key, _Group())
+                self._settled(group).add(record)
 
     def lookup(
         self, workload: Workload, environment: Environment, mode: Match = "loose"
@@ -97,7 +117,7 @@ class RecordStore:
         if mode not in MATCHES:
             raise InvalidOption(f"mode {mode!r}", f"one of {', '.join(MATCHES)}")
         by_backend: dict[str, list[Record]] = {}
-        for record in self._load().get(workload.key, {}).values():
+        for record in self.of(workload):
             by_backend.setdefault(record.candidate.backend, []).append(record)
         found: list[Record] = []
         same = functools.cache(environment.matches)  # records share few environments
@@ -122,50 +142,70 @@ class RecordStore:
 
     def of(self, workload: Workload) -> list[Record]:
         """All records of a workload, from whatever environment, in no particular order."""
-        return list(self._load().get(workload.key, {}).values())
+        group = self._load().get(workload.key, _Group())
+        records = list(self._settled(group).records.values())
+        self._report()
+        return records
 
     def workloads(self) -> list[Workload]:
         """Every workload that has a record, sorted."""
-        return sorted(next(iter(group.values())).workload for group in self._load().values())
+        return sorted(next(iter(group.records.values())).workload for group in self._all())
 
     def __iter__(self) -> Iterator[Record]:
-        for group in self._load().values():
-            yield from group.values()
+        for group in self._all():
+            yield from group.records.values()
 
     def __len__(self) -> int:
-        return sum(map(len, self._load().values()))
+        return sum(len(group.records) for group in self._all())
 
-    def _load(self) -> _Index:
+    def _load(self) -> dict[str, _Group]:
         if self._index is None:
-            index: _Index = {}
+            index: dict[str, _Group] = {}
             skipped: list[SkippedLine] = []
             for path in self.files:
-                contents = record_file.read(path)
-                _add(index, contents.records)
-                skipped += contents.skipped
-                if contents.skipped:
-                    count = len(contents.skipped)
-                    self._warn_once(
-                        f"skipped {count} line{'s' * (count > 1)} of a record file, "
-                        f"the first: {contents.skipped[0]}"
-                    )
+                for entry in record_file.skim(path):
+                    if isinstance(entry, SkippedLine):
+                        skipped.append(entry)
+                    else:
+                        index.setdefault(entry.workload.key, _Group()).waiting.append(entry)
             # Now, as a whole: other threads may be asking.
-            self._index, self._skipped = index, skipped
+            self._index, self._skipped, self._reported = index, skipped, 0
         return self._index
+
+    def _settled(self, group: _Group) -> _Group:
+        """The group with nothing waiting."""
+        if not group.waiting:
+            return group
+        with self._lock:
+            for entry in group.waiting:
+                record = entry.read() if isinstance(entry, WaitingLine) else entry
+                if isinstance(record, SkippedLine):
+                    self._skipped.append(record)
+                else:
+                    group.add(record)
+            group.waiting = []
+        return group
+
+    def _all(self) -> list[_Group]:
+        groups = [self._settled(group) for group in list(self._load().values())]
+        self._report()
+        return [group for group in groups if group.records]
+
+    def _report(self) -> None:
+        """Warn of skipped lines, once for each file where they are found together."""
+        new, self._reported = self._skipped[self._reported :], len(self._skipped)
+        new.sort(key=lambda skipped: (str(skipped.path), skipped.line))
+        for _, lines in itertools.groupby(new, key=lambda skipped: skipped.path):
+            first, *others = lines
+            self._warn_once(
+                f"skipped {len(others) + 1} line{'s' * bool(others)} of a record file, "
+                f"the first: {first}"
+            )
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, RecordsWarning, stacklevel=3)
-
-
-def _add(index: _Index, records: Iterable[Record]) -> None:
-    for record in records:
-        workload, candidate, environment = record.key
-        group = index.setdefault(workload, {})
-        known = group.get((environment, candidate))
-        if known is None or record.time >= known.time:
-            group[environment, candidate] = record
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:
