@@ -246,7 +246,8 @@ class Placer:
 
         new = [workload for workload in workloads if workload not in self._options]
         found = gather(new, self._backends, self._device, self._costs)
-        self._options.update(in_network(found, self._staying))
+        later = {backend.name: backend.after_others_us for backend in self._backends}
+        self._options.update(in_network(found, self._staying, later))
         return self._options
 
     @functools.cached_property

@@ -53,6 +53,18 @@ def test_where_data_stay_in_the_cache_kernels_are_as_quick_as_alone() -> None:
     assert cold_of(cache.in_network(given, staying=True)[SMALL]) == {"a": 4.0, "b": 4.0}
 
 
+def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> None:
+    figure = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
+    pairs = [(Candidate(name, "k"), figure) for name in ("slow", "quick")]
+    pairs.append((Candidate("slow", "unknown"), Measurement(kernel_us=4.0)))
+    given = {SMALL: Options(SMALL, [Scored(*pair) for pair in pairs])}
+    found = cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].scored
+    assert [(s.measurement.enqueue_us, s.measurement.e2e_us) for s in found] == [
+        (8.5, 19.0), (6.0, 14.0), (None, None),
+    ]  # fmt: skip
+    assert all(s.measurement.kernel_us == 4.0 for s in found)
+
+
 def test_touched_are_all_weights_and_the_largest_step() -> None:
     tail = Workload("matmul", 1, 1, 1, 64, 10, 1, 1)
     weights = 2 * (256 * 256 * 9 + 640)

@@ -100,6 +100,10 @@ class Backend(abc.ABC):
     name: str
     #: What a measurement of its candidates depends on; of measure.environment.LIBRARIES.
     libraries: tuple[str, ...] = ("cuda", "cudnn", "cutlass", "kernels")
+    #: Microseconds that the processor takes longer for a launch when others were launched before
+    #: it, as in a network, than when it is measured, again and again: for an asynchronous launch,
+    #: and for a call that is waited for.
+    after_others_us: tuple[float, float] = (0.0, 0.0)
 
     @abc.abstractmethod
     def accepts(self, workload: Workload, device: Device) -> Decline | None:

@@ -1,10 +1,13 @@
-"""What the L2 cache makes of figures that belong to a network.
+"""What caches make of figures that belong to a network.
 
 Kernels are measured alone, with all that they read in the cache (``kernel_us``) and with nothing in
 it (``cold_us``); inside a network the truth lies between (objective.py). Two things about that are
 known of a network and not of a kernel. One that touches little finds all of it in the cache again,
 also from one run to the next: its kernels are as quick as alone. And where some candidates lack
 ``cold_us`` (records that were taken without), they would look quicker than those that have it.
+
+The processor has caches too: a library that does much for a launch takes longer for it where other
+launches came before (``Backend.after_others_us``).
 """
 
 from __future__ import annotations
@@ -47,9 +50,12 @@ def stays(workloads: Iterable[Workload], device: Device) -> bool:
 
 
 def in_network(
-    options: Mapping[Workload, Options], staying: bool = False
+    options: Mapping[Workload, Options],
+    staying: bool = False,
+    after_others_us: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[Workload, Options]:
-    """Options with the same figures, but with ``cold_us`` as it counts in the network.
+    """Options with figures as they count in a network: host times with what backends of these
+    names take longer ``after_others_us``, and ``cold_us`` as follows.
 
     Where data are ``staying`` it is ``kernel_us``. Elsewhere a candidate without it gets what the
     other candidates of its workload take longer with a cold cache (the median), or, where none of
@@ -61,6 +67,8 @@ def in_network(
     usual = statistics.median(every) if every else None
 
     def of(workload: Workload, scored: Scored) -> Scored:
+        later = (after_others_us or {}).get(scored.candidate.backend, (0.0, 0.0))
+        scored = Scored(scored.candidate, _later(scored.measurement, *later))
         figure = scored.measurement
         if figure.kernel_us is None:
             return scored
@@ -77,6 +85,15 @@ def in_network(
         workload: dataclasses.replace(found, scored=[of(workload, s) for s in found.scored])
         for workload, found in options.items()
     }
+
+
+def _later(figure: Measurement, enqueue: float, call: float) -> Measurement:
+    """The figure with longer host times, where it has any."""
+    if figure.enqueue_us is not None:
+        figure = dataclasses.replace(figure, enqueue_us=figure.enqueue_us + enqueue)
+    if figure.e2e_us is not None:
+        figure = dataclasses.replace(figure, e2e_us=figure.e2e_us + call)
+    return figure
 
 
 def _longer(figure: Measurement) -> float | None:
