@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 from tvm.relax import op
-from tvm.relax.op.grad import no_grad
+from tvm.relax.op.grad import no_grad, take_backward
 
 from ..errors import UnsupportedOp
-from .expr import dtype_of, ints, shape_of
+from .expr import dtype_of, ints, is_const, shape_of
 from .gradient import rule_for
 
 
@@ -45,16 +45,58 @@ def _strided_slice(
     return [op.nn.pad(grown, pads), *(no_grad(argument) for argument in call.args[1:])]
 
 
+@rule_for("take")
+def _take(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """One known place is put back among zeros; TVM's rule, for lists of places, knows no other."""
+    x, indices = call.args
+    axis = call.attrs.axis
+    if axis is None or not is_const(indices) or shape_of(indices):
+        return [take_backward(dy, x, indices, axis), no_grad(indices)]
+    shape, at = shape_of(x), int(axis) % len(shape_of(x))
+    place = int(indices.value.numpy())
+    wraps = str(call.attrs.mode) == "wrap"
+    place = place % shape[at] if wraps else min(max(place, 0), shape[at] - 1)
+    pads = [0] * (2 * len(shape))
+    pads[2 * at], pads[2 * at + 1] = place, shape[at] - 1 - place
+    return [op.nn.pad(ctx.emit(op.expand_dims(dy, at)), pads), no_grad(indices)]
+
+
 @rule_for("nn.pad")
 def _pad(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    mode, (x,) = str(call.attrs.pad_mode), call.args
-    before = ints(call.attrs.pad_width)[::2]
+    """What was put around goes; what negative widths cut off gets zeros."""
+    mode, widths = str(call.attrs.pad_mode), ints(call.attrs.pad_width)
     if mode != "constant":
         raise UnsupportedOp(f"the gradient of nn.pad with mode {mode}", "constant padding")
-    ends = [start + size for start, size in zip(before, shape_of(x), strict=True)]
-    return [op.strided_slice(dy, list(range(len(ends))), list(before), ends)]
+    begin = [max(width, 0) for width in widths[::2]]
+    ends = [size - max(w, 0) for size, w in zip(shape_of(dy), widths[1::2], strict=True)]
+    kept = op.strided_slice(dy, list(range(len(ends))), begin, ends)
+    if min(widths) >= 0:
+        return [kept]
+    return [op.nn.pad(ctx.emit(kept), [max(-width, 0) for width in widths])]
+
+
+@rule_for("tile")
+def _tile(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """The sum of all copies."""
+    shape, repeats = shape_of(call.args[0]), ints(call.attrs.repeats)
+    shape = (1,) * (len(repeats) - len(shape)) + shape
+    repeats = (1,) * (len(shape) - len(repeats)) + repeats
+    apart = [size for pair in zip(repeats, shape, strict=True) for size in pair]
+    summed = op.sum(ctx.emit(op.reshape(dy, apart)), list(range(0, len(apart), 2)))
+    return [op.reshape(summed, shape_of(call.args[0]))]
+
+
+@rule_for("arange")
+def _arange(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [no_grad(argument) for argument in call.args]
 
 
 @rule_for("stack")
