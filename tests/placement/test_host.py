@@ -23,7 +23,7 @@ from convoy.measure.environment import Environment
 from convoy.measure.measurement import Measurement
 from convoy.measure.record import Record
 from convoy.measure.records import RecordStore
-from convoy.placement.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of
+from convoy.placement.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of, usual_times
 from convoy.workload import Workload
 
 THERE = Environment("NVIDIA H200", 132, host="a quick one", boot="monday")
@@ -153,6 +153,34 @@ def test_what_is_built_already_is_measured_and_the_rest_built_at_once() -> None:
     hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, slower(1.5, 1.5), prepare=missing)
     assert hosts.ratios, "the kernels may be there all the same"
+
+
+def test_of_many_records_of_a_kind_the_median_counts() -> None:
+    rng = random.Random(3)
+
+    def noisy(kernel: str, count: int, enqueue: float) -> list[Record]:
+        figures = [
+            dataclasses.replace(
+                RECORDS[0].measurement, enqueue_us=enqueue * rng.uniform(0.7, 1.3), e2e_us=4.0 + us
+            )
+            for us in (rng.uniform(5.0, 9.0) for _ in range(count))
+        ]
+        return [
+            dataclasses.replace(record(8 * i, kernel=kernel), measurement=figure)
+            for i, figure in enumerate(figures, 1)
+        ]
+
+    many, split = noisy("eng39_k25=1", 40, 6.0), noisy("eng39_split2", 40, 9.0)
+    few = noisy("eng4", 3, 4.0)
+    hosts = HostTimes("tuesday", usual=usual_times([*many, *split, *few]))
+    (enqueue,) = {hosts.figure(r).enqueue_us for r in many}
+    (twice,) = {hosts.figure(r).enqueue_us for r in split}
+    (call,) = {hosts.figure(r).e2e_us for r in many}
+    assert (enqueue, twice, call) == pytest.approx((6.0, 9.0, 11.0), rel=0.1)
+    assert [hosts.figure(r) for r in few] == [r.measurement for r in few]
+    hosts.calibrate(many, slower(3.0, 1.0))
+    assert hosts.figure(many[0]).enqueue_us == pytest.approx(9.0, rel=0.1), "9 us here, 6 there"
+    assert hosts.figure(many[0]).kernel_us == many[0].measurement.kernel_us
 
 
 def test_one_outlier_does_not_decide() -> None:

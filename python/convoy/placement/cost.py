@@ -12,7 +12,7 @@ from ..backends.base import Backend, Candidate, Device
 from ..errors import ConvoyError, LibraryMissing
 from ..measure.measurement import Measurement
 from ..workload import Workload
-from .host import Again, HostTimes, Prepare, Ready
+from .host import Again, HostTimes, Prepare, Ready, usual_times
 
 Progress = Callable[[str, int, int], None]
 
@@ -61,6 +61,7 @@ class RecordedCost(CostModel):
     def __init__(self, store: Any, environment: Any, hosts: HostTimes | None = None) -> None:
         self._store, self._environment = store, environment
         self.hosts = hosts or HostTimes()
+        self._asked = False
 
     def bring_here(
         self,
@@ -75,6 +76,9 @@ class RecordedCost(CostModel):
         self.hosts.calibrate(known, again, ready, prepare)
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Any]:
+        if not self._asked:
+            self._asked = True
+            self.hosts.usual = usual_times(self._store)
         records = self._store.lookup(workload, self._environment)
         return {(r.candidate.backend, r.candidate.kernel): r for r in records}
 

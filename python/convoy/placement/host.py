@@ -4,7 +4,12 @@ How long a kernel takes is a matter of the GPU; how long it takes to enqueue one
 is a matter of the processor beside it. Two machines with the same GPU differ by half in that, and
 not equally for all libraries. A few recorded candidates of each backend are measured again, and
 the median ratio is applied to all of the backend's records from there. Only what was recorded since
-this machine was started is taken as it is: names of processors do not tell machines apart.
+this machine was started needs no ratio: names of processors do not tell machines apart.
+
+Host times are also the noisiest figures, up to a third either way where the machine did something
+else as well, and depend little on the problem: kernels of one kind (an engine of cuDNN, a family of
+CUTLASS) differ by less than a tenth on a quiet host. So of many records of a kind the median counts
+for each of them; the lowest of many would only be the luckiest.
 """
 
 from __future__ import annotations
@@ -30,6 +35,13 @@ SAMPLES = 5
 #: Ratios nearer to one than this are taken for one: measurements differ that much on one host.
 LEAST = 0.05
 
+#: Of fewer records of a kind each keeps its own host times.
+FEWEST = 8
+
+#: (backend, host, its start, kind of kernel) of records whose host times are much the same.
+Kind = tuple[str, str, str, str]
+#: enqueue_us, its spread, e2e_us without the kernel, its spread.
+Usual = tuple[float, float, float, float]
 #: (backend, host that measured) of records whose host times count by one ratio.
 Origin = tuple[str, str]
 Again = Callable[[Workload, Candidate], Measurement]
@@ -67,11 +79,26 @@ class HostTimes:
 
     boot: str = ""
     ratios: dict[Origin, Ratio] = field(default_factory=dict)
+    usual: Mapping[Kind, Usual] = field(default_factory=dict)
 
     def figure(self, record: Record) -> Measurement:
         """The measurement of a record with host times of this machine."""
         ratio = None if self._here(record) else self.ratios.get(origin(record))
-        return record.measurement if ratio is None else ratio.apply(record.measurement)
+        recorded = self.recorded(record)
+        return recorded if ratio is None else ratio.apply(recorded)
+
+    def recorded(self, record: Record) -> Measurement:
+        """The measurement of a record with the usual host times of its kind there."""
+        figure, usual = record.measurement, self.usual.get(kind(record))
+        if usual is None:
+            return figure
+        enqueue, enqueue_spread, wait, wait_spread = usual
+        changes: dict[str, float] = {}
+        if figure.enqueue_us is not None:
+            changes |= {"enqueue_us": enqueue, "enqueue_spread_us": enqueue_spread}
+        if figure.e2e_us is not None and figure.kernel_us is not None:
+            changes |= {"e2e_us": figure.kernel_us + wait, "e2e_spread_us": wait_spread}
+        return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
 
     def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
         """Records of other machines that have no ratio yet and could give one, by origin."""
@@ -110,7 +137,7 @@ class HostTimes:
                 except ConvoyError:
                     continue
                 if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
-                    pairs.append((record.measurement, figure))
+                    pairs.append((self.recorded(record), figure))
             self.ratios[own] = ratio_of(pairs)
 
     def to_json(self) -> list[list[object]]:
@@ -127,6 +154,33 @@ class HostTimes:
             for backend, host, q, w, n in data
         }
         return cls(boot, dict(ratios))
+
+
+def kind(record: Record) -> Kind:
+    """Records of one kind: kernels of one family or engine, as many launches each."""
+    candidate, environment = record.candidate, record.environment
+    family = candidate.kernel.split("_")[0]
+    several = "+" * ("split" in candidate.kernel) + "w" * (candidate.workspace > 0)
+    return candidate.backend, environment.host, environment.boot, family + several
+
+
+def usual_times(records: Iterable[Record]) -> dict[Kind, Usual]:
+    """Medians by kind, of FEWEST records and more."""
+    found: dict[Kind, list[Measurement]] = {}
+    for record in records:
+        figure = record.measurement
+        if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
+            found.setdefault(kind(record), []).append(figure)
+    return {own: _medians(figures) for own, figures in found.items() if len(figures) >= FEWEST}
+
+
+def _medians(figures: Sequence[Measurement]) -> Usual:
+    return (
+        statistics.median(f.enqueue_us or 0.0 for f in figures),
+        statistics.median(f.enqueue_spread_us or 0.0 for f in figures),
+        statistics.median(max(0.0, (f.e2e_us or 0.0) - (f.kernel_us or 0.0)) for f in figures),
+        statistics.median(f.e2e_spread_us or 0.0 for f in figures),
+    )
 
 
 def origin(record: Record) -> Origin:
