@@ -1,5 +1,6 @@
 # Sets up a virtual environment in .venv and does the usual things in it. A second run reuses it.
 #   PYTHON=python3.12   the interpreter to make .venv with (3.10 to 3.13)
+#   WORKERS=4           processes for the tests (default: the cores, at most 8; one with a GPU, which they share)
 #   LIGHT=1             tests without the cuDNN and nvcc wheels (1.5 GB on disk); theirs are skipped
 
 SHELL := /bin/bash
@@ -20,6 +21,7 @@ STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*
 # With a GPU the demo measures and runs on it, for which it needs cuDNN, NVRTC and nvcc.
 GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)
 DEMO_EXTRAS := [demo$(if $(GPU),$(comma)gpu)]
+WORKERS ?= $(if $(GPU),0,$(shell n=$$(nproc); echo $$((n < 8 ? n : 8))))
 TEST_EXTRAS := [dev,demo,onnx,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
 
 help: ## Show this list
@@ -31,7 +33,7 @@ demo: $(VENV)/.demo ## Set up, place and compile a Relay ResNet, run it, check t
 
 test: $(VENV)/.test ## Set up and run the tests (ARGS="-k name" is handed to pytest)
 	@echo "== test: running the tests"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(ARGS)
 
 lint: $(VENV)/.test ## Check style and types (ruff, mypy, clang-format)
 	@echo "== lint: ruff, mypy, clang-format"
