@@ -284,13 +284,17 @@ def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
         kept[key]["plans"] = {
             name: {
                 **{k: v for k, v in plan.items() if k != "plan"},
-                "choices": [_choice(c) for c in (plan.get("plan") or {"choices": []})["choices"]],
+                "choices": _choices(plan) if name.split("/")[0] in (*SINGLES, PLACED) else [],
             }
             for name, plan in case["plans"].items()
         }  # fmt: skip
         table += table_rows(case)
     result = {"environment": environment.current().to_json(), "rows": table, "cases": kept}
     Path(out).write_text(json.dumps(result, indent=None, separators=(",", ":")))
+
+
+def _choices(plan: dict[str, Any]) -> list[list[Any]]:
+    return [_choice(c) for c in (plan.get("plan") or {"choices": []})["choices"]]
 
 
 def _choice(choice: dict[str, Any]) -> list[Any]:
