@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from convoy.codegen import compile as compiling
+from convoy.codegen.cache import KernelCache
 from convoy.codegen.compile import cache_key, compile_kernel, compile_many, default_jobs
 from convoy.codegen.kernel import KernelConfig
 from convoy.errors import CacheUnwritable, CompileFailed, InvalidOption
@@ -25,6 +27,30 @@ def test_second_time_comes_from_the_cache(nvcc, cache):
     assert first.sha256 == second.sha256
     assert b"Sm90Conv" in second.read()
     assert second.about["kernel"] == CONFIG.to_json()
+
+
+def test_who_wants_the_same_kernel_waits_for_the_first(nvcc, cache):
+    """Threads stand for processes: a lock on a file is as strange to one as to the other."""
+    slow = nvcc.toolkit.nvcc.read_text().replace("echo run", "sleep 0.3\necho run")
+    nvcc.toolkit.nvcc.write_text(slow)
+
+    def build(_):
+        own = KernelCache(cache.folder)
+        return compile_kernel(CONFIG, cache=own, toolkit=nvcc.toolkit).sha256
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(build, range(4)))) == 1
+    assert nvcc.runs == 1
+    assert not list(cache.folder.glob(".*"))
+
+
+def test_without_locks_each_builds_for_itself(nvcc, cache, monkeypatch):
+    def unsupported(*args, **options):
+        raise NotImplementedError
+
+    monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
+    assert compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit).read()
+    assert nvcc.runs == 1
 
 
 def test_truncated_library_is_built_again(nvcc, cache):

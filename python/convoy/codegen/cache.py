@@ -1,8 +1,9 @@
 """The folder of compiled kernels, addressed by what went into them.
 
 ``<key>.json`` names the library by its own hash, ``<hash>.so`` holds it. Both are written to a
-temporary name and renamed, the library first, so that a reader sees a whole entry or none, and
-several processes may build the same kernel at once. A library that does not match its hash
+temporary name and renamed, the library first, so that a reader sees a whole entry or none. Several
+processes that want the same kernel wait for the first one to build it, where the file system knows
+locks; elsewhere each builds it, which does no harm. A library that does not match its hash
 (truncated, damaged) counts as absent and is built again.
 """
 
@@ -12,9 +13,13 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import filelock
 
 from .. import paths
 from ..errors import CacheUnwritable
@@ -62,6 +67,22 @@ class KernelCache:
         self._write(path, library)
         self._write(self.folder / f"{key}.json", record.encode())
         return Entry(path, sha256, about)
+
+    @contextmanager
+    def being_built(self, key: str, seconds: float) -> Iterator[None]:
+        """Nobody else builds the entry in the meantime; after ``seconds`` of waiting all may."""
+        lock = filelock.FileLock(self.folder / f".lock-{key}", timeout=seconds)
+        try:
+            lock.acquire()
+        except (filelock.Timeout, OSError, NotImplementedError):
+            yield
+            return
+        try:
+            yield
+        finally:
+            # Whoever waits on the file that goes has it; whoever comes later makes a new one.
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
     def check_writable(self) -> None:
         """Raises CacheUnwritable before minutes are spent on compiling."""

@@ -72,16 +72,19 @@ def compile_kernel(
     if (entry := cache.get(key)) is not None:
         return entry
     cache.check_writable()
-    started = time.monotonic()
-    library = _run_nvcc(config, toolkit)
-    about = {
-        "name": config.name,
-        "kernel": config.to_json(),
-        "nvcc": toolkit.version,
-        "cutlass": toolkit.cutlass_version,
-        "seconds": round(time.monotonic() - started, 1),
-    }
-    return cache.put(key, library, about)
+    with cache.being_built(key, NVCC_TIMEOUT_S):
+        if (entry := cache.get(key)) is not None:
+            return entry  # another process was first
+        started = time.monotonic()
+        library = _run_nvcc(config, toolkit)
+        about = {
+            "name": config.name,
+            "kernel": config.to_json(),
+            "nvcc": toolkit.version,
+            "cutlass": toolkit.cutlass_version,
+            "seconds": round(time.monotonic() - started, 1),
+        }
+        return cache.put(key, library, about)
 
 
 def compile_many(
