@@ -7,10 +7,11 @@
 
 Every network of scripts/zoo is imported from torch.export or ONNX, built in each form and run three
 times on fresh inputs, of which the first run is eager, the second captures a CUDA graph and the
-third replays it. The error is relative to the reference's norm; allowed is a few times that of
-PyTorch in the same precision. Convolutions that no library took are named with the reason. Kernels
-are taken unmeasured, so that nothing but compiling takes time. Networks run in processes of their
-own: one that kills its process is a line of the table.
+third replays it; forms of gradients do so with a training step. The error is relative to the
+reference's norm; allowed is a few times that of PyTorch in the same precision. Convolutions that no
+library took are named with the reason. Kernels are taken unmeasured, so that nothing but compiling
+takes time. Networks run in processes of their own: one that kills its process is a line of the
+table.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Form:
     backends: tuple[str, ...] = ()
     streams: int = 1
     cuda_graph: bool = True
+    gradients: bool = False
 
 
 FORMS = {
@@ -58,8 +60,15 @@ FORMS = {
     "tvm": Form("float16", 1, ("tvm",), 3),
     "tf32": Form("tf32", 1, ("cudnn", "cutlass", "tvm"), 2, False),
     "bfloat16": Form("bfloat16", 3, ("cudnn", "cutlass", "hopper", "tvm"), 2),
+    "gradients": Form("float32", 2, ("cudnn", "tvm"), 3, gradients=True),
+    "half gradients": Form("float16", 2, ("cudnn", "hopper", "tvm"), gradients=True),
 }
-ON_CPU = {"llvm": Form("float32", 1), "llvm3": Form("float32", 3), "half": Form("float16", 2)}
+ON_CPU = {
+    "llvm": Form("float32", 1),
+    "llvm3": Form("float32", 3),
+    "half": Form("float16", 2),
+    "gradients": Form("float32", 2, gradients=True),
+}
 
 
 def imported(network: Any, inputs: list[Any], importer: str) -> Any:
@@ -109,6 +118,31 @@ def peer_error(network: Any, inputs: list[Any], precision: str, want: list[Array
         return 0.0
 
 
+def check_gradients(name: str, data: list[list[Any]], form: Form, target: str) -> Row:
+    """The same of gradients, of a session of a training step."""
+    import torch
+
+    from convoy.training import TrainingSession
+    from zoo import gradients
+
+    step, values, names = gradients.training_step(name, data[0])
+    built, row = compiled(step.module, form, target)
+    session = TrainingSession(built, step, values, learning_rate=0.0)
+    for key in session.step_info.inputs:
+        if key in values:  # what the network carries and does not train
+            session.session.set_input(key, values[key])
+    got = gradients.of_convoy(session, step, names, data)
+    want = gradients.of_peer(name, data, torch.float64)
+    try:
+        peer = gradients.of_peer(name, data, getattr(torch, form.precision))
+    except (RuntimeError, NotImplementedError):
+        peer = want
+    return row | {
+        "error": gradients.error(got, want),
+        "of_peer": gradients.error({key: peer[key] for key in got}, want),
+    }
+
+
 def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
     """The compiled module, and what was offloaded and what was not."""
     import convoy
@@ -145,6 +179,10 @@ def check(name: str, form: Form, target: str, importer: str, build_only: bool = 
         generator = torch.Generator().manual_seed(form.batch)
         data = [[torch.randn(s, generator=generator) for s in shapes] for _ in range(RUNS)]
         with torch.no_grad():
+            if form.gradients:
+                step = "gradients"
+                row |= check_gradients(name, data, form, target)
+                return judged(row, form, started)
             module = imported(network, data[0], importer)
             step = "build"
             built, found = compiled(module, form, target)
@@ -159,8 +197,7 @@ def check(name: str, form: Form, target: str, importer: str, build_only: bool = 
             gots = [session(*[x.numpy() for x in inputs]) for inputs in data]
             row["error"] = max(errors(g, w) for g, w in zip(gots, wants, strict=True))
             row["of_peer"] = peer_error(network, data[0], form.precision, wants[0])
-        row["allowed"] = max(FLOORS[form.precision], FACTOR * row["of_peer"])
-        row["wrong"] = not row["error"] <= row["allowed"]
+        return judged(row, form, started)
     except Exception as err:  # the other networks still have to be checked
         where = traceback.extract_tb(err.__traceback__)[-1]
         row |= {"failed": f"{type(err).__name__}: {str(err)[-600:]}", "step": step}
@@ -168,8 +205,15 @@ def check(name: str, form: Form, target: str, importer: str, build_only: bool = 
     return row
 
 
+def judged(row: Row, form: Form, started: float) -> Row:
+    row.setdefault("build_s", round(time.perf_counter() - started, 1))
+    row["allowed"] = max(FLOORS[form.precision], FACTOR * row["of_peer"])
+    row["wrong"] = not row["error"] <= row["allowed"]
+    return row
+
+
 def line(row: Row) -> str:
-    head = f"{row['network']:22} {row['form']:9} {row['importer']:5}"
+    head = f"{row['network']:22} {row['form']:14} {row['importer']:5}"
     if "failed" in row:
         return f"{head} FAILED in {row.get('step', 'its process')}: {row['failed'][:400]}"
     text = f"{head} {'WRONG' if row['wrong'] else 'right' if 'error' in row else 'built'}"
