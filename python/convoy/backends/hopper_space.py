@@ -98,7 +98,7 @@ def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
             zeros=zeros, split=split, dtype=w.dtype,
         )  # fmt: skip
         launches += [Launch(kernel, order) for order in orders]
-    return sorted(launches, key=lambda launch: _guess(launch, w, device))
+    return sorted(launches, key=lambda launch: _rank(launch, w, device))
 
 
 def stem_launches(w: Workload, device: Device) -> list[Launch]:
@@ -119,11 +119,18 @@ def stem_launches(w: Workload, device: Device) -> list[Launch]:
     return [Launch(kernel), *(Launch(kernel, size) for size in sorted(chunks))]
 
 
-def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, str, int]:
-    """A rough time to order candidates by, in reduction steps of a 128x128 tile; of equals those
-    first that store a tile under the next one."""
+def _rank(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, int, int, bool, str]:
+    """What candidates are ordered by: their guessed time; of equals, as measured on an H200, those
+    first that store a tile under the next one, with more stages, fewer rows, swapped."""
     kernel = launch.kernel
     assert isinstance(kernel, DgradKernel)
+    name = f"{kernel.name}.{launch.swizzle}"
+    time = _guess(kernel, launch.swizzle, w, device)
+    return time, not kernel.later, -kernel.stages, kernel.rows, not kernel.swapped, name
+
+
+def _guess(kernel: DgradKernel, swizzle: int, w: Workload, device: Device) -> float:
+    """A rough time, in reduction steps of a 128x128 tile."""
     columns = -(-w.c // kernel.columns)
     # Small tiles move more bytes from L2 for each multiplication than the machine can deliver.
     area = kernel.rows * kernel.columns / (128 * 128)
@@ -136,12 +143,12 @@ def _guess(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, st
         if h.taps * x.taps
     ]
     if not times:
-        return 0.0, not kernel.later, kernel.name, launch.swizzle
-    if launch.swizzle != SORTED:
+        return 0.0
+    if swizzle != SORTED:
         units = max(tiles for tiles, _ in times) * columns
         time = -(-units // teams) * sum(steps + store for _, steps in times)
     else:
         total = sum(tiles * columns * (steps + store) for tiles, steps in times)
         longest = times[0][1] + store
         time = max(longest, total / teams + longest / 4)
-    return time, not kernel.later, kernel.name, launch.swizzle
+    return time
