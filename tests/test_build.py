@@ -219,12 +219,29 @@ def test_wrong_options(network, options, error) -> None:
         convoy.build(to_relax(module, params), **options)
 
 
+@pytest.mark.parametrize("target", ["llvm", "cuda"])
+def test_options_that_there_are_not_are_refused(network, target: str) -> None:
+    module, params = network
+    with pytest.raises(TypeError, match="objectiv"):
+        convoy.build(to_relax(module, params), target, objectiv="graph")
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda"])
+def test_what_is_no_relax_module_is_refused(network, target: str) -> None:
+    module, _ = network
+    for wrong, name in ((module, r"convoy\.relay"), ("net.relay", "str"), (None, "NoneType")):
+        with pytest.raises(errors.InvalidOption, match=f"{name}.*a Relax module"):
+            convoy.build(wrong, target)
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"objective": "speed"}, "graph, stream, sync"),
         ({"precision": "float8"}, "float16"),
         ({"backends": ["onednn"]}, "cudnn"),
+        ({"backends": "cutlass"}, r"several, such as \('cutlass', 'tvm'\)"),
+        ({"plan": "plan.json"}, "Plan.loads"),
     ],
 )
 def test_wrong_placement_options(network, options, match) -> None:

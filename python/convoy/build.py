@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,8 @@ def build(
     measured where the GPU is there and predicted elsewhere (docs/streams.md).
     For ``llvm`` the normalised network is compiled for the CPU, by default in float32.
 
-    Raises InvalidOption, and the errors of :func:`place` and graph.normalize.
+    Raises InvalidOption, TypeError for an option that there is not, and the errors of :func:`place`
+    and graph.normalize.
     """
     from . import graph
     from .graph.lower import lower
@@ -47,6 +49,7 @@ def build(
 
     kind = _kind(target)
     streams = check_streams(streams)
+    inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
     if kind == "llvm":
         precision = precision or "float32"
         normal = graph.normalize(mod, params, dtype=precision)

@@ -76,6 +76,8 @@ def place(
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     if plan is not None:
+        if not isinstance(plan, Plan):
+            raise InvalidOption(f"a plan of type {type(plan).__name__}", "a Plan: Plan.loads(text)")
         return restore(every_form(mod, params, precision), plan, find_backends(backends))
     used = find_backends(backends)
     present = _present_device()
@@ -155,6 +157,8 @@ def find_backends(names: Sequence[str | Backend]) -> list[Backend]:
     """
     from .backends import registry
 
+    if isinstance(names, str):
+        raise InvalidOption(f"backends={names!r}", f"several, such as ({names!r}, 'tvm')")
     found = [name if isinstance(name, Backend) else registry.get(name) for name in names]
     own = [pattern for backend in found for pattern in backend.patterns()]
     if own:

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.tirx import PrimFunc
 
-from ..errors import UnsupportedOp
+from ..errors import InvalidOption, UnsupportedOp
 from .expr import is_const, op_name
 from .fold import fold_call
 
@@ -21,8 +21,15 @@ from .fold import fold_call
 def main_function(mod: tvm.IRModule) -> tuple[tvm.ir.GlobalVar, relax.Function]:
     """The entry function: ``main``, or the only Relax function of the module.
 
-    Raises UnsupportedOp when there is no such function.
+    Raises InvalidOption for anything but a Relax module, UnsupportedOp when there is no such
+    function.
     """
+    if not isinstance(mod, tvm.IRModule):
+        raise InvalidOption(
+            f"a network of type {type(mod).__module__}.{type(mod).__name__}",
+            "a Relax module",
+            "convoy.relay.to_relax and TVM's ONNX and PyTorch importers make one.",
+        )
     found = [(gv, f) for gv, f in mod.functions.items() if isinstance(f, relax.Function)]
     for gv, func in found:
         if gv.name_hint == "main":
