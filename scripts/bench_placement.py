@@ -170,7 +170,7 @@ def plan_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]],
         except Exception as err:  # the other networks still have to be placed
             print(f"{key}: not placed: {type(err).__name__}: {err}"[:600], flush=True)
             continue
-        work.keep_plans(key, plans)
+        work.keep_plans(key, {**(work.plans(key) or {}), **plans})
         for label, plan in plans.items():
             costs = {o: round(us, 1) for o, us in plan.get("cost_us", {}).items()}
             print(key, label, plan.get("backends"), costs, plan.get("failed", ""), flush=True)
@@ -184,7 +184,7 @@ def build_all(
     for name, batch in cases:
         key = f"{name} N={batch}"
         plans = work.plans(key) or {}
-        for mode in MODES:
+        for mode in args.modes:
             for _, label, streams in labelled(args, plans, mode):
                 plan, graph = plans[label]["plan"], mode == "graph"
                 module = work.module(key, plan, graph, streams)
@@ -240,7 +240,8 @@ def prepare(args: argparse.Namespace, jobs: list[dict[str, Any]]) -> None:
 
 def run_all(args: argparse.Namespace, work: Work, cases: list[tuple[str, int]]) -> None:
     """Time every case in every mode that has not been timed, on all visible GPUs at once."""
-    for modes in PROCESSES:
+    for together in PROCESSES:
+        modes = [mode for mode in together if mode in args.modes]
         groups = []
         for name, batch in cases:
             key = f"{name} N={batch}"
@@ -398,6 +399,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=40, help="CUTLASS kernels to compile")
     parser.add_argument("--compile-seconds", type=float, default=math.inf, help="last start of one")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--plans", nargs="+", help="only these are run, by variant/objective")
     parser.add_argument("--skip-tvm", action="store_true", help="not all by TVM's own kernels")
     parser.add_argument("--again", action="store_true", help="do again what the folder holds")

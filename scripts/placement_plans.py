@@ -103,7 +103,7 @@ def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
     args, name, batch = job
     network_placer = placer(args, name, batch)
     found: dict[str, Any] = {}
-    for objective in MODES:
+    for objective in args.modes:
         for variant in variants_of(objective):
             search = "greedy" if variant.endswith("greedy") else PLACED
             used = {**SINGLES, **GREEDY_SINGLES}.get(variant, ())
@@ -115,6 +115,8 @@ def plans_of(job: tuple[argparse.Namespace, str, int]) -> dict[str, Any]:
                 continue
             found[f"{variant}/{objective}"] = described(placed.plan, started)
             found[f"{variant}/{objective}"]["left_to_tvm"] = len(placed.native)
+    if "graph" not in args.modes:
+        return found
     started = time.perf_counter()
     try:
         for i, (plan, us) in enumerate(network_placer.finalists("graph", EVOLVED)):

@@ -183,6 +183,26 @@ def test_of_many_records_of_a_kind_the_median_counts() -> None:
     assert hosts.figure(many[0]).kernel_us == many[0].measurement.kernel_us
 
 
+def test_many_records_of_a_kind_from_here_count_for_those_from_elsewhere() -> None:
+    def here(channels: int) -> Record:
+        taken = record(channels, kernel="eng4_k1=2")
+        return dataclasses.replace(
+            taken,
+            environment=dataclasses.replace(THERE, host="a slow one", boot="tuesday"),
+            measurement=dataclasses.replace(taken.measurement, enqueue_us=7.0, e2e_us=24.0),
+        )
+
+    there = [record(c, kernel="eng4_k1=1") for c in range(8, 200, 8)]
+    mine = [here(c) for c in range(8, 200, 8)]
+    hosts = HostTimes("tuesday", usual=usual_times([*there, *mine]))
+    hosts.calibrate(there, slower(9.0, 9.0))
+    assert hosts.figure(there[0]).enqueue_us == 7.0 and hosts.figure(there[0]).e2e_us == 24.0
+    other = record(8, kernel="eng5")
+    assert hosts.figure(other).enqueue_us == pytest.approx(27.0), "of another kind: by the ratio"
+    few = HostTimes("tuesday", usual=usual_times([*there, *mine[:3]]))
+    assert few.figure(there[0]).enqueue_us == 3.0
+
+
 def test_one_outlier_does_not_decide() -> None:
     there = Measurement(kernel_us=4.0, enqueue_us=3.0, e2e_us=11.0)
     here = [dataclasses.replace(there, enqueue_us=q) for q in (4.5, 4.4, 30.0, 4.6, 4.5)]

@@ -9,13 +9,15 @@ this machine was started needs no ratio: names of processors do not tell machine
 Host times are also the noisiest figures, up to a third either way where the machine did something
 else as well, and depend little on the problem: kernels of one kind (an engine of cuDNN, a family of
 CUTLASS) differ by less than a tenth on a quiet host. So of many records of a kind the median counts
-for each of them; the lowest of many would only be the luckiest.
+for each of them; the lowest of many would only be the luckiest. Where there are many of a kind from
+this machine, their median counts for all others of the kind too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,23 +84,26 @@ class HostTimes:
     usual: Mapping[Kind, Usual] = field(default_factory=dict)
 
     def figure(self, record: Record) -> Measurement:
-        """The measurement of a record with host times of this machine."""
+        """The measurement of a record with host times of this machine: the usual ones of its kind
+        here, or else those of its kind there by the ratio of the two machines."""
+        if (usual := self._usual_here(record)) is not None:
+            return _with_usual(record.measurement, usual)
         ratio = None if self._here(record) else self.ratios.get(origin(record))
         recorded = self.recorded(record)
         return recorded if ratio is None else ratio.apply(recorded)
 
     def recorded(self, record: Record) -> Measurement:
         """The measurement of a record with the usual host times of its kind there."""
-        figure, usual = record.measurement, self.usual.get(kind(record))
-        if usual is None:
-            return figure
-        enqueue, enqueue_spread, wait, wait_spread = usual
-        changes: dict[str, float] = {}
-        if figure.enqueue_us is not None:
-            changes |= {"enqueue_us": enqueue, "enqueue_spread_us": enqueue_spread}
-        if figure.e2e_us is not None and figure.kernel_us is not None:
-            changes |= {"e2e_us": figure.kernel_us + wait, "e2e_spread_us": wait_spread}
-        return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
+        return _with_usual(record.measurement, self.usual.get(kind(record)))
+
+    def _usual_here(self, record: Record) -> Usual | None:
+        """Those of its kind on this machine since its start."""
+        backend, _, _, family = kind(record)
+        return self._kinds_here.get((backend, family)) if self.boot else None
+
+    @functools.cached_property
+    def _kinds_here(self) -> dict[tuple[str, str], Usual]:
+        return {(k[0], k[3]): usual for k, usual in self.usual.items() if k[2] == self.boot}
 
     def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
         """Records of other machines that have no ratio yet and could give one, by origin."""
@@ -154,6 +159,19 @@ class HostTimes:
             for backend, host, q, w, n in data
         }
         return cls(boot, dict(ratios))
+
+
+def _with_usual(figure: Measurement, usual: Usual | None) -> Measurement:
+    """A measurement with these host times, as far as it has any."""
+    if usual is None:
+        return figure
+    enqueue, enqueue_spread, wait, wait_spread = usual
+    changes: dict[str, float] = {}
+    if figure.enqueue_us is not None:
+        changes |= {"enqueue_us": enqueue, "enqueue_spread_us": enqueue_spread}
+    if figure.e2e_us is not None and figure.kernel_us is not None:
+        changes |= {"e2e_us": figure.kernel_us + wait, "e2e_spread_us": wait_spread}
+    return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
 
 
 def kind(record: Record) -> Kind:
