@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -92,6 +93,7 @@ def bench(options: argparse.Namespace) -> int:
         save=_saver(options.records, here, backends) if options.records else None,
         ready=options.ready,
     )
+    signal.signal(signal.SIGTERM, _stop)
     started = time.monotonic()
     problems = {layer.workload: layer for _, chosen in lists.values() for layer in chosen}
     print(
@@ -125,6 +127,11 @@ def bench(options: argparse.Namespace) -> int:
     measured = {r.layer.workload: r.measured for r in everything}
     print(f"{sum(measured.values())} candidates in {time.monotonic() - started:.0f} s")
     return 1 if any(report.CONVOY not in r.best for r in everything) else 0
+
+
+def _stop(number: int, _frame: Any) -> None:
+    """Ends the run as an interrupt does, so that what was measured is written."""
+    raise KeyboardInterrupt(f"signal {number}")
 
 
 def start_torch() -> tuple[Any, report.Ceilings]:

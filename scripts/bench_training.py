@@ -35,9 +35,11 @@ from bench_tools import Bench, Row
 from convoy.compiled import CompiledModule
 from convoy.training import LossModule, Sgd, TrainingSession, TrainStep, resnet50
 
-RATE, MOMENTUM, STEPS = 0.02, 0.9, 6
-#: Largest relative deviation of a loss from the float32 one, or twice what a peer deviates.
-LIMIT = 2e-2
+#: A rate at which a small batch is learnt steadily: at ten times this the losses of 8 pictures go
+#: up again after two steps, and differ between runs of one system by as much as between systems.
+RATE, MOMENTUM, STEPS = 0.002, 0.9, 6
+#: Largest relative deviation of a loss from the float32 one, or FACTOR times what a peer deviates.
+LIMIT, FACTOR = 2e-2, 3
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def disagreement(losses: list[float], known: dict[str, list[float]]) -> str:
         return ""
     for i, (loss, exact) in enumerate(zip(losses, want, strict=True)):
         of_peers = max(abs(peer[i] - exact) for peer in known.values())
-        allowed = max(LIMIT * exact, 2 * of_peers)
+        allowed = max(LIMIT * exact, FACTOR * of_peers)
         if not abs(loss - exact) <= allowed:
             return f"loss {loss:.4f} at step {i}, {exact:.4f} in float32, allowed {allowed:.4f}"
     return ""
