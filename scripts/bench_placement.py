@@ -153,7 +153,11 @@ def labelled(
     args: argparse.Namespace, plans: dict[str, Any], mode: str
 ) -> list[tuple[str, str, int]]:
     """(label, plan, streams) of what is run in a mode."""
-    found = [(n, s) for n, s in needed(plans, mode) if not args.plans or n in args.plans]
+    found = [
+        (name, streams)
+        for name, streams in needed(plans, mode)
+        if (not args.plans or name in args.plans) and (streams == 1 or not args.one_stream)
+    ]
     return [
         (name if streams == 1 else f"{name} x{streams}", name, streams) for name, streams in found
     ]
@@ -202,7 +206,7 @@ def build_all(
     prepare(args, list(jobs.values()))
     count = sum(len(job["variants"]) for job in jobs.values())
     print(f"compiling {count} modules of {len(jobs)} plans", flush=True)
-    futures = [pool.submit(build_plans, chunk) for chunk in chunks(list(jobs.values()))]
+    futures = [pool.submit(build_plans, chunk) for chunk in chunks(list(jobs.values()), args.jobs)]
     try:
         for future in concurrent.futures.as_completed(futures, max(5.0, left(args))):
             for file, why in future.result().items():
@@ -214,9 +218,11 @@ def build_all(
             process.terminate()
 
 
-def chunks(jobs: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Jobs by network and batch size, so many of them together: a network takes as long to bring
-    to its normal forms as a plan of it to compile."""
+def chunks(jobs: list[dict[str, Any]], processes: int) -> list[list[dict[str, Any]]]:
+    """Jobs by network and batch size, so many of them together, unless there is a process for each:
+    a network takes as long to bring to its normal forms as a plan of it to compile."""
+    if len(jobs) <= processes:
+        return [[job] for job in jobs]
     cases: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for job in jobs:
         cases.setdefault((job["network"], job["batch"]), []).append(job)
@@ -401,6 +407,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--plans", nargs="+", help="only these are run, by variant/objective")
+    parser.add_argument("--one-stream", action="store_true", help="no plan on several streams")
     parser.add_argument("--skip-tvm", action="store_true", help="not all by TVM's own kernels")
     parser.add_argument("--again", action="store_true", help="do again what the folder holds")
     parser.add_argument("--sample-ms", type=float, default=8.0, help="of each sample")

@@ -265,6 +265,7 @@ def test_every_gpu_has_its_share_of_work_and_cores(
 def test_plans_of_one_network_are_compiled_together(scripts: Any) -> None:
     bench = scripts.bench_placement
     jobs = [{"network": n, "batch": 1, "i": i} for i in range(bench.CHUNK + 1) for n in "ab"]
-    found = bench.chunks(jobs)
+    assert bench.chunks(jobs, len(jobs)) == [[job] for job in jobs]
+    found = bench.chunks(jobs, 2)
     assert sorted(map(len, found)) == [1, 1, bench.CHUNK, bench.CHUNK]
     assert all(len({job["network"] for job in chunk}) == 1 for chunk in found)
