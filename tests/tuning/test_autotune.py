@@ -120,20 +120,22 @@ def test_records_of_other_backends_do_not_count(h200: Spec, tmp_path: Path) -> N
     assert (again.measured, again.reused) == (0, 2)
 
 
-def test_a_run_with_nothing_to_measure_loads_no_model(h200: Spec, tmp_path: Path) -> None:
-    """Importing NumPy and xgboost, and TVM all the more, would be most of its time."""
+def test_a_run_with_nothing_to_measure_loads_little(h200: Spec, tmp_path: Path) -> None:
+    """NumPy, xgboost, TVM and, through tvm_ffi, PyTorch would be most of its time."""
     records, listed = tmp_path / "records.jsonl", tmp_path / "list.jsonl"
     workload_list.write(listed, [fakes.workload()])
     autotune([fakes.workload()], records=records, budget=Budget(trials=3), spec=h200)
     program = f"""
 import sys
-from convoy.tuning import autotune as module, command
-from convoy.tuning.measurer import Spec
-module.visible_gpus = lambda: ["0"]
-module.Spec = lambda **_: Spec.loads({h200.dumps()!r})
 from pathlib import Path
+from convoy.measure import environment, gpu
+from convoy.tuning import autotune, command
+gpu.find_gpus = lambda: ([gpu.Gpu(0, "NVIDIA H200", 90, 132, 1 << 37, 1 << 25, 232448)], "")
+gpu.driver_version = lambda: "{fakes.ENVIRONMENT.driver}"
+environment._cudnn_version = lambda: "{fakes.ENVIRONMENT.cudnn}"
+autotune.visible_gpus = lambda: ["0"]
 command.tune([Path({str(listed)!r})], trials=3, records=Path({str(records)!r}))
-print([name for name in ("numpy", "xgboost", "tvm") if name in sys.modules])
+print([name for name in ("numpy", "xgboost", "tvm_ffi", "tvm") if name in sys.modules])
 """
     path = os.pathsep.join(map(str, [Path(__file__).parents[2], Path(convoy.__file__).parents[1]]))
     done = subprocess.run(

@@ -131,7 +131,7 @@ def make_search(
     if name == "model":
         from .guided import ModelGuided
 
-        return ModelGuided(executor.device, prior, kernel, seed)
+        return ModelGuided(lambda: executor.device, prior, kernel, seed)
     raise InvalidOption(f"search {name!r}", f"one of {', '.join(SEARCHES)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import concurrent.futures
+import functools
 import os
 import queue
 import threading
@@ -86,9 +87,13 @@ class LocalExecutor(Executor):
         self._closed = threading.Event()
         self.slots = len(self._processes) + 2 * compile_jobs
         # Asked here, so that a run which finds everything in records starts no process.
-        self.device, self.environment = self._measurer.describe()
+        self.environment = self._measurer.environment()
         for process in self._processes:
             self._free.put(process)
+
+    @functools.cached_property
+    def device(self) -> Device:  # type: ignore[override]
+        return self._measurer.describe()[0]
 
     def run(self, job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[Result]:
         compiling = [self._compile(job.workload, candidate) for candidate in job.candidates]

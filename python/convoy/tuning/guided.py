@@ -29,16 +29,16 @@ OWN_WEIGHT = 3.0
 class ModelGuided(Search):
     """Measures what the model expects to be fast or knows little of.
 
-    ``prior`` are figures of other workloads to learn from, or a function that gives them;
-    ``kernel`` names what must be compiled for a candidate. Without any figures it starts with the
-    backends' own order.
+    ``prior`` are figures of other workloads to learn from; it and ``device`` may be functions that
+    give them. ``kernel`` names what must be compiled for a candidate. Without any figures it starts
+    with the backends' own order.
     """
 
     name = "model"
 
     def __init__(
         self,
-        device: Device,
+        device: Device | Callable[[], Device],
         prior: Iterable[Sample] | Callable[[], Iterable[Sample]] = (),
         kernel: Callable[[Candidate], str] = lambda candidate: "",
         seed: int = 0,
@@ -95,10 +95,10 @@ class ModelGuided(Search):
         return [(self._kernel(c), float(g)) for c, g in zip(candidates, guesses, strict=True)]
 
 
-def _model(device: Device, members: int, seed: int) -> RankingModel:
+def _model(device: Device | Callable[[], Device], members: int, seed: int) -> RankingModel:
     from .model import RankingModel
 
-    return RankingModel(device, members, seed)
+    return RankingModel(device if isinstance(device, Device) else device(), members, seed)
 
 
 def _choose(task: Task, ranked: Sequence[Candidate], count: int) -> list[Candidate]:

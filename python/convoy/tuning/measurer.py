@@ -25,6 +25,10 @@ class Measurer(abc.ABC):
     def describe(self) -> tuple[Device, Environment]:
         """The GPU of this process and all that its figures depend on. Raises NoGpu."""
 
+    def environment(self) -> Environment:
+        """The latter alone, which may be known sooner. Raises NoGpu."""
+        return self.describe()[1]
+
     def ready(self, workload: Workload, candidate: Candidate) -> None:
         """Do of the measurement of a candidate what takes no GPU, right before :meth:`measure`;
         meanwhile another process may be measuring on the GPU. Optional."""
@@ -75,9 +79,16 @@ class GpuMeasurer(Measurer):
         return current_device()
 
     def describe(self) -> tuple[Device, Environment]:
+        return self._device, self.environment()
+
+    def environment(self) -> Environment:
+        # Without the runtime: loading it brings in tvm_ffi, and that PyTorch where it is installed.
         from ..measure import environment
 
-        return self._device, environment.current()
+        found = environment.current()
+        if not found.gpu:
+            _ = self._device  # raises NoGpu
+        return found
 
     def ready(self, workload: Workload, candidate: Candidate) -> None:
         from ..measure import protocol
