@@ -242,11 +242,13 @@ def test_state_of_a_thread_goes_to_the_next(fakes: Fakes) -> None:
     counts = run(
         fakes,
         """
-        import threading
+        import os, threading, time
         m = module(); f = m["f"]; t = device_arrays(w); log()
         counts = []
         for _ in range(5):
             thread = threading.Thread(target=lambda: f(*t)); thread.start(); thread.join()
+            while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+                time.sleep(0.001)  # join returns before the thread has given back its state
             counts.append(sum("malloc" in line for line in log()))
         result([counts, right(t)])
         """,
