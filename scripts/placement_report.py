@@ -19,6 +19,8 @@ from typing import Any
 from placement_cases import GREEDY_SINGLES, MODES, PLACED, SINGLES, native_key, summary
 
 SECOND = "second level"
+#: Plans whose choices are saved.
+KEPT = (*(f"{PLACED}/{mode}" for mode in MODES), *(f"{single}/graph" for single in SINGLES))
 #: What a mode loses by a plan that was made for another one's cost.
 WRONG = {"graph": "sync", "stream": "graph", "sync": "graph"}
 
@@ -284,7 +286,7 @@ def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
         kept[key]["plans"] = {
             name: {
                 **{k: v for k, v in plan.items() if k != "plan"},
-                "choices": _choices(plan) if name.split("/")[0] in (*SINGLES, PLACED) else [],
+                "choices": _choices(plan) if name in KEPT else [],
             }
             for name, plan in case["plans"].items()
         }  # fmt: skip
