@@ -41,7 +41,7 @@ from convoy.measure import record_file
 from convoy.measure.measurement import Measurement
 from convoy.measure.record import CandidateKey, candidate_key
 from convoy.measure.records import RecordStore
-from convoy.tuning.model import Sample
+from convoy.tuning.model import SLOWEST, Sample
 from convoy.tuning.search import InOrder, Random, Search
 from convoy.tuning.space import Space
 from convoy.tuning.task import Task
@@ -170,7 +170,9 @@ def _replay(
                     assert figures is not None
                     task.add(candidate, figures)
                 task.finish_round(len(chosen))
-        reached[share] = [_best(known[t.workload]) / (t.best_us or math.inf) for t in tasks]
+        # Where nothing has run yet the best counts as missed by what is useless to the model.
+        best = [_best(known[task.workload]) for task in tasks]
+        reached[share] = [b / (t.best_us or SLOWEST * b) for b, t in zip(best, tasks, strict=True)]
     return reached
 
 
