@@ -236,7 +236,10 @@ def run_all(
         rows.append(row)
         print(line(row), flush=True)
         if out:
-            Path(out).write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+            from convoy.measure import environment
+
+            result = {"environment": environment.current().to_json(), "rows": rows}
+            Path(out).write_text(json.dumps(result, indent=1) + "\n")
 
     left, context = list(cases), multiprocessing.get_context("spawn")
     while left:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ def test_what_python_imports_is_there(page: Path) -> None:
     for code in blocks(page, "python"):
         if "import tvm\nfrom tvm import relay" in code:
             continue  # the script for TVM 0.18 that is to be moved
+        if "import torch\n" in code and find_spec("torch") is None:
+            continue
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 exec(ast.unparse(node), {})
