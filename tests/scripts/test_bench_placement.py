@@ -25,8 +25,8 @@ MODULES = (
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    for name in MODULES:
-        sys.modules.pop(name, None)
+    for name in (*MODULES, "networks"):  # other tests have modules of these names
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
-import check_networks
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
-def test_errors_are_relative_to_the_norm() -> None:
+@pytest.fixture
+def check_networks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return importlib.import_module("check_networks")
+
+
+def test_errors_are_relative_to_the_norm(check_networks: Any) -> None:
     want = [np.array([3.0, 4.0]), np.array([0.0, 0.0])]
     assert check_networks.errors([np.array([3.0, 4.5]), want[1]], want) == pytest.approx(0.1)
     assert check_networks.errors([want[0], np.array([np.nan, 0.0])], want) == np.inf
@@ -22,7 +27,9 @@ def test_errors_are_relative_to_the_norm() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_process_that_dies_costs_its_own_case_only(jobs: int, tmp_path: Path) -> None:
+def test_a_process_that_dies_costs_its_own_case_only(
+    check_networks: Any, jobs: int, tmp_path: Path
+) -> None:
     fine = "{'wrong': False, 'build_s': 0}"
     works = [fine, "__import__('os')._exit(1)", fine, fine]
     cases = [
