@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import tvm
 
+import convoy
 from convoy import graph
+from convoy.build import compile_placement
+from convoy.compiled import _all_imports
 from convoy.graph.native import native_calls
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
+from convoy.training.resnet import small_resnet
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet18": lambda: testing.resnet.get_workload(),
@@ -33,6 +39,18 @@ def test_what_regions_leave_is_counted_as_tvm_fuses_it(name: str, form: dict[str
     for call in calls:
         shape, dtype = call.operands[-1]
         assert all(size > 0 for size in shape) and dtype in ("float16", "float32")
+
+
+def test_every_kernel_of_a_training_step_runs_with_its_operands(tmp_path: Any) -> None:
+    step = small_resnet(2, image=8, channels=2, widths=(8,)).step()
+    placed = convoy.place(step.module, backends=("tvm",), measure=False)
+    calls = native_calls(placed.module, "llvm")
+    assert {"batch_norm_stats", "batch_norm_grad_stats", "sgd_update"} <= {c.name for c in calls}
+    compile_placement(placed, "llvm").export_library(tmp_path / "step.so")
+    parts = _all_imports(convoy.load(tmp_path / "step.so").module)
+    for call in calls:
+        run = next(part[call.name] for part in parts if part.implements_function(call.name))
+        run(*(tvm.runtime.tensor(np.zeros(shape, dtype)) for shape, dtype in call.operands))
 
 
 def test_bytes_of_a_pool() -> None:

@@ -15,8 +15,8 @@ from .rewriter import bindings_of, main_function
 
 @dataclass(frozen=True)
 class NativeCall:
-    """One launch: the function's name in the compiled module, and (shape, dtype) of what it is
-    called with, the result last."""
+    """One call: the function's name in the compiled module, and (shape, dtype) of what it is
+    called with, its results last."""
 
     name: str
     operands: tuple[tuple[tuple[int, ...], str], ...]
@@ -35,9 +35,16 @@ def native_calls(mod: tvm.IRModule, target: str | tvm.target.Target) -> list[Nat
     calls = []
     for binding in bindings_of(func):
         call = binding.value
-        if op_name(call) != "relax.call_tir" or not isinstance(binding.var.ty, relax.TensorType):
+        if op_name(call) != "relax.call_tir":
             continue
-        values = [*call.args[1], binding.var]
+        values = [*call.args[1], *_results(binding.var)]
         operands = tuple((shape_of(value), dtype_of(value)) for value in values)
         calls.append(NativeCall(str(call.args[0].name_hint), operands))
     return calls
+
+
+def _results(var: relax.Var) -> list[relax.Var]:
+    """A variable for each tensor of a result, which may be a tuple."""
+    if isinstance(var.ty, relax.TensorType):
+        return [var]
+    return [relax.Var(f"{var.name}_{i}", part) for i, part in enumerate(var.ty.fields)]
