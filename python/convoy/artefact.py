@@ -41,7 +41,8 @@ class Meta:
     ``target`` is "cuda" or "llvm", ``precision`` the dtype policy it was built with, ``plan``
     the JSON of the placement (empty for none), ``versions`` the libraries it was built against,
     ``schedule`` the JSON of the schedule (empty for none). ``cuda_graph`` says that sessions are
-    to capture the whole function and replay it.
+    to capture the whole function and replay it. ``rescheduled`` are kernels of TVM on which the
+    schedule of first choice failed, a line each with what was tried.
     """
 
     inputs: tuple[TensorInfo, ...]
@@ -52,6 +53,7 @@ class Meta:
     versions: dict[str, str] = field(default_factory=dict)
     schedule: dict[str, Any] = field(default_factory=dict)
     cuda_graph: bool = False
+    rescheduled: tuple[str, ...] = ()
     format: int = META_FORMAT
 
     def dumps(self) -> str:
@@ -72,6 +74,7 @@ class Meta:
                 data[side] = tuple(
                     TensorInfo(t["name"], tuple(t["shape"]), t["dtype"]) for t in data[side]
                 )
+            data["rescheduled"] = tuple(data.get("rescheduled", ()))
             return cls(**data)
         except (json.JSONDecodeError, KeyError, TypeError) as err:
             raise CorruptArtefact(

@@ -16,7 +16,9 @@ from .placer import Placement
 from .placing import BACKENDS, find_backends, place
 
 if TYPE_CHECKING:
+    from .graph.schedule import Rescheduled
     from .placement.plan import Plan
+    from .schedule.decide import Decision
     from .workload import Workload
 
 
@@ -76,7 +78,7 @@ def compile_placement(
 ) -> CompiledModule:
     """Compile a network as it was placed; options as :func:`build`."""
     from . import graph
-    from .graph.lower import lower
+    from .graph.lower import lower_reporting
     from .runtime import create_module
 
     kind = _kind(target)
@@ -91,7 +93,13 @@ def compile_placement(
         return _scheduled(rewritten, target, meta, placed.plan, used, cuda_graph, streams)
     except NotSchedulable as err:
         warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
-        return CompiledModule(lower(rewritten, target, cuda_graph=cuda_graph), meta)
+
+        def described(kernels: list[Rescheduled]) -> Any:
+            text = _with_rescheduled(meta, kernels).dumps()
+            return create_module(entries, blobs, text, arch=placed.plan.device.arch)
+
+        executable, rescheduled = lower_reporting(rewritten, target, cuda_graph, described)
+        return CompiledModule(executable, _said(_with_rescheduled(meta, rescheduled)))
 
 
 def _scheduled(
@@ -121,24 +129,41 @@ def _scheduled(
         entries, blobs, _ = _build_entries(kernels.with_variants(exchanged), backends)
         return create_module(entries, blobs, meta.dumps(), arch=plan.device.arch)
 
-    decision = decide(
-        lowered,
-        machine,
-        figures_of(plan, symbols),
-        streams,
-        on_gpu=on_gpu,
-        cuda_graph=cuda_graph,
-        kernels=kernels,
-        external=external,
-    )
+    def decided() -> Decision:
+        return decide(
+            lowered,
+            machine,
+            figures_of(plan, symbols),
+            streams,
+            on_gpu=on_gpu,
+            cuda_graph=cuda_graph,
+            kernels=kernels,
+            external=external,
+        )
+
+    decision, known = decided(), lowered.rescheduled
+    _ = lowered.kernels
+    if lowered.rescheduled != known:  # what they launch and allocate is not what was decided on
+        decision = decided()
     meta = dataclasses.replace(
-        meta,
+        _said(_with_rescheduled(meta, lowered.rescheduled)),
         plan=kernels.with_variants(decision.exchanged).to_json(),
         schedule=decision.schedule.to_json(),
         cuda_graph=cuda_graph,
     )
     modules = [external(decision.exchanged, meta)]
     return CompiledModule(lowered.link(decision.program, decision.schedule, modules), meta)
+
+
+def _with_rescheduled(meta: Meta, kernels: Sequence[Rescheduled]) -> Meta:
+    return dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
+
+
+def _said(meta: Meta) -> Meta:
+    """``meta``, with a warning for each kernel that is not scheduled as it should be."""
+    for kernel in meta.rescheduled:
+        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=4)
+    return meta
 
 
 def _build_entries(

@@ -12,15 +12,21 @@ of the captured graph, so that swapping them is always seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import tvm
 from tvm import relax
 
+from ..errors import ConvoyError
 from .accumulate import AccumulateInFloat32
+from .blame import check_lowered, unsupported_op
+from .compile import compiled
 from .group_parameters import GroupCasts, GroupUpdates
 from .legalize import legalize_ops
 from .ops.gpu import on_gpu
 from .rewriter import Rewriter, main_function
-from .schedule import schedule_kernels
+from .schedule.ladder import Rescheduled, rescheduled, schedule_kernels, without_source
 from .staging import StageForCapture
 from .state import update_in_place
 
@@ -33,16 +39,37 @@ def lower(
     ``cuda_graph`` (CUDA targets only): everything between reading the inputs and writing the
     outputs is captured at the first call and replayed afterwards.
     """
+    return lower_reporting(mod, target, cuda_graph)[0]
+
+
+def lower_reporting(
+    mod: tvm.IRModule,
+    target: str | tvm.target.Target,
+    cuda_graph: bool = True,
+    external: Callable[[list[Rescheduled]], Any] | None = None,
+) -> tuple[relax.VMExecutable, list[Rescheduled]]:
+    """As :func:`lower`, and the kernels that could not be scheduled or compiled at first.
+
+    ``external`` makes the module of external functions in place of the one that is attached to
+    ``mod``, knowing these kernels.
+    """
     target = tvm.target.Target(target) if isinstance(target, str) else target
-    lowered = lower_module(mod, target, cuda_graph)
-    try:
-        return tvm.compile(lowered, target, relax_pipeline=None)
-    except tvm.error.InternalError as err:
-        if "LLVM module verification failed" not in str(err):
-            raise
-        # LLVM's vectoriser breaks some small products, at its highest level only.
-        milder = tvm.target.Target({**target.export(), "opt-level": 2})
-        return tvm.compile(lowered, milder, relax_pipeline=None)
+
+    def build(lowered: tvm.IRModule) -> relax.VMExecutable:
+        if external is not None:
+            lowered = lowered.with_attr("external_mods", [external(rescheduled(lowered))])
+        lowered = without_source(lowered)
+        try:
+            return tvm.compile(lowered, target, relax_pipeline=None)
+        except tvm.error.InternalError as err:
+            if "LLVM module verification failed" not in str(err):
+                raise
+            # LLVM's vectoriser breaks some small products, at its highest level only.
+            milder = tvm.target.Target({**target.export(), "opt-level": 2})
+            return tvm.compile(lowered, milder, relax_pipeline=None)
+
+    executable, built = compiled(lower_module(mod, target, cuda_graph), target, build)
+    return executable, rescheduled(built)
 
 
 def lower_module(
@@ -52,9 +79,7 @@ def lower_module(
     on_gpu = target.kind.name == "cuda"
     capture = cuda_graph and on_gpu
     with target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": capture}):
-        mod = tvm.transform.Sequential(dispatch_passes())(mod)
-        mod = AccumulateInFloat32()(mod)
-        mod = tvm.transform.Sequential(fuse_passes())(mod)
+        mod = to_kernels(mod)
         if capture:
             mod = StageForCapture()(mod)
         if on_gpu:
@@ -67,12 +92,31 @@ def lower_calls(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """The module with scheduled kernels and calls with explicit outputs, storage not planned yet:
     what :mod:`convoy.schedule` works on."""
     with target:
-        mod = tvm.transform.Sequential(dispatch_passes())(mod)
-        mod = AccumulateInFloat32()(mod)
-        mod = tvm.transform.Sequential(fuse_passes())(mod)
+        mod = to_kernels(mod)
         if target.kind.name == "cuda":
             mod = schedule_kernels(target)(mod)
         return update_in_place(tvm.transform.Sequential(call_passes())(mod))
+
+
+def to_kernels(mod: tvm.IRModule) -> tvm.IRModule:
+    """Operators to fused kernels without schedules, for the target that is current.
+
+    Raises UnsupportedOp for an operator that TVM cannot say as loops.
+    """
+    try:
+        return _fused(mod)
+    except ConvoyError:
+        raise
+    except Exception as err:  # TVM's errors have no base class but this one
+        raise unsupported_op(mod, _fused, err) from err
+
+
+def _fused(mod: tvm.IRModule) -> tvm.IRModule:
+    mod = tvm.transform.Sequential(dispatch_passes())(mod)
+    mod = AccumulateInFloat32()(mod)
+    mod = tvm.transform.Sequential(fuse_passes())(mod)
+    check_lowered(mod)
+    return mod
 
 
 def dispatch_passes() -> list[tvm.transform.Pass]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from .accumulate import AccumulateInFloat32
 from .expr import dtype_of, op_name, shape_of
-from .lower import dispatch_passes, fuse_passes
+from .lower import to_kernels
 from .rewriter import bindings_of, main_function
 
 
@@ -28,9 +27,7 @@ def native_calls(mod: tvm.IRModule, target: str | tvm.target.Target) -> list[Nat
     They have these names in what ``lower(mod, target, cuda_graph=False)`` compiles.
     """
     with tvm.target.Target(target), tvm.transform.PassContext():
-        mod = tvm.transform.Sequential(dispatch_passes())(mod)
-        mod = AccumulateInFloat32()(mod)
-        mod = tvm.transform.Sequential(fuse_passes())(mod)
+        mod = to_kernels(mod)
     _, func = main_function(mod)
     calls = []
     for binding in bindings_of(func):

@@ -10,7 +10,9 @@ import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
+from ..graph.compile import build_kernels, compiled
 from ..graph.lower import finish_passes, lower_calls
+from ..graph.schedule import Rescheduled, rescheduled
 from .emit import emit
 from .machine import Machine
 from .plan import Schedule
@@ -47,11 +49,20 @@ class Lowered:
         functions = vm_build._filter_tir(named)
         if functions is None:
             return None
-        # The machine passes what types say. Code that checks hundreds of arguments again is half of
-        # the compiler's work for a training step.
-        unchecked = tvm.transform.PassContext(config={"tirx.disable_assert": True})
-        with self.target, unchecked:
-            return tvm.tirx.build(functions, target=self.target, pipeline="default")
+        library, built = compiled(functions, self.target, self._build)
+        if built is not functions:
+            for var, func in built.functions_items():
+                self._mod[self._mod.get_global_var(var.name_hint)] = func
+        return library
+
+    def _build(self, functions: tvm.IRModule) -> Any:
+        return build_kernels(functions, self.target)
+
+    @property
+    def rescheduled(self) -> list[Rescheduled]:
+        """Kernels that could not be scheduled or compiled at first. What :meth:`program` says of
+        one changes when :attr:`kernels` are compiled."""
+        return rescheduled(self._mod)
 
     def link(
         self, program: Program, schedule: Schedule, external: Sequence[Any] | None = None

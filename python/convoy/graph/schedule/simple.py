@@ -1,0 +1,120 @@
+"""Schedules for functions that no better rule takes: slow, and with next to no conditions."""
+
+from __future__ import annotations
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.target import Target
+
+_THREADS = 256
+
+
+class ThreadPerElement(ScheduleRule):
+    """Every block a kernel of its own, a thread for each element of its outer axes.
+
+    Nothing is inlined, so that values between blocks pass through device memory. For functions
+    whose blocks have loops of their own; a block with threads of its own stays as it is.
+    """
+
+    def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule:
+        sch = s_tir.Schedule(func)
+        for block in sch.get_child_blocks(sch.get_sblock(_root(func).name_hint)):
+            if has_threads(sch.get(block)):
+                continue
+            axes = _outer_axes(sch, func, block) or [sch.add_unit_loop(block)]
+            element = sch.fuse(*axes) if len(axes) > 1 else axes[0]
+            outer, thread = sch.split(element, factors=[None, _THREADS])
+            sch.bind(outer, "blockIdx.x")
+            sch.bind(thread, "threadIdx.x")
+        return sch
+
+
+def _root(func: tirx.PrimFunc) -> s_tir.SBlock:
+    if not isinstance(func.body, s_tir.SBlockRealize):
+        raise s_tir.ScheduleError("a function that does not consist of blocks")
+    return func.body.block
+
+
+def _outer_axes(sch: s_tir.Schedule, func: tirx.PrimFunc, block: SBlockRV) -> list[LoopRV]:
+    """The outermost loops of a block that run over one parallel axis each: no two iterations of
+    them write the same element."""
+    realize = _realize_of(func, sch.get(block).name_hint)
+    parallel = {
+        value
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if axis.iter_type == tirx.IterVar.DataPar and isinstance(value, tirx.Var)
+    }
+    found = []
+    for loop in sch.get_loops(block):
+        stmt = sch.get(loop)
+        if stmt.loop_var not in parallel or stmt.kind == tirx.ForKind.THREAD_BINDING:
+            break
+        found.append(loop)
+    return found
+
+
+def _realize_of(func: tirx.PrimFunc, name: str) -> s_tir.SBlockRealize:
+    found: list[s_tir.SBlockRealize] = []
+
+    def visit(node: s_tir.SBlockRealize) -> None:
+        if node.block.name_hint == name:
+            found.append(node)
+
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlockRealize, visit)])
+    if len(found) != 1:
+        raise s_tir.ScheduleError(f"{len(found)} blocks with the name {name}")
+    return found[0]
+
+
+def one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Every outermost statement a kernel of one thread, its loops run one iteration after the
+    other; statements with threads of their own stay as they are.
+
+    This is no schedule but a change of the loop kinds, so that there is nothing in a function that
+    it cannot take.
+    """
+    body = func.body
+    if not isinstance(body, s_tir.SBlockRealize):
+        return func.with_body(_bound(body))
+    root = body.block
+    statements = root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body]
+    bound = [_bound(statement) for statement in statements]
+    block = s_tir.SBlock(
+        root.iter_vars, root.reads, root.writes, root.name_hint,
+        tirx.SeqStmt(bound) if len(bound) > 1 else bound[0], root.init, root.alloc_buffers,
+        root.match_buffers, root.annotations,
+    )  # fmt: skip
+    return func.with_body(s_tir.SBlockRealize(body.iter_values, body.predicate, block))
+
+
+def _bound(body: tirx.Stmt) -> tirx.Stmt:
+    if has_threads(body):
+        return body
+
+    def serial(node: tirx.For) -> tirx.For:
+        if node.kind == tirx.ForKind.SERIAL:
+            return node
+        return tirx.For(node.loop_var, node.min, node.extent, tirx.ForKind.SERIAL, node.body)
+
+    body = tvm_ffi.structural_map(body, [(tirx.For, serial)])
+    for tag in ("threadIdx.x", "blockIdx.x"):
+        variable = tirx.Var(tag.replace(".", "_"), "int32")
+        axis = tirx.IterVar(None, variable, tirx.IterVar.ThreadIndex, tag)
+        body = tirx.For(variable, 0, 1, tirx.ForKind.THREAD_BINDING, body, axis)
+    return body
+
+
+def has_threads(body: tirx.Stmt) -> bool:
+    """Whether a statement launches threads itself."""
+    found: list[bool] = []
+
+    def loop(node: tirx.For) -> None:
+        found.append(node.kind == tirx.ForKind.THREAD_BINDING)
+
+    def attribute(node: tirx.AttrStmt) -> None:
+        found.append(node.attr_key in ("thread_extent", "virtual_thread"))
+
+    tvm_ffi.structural_walk(body, [(tirx.For, loop), (tirx.AttrStmt, attribute)])
+    return any(found)
