@@ -9,7 +9,8 @@ from typing import Any
 from convoy.backends import hopper_space as space
 from convoy.backends.base import Device
 from convoy.backends.hopper import HopperBackend, is_stem
-from convoy.backends.hopper_kernels import HopperKernel, StemDgradKernel, StemFpropKernel
+from convoy.backends.hopper_kernels import HopperKernel
+from convoy.backends.hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.workload import Epilogue, Workload
 from hopper_lab import Job
 
@@ -20,6 +21,13 @@ def dgrad(**changes: Any) -> Workload:
     """3x3 stride 2 over 3x33x47x24 with K = 40 and padding 1, unless changed."""
     fields: dict[str, Any] = {"op": "dgrad", "n": 3, "h": 33, "w": 47, "c": 24, "k": 40}
     fields |= {"r": 3, "s": 3, "stride": (2, 2), "padding": (1, 1, 1, 1)}
+    return Workload(**fields | changes)
+
+
+def wgrad(**changes: Any) -> Workload:
+    """7x7 stride 2 over 3x33x48x3 with K = 40 and padding 3, unless changed."""
+    fields: dict[str, Any] = {"op": "wgrad", "n": 3, "h": 33, "w": 48, "c": 3, "k": 40, "r": 7}
+    fields |= {"s": 7, "stride": (2, 2), "padding": (3, 3, 3, 3)}
     return Workload(**fields | changes)
 
 
@@ -90,6 +98,25 @@ FPROP_SHAPES = [
     fprop(h=1, w=8, n=1, k=8, padding=(3, 3, 3, 3)),
 ]
 
+#: For the stem's wgrad.
+WGRAD_SHAPES = [
+    wgrad(n=2, h=224, w=224, k=64),
+    wgrad(n=8, h=224, w=224, k=64),
+    wgrad(),
+    wgrad(n=1, padding=(0, 1, 2, 3)),
+    wgrad(n=8, padding=(5, 0, 0, 6), h=47),
+    wgrad(r=4, s=4, padding=(1, 1, 1, 1), k=16),  # an even window, an odd border
+    wgrad(k=136, h=20, w=304, c=4),
+    wgrad(r=3, s=3, padding=(0, 0, 0, 0), h=299, w=304, k=32, n=4),
+    wgrad(r=3, s=3, padding=(1, 1, 1, 1), c=4, k=24, stride=(1, 1), w=46),
+    wgrad(r=4, s=4, padding=(0, 2, 1, 0), c=4, k=96, stride=(4, 4), h=64, w=64),
+    wgrad(r=11, s=11, padding=(2, 2, 2, 2), c=1, k=64, stride=(4, 4), h=227, w=232),
+    wgrad(r=5, s=2, padding=(2, 1, 0, 0), c=2, k=64, stride=(3, 1), w=52),
+    wgrad(r=2, s=3, padding=(0, 1, 1, 0), c=4, k=8, stride=(1, 3), w=50, n=1),
+    wgrad(r=7, s=9, c=4, k=64, padding=(3, 4, 3, 4), n=1),  # five warpgroups
+    wgrad(h=1, w=8, n=1, k=8),
+]
+
 
 def kernels() -> list[HopperKernel]:
     """Every kernel that the backend proposes for some shape, in both dtypes."""
@@ -101,9 +128,9 @@ def kernels() -> list[HopperKernel]:
             for launch in space.dgrad_launches(w, Device()):
                 found[launch.kernel] = None
         found |= {StemDgradKernel(c, dtype): None for c in (1, 2, 3, 4)}
-        for shape in FPROP_SHAPES:
+        for shape in [*FPROP_SHAPES, *WGRAD_SHAPES]:
             w = dataclasses.replace(shape, dtype=dtype, out_dtype=dtype)
-            found[space.stem_launches(w, Device())[0].kernel] = None
+            found |= {launch.kernel: None for launch in space.stem_launches(w, Device())}
     return list(found)
 
 
@@ -113,9 +140,9 @@ def check_jobs(libraries: Mapping[HopperKernel, str]) -> list[Job]:
     for shape in [*SHAPES, *STEM_SHAPES]:
         for kernel, library in libraries.items():
             w = dataclasses.replace(shape, dtype=kernel.dtype, out_dtype=kernel.dtype)
-            if isinstance(kernel, StemFpropKernel) or isinstance(
-                kernel, StemDgradKernel
-            ) != is_stem(shape):
+            if isinstance(kernel, (StemFpropKernel, StemWgradKernel)):
+                continue
+            if isinstance(kernel, StemDgradKernel) != is_stem(shape):
                 continue
             if isinstance(kernel, StemDgradKernel):
                 w = dataclasses.replace(w, c=kernel.channels)
@@ -125,13 +152,13 @@ def check_jobs(libraries: Mapping[HopperKernel, str]) -> list[Job]:
                     continue
                 runs = [(space.UNITS, 0), (space.SORTED, 0), (space.UNITS, 2), (space.SORTED, 2)]
             jobs += [Job(kernel.name, w, library, swizzle, sms) for swizzle, sms in runs]
-    for shape in FPROP_SHAPES:
+    for shape in [*FPROP_SHAPES, *WGRAD_SHAPES]:
         for dtype in (HALF, BRAIN):
             w = dataclasses.replace(shape, dtype=dtype, out_dtype=dtype)
-            kernel = space.stem_launches(w, Device())[0].kernel
-            if kernel in libraries:
-                runs = [(0, 0), (5, 0), (0, 2), (1, 3)]
-                jobs += [Job(kernel.name, w, libraries[kernel], swizzle, n) for swizzle, n in runs]
+            for kernel in {launch.kernel: None for launch in space.stem_launches(w, Device())}:
+                if kernel in libraries:
+                    runs = [(0, 0), (5, 0), (0, 2), (1, 3)]
+                    jobs += [Job(kernel.name, w, libraries[kernel], *run) for run in runs]
     return sorted(jobs, key=lambda job: job.workload.key)
 
 
@@ -145,6 +172,7 @@ def layers(batches: Sequence[int], contains: str = "") -> list[tuple[str, Worklo
             found.append(dgrad(n=n, h=size, w=size, c=c, k=2 * c, r=1, s=1, padding=(0,) * 4))
         found.append(dgrad(n=n, h=224, w=224, c=3, k=64, r=7, s=7, padding=(3,) * 4))
         found.append(fprop(n=n, h=224, w=224, k=64))
+        found.append(wgrad(n=n, h=224, w=224, k=64))
     backend = HopperBackend()
     assert all(backend.accepts(w, Device()) is None for w in found)
     named = [(f"{w.op}_{w.r}x{w.s}s2_{w.h}_C{w.c}_K{w.k}_N{w.n}", w) for w in found]

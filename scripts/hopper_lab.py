@@ -155,13 +155,17 @@ class _Worker:
 
 
 def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any) -> Any:
-    """dx or y in float64 by definition, one product for each filter position."""
+    """dx, y or dw in float64 by definition, one product for each filter position. ``filt`` is x for
+    wgrad."""
     top, left, bottom, right = w.padding
     (sh, sw), f64 = w.stride, torch.float64
     height, width = w.h + top + bottom, w.w + left + right
     padded = torch.zeros((w.n, height, width, w.c), dtype=f64, device=a.device)
     inner = padded[:, top : top + w.h, left : left + w.w]
     a64, filt64 = a.to(f64), filt.to(f64)
+    if w.op == "wgrad":
+        inner.copy_(filt64)
+        dw = torch.zeros((w.k, w.r, w.s, w.c), dtype=f64, device=a.device)
     if w.op == "fprop":
         inner.copy_(a64)
         y = torch.zeros((w.n, w.p, w.q, w.k), dtype=f64, device=a.device)
@@ -171,10 +175,14 @@ def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any) -> Any:
             window = padded[:, r:h_end:sh, s:w_end:sw]
             if w.op == "fprop":
                 y += window @ filt64[:, r, s].T
+            elif w.op == "wgrad":
+                dw[:, r, s] = a64.reshape(-1, w.k).T @ window.reshape(-1, w.c)
             else:
                 window += a64 @ filt64[:, r, s]
     if w.op == "dgrad":
         return inner
+    if w.op == "wgrad":
+        return dw
     if bias is not None:
         y += bias.to(f64)
     return y.relu() if w.epilogue.activation == "relu" else y
@@ -194,7 +202,8 @@ class _Bench:
             return torch.randn(shape, generator=generator, device="cuda").to(dtype)
 
         self.a = random("x" if w.op == "fprop" else "dy")
-        self.filter = random("w")
+        self.filter = random("x" if w.op == "wgrad" else "w")
+        self.workspace = torch.empty(0, dtype=torch.uint8, device="cuda")
         self.bias = random("bias") if w.epilogue.bias else None
         shape = w.operand_shapes()[-1][1]
         self.bytes = torch.Size(shape).numel() * 2
@@ -205,6 +214,7 @@ class _Bench:
 
     def poison(self) -> None:
         self.raw.fill_(0xFF)  # NaN in both types
+        self.workspace.fill_(0xFF)
 
     def verdict(self, out: Any) -> tuple[str, float]:
         """(what is wrong, relative L2 error) of a result."""
@@ -252,11 +262,14 @@ def _own(torch: Any, job: Job, bench: _Bench, result: Result) -> Callable[[], No
     if why := library.check(shape):
         result.error = f"declined: {why}"
         return None
+    size = library.workspace(shape)
+    bench.workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
     operands = Operands(
         a=bench.a.data_ptr(),
         b=bench.filter.data_ptr(),
         bias=bench.bias.data_ptr() if bench.bias is not None else None,
         d=bench.out.data_ptr(),
+        workspace=bench.workspace.data_ptr() if size else None,
     )
     kernel = library.prepare(shape, operands)
     result.blocks = kernel.footprint().blocks
@@ -279,6 +292,13 @@ def _peer(torch: Any, bench: _Bench, result: Result) -> Callable[[], None] | Non
         def launch() -> None:
             dx = aten.convolution_backward(a, x, filt, None, *options)[0]
             bench.peer = dx.permute(nhwc)
+    elif w.op == "wgrad":
+        weight = torch.empty_like(bench.out).permute(nchw)
+        options = (w.stride, (top, left), (1, 1), False, (0, 0), 1, [False, True, False])
+
+        def launch() -> None:
+            dw = aten.convolution_backward(a, filt, weight, None, *options)[1]
+            bench.peer = dw.permute(nhwc)
     else:
         geometry = (w.stride, (top, left), (1, 1))
 

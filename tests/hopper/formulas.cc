@@ -2,6 +2,7 @@
 #include "divider.cuh"
 #include "phases.cuh"
 #include "stem_layout.cuh"
+#include "stem_wgrad_layout.cuh"
 #include "tile_order.cuh"
 #include "window_layout.cuh"
 
@@ -109,6 +110,26 @@ void window_item_of(int images, int strips, int chunks, int chunk_rows, int rows
   out[2] = item.p0;
   out[3] = item.p1;
   out[4] = window_input_rows(item, stride_h, filter_h);
+}
+
+int wgrad_tiles_of(int filter_h, int filter_w, int channels) {
+  return wgrad_tiles(filter_h, filter_w, channels);
+}
+
+int wgrad_element_of(int tile, int warp, int lane) { return wgrad_element(tile, warp, lane); }
+
+int wgrad_pixel_of(int lane, int i) { return wgrad_pixel(lane, i); }
+
+void wgrad_place_of(int element, int filter_h, int filter_w, int channels, int* out) {
+  WindowPlace place = wgrad_place(element, filter_h, filter_w, channels);
+  out[0] = place.row;
+  out[1] = place.element;
+}
+
+void wgrad_strips_of(int q, int stride_w, int pad_left, int filter_w, int channels, int* out) {
+  WindowGrid grid = wgrad_strips(q, stride_w, pad_left, filter_w, channels);
+  out[0] = grid.strips;
+  out[1] = grid.strip_columns;
 }
 
 }  // extern "C"

@@ -107,6 +107,23 @@ class Formulas:
         count = self._library.window_items_of(*grid)
         return [self._fill("window_item_of", 5, *grid, stride_h, filter_h, i) for i in range(count)]
 
+    def wgrad_tiles(self, filter_h: int, filter_w: int, channels: int) -> int:
+        return self._library.wgrad_tiles_of(filter_h, filter_w, channels)
+
+    def wgrad_element(self, tile: int, warp: int, lane: int) -> int:
+        return self._library.wgrad_element_of(tile, warp, lane)
+
+    def wgrad_pixel(self, lane: int, i: int) -> int:
+        return self._library.wgrad_pixel_of(lane, i)
+
+    def wgrad_place(self, element: int, filter_h: int, filter_w: int, channels: int):
+        """(filter row, element counted from the row's first pair)."""
+        return self._fill("wgrad_place_of", 2, element, filter_h, filter_w, channels)
+
+    def wgrad_strips(self, q: int, stride_w: int, pad_left: int, filter_w: int, channels: int):
+        """(strips, columns of a strip)."""
+        return self._fill("wgrad_strips_of", 2, q, stride_w, pad_left, filter_w, channels)
+
 
 @functools.cache
 def load() -> Formulas:

@@ -290,6 +290,85 @@ def stem_fprop(
     return y, writes
 
 
+def stem_wgrad(
+    f: Formulas, w: Workload, x: np.ndarray, dy: np.ndarray, *, chunk_rows: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(dw, how many accumulators each weight has) as stem_wgrad.cuh goes about it."""
+    size = (w.r, w.s, w.c)
+    pixel = w.stride[1] * w.c
+    shift, lead = f.window_shift(w.padding[1], w.c), f.window_lead(w.padding[1], w.c)
+    strips, columns = f.wgrad_strips(w.q, w.stride[1], w.padding[1], w.s, w.c)
+    row_elements = f.window_row_elements(columns, w.stride[1], w.padding[1], w.s, w.c)
+    elements, rows, at = _window_operand(f, size, pixel, shift - lead)
+    flat = x.reshape(w.n, w.h, w.w * w.c)
+    sums = np.zeros((len(elements), w.k))
+    grid = (w.n, strips, -(-w.p // chunk_rows), chunk_rows, w.p, columns)
+    for n, q0, p0, p1, input_rows in f.window_items(grid, w.stride[0], w.r):
+        first = (q0 * w.stride[1] - w.padding[1]) * w.c - shift
+        assert first % 8 == 0  # the copy engine starts at 16-byte boundaries
+        ring = np.zeros((input_rows, row_elements))
+        for i in range(input_rows):
+            h = p0 * w.stride[0] - w.padding[0] + i
+            low, high = max(0, first), min(w.w * w.c, first + row_elements)
+            if 0 <= h < w.h and low < high:
+                ring[i, low - first : high - first] = flat[n, h, low:high]
+        for p in range(p0, p1):
+            tile = np.zeros((columns, w.k))  # zeros beyond the last pixel
+            there = max(0, min(columns, w.q - q0))
+            tile[:there] = dy[n, p, q0 : q0 + there]
+            top = (p - p0) * w.stride[0]
+            for step in range(columns // 16):
+                matrix = ring[top + rows[:, None], at + 16 * step * pixel]
+                sums += matrix @ tile[16 * step : 16 * step + 16]
+    dw, found = np.zeros((w.k, w.r * w.s * w.c)), np.zeros(w.r * w.s * w.c, int)
+    for element, row in zip(elements, sums, strict=True):
+        if (weight := f.window_weight(int(element), *size, lead)) >= 0:
+            dw[:, weight] += row
+            found[weight] += 1
+    return dw.reshape(w.k, w.r, w.s, w.c), found
+
+
+def _window_operand(
+    f: Formulas, size: tuple[int, int, int], pixel: int, first: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the rows of the first operand are: (elements, filter rows, places in a row of x of 16
+    pixels), from the registers of every lane and wgmma's layout of them."""
+    count = 64 * f.wgrad_tiles(*size)
+    elements, rows = np.full(count, -1), np.full(count, -1)
+    at = np.full((count, 16), -1)
+    for tile in range(count // 64):
+        for warp in range(4):
+            for lane in range(32):
+                element = f.wgrad_element(tile, warp, lane)
+                row, start = f.wgrad_place(element, *size)
+                words = [first + start + f.wgrad_pixel(lane, i) * pixel for i in range(4)]
+                assert all(word % 2 == 0 for word in words)  # 32-bit loads
+                # Registers 0 and 1 are made of words 0 and 1, 2 and 3 of words 2 and 3: the lower
+                # halves are this lane's upper row of wgmma, the upper halves the one 8 below.
+                for half in range(2):
+                    m = 64 * tile + 16 * warp + lane // 4 + 8 * half
+                    elements[m], rows[m] = element + half, row
+                    for i, word in enumerate(words):
+                        k = 2 * (lane % 4) + i % 2 + 8 * (i // 2)
+                        at[m, k] = word + half
+    assert elements.min() >= 0 and at.min() >= 0
+    return elements, rows, at
+
+
+def brute_force_wgrad(w: Workload, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    """dw by definition."""
+    dw = np.zeros((w.k, w.r, w.s, w.c))
+    for p in range(w.p):
+        for q in range(w.q):
+            for r in range(w.r):
+                for s in range(w.s):
+                    h = p * w.stride[0] + r - w.padding[0]
+                    c = q * w.stride[1] + s - w.padding[1]
+                    if 0 <= h < w.h and 0 <= c < w.w:
+                        dw[:, r, s] += dy[:, p, q].T @ x[:, h, c]
+    return dw
+
+
 def brute_force_fprop(w: Workload, x: np.ndarray, filt: np.ndarray) -> np.ndarray:
     """y by definition."""
     y = np.zeros((w.n, w.p, w.q, w.k))

@@ -10,12 +10,8 @@ from hypothesis import strategies as st
 
 from convoy.backends.base import Candidate, Decline, Device
 from convoy.backends.hopper import HopperBackend, is_stem, launch_of
-from convoy.backends.hopper_kernels import (
-    DgradKernel,
-    StemDgradKernel,
-    StemFpropKernel,
-    kernel_from_json,
-)
+from convoy.backends.hopper_kernels import DgradKernel, kernel_from_json
+from convoy.backends.hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
 from convoy.workload import Epilogue, Workload
 
@@ -23,6 +19,7 @@ DEVICE = Device()
 BASE = Workload("dgrad", 8, 56, 56, 128, 128, 3, 3, (2, 2), (1, 1, 1, 1))
 RELU = Epilogue(bias=True, activation="relu")
 STEM_FPROP = Workload("fprop", 8, 224, 224, 3, 64, 7, 7, (2, 2), (3, 3, 3, 3), epilogue=RELU)
+STEM_WGRAD = Workload("wgrad", 8, 224, 224, 3, 64, 7, 7, (2, 2), (3, 3, 3, 3))
 STEM = Workload("dgrad", 8, 224, 224, 3, 64, 7, 7, (2, 2), (3, 3, 3, 3))
 
 
@@ -44,7 +41,15 @@ def changed(base: Workload = BASE, **fields) -> Workload:
         (changed(STEM_FPROP, groups=3, k=72), "groups = 3"),
         (changed(STEM_FPROP, epilogue=Epilogue(residual=True)), "epilogue residual"),
         (changed(STEM_FPROP, epilogue=Epilogue(activation="silu")), "epilogue silu"),
-        (changed(op="wgrad"), "op wgrad"),
+        (changed(op="wgrad"), "op wgrad with C = 128"),
+        (changed(STEM_WGRAD, r=13), "at most 11 rows"),
+        (changed(STEM_WGRAD, r=11, s=11), "320 weights"),
+        (changed(STEM_WGRAD, stride=(8, 2)), "stride 8 beyond"),
+        (changed(STEM_WGRAD, stride=(1, 1)), "odd elements"),
+        (changed(STEM_WGRAD, stride=(1, 30)), "1024 elements"),
+        (changed(STEM_WGRAD, w=299), "W * C = 897"),
+        (changed(STEM_WGRAD, k=100), "K = 100"),
+        (changed(STEM_WGRAD, epilogue=Epilogue(activation="relu")), "epilogue relu"),
         (changed(STEM, stride=(1, 1)), "C = 3 with stride 1x1"),
         (changed(dilation=(2, 2)), "dilation 2x2"),
         (changed(groups=2), "groups = 2"),
@@ -96,12 +101,13 @@ def workloads(draw):
 
 
 @st.composite
-def stem_fprops(draw, filter_sizes=(1, 3, 7, 11), channels=(1, 2, 3, 4)):
+def stem_windows(draw, op, filter_sizes=(1, 3, 7, 11), channels=(1, 2, 3, 4), strides_w=(1, 2, 3)):
+    """fprop and wgrad with few channels, many of which a kernel takes."""
     sizes, strides = st.integers(1, 40), st.integers(1, 4)
     pad, filters = st.integers(0, 5), st.sampled_from(filter_sizes)
     try:
         return Workload(
-            "fprop",
+            op,
             draw(st.integers(1, 300)),
             draw(sizes),
             8 * draw(sizes) - draw(st.sampled_from([0, 0, 4, 3])),
@@ -109,15 +115,15 @@ def stem_fprops(draw, filter_sizes=(1, 3, 7, 11), channels=(1, 2, 3, 4)):
             draw(st.sampled_from([8, 64, 100, 96])),
             draw(filters),
             draw(filters),
-            (draw(strides), draw(strides)),
+            (draw(strides), draw(st.sampled_from(strides_w))),
             (draw(pad), draw(pad), draw(pad), draw(pad)),
-            epilogue=draw(st.sampled_from([Epilogue(), RELU])),
+            epilogue=draw(st.sampled_from([Epilogue(), RELU])) if op == "fprop" else Epilogue(),
         )
     except InvalidWorkload:
         assume(False)
 
 
-@given(st.one_of(workloads(), stem_fprops()), st.integers(1, 30))
+@given(st.one_of(workloads(), stem_windows("fprop"), stem_windows("wgrad")), st.integers(1, 30))
 @settings(max_examples=150)
 def test_candidates_are_unique_and_round_trip(workload, limit):
     backend = HopperBackend(limit)
@@ -163,6 +169,11 @@ def test_build_refuses_candidates_of_other_workloads():
     relu = backend.propose(STEM_FPROP, DEVICE)[0]
     with pytest.raises(InvalidOption, match="for this workload"):
         backend.build(changed(STEM_FPROP, epilogue=Epilogue(bias=True)), relu, DEVICE)
+    wgrad = backend.propose(STEM_WGRAD, DEVICE)[0]
+    with pytest.raises(InvalidOption, match="for this workload"):
+        backend.build(STEM, wgrad, DEVICE)
+    with pytest.raises(InvalidOption, match="for this workload"):
+        backend.build(changed(STEM_WGRAD, stride=(2, 4)), wgrad, DEVICE)
     with pytest.raises(InvalidOption, match="dilation 2x2"):
         backend.build(changed(dilation=(2, 2)), backend.propose(BASE, DEVICE)[0], DEVICE)
     with pytest.raises(InvalidOption, match="of the hopper backend"):
@@ -222,3 +233,24 @@ def test_kernel_descriptions_that_are_not_ours():
         StemFpropKernel(5, 3, 3)
     with pytest.raises(InvalidOption, match="320 weights"):
         StemFpropKernel(4, 11, 11)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"channels": 5}, "1 to 4"),
+        ({"filter_h": 11, "filter_w": 11}, "320 weights"),
+        ({"filter_h": 12}, "at most 11 rows"),
+        ({"stride_w": 3}, "an even product"),
+        ({"parts": 3}, "6 times 64"),
+        ({"parts": 2, "blocks": 2}, "6 times 64"),
+        ({"blocks": 3}, "1 or 2 blocks"),
+        ({"group": 9}, "1 to 8"),
+        ({"dtype": "float32"}, "float16, bfloat16"),
+    ],
+)
+def test_wgrad_kernels_that_cannot_exist(fields, words):
+    base = {"channels": 3, "filter_h": 7, "filter_w": 7, "stride_w": 2}
+    StemWgradKernel(**base)
+    with pytest.raises(InvalidOption, match=words):
+        StemWgradKernel(**base | fields)

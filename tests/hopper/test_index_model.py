@@ -102,6 +102,32 @@ def test_stem_fprop_is_fprop(f, w, chunk_rows, strips):
     np.testing.assert_allclose(y, model.brute_force_fprop(w, x, filt), atol=1e-12)
 
 
+@given(w=dgrads(channels=(1, 2, 3, 4)), chunk_rows=st.integers(1, 5))
+@example(conv(1, 9, 300, 3, 7, 7, (2, 2), (3, 3, 3, 3)), 2)  # two strips
+@example(conv(1, 9, 16, 3, 4, 4, (2, 2), (1, 1, 1, 1)), 3)  # an even window, an odd border
+@example(conv(2, 12, 16, 4, 7, 9, (2, 2), (3, 4, 3, 4)), 4)  # five tiles
+@settings(max_examples=25)
+def test_stem_wgrad_is_wgrad(f, w, chunk_rows):
+    assume(w.stride[0] <= w.r and w.stride[1] * w.c % 2 == 0)
+    random = np.random.default_rng(0)
+    x = random.standard_normal((w.n, w.h, w.w, w.c))
+    dy = random.standard_normal((w.n, w.p, w.q, w.k))
+    dw, found = model.stem_wgrad(f, w, x, dy, chunk_rows=chunk_rows)
+    assert found.min() == found.max() == 1  # each weight in one place of the accumulators
+    np.testing.assert_allclose(dw, model.brute_force_wgrad(w, x, dy), atol=1e-11)
+
+
+@given(
+    st.integers(1, 300), st.integers(1, 7), st.integers(0, 6), st.integers(1, 12), st.integers(1, 4)
+)
+def test_strips_cover_a_row(f, q, stride, pad, filter_w, channels):
+    strips, columns = f.wgrad_strips(q, stride, pad, filter_w, channels)
+    assert columns % 16 == 0 and 16 <= columns <= 128
+    assert (strips - 1) * columns < q <= strips * columns
+    fits = f.window_row_elements(columns, stride, pad, filter_w, channels) <= 1024
+    assert fits or columns == 16  # which the library's check refuses
+
+
 @given(
     st.integers(1, 300), st.integers(1, 11), st.integers(1, 4), st.integers(0, 9), st.integers(0, 3)
 )

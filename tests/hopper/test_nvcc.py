@@ -9,15 +9,18 @@ import pytest
 from hypothesis import assume, given, settings
 
 from convoy.backends.base import Device
-from convoy.backends.hopper import HopperBackend, is_stem
+from convoy.backends.hopper import HopperBackend, is_stem, launch_of
 from convoy.backends.hopper_compile import compile_kernel, compile_to
-from convoy.backends.hopper_kernels import DgradKernel, StemDgradKernel, StemFpropKernel
+from convoy.backends.hopper_kernels import DgradKernel
+from convoy.backends.hopper_space import stem_launches
+from convoy.backends.hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.codegen.library import KernelLibrary, Shape
 from convoy.codegen.toolkit import Toolkit, find_toolkit
 from convoy.errors import LibraryMissing
 
-from .test_backend import BASE, STEM, STEM_FPROP, changed, stem_fprops, workloads
+from .test_backend import BASE, STEM, STEM_FPROP, STEM_WGRAD, changed, stem_windows, workloads
 
+SMALL_WGRAD = stem_launches(changed(STEM_WGRAD, r=3, s=3), Device())[0].kernel
 GENERAL = DgradKernel(128, 128, True, 4, 4, zeros=True)
 KERNELS = [
     GENERAL,
@@ -35,6 +38,8 @@ KERNELS = [
     StemDgradKernel(4, "bfloat16"),
     StemFpropKernel(3, 7, 7, relu=True),
     StemFpropKernel(4, 7, 7, dtype="bfloat16"),
+    *{launch.kernel: None for launch in stem_launches(STEM_WGRAD, Device())},
+    StemWgradKernel(4, 7, 9, 2, group=4, ahead=True, dtype="bfloat16"),
 ]
 
 
@@ -52,6 +57,11 @@ def general(toolkit) -> KernelLibrary:
 
 
 @pytest.fixture(scope="module")
+def small_wgrad(toolkit) -> KernelLibrary:
+    return KernelLibrary(compile_kernel(SMALL_WGRAD, toolkit=toolkit).path)
+
+
+@pytest.fixture(scope="module")
 def stems(toolkit) -> dict[int, KernelLibrary]:
     return {c: KernelLibrary(compile_kernel(StemDgradKernel(c)).path) for c in (1, 3)}
 
@@ -60,7 +70,8 @@ def stems(toolkit) -> dict[int, KernelLibrary]:
 def test_compiles_without_spills(toolkit, tmp_path, kernel):
     library = tmp_path / "kernel.so"
     words = compile_to(kernel, library, toolkit, ["-Xptxas=-v"])
-    assert re.findall(r"(\d+) bytes spill", words) == ["0", "0"], words
+    spills = re.findall(r"(\d+) bytes spill", words)
+    assert spills and set(spills) == {"0"}, words
     assert "C75" not in words, words  # ptxas: wgmma serialised, or setmaxnreg ignored
     names = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
@@ -93,12 +104,31 @@ def test_library_and_backend_accept_the_same(general, stems, workload):
         assert (stems[workload.c].check(shape) == "") == accepted
 
 
-@given(stem_fprops(filter_sizes=(3,), channels=(3,)))
+@given(stem_windows("fprop", filter_sizes=(3,), channels=(3,)))
 @settings(max_examples=100)
 def test_library_and_backend_accept_the_same_fprops(toolkit, workload):
     library = KernelLibrary(compile_kernel(StemFpropKernel(3, 3, 3), toolkit=toolkit).path)
     accepted = HopperBackend().accepts(workload, Device()) is None
     assert (library.check(Shape.of(workload, sm_count=132)) == "") == accepted
+
+
+@given(stem_windows("wgrad", filter_sizes=(3,), channels=(3,), strides_w=(2,)))
+@settings(max_examples=100)
+def test_library_and_backend_accept_the_same_wgrads(small_wgrad, workload):
+    found = HopperBackend().propose(workload, Device())
+    assert (small_wgrad.check(Shape.of(workload, sm_count=132)) == "") == isinstance(found, list)
+
+
+@given(stem_windows("wgrad", filter_sizes=(3,), channels=(3,), strides_w=(2,)))
+@settings(max_examples=50)
+def test_candidates_tell_their_workspace(small_wgrad, workload):
+    found = HopperBackend().propose(workload, Device())
+    assume(isinstance(found, list))
+    for candidate in found:
+        launch = launch_of(candidate)
+        shape = Shape.of(workload, Device().sm_count, swizzle=launch.swizzle)
+        if launch.kernel == SMALL_WGRAD:
+            assert small_wgrad.workspace(shape) == candidate.workspace
 
 
 def test_library_declines_with_words(general, stems):

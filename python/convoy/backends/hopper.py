@@ -12,18 +12,16 @@ from ..workload import Epilogue, Workload
 from . import hopper_space as space
 from .base import Backend, Binary, Candidate, Decline, Device, make_config
 from .hopper_compile import cache_key, compile_kernel, compile_many
-from .hopper_kernels import (
+from .hopper_kernels import LARGEST_TILE, MOST_PHASES, HopperKernel, kernel_from_json
+from .hopper_stem import (
     LARGEST_STEM_FILTER,
     LARGEST_STEM_K,
-    LARGEST_TILE,
-    MOST_PHASES,
     MOST_ROW_ELEMENTS,
     MOST_WINDOW_ROWS,
     MOST_WINDOW_STEPS,
-    HopperKernel,
     StemDgradKernel,
     StemFpropKernel,
-    kernel_from_json,
+    StemWgradKernel,
     window_row_elements,
     window_steps,
 )
@@ -35,7 +33,7 @@ STEM_CHANNELS = 4
 
 
 class HopperBackend(Backend):
-    """dgrad, for strided convolutions above all, and both directions of a network's first one, in
+    """dgrad, for strided convolutions above all, and all directions of a network's first one, in
     fp16 and bf16: see docs/hopper-kernels.md.
 
     ``limit`` caps the candidates of a workload.
@@ -60,7 +58,7 @@ class HopperBackend(Backend):
             return decline
         find = space.stem_launches if is_stem(workload) else space.dgrad_launches
         launches = find(workload, device)[: self._limit]
-        return [self._candidate(launch, rank) for rank, launch in enumerate(launches)]
+        return [self._candidate(workload, device, launch, i) for i, launch in enumerate(launches)]
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """Compiles (or takes from the cache) the candidate's kernel library.
@@ -104,12 +102,15 @@ class HopperBackend(Backend):
     def is_ready(self, candidate: Candidate) -> bool:
         return KernelCache().get(cache_key(launch_of(candidate).kernel, find_toolkit())) is not None
 
-    def _candidate(self, launch: space.Launch, rank: int) -> Candidate:
+    def _candidate(
+        self, workload: Workload, device: Device, launch: space.Launch, rank: int
+    ) -> Candidate:
         suffix = f".swizzle{launch.swizzle}" if launch.swizzle else ""
         return Candidate(
             backend=self.name,
             kernel=launch.kernel.name + suffix,
             config=make_config(kernel=launch.kernel.to_json(), swizzle=launch.swizzle),
+            workspace=space.workspace_bytes(launch, workload, device),
             priority=rank,
             notes=("tensor_core",),
         )
@@ -137,6 +138,10 @@ def _fits(kernel: HopperKernel, w: Workload) -> bool:
         size = (kernel.channels, kernel.filter_h, kernel.filter_w)
         relu = w.epilogue.activation == "relu"
         return w.op == "fprop" and size == (w.c, w.r, w.s) and kernel.relu == relu
+    if isinstance(kernel, StemWgradKernel):
+        wanted = (w.c, w.r, w.s, w.stride[1])
+        fields = (kernel.channels, kernel.filter_h, kernel.filter_w, kernel.stride_w)
+        return w.op == "wgrad" and fields == wanted
     if isinstance(kernel, StemDgradKernel):
         return w.op == "dgrad" and kernel.channels == w.c
     no_taps = any(h.taps * x.taps == 0 for h, x in space.phases(w))
@@ -145,9 +150,10 @@ def _fits(kernel: HopperKernel, w: Workload) -> bool:
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
-    if w.op not in ("dgrad", "fprop") or (w.op == "fprop" and not is_stem(w)):
-        found = f"op {w.op}" + (f" with C = {w.c}" if w.op == "fprop" else "")
-        expected = f"only dgrad, and fprop with at most {STEM_CHANNELS} channels"
+    window = w.op in ("fprop", "wgrad")
+    if not (w.op == "dgrad" or (window and is_stem(w))):
+        found = f"op {w.op}" + (f" with C = {w.c}" if window else "")
+        expected = f"only dgrad, and fprop and wgrad with at most {STEM_CHANNELS} channels"
         yield f"{found}: {expected}", "use the cudnn or cutlass backend"
         return
     if device.arch != 90:
@@ -162,15 +168,15 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
     if w.k % 8:
         yield f"K = {w.k}", "pad K to a multiple of 8"
-    if w.op == "fprop":
-        yield from _fprop_objections(w)
+    if window:
+        yield from _window_objections(w)
         return
     if w.epilogue != Epilogue():
         yield f"epilogue {w.epilogue.name}: dgrad writes dx alone", "leave it outside the region"
     yield from _stem_objections(w) if is_stem(w) else _general_objections(w)
 
 
-def _fprop_objections(w: Workload) -> Iterator[tuple[str, str]]:
+def _window_objections(w: Workload) -> Iterator[tuple[str, str]]:
     size = f"a filter of {w.r}x{w.s} with C = {w.c}"
     if w.r > MOST_WINDOW_ROWS or window_steps(w.r, w.s, w.c) > MOST_WINDOW_STEPS:
         yield f"{size}: at most {MOST_WINDOW_ROWS} rows, {16 * MOST_WINDOW_STEPS} weights", ""
@@ -183,6 +189,8 @@ def _fprop_objections(w: Workload) -> Iterator[tuple[str, str]]:
     if w.w * w.c % 8:
         yield f"rows of W * C = {w.w * w.c} elements", "a multiple of 8: pad C to 4 and W to even"
     e = w.epilogue
+    if w.op == "wgrad" and e != Epilogue():
+        yield f"epilogue {e.name}: wgrad writes dw alone", "leave it outside the region"
     if e.residual or e.affine_relu or e.activation not in ("none", "relu"):
         yield f"epilogue {e.name}: only bias and relu", "use the cudnn or cutlass backend"
     if w.k > 64 * 65535:

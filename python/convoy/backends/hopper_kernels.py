@@ -1,4 +1,4 @@
-"""The kernels of ``codegen/hopper`` as plain data: what one compiled library is, and its source."""
+"""The kernels of ``codegen/hopper`` as plain data: dgrad, and all kernels there are."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import InvalidOption
+from .hopper_source import ELEMENT, SHORT, boolean, source_text
+from .hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
 #: Bytes of shared memory that one block may use on sm_90.
 SHARED_MEMORY = 232448
-#: Largest stride_h * stride_w, rows of a tile, filter and output channels; limits of the headers.
+#: Largest stride_h * stride_w, and rows of a tile; limits of the headers.
 MOST_PHASES = 9
 LARGEST_TILE = 384
-LARGEST_STEM_FILTER = 7
-LARGEST_STEM_K = 128
-#: Of stem_fprop: filter rows, steps of 16 weights of an output channel, elements of a row of x in a
-#: strip.
-MOST_WINDOW_ROWS, MOST_WINDOW_STEPS, MOST_ROW_ELEMENTS = 11, 20, 1024
-
-_ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
-_SHORT = {"float16": "f16", "bfloat16": "bf16"}
 _BLOCK = 8192  # 64 rows of 128 bytes
 
 
@@ -62,8 +56,8 @@ class DgradKernel:
     most_stages: ClassVar[int] = 10
 
     def __post_init__(self) -> None:
-        if self.dtype not in _ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
+        if self.dtype not in ELEMENT:
+            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(ELEMENT)}")
         if self.consumers not in (2, 3) or (self.pingpong and self.consumers != 2):
             raise InvalidOption(f"{self.consumers} consumers", "2, or 3 that share a tile")
         if self.swapped and not self._can_be_swapped():
@@ -125,18 +119,18 @@ class DgradKernel:
         zeros = "_later" * self.later + "_warps" * self.store_warps + zeros
         return (
             f"dgrad_strided_{self.rows}x{self.columns}_s{self.stages}x{self.slots}b{self.batch}"
-            f"_{schedule}{zeros}_{_SHORT[self.dtype]}"
+            f"_{schedule}{zeros}_{SHORT[self.dtype]}"
         )
 
     @property
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
         numbers = (self.rows, self.columns, self.stages, self.slots, self.batch, self.consumers)
-        arguments = [_ELEMENT[self.dtype], *map(str, numbers)]
+        arguments = [ELEMENT[self.dtype], *map(str, numbers)]
         flags = (self.pingpong, self.swapped, self.later, self.store_warps, self.zeros)
-        arguments += map(_bool, flags)
+        arguments += map(boolean, flags)
         arguments += [str(self.split)]
-        return _source(self, "DgradConfig", arguments, "DgradStrided")
+        return source_text(self, "DgradConfig", arguments, "DgradStrided")
 
     def to_json(self) -> dict[str, Any]:
         return {"family": self.family, **dataclasses.asdict(self)}
@@ -155,126 +149,20 @@ class DgradKernel:
         return (SHARED_MEMORY - fixed) // (self.stage_bytes + 16)
 
 
-@dataclass(frozen=True, order=True)
-class StemDgradKernel:
-    """One instance of ``stem_dgrad.cuh``, compiled for a number of input channels (1 to 4)."""
+HopperKernel = DgradKernel | StemDgradKernel | StemFpropKernel | StemWgradKernel
 
-    channels: int
-    dtype: str = "float16"
-
-    family: ClassVar[str] = "stem_dgrad"
-
-    def __post_init__(self) -> None:
-        if self.dtype not in _ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
-        if not 1 <= self.channels <= 4:
-            raise InvalidOption(f"{self.channels} channels", "1 to 4")
-
-    @property
-    def name(self) -> str:
-        return f"stem_dgrad_c{self.channels}_{_SHORT[self.dtype]}"
-
-    @property
-    def source(self) -> str:
-        """The ``.cu`` text; equal for equal kernels."""
-        return _source(self, "StemConfig", [_ELEMENT[self.dtype], str(self.channels)], "StemDgrad")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"family": self.family, **dataclasses.asdict(self)}
-
-
-@dataclass(frozen=True, order=True)
-class StemFpropKernel:
-    """One instance of ``stem_fprop.cuh``, compiled for input channels (1 to 4) and filter size.
-
-    Takes a bias or none; ``relu`` is compiled in.
-    """
-
-    channels: int
-    filter_h: int
-    filter_w: int
-    relu: bool = False
-    dtype: str = "float16"
-
-    family: ClassVar[str] = "stem_fprop"
-
-    def __post_init__(self) -> None:
-        if self.dtype not in _ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(_ELEMENT)}")
-        if not 1 <= self.channels <= 4:
-            raise InvalidOption(f"{self.channels} channels", "1 to 4")
-        if self.filter_h > MOST_WINDOW_ROWS or self.steps > MOST_WINDOW_STEPS:
-            raise InvalidOption(
-                f"a filter of {self.filter_h}x{self.filter_w}x{self.channels}",
-                f"at most {MOST_WINDOW_ROWS} rows and {MOST_WINDOW_STEPS * 16} weights",
-            )
-
-    @property
-    def steps(self) -> int:
-        """Steps of the reduction, 16 elements each."""
-        return window_steps(self.filter_h, self.filter_w, self.channels)
-
-    @property
-    def name(self) -> str:
-        relu = "_relu" if self.relu else ""
-        size = f"{self.filter_h}x{self.filter_w}x{self.channels}"
-        return f"stem_fprop_{size}{relu}_{_SHORT[self.dtype]}"
-
-    @property
-    def source(self) -> str:
-        """The ``.cu`` text; equal for equal kernels."""
-        sizes = map(str, (self.channels, self.filter_h, self.filter_w))
-        arguments = [_ELEMENT[self.dtype], *sizes, _bool(self.relu)]
-        return _source(self, "WindowConfig", arguments, "StemFprop")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"family": self.family, **dataclasses.asdict(self)}
-
-
-def window_quads(filter_w: int, channels: int) -> int:
-    """Groups of 8 elements that stem_fprop reads for a filter row."""
-    return (filter_w * channels + channels % 2 + 7) // 8
-
-
-def window_steps(filter_h: int, filter_w: int, channels: int) -> int:
-    """Steps of stem_fprop's reduction, 16 elements each."""
-    return -(-filter_h * window_quads(filter_w, channels) // 2)
-
-
-def window_row_elements(
-    columns: int, stride_w: int, pad_left: int, filter_w: int, channels: int
-) -> int:
-    """Elements of a row of x that stem_fprop loads for that many output columns."""
-    shift = -pad_left * channels % 8
-    quads = window_quads(filter_w, channels)
-    return shift - shift % 2 + (columns - 1) * stride_w * channels + 8 * quads
-
-
-HopperKernel = DgradKernel | StemDgradKernel | StemFpropKernel
+_KINDS = (DgradKernel, StemDgradKernel, StemFpropKernel, StemWgradKernel)
 
 
 def kernel_from_json(data: dict[str, Any]) -> HopperKernel:
     """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
     fields = dict(data)
     family = fields.pop("family", None)
-    for kind in (DgradKernel, StemDgradKernel, StemFpropKernel):
+    for kind in _KINDS:
         if kind.family == family:
             try:
                 return kind(**fields)
             except TypeError as error:
                 raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
-    raise InvalidOption(f"kernel family {family!r}", "dgrad_strided, stem_dgrad or stem_fprop")
-
-
-def _source(kernel: HopperKernel, config: str, arguments: list[str], library: str) -> str:
-    return (
-        f"// {kernel.name}\n"
-        f'#include "{kernel.family}_library.cuh"\n\n'
-        f"using Config = convoy::hopper::{config}<{', '.join(arguments)}>;\n"
-        f"using Kernel = convoy::hopper::{library}<Config>;\n\n"
-        f"CONVOY_EXPORT_HOPPER_KERNEL(Kernel)\n"
-    )
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
+    families = ", ".join(kind.family for kind in _KINDS)
+    raise InvalidOption(f"kernel family {family!r}", f"one of {families}")

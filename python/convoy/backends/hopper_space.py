@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from ..workload import Workload
 from .base import Device
-from .hopper_kernels import DgradKernel, HopperKernel, StemDgradKernel, StemFpropKernel
+from .hopper_kernels import DgradKernel, HopperKernel
+from .hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
+from .hopper_wgrad import wgrad_choices, wgrad_workspace
 
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
 UNITS, SORTED, TURNED = 1, 2, 3
@@ -102,7 +104,9 @@ def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
 
 
 def stem_launches(w: Workload, device: Device) -> list[Launch]:
-    """The stem's kernel with its own choice of chunks, and with fixed ones around it."""
+    """The stem's kernels with their own choice of chunks, and with fixed ones around it."""
+    if w.op == "wgrad":
+        return [Launch(kernel, rows) for kernel, rows in wgrad_choices(w, device)]
     kernel: HopperKernel
     if w.op == "dgrad":
         kernel = StemDgradKernel(w.c, w.dtype)
@@ -117,6 +121,13 @@ def stem_launches(w: Workload, device: Device) -> list[Launch]:
         per_image = max(1, blocks * device.sm_count // (w.n * strips))
         chunks.add(-(-rows // min(rows, per_image)))
     return [Launch(kernel), *(Launch(kernel, size) for size in sorted(chunks))]
+
+
+def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
+    """What the launch needs of a workspace."""
+    if isinstance(launch.kernel, StemWgradKernel):
+        return wgrad_workspace(launch.kernel, launch.swizzle, w, device)
+    return 0
 
 
 def _rank(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, int, int, bool, str]:
