@@ -293,12 +293,14 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     "sum_of_one": (["f:4,1"], lambda x: op.sum(x, 1)),
     "max_int8": (["c:7,300"], lambda x: op.max(x, 1)),
     "max_bool": (["t:7,30"], lambda x: op.max(x, 1)),
+    "min_bool": (["t:7,2"], lambda x: op.min(x, 1)),
     "argmax": (["f:3,5,7"], lambda x: op.argmax(x, 1)),
     "argmax_all": (["f:3,5,7"], op.argmax),
     "argmin": (["f:3,5,7"], lambda x: op.argmin(x, -1, True)),
     "argmax_channels": (["f:2,9,40,40"], lambda x: op.argmax(x, 1)),
     "argmax_half": (["h:3,64"], lambda x: op.argmax(x, 1)),
     "median": (["f:3,7"], lambda x: op.median(x, [1])),
+    "median_first": (["f:8,3"], lambda x: op.median(x, [0], True)),
     "median_all": (["f:3,7"], op.median),
     **{
         f"{name}_{label}": ([data], functools.partial(getattr(op, name), **attrs))

@@ -22,6 +22,7 @@ from ..errors import ConvoyError
 from .accumulate import AccumulateInFloat32
 from .blame import check_lowered, unsupported_op
 from .compile import compiled
+from .decompose import Decompose
 from .group_parameters import GroupCasts, GroupUpdates
 from .legalize import legalize_ops
 from .ops.gpu import on_gpu
@@ -112,6 +113,7 @@ def to_kernels(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _fused(mod: tvm.IRModule) -> tvm.IRModule:
+    mod = Decompose()(mod)
     mod = tvm.transform.Sequential(dispatch_passes())(mod)
     mod = AccumulateInFloat32()(mod)
     mod = tvm.transform.Sequential(fuse_passes())(mod)

@@ -21,7 +21,13 @@ from ...errors import UnsupportedOp
 from .channel_reduce import ChannelReduce
 from .elementwise import Elementwise
 from .row_reduce import RowReduce
-from .simple import ThreadPerElement, one_thread
+from .simple import (
+    ThreadPerElement,
+    nothing,
+    one_thread,
+    without_elements,
+    works_on_the_host,
+)
 from .window import Window
 
 #: TVM's Matmul rule is not among them: it crashes on some convolutions.
@@ -77,7 +83,13 @@ def schedule_kernels(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.
         functions = dict(mod.functions_items())
         with target:
             for var, func in functions.items():
-                if isinstance(func, tirx.PrimFunc) and not _attribute(func, _SCHEDULED):
+                if not isinstance(func, tirx.PrimFunc) or _attribute(func, _SCHEDULED):
+                    continue
+                if without_elements(func):  # a launch of no threads is an error
+                    functions[var] = nothing(func).with_attr(_SCHEDULED, True)
+                elif not works_on_the_host(func.body):
+                    functions[var] = func.with_attr(_SCHEDULED, True)
+                else:
                     functions[var] = _climb(func, target, var.name_hint, 0, ())
         return tvm.IRModule(functions, attrs=mod.attrs)
 
@@ -167,8 +179,11 @@ def _climb(
         except Exception as err:  # whatever it is, the next rule may do
             failed = (*failed, (_name(number), why(err)))
             continue
-        if found is not None:
+        if found is None:
+            continue
+        if not works_on_the_host(found.mod["main"].body):
             return _marked(found.mod["main"], source, number, failed)
+        failed = (*failed, (_name(number), "statements are left outside of any thread"))
     if rung > len(RULES):
         raise unsupported(Rescheduled(name, "", failed), source)
     return _marked(one_thread(source), source, len(RULES), failed)

@@ -9,6 +9,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
 _THREADS = 256
+_LAUNCHES = ("thread_extent", "virtual_thread")
 
 
 class ThreadPerElement(ScheduleRule):
@@ -20,7 +21,10 @@ class ThreadPerElement(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule:
         sch = s_tir.Schedule(func)
-        for block in sch.get_child_blocks(sch.get_sblock(_root(func).name_hint)):
+        blocks = sch.get_child_blocks(sch.get_sblock(_root(func).name_hint))
+        if not blocks:
+            raise s_tir.ScheduleError("no loops around a block")
+        for block in blocks:
             if has_threads(sch.get(block)):
                 continue
             axes = _outer_axes(sch, func, block) or [sch.add_unit_loop(block)]
@@ -106,6 +110,44 @@ def _bound(body: tirx.Stmt) -> tirx.Stmt:
     return body
 
 
+def without_elements(func: tirx.PrimFunc) -> bool:
+    """Whether there is nothing to compute: everything that is written has a dimension of zero."""
+    written: list[tirx.Buffer] = []
+
+    def visit(block: s_tir.SBlock) -> None:
+        written.extend(region.source for region in block.writes)
+
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, visit)])
+    return bool(written) and all(
+        any(isinstance(d, tirx.IntImm) and int(d) == 0 for d in buffer.shape) for buffer in written
+    )
+
+
+def nothing(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A function of the same arguments that does nothing."""
+    return func.with_body(tirx.Evaluate(0))
+
+
+def works_on_the_host(stmt: tirx.Stmt) -> bool:
+    """Whether a statement touches tensors outside of any thread. TVM compiles that, and the program
+    then reads device memory from the CPU."""
+    if isinstance(stmt, tirx.For):
+        return stmt.kind != tirx.ForKind.THREAD_BINDING and works_on_the_host(stmt.body)
+    if isinstance(stmt, tirx.AttrStmt):
+        return stmt.attr_key not in _LAUNCHES and works_on_the_host(stmt.body)
+    if isinstance(stmt, s_tir.SBlockRealize):
+        return works_on_the_host(stmt.block.body)
+    if isinstance(stmt, tirx.SeqStmt):
+        return any(works_on_the_host(part) for part in stmt.seq)
+    if isinstance(stmt, tirx.IfThenElse):
+        cases = [stmt.then_case, *([stmt.else_case] if stmt.else_case is not None else [])]
+        return any(works_on_the_host(case) for case in cases)
+    if isinstance(stmt, tirx.Evaluate):
+        return not isinstance(stmt.value, tirx.IntImm)
+    body = getattr(stmt, "body", None)
+    return works_on_the_host(body) if body is not None else isinstance(stmt, tirx.BufferStore)
+
+
 def has_threads(body: tirx.Stmt) -> bool:
     """Whether a statement launches threads itself."""
     found: list[bool] = []
@@ -114,7 +156,7 @@ def has_threads(body: tirx.Stmt) -> bool:
         found.append(node.kind == tirx.ForKind.THREAD_BINDING)
 
     def attribute(node: tirx.AttrStmt) -> None:
-        found.append(node.attr_key in ("thread_extent", "virtual_thread"))
+        found.append(node.attr_key in _LAUNCHES)
 
     tvm_ffi.structural_walk(body, [(tirx.For, loop), (tirx.AttrStmt, attribute)])
     return any(found)

@@ -1,0 +1,100 @@
+"""Each operator of Relax by itself on the GPU, eager, captured and replayed, against the CPU; and
+kernels that only CUDA's own compiler refuses."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import tvm
+from tvm import s_tir, te
+from tvm.s_tir.dlight.base import ScheduleRule
+
+import convoy
+from convoy.graph import compile as compiling
+from convoy.graph.schedule import ladder
+
+from ..graph.operators import Operator, all_operators
+from ..graph.test_operators import REFUSED
+
+pytestmark = pytest.mark.gpu
+
+OPERATORS = {name: case for name, case in all_operators().items() if name not in REFUSED}
+#: Compiled by each of the simple schedules too.
+SIMPLE = [
+    "add", "wide", "permute", "concat", "split", "take", "scatter_elements_add", "index_put",
+    "sum_last", "argmax", "cumsum_middle", "sort", "topk", "matmul", "conv2d_groups",
+    "avg_pool2d", "softmax", "layer_norm", "resize2d_cubic_half_pixel", "get_valid_counts",
+]  # fmt: skip
+
+
+def check(case: Operator) -> convoy.CompiledModule:
+    inputs = case.arrays()
+    want = [np.array(y) for y in convoy.build(case.module(), "llvm").session()(*inputs)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built = convoy.build(case.module(), "cuda", precision="float32", measure=False, streams=1)
+    session = built.session()
+    for _ in range(3):
+        for got, expected in zip(session(*inputs), want, strict=True):
+            y = np.array(got)
+            assert y.dtype == expected.dtype and y.shape == expected.shape
+            if y.dtype.kind in "biu":
+                np.testing.assert_array_equal(y, expected)
+                continue
+            half = y.dtype.itemsize == 2 or any(d.letter in "hb" for d in case.inputs)
+            y, expected = y.astype("float64"), expected.astype("float64")
+            scale = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+            np.testing.assert_allclose(y, expected, atol=scale * (2e-2 if half else 5e-5))
+    return built
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operator(name: str) -> None:
+    check(OPERATORS[name])
+
+
+@pytest.mark.parametrize("rules", [ladder.RULES[-1:], ()], ids=["ThreadPerElement", "OneThread"])
+@pytest.mark.parametrize("name", SIMPLE)
+def test_simple_schedules(
+    name: str, rules: tuple[ScheduleRule, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladder, "RULES", rules)
+    check(OPERATORS[name])
+
+
+class TooMuchShared(ScheduleRule):
+    """Keeps a whole input in shared memory, however large it is: CUDA's compiler refuses that."""
+
+    def apply(self, func, target, tunable):
+        sch = s_tir.Schedule(func)
+        (block,) = sch.get_child_blocks(sch.get_sblock("root"))
+        grid, thread, _ = sch.split(sch.get_loops(block)[0], factors=[1, 1, None])
+        sch.bind(grid, "blockIdx.x")
+        sch.bind(thread, "threadIdx.x")
+        sch.compute_at(sch.cache_read(block, 0, "shared"), thread)
+        return sch
+
+
+def test_what_the_cuda_compiler_refuses_is_scheduled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ladder, "RULES", (TooMuchShared(), *ladder.RULES))
+    target = tvm.target.Target.from_device(tvm.cuda(0))
+    functions = {}
+    for name, size in (("large", 100_000), ("small", 1000)):
+        x = te.placeholder((size,), "float32", name="x")
+        y = te.compute((size,), lambda i, x=x: x[i] + 1, name="y")
+        functions[name] = te.create_prim_func([x, y]).with_attr("global_symbol", name)
+    mod = ladder.schedule_kernels(target)(tvm.IRModule(functions))
+    library, built = compiling.compiled(
+        mod, target, lambda mod: compiling.build_kernels(mod, target)
+    )
+    (again,) = ladder.rescheduled(built)
+    assert (again.kernel, again.rule) == ("large", "Elementwise") and "shared" in again.tried
+    for name, size in (("large", 100_000), ("small", 1000)):
+        x = np.arange(size, dtype="float32")
+        on_gpu = [tvm.runtime.tensor(a, tvm.cuda(0)) for a in (x, np.zeros_like(x))]
+        library[name](*on_gpu)
+        np.testing.assert_array_equal(on_gpu[1].numpy(), x + 1)
