@@ -56,6 +56,26 @@ CASES = {
     "cubic": ([PICTURE], resize((7, 6), method="cubic")),
 }  # fmt: skip
 
+#: Inputs and filters of convolutions over one and three dimensions, and their attributes.
+CONVOLUTIONS = {
+    "conv1d": ([(2, 4, 9), (6, 4, 3)], {"strides": 2, "padding": 1}),
+    "conv1d, some input left over": ([(2, 4, 10), (3, 4, 3)], {"strides": 3}),
+    "conv1d, groups": ([(2, 4, 9), (6, 2, 3)], {"groups": 2, "dilation": 2, "padding": (1, 3)}),
+    "conv1d, channels last": (
+        [(2, 9, 4), (3, 3, 4)],
+        {"data_layout": "NWC", "kernel_layout": "OWI", "strides": 2, "padding": 1},
+    ),
+    "conv1d, much padding": ([(2, 4, 5), (3, 4, 1)], {"padding": 2, "strides": 2}),
+    "conv3d": ([(2, 3, 4, 5, 3), (4, 3, 3, 3, 2)], {"padding": (1, 0, 1, 1, 1, 0)}),
+    "conv3d, strides": ([(1, 2, 5, 6, 4), (3, 2, 2, 3, 1)], {"strides": (1, 2, 3)}),
+    "conv3d, dilation and groups": (
+        [(2, 4, 5, 4, 5), (4, 2, 2, 2, 2)], {"dilation": (2, 1, 3), "groups": 2},
+    ),
+    "conv3d, every channel by itself": (
+        [(2, 3, 4, 4, 4), (3, 1, 3, 3, 3)], {"groups": 3, "padding": 1, "strides": 2},
+    ),
+}  # fmt: skip
+
 
 def normalised(x, g, b, axes, epsilon=1e-5):
     mean = x.mean(axes, keepdims=True)
@@ -132,6 +152,17 @@ def test_gradient(name):
     shapes, build = CASES[name]
     resized = any(word in name for word in ("nearest", "linear", "cubic"))
     check(build, shapes, forward(build, shapes), LINEAR_STEP if resized else 1e-5)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_gradient_of_convolution(name):
+    shapes, attrs = CONVOLUTIONS[name]
+    operator = op.nn.conv1d if name.startswith("conv1d") else op.nn.conv3d
+
+    def build(x, w):
+        return operator(x, w, **attrs)
+
+    check(build, shapes, forward(build, shapes), 1e-5)
 
 
 @pytest.mark.parametrize("name", NORMS)

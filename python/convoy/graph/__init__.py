@@ -1,6 +1,12 @@
 """Imported model -> normal form -> regions -> rewritten graph -> executable."""
 
-from . import gradient, gradient_elementwise, gradient_norm, gradient_shape  # noqa: F401  (rules)
+from . import (  # noqa: F401  (rules)
+    gradient,
+    gradient_convolution,
+    gradient_elementwise,
+    gradient_norm,
+    gradient_shape,
+)
 from .dataflow import Dataflow, Operation, dataflow
 from .lower import lower
 from .normalize import normalize
