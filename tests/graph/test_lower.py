@@ -159,6 +159,39 @@ def test_accumulation_in_float32():
     assert conv.numpy().item() == 4096 and mean.numpy().item() == 1
 
 
+#: Of ones: sums of 4096 products, and averages over as many elements.
+LONG = {
+    "conv1d": ([(1, 4096, 1), (1, 4096, 1)], op.nn.conv1d, 4096),
+    "conv3d": ([(1, 512, 2, 2, 2), (1, 512, 2, 2, 2)], op.nn.conv3d, 4096),
+    "conv1d_transpose": ([(1, 4096, 1), (4096, 1, 1)], op.nn.conv1d_transpose, 4096),
+    "conv3d_transpose": ([(1, 4096, 1, 1, 1), (4096, 1, 1, 1, 1)], op.nn.conv3d_transpose, 4096),
+    "einsum": (
+        [(1, 4096), (4096, 1)], lambda a, b: op.einsum((a, b), "ij,jk->ik"), 4096,
+    ),
+    "avg_pool1d": ([(1, 1, 4096)], lambda x: op.nn.avg_pool1d(x, 4096), 1),
+    "avg_pool3d": ([(1, 1, 16, 16, 16)], lambda x: op.nn.avg_pool3d(x, (16, 16, 16)), 1),
+    "adaptive_avg_pool1d": ([(1, 1, 4096)], lambda x: op.nn.adaptive_avg_pool1d(x, 1), 1),
+    "adaptive_avg_pool3d": (
+        [(1, 1, 16, 16, 16)], lambda x: op.nn.adaptive_avg_pool3d(x, (1, 1, 1)), 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_other_long_sums_in_float32(name):
+    """A sum of ones in float16 stops growing at 2048."""
+    shapes, build, want = LONG[name]
+    bb = relax.BlockBuilder()
+    params = [relax.Var(f"p{i}", relax.TensorType(s, "float16")) for i, s in enumerate(shapes)]
+    with bb.function("main", params):
+        with bb.dataflow():
+            y = bb.emit_output(build(*params))
+        bb.emit_func_output(y)
+    vm = relax.VirtualMachine(graph.lower(bb.get(), "llvm"), tvm.cpu())
+    y = vm["main"](*[tvm.runtime.tensor(np.ones(s, "float16")) for s in shapes]).numpy()
+    assert y.dtype == np.float16 and y.ravel().tolist() == [want]
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_whole_network_compiles_without_any_backend(layout):
     """Every convolution falls to TVM: no stock rule may see one (they crash), no kernel is left

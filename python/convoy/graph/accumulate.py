@@ -14,11 +14,17 @@ from tvm import relax
 from .expr import call_like, dtype_of, is_tensor, op_name, relax_ops
 from .rewriter import Rewriter
 
-PRODUCTS = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
+PRODUCTS = relax_ops(
+    """
+    matmul nn.conv1d nn.conv2d nn.conv3d
+    nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose
+    """
+)
 _ARITHMETIC = relax_ops(
     """
     add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu
+    nn.avg_pool1d nn.avg_pool3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool3d einsum
     """
 )
 NARROW = ("float16", "bfloat16")
@@ -42,6 +48,9 @@ class AccumulateInFloat32(Rewriter):
 
     def _wide(self, expr: relax.Expr, old: relax.Expr) -> relax.Expr:
         """A 16-bit operand in float32; without the rounding where only this call reads it."""
+        if isinstance(expr, relax.Tuple) and isinstance(old, relax.Tuple):
+            pairs = zip(expr.fields, old.fields, strict=True)
+            return relax.Tuple([self._wide(*pair) for pair in pairs])
         if not is_tensor(expr) or dtype_of(expr) not in NARROW:
             return expr
         made = self.producer(expr, "relax.astype")
