@@ -16,6 +16,7 @@ from convoy.graph import compile as compiling
 from convoy.graph.schedule import ladder
 
 from ..graph.operators import Operator, all_operators
+from ..graph.random_functions import differences, draw, run
 from ..graph.test_operators import REFUSED
 
 pytestmark = pytest.mark.gpu
@@ -62,6 +63,24 @@ def test_simple_schedules(
 ) -> None:
     monkeypatch.setattr(ladder, "RULES", rules)
     check(OPERATORS[name])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_function(seed: int) -> None:
+    """By the schedule of first choice that compiles, and by the simple ones."""
+    drawn, target = draw(seed), tvm.target.Target.from_device(tvm.cuda(0))
+    want = drawn.by_llvm()
+    named = drawn.func.with_attr("global_symbol", "main")
+    with target:
+        scheduled = [ladder.schedule_kernels(target)(tvm.IRModule({"main": named}))["main"]]
+        scheduled.append(ladder.ThreadPerElement().apply(named, target, False).mod["main"])
+        scheduled.append(ladder.one_thread(named))
+    for func in scheduled:
+        mod = tvm.IRModule({"main": func})
+        library, _ = compiling.compiled(
+            mod, target, lambda mod: compiling.build_kernels(mod, target)
+        )
+        assert differences(run(library["main"], drawn, tvm.cuda(0)), want) < 1e-2
 
 
 class TooMuchShared(ScheduleRule):
