@@ -160,7 +160,8 @@ def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
     streams = built.schedule.streams if built.schedule else None
     declined = collections.Counter(map(str, placed.native))
     return built, {
-        "offloaded": placed.plan.backends(), "streams": streams, "declined": dict(declined)
+        "offloaded": placed.plan.backends(), "streams": streams, "declined": dict(declined),
+        "rescheduled": list(built.meta.rescheduled),
     }  # fmt: skip
 
 
@@ -222,6 +223,8 @@ def line(row: Row) -> str:
     if "offloaded" in row:
         taken = " ".join(f"{name}={n}" for name, n in row["offloaded"].items()) or "nothing"
         text += f"  {taken}, {row['streams']} streams, {sum(row['declined'].values())} declined"
+    if row.get("rescheduled"):
+        text += f", {len(row['rescheduled'])} with a simpler schedule"
     return f"{text}  {row['build_s']} s"
 
 
