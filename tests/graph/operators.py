@@ -181,6 +181,18 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
         f"astype_{a}_{b}": ([f"{a}:3,8"], functools.partial(op.astype, dtype=_DTYPES[b]))
         for a, b in ("fh", "fb", "bh", "hb", "fi", "ft", "tf", "if", "ij", "fc", "uf", "df", "tb")
     },
+    **{
+        f"{name}_{letter}": ([f"{letter}:5=0.1,-0.5,0.9,0.3,-0.8"], getattr(op, name))
+        for name in ("acos", "asin", "atan", "asinh", "atanh", "isfinite", "isinf", "isnan")
+        for letter in "hb"
+    },
+    **{
+        f"{name}_{letter}": (
+            [f"{letter}:3=0.7,-0.5,0.9", f"{letter}:3=0.3,0.25,-0.6"], getattr(op, name)
+        )
+        for name in ("atan2", "mod", "log_add_exp")
+        for letter in "hb"
+    },
     "clip": (["f:3,5"], lambda x: op.clip(x, -0.5, 0.5)),
     "where": (["t:3,5", "f:3,5", "f:1,5"], op.where),
     "where_bfloat16": (["t:3,8", "b:3,8", "b:3,8"], op.where),

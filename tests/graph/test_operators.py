@@ -91,6 +91,24 @@ def test_other_operators_mean_the_same(name: str, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_allclose(y, want.reshape(y.shape), rtol=1e-6)
 
 
+@pytest.mark.parametrize("letter", "hb")
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("acos", np.arccos), ("asin", np.arcsin), ("atan", np.arctan), ("asinh", np.arcsinh),
+        ("atanh", np.arctanh), ("atan2", np.arctan2), ("log_add_exp", np.logaddexp),
+        ("mod", np.fmod), ("isfinite", np.isfinite), ("isnan", np.isnan), ("isinf", np.isinf),
+    ],
+)  # fmt: skip
+def test_what_tvm_knows_in_float32_only(name: str, function, letter: str) -> None:
+    inputs = OPERATORS[f"{name}_{letter}"].arrays()
+    (y,) = build(f"{name}_{letter}", "llvm").session()(*inputs)
+    got, want = np.array(y), function(*[x.astype("float32") for x in inputs])
+    assert got.dtype == (bool if want.dtype == bool else inputs[0].dtype)
+    tolerance = 1e-3 if letter == "h" else 8e-3
+    np.testing.assert_allclose(got.astype("float32"), want, rtol=tolerance, atol=tolerance)
+
+
 def test_other_networks_are_left_alone() -> None:
     mod = OPERATORS["max_all"].module()
     with tvm.target.Target("nvidia/nvidia-h100"):

@@ -25,8 +25,11 @@ _ARITHMETIC = relax_ops(
     add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu
     nn.avg_pool1d nn.avg_pool3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool3d einsum
+    acos acosh asin asinh atan atan2 atanh log_add_exp mod
     """
 )
+#: Of 16-bit operands, with results of another type; TVM knows them in float32.
+_TESTS = relax_ops("isfinite isinf isnan")
 NARROW = ("float16", "bfloat16")
 
 
@@ -35,6 +38,8 @@ class AccumulateInFloat32(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name, narrow = op_name(call), dtype_of(old)
+        if name in _TESTS and dtype_of(old.args[0]) in NARROW:
+            return call_like(call, [self._wide(call.args[0], old.args[0])])
         if narrow not in NARROW:
             return None
         if name in PRODUCTS:
