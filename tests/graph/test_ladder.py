@@ -10,6 +10,7 @@ import pytest
 import tvm
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.relax import op
+from tvm.s_tir import dlight
 from tvm.s_tir.dlight.base import ScheduleRule
 
 import convoy
@@ -18,6 +19,7 @@ from convoy.errors import UnsupportedOp
 from convoy.graph import compile as compiling
 from convoy.graph.lower import lower, lower_module
 from convoy.graph.schedule import ladder, simple
+from convoy.graph.schedule.aliasing import chooses_from_results
 from convoy.schedule.link import Lowered
 
 from .kernels import TARGET, small_cases
@@ -164,6 +166,29 @@ def test_a_block_without_loops_runs_in_one_thread() -> None:
     got = run_serial(mod["index_put"].without_attr("convoy.unscheduled"), inputs, inputs[0])
     assert got.tolist() == [0, 7, 0, 0, 0, 3]
     compile_for_cuda(mod["index_put"])
+
+
+def test_a_place_of_a_maximum_is_kept_in_registers() -> None:
+    """NVRTC reorders a choice between a result in device memory and an input."""
+    x = placeholder(6, 40)
+    func = kernel(lambda x: topi.argmax(x, 1), x)
+    with TARGET:
+        stock = dlight.gpu.Fallback().apply(func, TARGET, False).mod["main"]
+        own = simple.ThreadPerElement().apply(func, TARGET, False).mod["main"]
+        assert chooses_from_results(stock.body) and not chooses_from_results(own.body)
+        with pytest.raises(s_tir.ScheduleError, match="reorder"):
+            simple.Fallback().apply(func, TARGET, False)
+    values = np.random.default_rng(0).standard_normal((6, 40), "float32")
+    got = run_serial(own, [values], np.zeros(6, "int32"))
+    assert got.tolist() == values.argmax(1).tolist()
+
+
+def test_a_choice_between_inputs_or_in_registers_is_left_alone() -> None:
+    x, y = placeholder(6), placeholder(6, name="y")
+    func = kernel(lambda x, y: topi.where(topi.less(x, y), x, y), x, y)
+    with TARGET:
+        found = simple.Fallback().apply(func, TARGET, False)
+    assert not chooses_from_results(found.mod["main"].body)
 
 
 def test_a_kernel_that_does_not_compile_is_scheduled_again(rules) -> None:

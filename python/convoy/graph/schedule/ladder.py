@@ -22,6 +22,7 @@ from .channel_reduce import ChannelReduce
 from .elementwise import Elementwise
 from .row_reduce import RowReduce
 from .simple import (
+    Fallback,
     ThreadPerElement,
     nothing,
     one_thread,
@@ -37,7 +38,7 @@ RULES: tuple[ScheduleRule, ...] = (
     RowReduce(),
     Window(),
     dlight.gpu.GeneralReduction(),
-    dlight.gpu.Fallback(),
+    Fallback(),
     ThreadPerElement(),
 )
 ONE_THREAD = "OneThread"
@@ -83,14 +84,8 @@ def schedule_kernels(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.
         functions = dict(mod.functions_items())
         with target:
             for var, func in functions.items():
-                if not isinstance(func, tirx.PrimFunc) or _attribute(func, _SCHEDULED):
-                    continue
-                if without_elements(func):  # a launch of no threads is an error
-                    functions[var] = nothing(func).with_attr(_SCHEDULED, True)
-                elif not works_on_the_host(func.body):
-                    functions[var] = func.with_attr(_SCHEDULED, True)
-                else:
-                    functions[var] = _climb(func, target, var.name_hint, 0, ())
+                if isinstance(func, tirx.PrimFunc):
+                    functions[var] = _scheduled(func, target, var.name_hint)
         return tvm.IRModule(functions, attrs=mod.attrs)
 
     return run
@@ -165,6 +160,16 @@ def why(err: BaseException) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
+def _scheduled(func: tirx.PrimFunc, target: tvm.target.Target, name: str) -> tirx.PrimFunc:
+    if _attribute(func, _SCHEDULED):
+        return func
+    if without_elements(func):  # a launch of no threads is an error
+        return nothing(func).with_attr(_SCHEDULED, True)
+    if not works_on_the_host(func.body):
+        return func.with_attr(_SCHEDULED, True)
+    return _climb(func, target, name, 0, ())
+
+
 def _climb(
     source: tirx.PrimFunc,
     target: tvm.target.Target,
@@ -181,9 +186,11 @@ def _climb(
             continue
         if found is None:
             continue
-        if not works_on_the_host(found.mod["main"].body):
-            return _marked(found.mod["main"], source, number, failed)
-        failed = (*failed, (_name(number), "statements are left outside of any thread"))
+        func = found.mod["main"]
+        if works_on_the_host(func.body):
+            failed = (*failed, (_name(number), "statements are left outside of any thread"))
+        else:
+            return _marked(func, source, number, failed)
     if rung > len(RULES):
         raise unsupported(Rescheduled(name, "", failed), source)
     return _marked(one_thread(source), source, len(RULES), failed)

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.s_tir import dlight
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
+
+from .aliasing import chooses_from_results
 
 _THREADS = 256
 _LAUNCHES = ("thread_extent", "virtual_thread")
 
 
+class Fallback(dlight.gpu.Fallback):
+    """TVM's last rule, which sums in device memory; not for sums that CUDA gets wrong there."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
+        sch = super().apply(func, target, tunable)
+        if sch is not None and chooses_from_results(sch.mod["main"].body):
+            raise s_tir.ScheduleError("it reads a result where CUDA's compiler would reorder loads")
+        return sch
+
+
 class ThreadPerElement(ScheduleRule):
-    """Every block a kernel of its own, a thread for each element of its outer axes.
+    """Every block a kernel of its own, a thread for each element of its outer axes; sums stay in
+    registers until they are complete.
 
     Nothing is inlined, so that values between blocks pass through device memory. For functions
     whose blocks have loops of their own; a block with threads of its own stays as it is.
@@ -28,10 +42,18 @@ class ThreadPerElement(ScheduleRule):
             if has_threads(sch.get(block)):
                 continue
             axes = _outer_axes(sch, func, block) or [sch.add_unit_loop(block)]
+            stmt, threads = sch.get(block), _THREADS
+            sums = range(len(stmt.writes) if stmt.init is not None else 0)
+            stores = [sch.cache_write(block, i, "local") for i in sums]
             element = sch.fuse(*axes) if len(axes) > 1 else axes[0]
-            outer, thread = sch.split(element, factors=[None, _THREADS])
+            if stores:  # they would lose the guard of threads too many
+                size = int(sch.get(element).extent)
+                threads = next(n for n in range(min(size, _THREADS), 0, -1) if size % n == 0)
+            outer, thread = sch.split(element, factors=[None, threads])
             sch.bind(outer, "blockIdx.x")
             sch.bind(thread, "threadIdx.x")
+            for store in stores:
+                sch.reverse_compute_at(store, thread)
         return sch
 
 

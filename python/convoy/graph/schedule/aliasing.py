@@ -1,0 +1,54 @@
+"""Kernels whose results a CUDA compiler gets wrong, because they read what they write.
+
+TVM declares all pointers of a kernel ``__restrict__``. NVRTC then makes one load of constant memory
+of a choice between an element of a result and one of an input, and moves it in front of the stores
+to the result: ``m[i] = p[j] < m[i] ? m[i] : p[j]`` loses values (NVRTC 13.5; nvcc 13.0 compiles the
+same source rightly). A maximum with its place that is kept in device memory is such a kernel; kept
+in registers it is none.
+"""
+
+from __future__ import annotations
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import Call, TensorLoad
+
+
+def chooses_from_results(body: tirx.Stmt) -> bool:
+    """Whether a kernel chooses between values one of which it loads from a tensor in device memory
+    that it stores to."""
+    return any(map(_chooses, _kernels(body)))
+
+
+def _chooses(kernel: tirx.Stmt) -> bool:
+    stored: set[tirx.Var] = set()
+    chosen: set[tirx.Var] = set()
+
+    def store(node: tirx.BufferStore) -> None:
+        stored.add(node.buffer)
+
+    def select(node: tirx.Select) -> None:
+        collect(node.true_value)
+        collect(node.false_value)
+
+    def call(node: Call) -> None:
+        if getattr(node.op, "name", "") == "tirx.if_then_else":
+            collect(node.args[1])
+            collect(node.args[2])
+
+    def collect(value: tirx.Expr) -> None:
+        tvm_ffi.structural_walk(value, [(TensorLoad, lambda load: chosen.add(load.source))])
+
+    tvm_ffi.structural_walk(
+        kernel, [(tirx.BufferStore, store), (tirx.Select, select), (Call, call)]
+    )
+    return any(buffer.scope() == "global" for buffer in stored & chosen)
+
+
+def _kernels(body: tirx.Stmt) -> list[tirx.Stmt]:
+    """The outermost statements of a function, each of which is a kernel of its own."""
+    if isinstance(body, s_tir.SBlockRealize):
+        return _kernels(body.block.body)
+    if isinstance(body, tirx.SeqStmt):
+        return [kernel for part in body.seq for kernel in _kernels(part)]
+    return [body]
