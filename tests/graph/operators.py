@@ -183,7 +183,10 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     },
     **{
         f"{name}_{letter}": ([f"{letter}:5=0.1,-0.5,0.9,0.3,-0.8"], getattr(op, name))
-        for name in ("acos", "asin", "atan", "asinh", "atanh", "isfinite", "isinf", "isnan")
+        for name in (
+            "acos", "asin", "atan", "asinh", "atanh", "cosh", "round", "sinh", "isfinite", "isinf",
+            "isnan",
+        )
         for letter in "hb"
     },
     **{

@@ -304,5 +304,7 @@ def test_reasons_are_one_line() -> None:
     assert ladder.why(ValueError("^^^\n  Error message: too large\nlong story")) == (
         "Error message: too large"
     )
+    compiler = ValueError("nvrtc failed\nkernels.cu(14): error: no such thing\nkernels.cu(15): ...")
+    assert ladder.why(compiler) == "error: no such thing"
     assert ladder.why(ValueError("")) == "ValueError"
     assert len(ladder.why(ValueError("x" * 5000))) < 400

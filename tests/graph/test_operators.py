@@ -97,7 +97,8 @@ def test_other_operators_mean_the_same(name: str, monkeypatch: pytest.MonkeyPatc
     [
         ("acos", np.arccos), ("asin", np.arcsin), ("atan", np.arctan), ("asinh", np.arcsinh),
         ("atanh", np.arctanh), ("atan2", np.arctan2), ("log_add_exp", np.logaddexp),
-        ("mod", np.fmod), ("isfinite", np.isfinite), ("isnan", np.isnan), ("isinf", np.isinf),
+        ("mod", np.fmod), ("cosh", np.cosh), ("sinh", np.sinh), ("round", np.round),
+        ("isfinite", np.isfinite), ("isnan", np.isnan), ("isinf", np.isinf),
     ],
 )  # fmt: skip
 def test_what_tvm_knows_in_float32_only(name: str, function, letter: str) -> None:

@@ -25,7 +25,8 @@ _ARITHMETIC = relax_ops(
     add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu
     nn.avg_pool1d nn.avg_pool3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool3d einsum
-    acos acosh asin asinh atan atan2 atanh log_add_exp mod
+    acos acosh asin asinh atan atan2 atanh cosh log_add_exp mod round sinh
+    vision.roi_align vision.roi_pool
     """
 )
 #: Of 16-bit operands, with results of another type; TVM knows them in float32.

@@ -156,6 +156,7 @@ def why(err: BaseException) -> str:
     for mark in ("Error message:", "error:"):
         lines = [line for line in lines if mark in line][:1] or lines
     text = lines[0] if lines else type(err).__name__
+    text = re.sub(r"^\S+\(\d+\): ", "", text)  # a place in generated code
     text = re.sub(r'ir\.Op\(.*?name="([^"]+)".*?\)', r"\1", text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
