@@ -169,7 +169,7 @@ def test_a_block_without_loops_runs_in_one_thread() -> None:
 
 
 def test_a_place_of_a_maximum_is_kept_in_registers() -> None:
-    """NVRTC reorders a choice between a result in device memory and an input."""
+    """CUDA reorders a choice between a result in device memory and an input."""
     x = placeholder(6, 40)
     func = kernel(lambda x: topi.argmax(x, 1), x)
     with TARGET:

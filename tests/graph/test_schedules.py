@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import relax, tirx, topi
 from tvm.s_tir import dlight
 
 from convoy.graph.schedule import ChannelReduce, Elementwise, RowReduce, Window
@@ -100,7 +100,26 @@ def test_arithmetic_inside_a_copy_is_not_vectorised():
     assert "uint4" in cuda_source(schedule(func)[1])
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x, y: topi.logical_not(topi.less(x, y)),
+        lambda x, y: topi.where(topi.logical_not(topi.cast(x, "bool")), x, y),
+        lambda x, y: topi.cast(topi.cast(x, "bool"), "float16"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_truths_are_moved_one_by_one(build, dtype):
+    """TVM takes four of them for four numbers of 16 bits: twice the bytes."""
+    x, y = (tvm.te.placeholder((32, 64), dtype, name=name) for name in "xy")
+    _, scheduled = schedule(tvm.te.create_prim_func([x, y, build(x, y)]))
+    source = cuda_source(scheduled)
+    truths = "|".join(set(re.findall(r"bool ?\*? ?(?:__restrict__ )?(\w+)", source))) or "none"
+    assert not re.search(rf"\*\(\w+[48]\*\)\((?:{truths})\b", source), source
+
+
 def test_vector_width():
+    assert vector_width(64, "bool") == 1
     assert vector_width(64, "float16") == 8
     assert vector_width(12, "float16") == 4
     assert vector_width(12, "float32") == 4

@@ -1,10 +1,10 @@
 """Kernels whose results a CUDA compiler gets wrong, because they read what they write.
 
-TVM declares all pointers of a kernel ``__restrict__``. NVRTC then makes one load of constant memory
-of a choice between an element of a result and one of an input, and moves it in front of the stores
-to the result: ``m[i] = p[j] < m[i] ? m[i] : p[j]`` loses values (NVRTC 13.5; nvcc 13.0 compiles the
-same source rightly). A maximum with its place that is kept in device memory is such a kernel; kept
-in registers it is none.
+TVM declares all pointers of a kernel ``__restrict__``. CUDA's compilers then make one load of
+constant memory of a choice between an element of a result and one of an input, and move it in front
+of the stores to the result: ``m[i] = p[j] < m[i] ? m[i] : p[j]`` loses values (CUDA 13.0, nvcc and
+NVRTC; right without ``__restrict__`` and without optimisation). A maximum with its place that is
+kept in device memory is such a kernel; kept in registers it is none.
 """
 
 from __future__ import annotations

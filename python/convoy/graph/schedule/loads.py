@@ -90,7 +90,10 @@ def contiguous_in(load: Load, var: tirx.Var) -> bool:
 
 def vector_width(extent: int, dtype: object) -> int:
     """Widest power of two that divides ``extent`` and fits one 16-byte access; four elements of
-    8 bits, because TVM writes longer vectors of constants (the zeros of a padding) wrongly."""
+    8 bits, because TVM writes longer vectors of constants (the zeros of a padding) wrongly, and one
+    truth, because it takes vectors of those for vectors of 16 bits."""
+    if str(dtype) == "bool":
+        return 1
     size = itemsize(dtype)
     width = 4 if size == 1 else VECTOR_BYTES // size
     while width > 1 and extent % width:
