@@ -329,6 +329,7 @@ def _work(torch: Any, job: Job, bench: _Bench) -> Result:
         result.error = error or (bench.guards() if job.library else "")
         if result.error:
             return result
+    first = bench.out.clone()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):  # torch.cuda.graph would collect garbage for each job
         graph.capture_begin()
@@ -340,6 +341,9 @@ def _work(torch: Any, job: Job, bench: _Bench) -> Result:
     torch.cuda.synchronize()
     if job.check and job.library and (error := bench.verdict(bench.out)[0]):
         result.error = f"replayed from a graph: {error}"
+        return result
+    if job.check and job.library and not torch.equal(first, bench.out):
+        result.error = "replayed from a graph: other bits than before"
         return result
     if job.time:
         times = []

@@ -3,7 +3,7 @@
 
     compute-sanitizer --tool memcheck  --error-exitcode 9 python scripts/launch_once.py
     compute-sanitizer --tool racecheck --error-exitcode 9 python scripts/launch_once.py --most 3
-    ... launch_once.py --ops fprop --backends hopper      the stem's forward kernel
+    ... launch_once.py --ops fprop wgrad --backends hopper    the stem's other kernels
 
 Odd sizes, uneven padding, strides 1 to 3, few and many tiles a block. Results are compared with
 float64 as well. Prints the kernels that ran; exit status 1 where one was wrong or did not start.
@@ -33,6 +33,7 @@ CHANGES: list[dict[str, Any]] = [
     {"padding": (2, 1, 0, 1), "c": 136, "k": 200},
     {"r": 1, "s": 1, "c": 264, "k": 128},
     {"stride": (2, 2), "r": 7, "s": 7, "padding": (3, 3, 3, 3), "c": 3, "k": 64, "w": 24},  # stem
+    {"stride": (3, 2), "r": 4, "s": 5, "padding": (0, 1, 2, 1), "c": 4, "k": 72, "w": 46},
 ]
 
 

@@ -6,7 +6,7 @@
 // channels to a warpgroup: the first operand of wgmma is read from the raw rows of x straight into
 // registers (stem_wgrad_layout.cuh), the second one is dy as it lies, a pixel to a row of 128 bytes.
 // Pixels beyond an edge have dy = 0. (So an infinity or NaN of x next to the last window of a row
-// reaches the result.) Every block leaves its sums in the workspace; block_sums.cuh adds them up.
+// reaches the result.) Every warpgroup leaves its sums in the workspace; wgrad_sums.cuh adds them up.
 //
 // `parts` sets of warpgroups take the rows of dy in turn. blockIdx.y tells which 64 channels.
 #pragma once
@@ -18,43 +18,43 @@
 namespace convoy::hopper {
 
 struct StemWgradParams {
-  CUtensorMap x;    // (w * c, h, n), boxes of 256 elements of a row
+  CUtensorMap x;    // (w * c / 4, h, n) of 64 bits each: boxes of a strip's part of a row
   CUtensorMap dy;   // (k, q, p, n), boxes of 64 x strip_columns
-  float* partials;  // (blocks, k, weights)
+  float* partials;  // (blocks * parts, blocks of 64 channels, weights, 64)
   WindowGrid grid;
   int k, stride_h, pad_top;
   int left;   // elements of a strip's row before column q * stride_w; a multiple of kCopyGranule
   int first;  // element of the first pair in a strip's row
   int lead;   // elements of the first pair before its window
-  int row_boxes;  // boxes that a strip needs of a row
+  int row_bytes;  // that a strip needs of a row of x
 };
 
 // kMostGroup: steps of 16 pixels whose operands a thread holds at once. kAhead: it reads the next
-// ones while the tensor cores work on these.
+// ones while the tensor cores work on these. kMostTiles: rows of dy in the ring, if they fit.
 template <class T, int kChannels_, int kFilterH_, int kFilterW_, int kStrideW_, int kParts_,
-          int kBlocks_, int kMostGroup_, bool kAhead_>
+          int kBlocks_, int kMostGroup_, bool kAhead_, int kMostTiles_>
 struct StemWgradConfig {
   using Element = T;
   static constexpr int kChannels = kChannels_, kFilterH = kFilterH_, kFilterW = kFilterW_;
   static constexpr int kStrideW = kStrideW_, kParts = kParts_, kMostGroup = kMostGroup_;
   static constexpr int kBlocksPerProcessor = kBlocks_;
   static constexpr bool kAhead = kAhead_;
+  static constexpr int kMostTiles = kMostTiles_;
   static constexpr int kColumns = 64;  // output channels of a block
   static constexpr int kWeights = kFilterH * kFilterW * kChannels;
   static constexpr int kTiles = wgrad_tiles(kFilterH, kFilterW, kChannels);
   static constexpr int kConsumers = 128 * kTiles * kParts, kThreads = kConsumers + 128;
 
-  // Registers: as many as the block starts with, those of the producer given to the consumers.
-  static constexpr int kProducerRegisters = 24;
+  // Registers: of those that a block starts with the producers keep the least.
   static constexpr int kMostRegisters = 65536 / (kBlocksPerProcessor * kThreads) / 8 * 8;
   static constexpr int kStartRegisters = kMostRegisters < 248 ? kMostRegisters : 248;
-  static constexpr int kShare =
-      (kStartRegisters * kThreads - 128 * kProducerRegisters) / kConsumers / 8 * 8;
+  static constexpr int kShare = (kStartRegisters * kThreads - 128 * 24) / kConsumers / 8 * 8;
   static constexpr int kRegisters = kShare < 240 ? kShare : 240;
+  static constexpr int kLeft = (kStartRegisters * kThreads - kRegisters * kConsumers) / 128 / 8 * 8;
+  static constexpr int kProducerRegisters = kLeft < 40 ? kLeft : 40;
 
-  static constexpr int kBoxElements = 256;
   static constexpr int kRowBytes = kWindowRowElements * 2;
-  static constexpr int kRows = kBlocksPerProcessor == 1 ? 32 : 16;  // of x in the ring
+  static constexpr int kRows = kMostTiles > 6 ? 32 : 16;  // of x in the ring
   static constexpr int kMostShared =
       kBlocksPerProcessor == 1 ? 232448 : 233472 / kBlocksPerProcessor - 1024;
 
@@ -68,64 +68,67 @@ struct StemWgradConfig {
 template <class Config, int kSteps>
 struct StemWgradShared {
   static constexpr int kTileBytes = kSteps * 2048;  // a row of dy
-  static constexpr int kFixed = 1024 + Config::kRows * (Config::kRowBytes + 16);
+  static constexpr int kFixed = 1024 + Config::kRows * (Config::kRowBytes + 8);
   static constexpr int kFit = (Config::kMostShared - kFixed) / (kTileBytes + 16);
-  static constexpr int kTiles = kFit < 16 ? kFit : 16;  // of dy in the ring
+  static constexpr int kTiles = kFit < Config::kMostTiles ? kFit : Config::kMostTiles;
   static constexpr int kTilesBytes = kTiles * kTileBytes;
   static constexpr int kBarriersAt = kTilesBytes + Config::kRows * Config::kRowBytes;
-  static constexpr int kBytes = 1024 + kBarriersAt + 16 * (Config::kRows + kTiles);
+  static constexpr int kBytes = 1024 + kBarriersAt + 8 * Config::kRows + 16 * kTiles;
 
   static_assert(kTiles > Config::kParts, "a part holds a row of dy until it has the next one");
-  static_assert(kBarriersAt >= Config::kWeights * Config::kColumns * 4, "room for the sums");
+  static_assert(kBytes <= Config::kMostShared);
 
   uint32_t base;
   __device__ explicit StemWgradShared(const void* raw)
       : base((shared_address(raw) + 1023) & ~1023u) {}
   __device__ uint32_t tile(int slot) const { return base + slot * kTileBytes; }
   __device__ uint32_t row(int slot) const { return base + kTilesBytes + slot * Config::kRowBytes; }
-  __device__ uint32_t row_full(int slot) const { return base + kBarriersAt + 8 * slot; }
-  __device__ uint32_t row_empty(int slot) const { return row_full(Config::kRows + slot); }
-  __device__ uint32_t tile_full(int slot) const { return row_full(2 * Config::kRows + slot); }
-  __device__ uint32_t tile_empty(int slot) const { return tile_full(kTiles + slot); }
+  __device__ uint32_t row_empty(int slot) const { return base + kBarriersAt + 8 * slot; }
+  // Of a row of dy, and of the rows of x that nobody before it needs.
+  __device__ uint32_t full(int slot) const { return row_empty(Config::kRows + slot); }
+  __device__ uint32_t tile_empty(int slot) const { return full(kTiles + slot); }
 };
 
-// One thread: for each row of dy the rows of x that it needs and have not been loaded, then itself.
+// One thread: for each row of dy the rows of x that it needs and that have not been loaded.
 template <class Config, int kSteps>
-__device__ void produce_pixels(const StemWgradParams& params,
-                               const StemWgradShared<Config, kSteps>& shared) {
+__device__ void produce_rows(const StemWgradParams& params,
+                             const StemWgradShared<Config, kSteps>& shared) {
   using Shared = StemWgradShared<Config, kSteps>;
   Ring<Config::kRows> rows(1);
   Ring<Shared::kTiles> tiles(1);
   for (int index = blockIdx.x; index < window_items(params.grid); index += gridDim.x) {
     WindowItem item = window_item(params.grid, index);
     int h = item.p0 * params.stride_h - params.pad_top;
-    int element = item.q0 * Config::kStrideW * Config::kChannels - params.left;
-    for (int p = item.p0; p < item.p1; ++p) {
-      for (int i = p == item.p0 ? Config::kFilterH : params.stride_h; i > 0; --i, ++h) {
-        uint32_t full = shared.row_full(rows.slot);
-        barrier_wait(shared.row_empty(rows.slot), rows.parity);
-        barrier_expect(full, params.row_boxes * Config::kBoxElements * 2);
-        for (int box = 0; box < params.row_boxes; ++box) {
-          load_3d(shared.row(rows.slot) + box * Config::kBoxElements * 2, &params.x, full,
-                  element + box * Config::kBoxElements, h, item.n);
-        }
-        rows.advance();
-      }
-      uint32_t full = shared.tile_full(tiles.slot);
+    int word = (item.q0 * Config::kStrideW * Config::kChannels - params.left) / 4;
+    for (int p = item.p0; p < item.p1; ++p, tiles.advance()) {
+      int count = p == item.p0 ? Config::kFilterH : params.stride_h;
       barrier_wait(shared.tile_empty(tiles.slot), tiles.parity);
-      barrier_expect(full, Shared::kTileBytes);
-      load_4d(shared.tile(tiles.slot), &params.dy, full, blockIdx.y * Config::kColumns, item.q0, p,
-              item.n);
-      tiles.advance();
+      barrier_expect(shared.full(tiles.slot), count * params.row_bytes);
+#pragma unroll 1
+      for (int end = h + count; h < end; ++h, rows.advance()) {
+        barrier_wait(shared.row_empty(rows.slot), rows.parity);
+        load_3d(shared.row(rows.slot), &params.x, shared.full(tiles.slot), word, h, item.n);
+      }
     }
   }
 }
 
-// Stores a value or, with `more`, adds it to the one that is there.
-__device__ __forceinline__ void add_shared(uint32_t to, float value, bool more) {
-  float before = 0.0f;
-  if (more) asm volatile("ld.shared.f32 %0, [%1];" : "=f"(before) : "r"(to) : "memory");
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(before + value) : "memory");
+// One thread: the rows of dy.
+template <class Config, int kSteps>
+__device__ void produce_tiles(const StemWgradParams& params,
+                              const StemWgradShared<Config, kSteps>& shared) {
+  using Shared = StemWgradShared<Config, kSteps>;
+  Ring<Shared::kTiles> tiles(1);
+  for (int index = blockIdx.x; index < window_items(params.grid); index += gridDim.x) {
+    WindowItem item = window_item(params.grid, index);
+    for (int p = item.p0; p < item.p1; ++p, tiles.advance()) {
+      uint32_t full = shared.full(tiles.slot);
+      barrier_wait(shared.tile_empty(tiles.slot), tiles.parity);
+      barrier_expect(full, Shared::kTileBytes);
+      load_4d(shared.tile(tiles.slot), &params.dy, full, blockIdx.y * Config::kColumns, item.q0, p,
+              item.n);
+    }
+  }
 }
 
 // Warpgroup g has tile g % kTiles of the window's elements, and of the rows of dy those of part
@@ -143,16 +146,7 @@ struct StemWgradConsumer {
   const int lane = threadIdx.x % 32, part = threadIdx.x / 128 / Config::kTiles;
   const int element = wgrad_element(threadIdx.x / 128 % Config::kTiles, threadIdx.x / 32 % 4, lane);
   float d[Config::kColumns / 2] = {};
-  unsigned first = 0, loaded = 0;  // rows of x over all items: of the window, waited for
-  unsigned turn = 0;               // rows of dy over all items
-  int held = -1;                   // slot of the row of dy that the tensor cores may still read
-
-  __device__ void wait_rows(unsigned end) {
-#pragma unroll 1
-    for (; loaded < end; ++loaded) {
-      barrier_wait(shared.row_full(loaded % Config::kRows), loaded / Config::kRows % 2);
-    }
-  }
+  int held = -1;  // slot of the row of dy that the tensor cores may still read
 
   // Adds the products of the steps from kFirst on: `at` is this thread's first word, b the tile.
   template <int kFirst>
@@ -198,24 +192,29 @@ struct StemWgradConsumer {
   __device__ void accumulate() {
     WindowPlace place = wgrad_place(element, Config::kFilterH, Config::kFilterW, Config::kChannels);
     uint32_t offset = 2 * (params.first + place.element) + wgrad_pixel(lane, 0) * kPixelBytes;
+    pin(d);
+    int away = part;  // rows of dy until the next one of this part
+    Ring<Shared::kTiles> ring(0);
+    unsigned first = 0;  // row of x of the window's first one, over all items
     for (int index = blockIdx.x; index < window_items(params.grid); index += gridDim.x) {
       WindowItem item = window_item(params.grid, index);
-      for (int p = item.p0; p < item.p1; ++p, ++turn) {
-        // Rows that the next row of dy does not need; behind the last one all.
-        int done = p + 1 < item.p1 ? params.stride_h : Config::kFilterH;
-        if (turn % Config::kParts == part) {
-          wait_rows(first + Config::kFilterH);
-          unsigned slot = turn % Shared::kTiles;
-          barrier_wait(shared.tile_full(slot), turn / Shared::kTiles % 2);
+      for (int p = item.p0; p < item.p1; ++p) {
+        int slot = ring.slot;
+        barrier_wait(shared.full(slot), ring.parity);
+        ring.advance();
+        bool mine = Config::kParts == 1 || away == 0;
+        away = mine ? Config::kParts - 1 : away - 1;
+        if (mine) {
           multiply<0>(shared.row((first + place.row) % Config::kRows) + offset,
                       operand(shared.tile(slot), 16, 1024));
           held = slot;
-        } else {
-          wait_rows(first + done);
         }
-        // An arrival does not wait for loads; wgmma has used what they read.
+        // Rows that the next row of dy does not need; behind the last one all. An arrival does not
+        // wait for loads, but wgmma has used what they read.
+        int done = p + 1 < item.p1 ? params.stride_h : Config::kFilterH;
         __syncwarp();
         if (lane < done) barrier_arrive(shared.row_empty((first + lane) % Config::kRows));
+        if (!mine && lane == 0) barrier_arrive(shared.tile_empty(slot));
         first += done;
       }
     }
@@ -223,34 +222,22 @@ struct StemWgradConsumer {
     pin(d);
   }
 
-  // The parts' sums, one after the other, into shared memory as (64, weights), and out from there.
+  // A warpgroup's sums as they are: what a thread has of a weight are pairs of channels.
   __device__ void store() {
-    int weights[2];
-    for (int i = 0; i < 2; ++i) {
-      weights[i] = window_weight(element + i, Config::kFilterH, Config::kFilterW, Config::kChannels,
-                                 params.lead);
-    }
-    sync_threads(1, Config::kConsumers);  // nobody reads the rings any more
-#pragma unroll 1
-    for (int turn = 0; turn < Config::kParts; ++turn) {
-      if (turn == part) {
+    int slice = blockIdx.x * Config::kParts + part;
+    float* to = params.partials +
+                (int64_t(slice) * gridDim.y + blockIdx.y) * (Config::kWeights * Config::kColumns);
 #pragma unroll
-        for (int i = 0; i < Config::kColumns / 2; ++i) {
-          int column = i / 4 * 8 + lane % 4 * 2 + i % 2, weight = weights[i / 2 % 2];
-          uint32_t to = shared.base + 4 * (column * Config::kWeights + weight);
-          if (weight >= 0) add_shared(to, d[i], turn > 0);
-        }
-        fence_shared_for_async();
+    for (int i = 0; i < 2; ++i) {
+      int weight = window_weight(element + i, Config::kFilterH, Config::kFilterW, Config::kChannels,
+                                 params.lead);
+      if (weight < 0) continue;
+      float2* row = reinterpret_cast<float2*>(to + weight * Config::kColumns) + lane % 4;
+#pragma unroll
+      for (int j = 0; j < Config::kColumns / 8; ++j) {
+        row[4 * j] = make_float2(d[4 * j + 2 * i], d[4 * j + 2 * i + 1]);
       }
-      sync_threads(1, Config::kConsumers);
     }
-    if (threadIdx.x != 0) return;
-    int k = blockIdx.y * Config::kColumns;
-    int columns = min(Config::kColumns, params.k - k);
-    store_bulk(params.partials + (int64_t(blockIdx.x) * params.k + k) * Config::kWeights,
-               shared.base, columns * Config::kWeights * 4);
-    commit_stores();
-    wait_stores_read<0>();
   }
 };
 
@@ -261,13 +248,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerProcessor)
   using Shared = StemWgradShared<Config, kSteps>;
   const Shared shared(raw);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < Config::kRows; ++i) {
-      barrier_init(shared.row_full(i), 1);
-      barrier_init(shared.row_empty(i), Config::kConsumers / 32);
-    }
+    constexpr int kWarps = Config::kConsumers / 32;
+    for (int i = 0; i < Config::kRows; ++i) barrier_init(shared.row_empty(i), kWarps);
     for (int i = 0; i < Shared::kTiles; ++i) {
-      barrier_init(shared.tile_full(i), 1);
-      barrier_init(shared.tile_empty(i), 4 * Config::kTiles);
+      barrier_init(shared.full(i), 2);
+      barrier_init(shared.tile_empty(i), kWarps);
     }
     fence_barrier_init();
     prefetch_map(&params.x);
@@ -278,11 +263,12 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerProcessor)
     grow_registers<Config::kRegisters>();
     StemWgradConsumer<Config, kSteps> consumer{params, shared};
     consumer.accumulate();
-    cudaTriggerProgrammaticLaunchCompletion();  // block_sums may be launched; it waits for the end
+    cudaTriggerProgrammaticLaunchCompletion();  // wgrad_sums may be launched; it waits for the end
     consumer.store();
   } else {
     shrink_registers<Config::kProducerRegisters>();
-    if (threadIdx.x == Config::kConsumers) produce_pixels(params, shared);
+    if (threadIdx.x == Config::kConsumers) produce_rows(params, shared);
+    if (threadIdx.x == Config::kConsumers + 32) produce_tiles(params, shared);
   }
 }
 

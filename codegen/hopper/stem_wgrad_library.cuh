@@ -3,12 +3,17 @@
 
 #include <algorithm>
 
-#include "block_sums.cuh"
 #include "stem_wgrad.cuh"
 #include "tensor_map.cuh"
+#include "wgrad_sums.cuh"
 #include "workspace_library.cuh"
 
 namespace convoy::hopper {
+
+template <>
+constexpr CUtensorMapDataType map_type<int64_t>() {
+  return CU_TENSOR_MAP_DATA_TYPE_INT64;
+}
 
 template <class Config>
 struct StemWgrad {
@@ -41,16 +46,20 @@ struct StemWgrad {
   }
 
   static int64_t workspace(const ConvoyShape& s) {
-    return blocks(s, grid(s)) * s.k * Config::kWeights * int64_t(sizeof(float));
+    return blocks(s, grid(s)) * Config::kParts * column_blocks(s.k) * Config::kWeights *
+           Config::kColumns * int64_t(sizeof(float));
   }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
     StemWgradParams& params = state->params;
     params.grid = grid(s);
     const int64_t row = int64_t(s.w) * s.c, k = s.k;
+    // Words of 64 bits, since a box has at most 256 of whatever it is made of.
+    const int words = int(row_elements(s, params.grid.strip_columns) + 7) / 8 * 2;
+    params.row_bytes = words * 8;
     if (int32_t code =
-            encode_tiled<T, 3>(&params.x, o.b, {row, s.h, s.n}, {row, s.h * row},
-                               {Config::kBoxElements, 1, 1}, CU_TENSOR_MAP_SWIZZLE_NONE)) {
+            encode_tiled<int64_t, 3>(&params.x, o.b, {row / 4, s.h, s.n}, {row / 4, s.h * row / 4},
+                                     {words, 1, 1}, CU_TENSOR_MAP_SWIZZLE_NONE)) {
       return code;
     }
     if (int32_t code = encode_tiled<T, 4>(&params.dy, o.a, {k, s.q, s.p, s.n},
@@ -66,8 +75,6 @@ struct StemWgrad {
     params.lead = window_lead(s.pad_left, s.c);
     params.left = s.pad_left * s.c + shift;
     params.first = shift - params.lead;
-    params.row_boxes = int((row_elements(s, params.grid.strip_columns) + Config::kBoxElements - 1) /
-                           Config::kBoxElements);
     state->dw = o.d;
     state->blocks = int(blocks(s, params.grid));
     Variant variant = variant_of(params.grid);
@@ -80,8 +87,9 @@ struct StemWgrad {
     variant.kernel<<<dim3(state.blocks, column_blocks(params.k)), Config::kThreads,
                      variant.shared_bytes, stream>>>(params);
     if (int32_t code = from_cuda(cudaGetLastError())) return code;
-    return enqueue_block_sums<T>(params.partials, state.dw, int64_t(params.k) * Config::kWeights,
-                                 state.blocks, stream);
+    WgradSums sums{reinterpret_cast<const float2*>(params.partials), state.dw,
+                   state.blocks * Config::kParts, params.k, Config::kWeights};
+    return enqueue_wgrad_sums<T>(sums, stream);
   }
 
   static int32_t footprint(const State& state, ConvoyFootprint* out) {

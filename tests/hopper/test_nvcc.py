@@ -40,6 +40,7 @@ KERNELS = [
     StemFpropKernel(4, 7, 7, dtype="bfloat16"),
     *{launch.kernel: None for launch in stem_launches(STEM_WGRAD, Device())},
     StemWgradKernel(4, 7, 9, 2, group=4, ahead=True, dtype="bfloat16"),
+    StemWgradKernel(3, 4, 4, 4, parts=3, blocks=2, group=3),
 ]
 
 

@@ -106,6 +106,7 @@ class StemWgradKernel:
     blocks  blocks of a multiprocessor: 1 or 2
     group   most steps of 16 pixels whose operands a thread holds at once
     ahead   threads read the next group while the tensor cores work on one
+    depth   most rows of dy in shared memory; fewer where they do not fit
 
     Raises InvalidOption for fields that the kernel cannot be compiled with.
     """
@@ -118,6 +119,7 @@ class StemWgradKernel:
     blocks: int = 1
     group: int = 8
     ahead: bool = False
+    depth: int = 5
     dtype: str = "float16"
 
     family: ClassVar[str] = "stem_wgrad"
@@ -145,6 +147,8 @@ class StemWgradKernel:
             )
         if not 1 <= self.group <= 8:
             raise InvalidOption(f"groups of {self.group}", "1 to 8")
+        if not self.parts < self.depth <= 16:
+            raise InvalidOption(f"{self.depth} rows of dy", f"{self.parts + 1} to 16")
 
     @property
     def tiles(self) -> int:
@@ -155,7 +159,7 @@ class StemWgradKernel:
     def name(self) -> str:
         size = f"{self.filter_h}x{self.filter_w}x{self.channels}s{self.stride_w}"
         ahead = "_ahead" if self.ahead else ""
-        schedule = f"parts{self.parts}_blocks{self.blocks}_group{self.group}{ahead}"
+        schedule = f"parts{self.parts}_blocks{self.blocks}_group{self.group}{ahead}_{self.depth}"
         return f"stem_wgrad_{size}_{schedule}_{SHORT[self.dtype]}"
 
     @property
@@ -163,7 +167,8 @@ class StemWgradKernel:
         """The ``.cu`` text; equal for equal kernels."""
         sizes = (self.channels, self.filter_h, self.filter_w, self.stride_w)
         schedule = (self.parts, self.blocks, self.group)
-        arguments = [ELEMENT[self.dtype], *map(str, sizes + schedule), boolean(self.ahead)]
+        arguments = [ELEMENT[self.dtype], *map(str, sizes + schedule)]
+        arguments += [boolean(self.ahead), str(self.depth)]
         return source_text(self, "StemWgradConfig", arguments, "StemWgrad", workspace=True)
 
     def to_json(self) -> dict[str, Any]:
