@@ -144,6 +144,11 @@ def _binary() -> dict[str, Operator]:
     for name in ["logical_and", "logical_or", "logical_xor"]:
         found[name] = _one(name, ["t:3,5", "t:3,5"], getattr(op, name))
     found["power"] = _one("power", ["p:3,5,7", "f:5,1"], op.power)
+    name, signs = "power_of_negatives", ["f:3,5,7", "f:5,1=-2,0,1,2,3"]
+    found[name] = _one(name, signs, op.power)
+    found["square_by_power"] = _one(
+        "square_by_power", ["f:3,5"], lambda x: op.power(x, relax.const(2.0))
+    )
     return found
 
 

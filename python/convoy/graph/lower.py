@@ -26,6 +26,7 @@ from .decompose import Decompose
 from .group_parameters import GroupCasts, GroupUpdates
 from .legalize import legalize_ops
 from .ops.gpu import on_gpu
+from .powers import Powers
 from .rewriter import Rewriter, main_function
 from .schedule.ladder import Rescheduled, rescheduled, schedule_kernels, without_source
 from .staging import StageForCapture
@@ -116,6 +117,7 @@ def _fused(mod: tvm.IRModule) -> tvm.IRModule:
     mod = Decompose()(mod)
     mod = tvm.transform.Sequential(dispatch_passes())(mod)
     mod = AccumulateInFloat32()(mod)
+    mod = Powers()(mod)
     mod = tvm.transform.Sequential(fuse_passes())(mod)
     check_lowered(mod)
     return mod
