@@ -6,6 +6,8 @@ stmatrix are modelled here from the PTX manual.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,17 +17,20 @@ from convoy.workload import Workload
 from .formulas import Formulas
 
 
+def products(w: Workload) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """(p, q, r, s, h, x) of the forward convolution: output pixel, tap, input pixel it lies on."""
+    for p, q, r, s in itertools.product(range(w.p), range(w.q), range(w.r), range(w.s)):
+        h = p * w.stride[0] + r - w.padding[0]
+        x = q * w.stride[1] + s - w.padding[1]
+        if 0 <= h < w.h and 0 <= x < w.w:
+            yield p, q, r, s, h, x
+
+
 def brute_force(w: Workload, dy: np.ndarray, filt: np.ndarray) -> np.ndarray:
     """dx by definition: every product of the forward convolution, transposed."""
     dx = np.zeros((w.n, w.h, w.w, w.c))
-    for p in range(w.p):
-        for q in range(w.q):
-            for r in range(w.r):
-                for s in range(w.s):
-                    h = p * w.stride[0] + r - w.padding[0]
-                    x = q * w.stride[1] + s - w.padding[1]
-                    if 0 <= h < w.h and 0 <= x < w.w:
-                        dx[:, h, x] += dy[:, p, q] @ filt[:, r, s]
+    for p, q, r, s, h, x in products(w):
+        dx[:, h, x] += dy[:, p, q] @ filt[:, r, s]
     return dx
 
 
@@ -358,26 +363,14 @@ def _window_operand(
 def brute_force_wgrad(w: Workload, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
     """dw by definition."""
     dw = np.zeros((w.k, w.r, w.s, w.c))
-    for p in range(w.p):
-        for q in range(w.q):
-            for r in range(w.r):
-                for s in range(w.s):
-                    h = p * w.stride[0] + r - w.padding[0]
-                    c = q * w.stride[1] + s - w.padding[1]
-                    if 0 <= h < w.h and 0 <= c < w.w:
-                        dw[:, r, s] += dy[:, p, q].T @ x[:, h, c]
+    for p, q, r, s, h, column in products(w):
+        dw[:, r, s] += dy[:, p, q].T @ x[:, h, column]
     return dw
 
 
 def brute_force_fprop(w: Workload, x: np.ndarray, filt: np.ndarray) -> np.ndarray:
     """y by definition."""
     y = np.zeros((w.n, w.p, w.q, w.k))
-    for p in range(w.p):
-        for q in range(w.q):
-            for r in range(w.r):
-                for s in range(w.s):
-                    h = p * w.stride[0] + r - w.padding[0]
-                    c = q * w.stride[1] + s - w.padding[1]
-                    if 0 <= h < w.h and 0 <= c < w.w:
-                        y[:, p, q] += x[:, h, c] @ filt[:, r, s].T
+    for p, q, r, s, h, column in products(w):
+        y[:, p, q] += x[:, h, column] @ filt[:, r, s].T
     return y
