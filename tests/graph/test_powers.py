@@ -100,6 +100,17 @@ def test_whole_numbers_and_other_targets_are_left_alone() -> None:
         assert Powers()(mod) is mod
 
 
+def test_a_module_without_powers_is_handed_back() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(op.exp(x))
+        builder.emit_func_output(result)
+    mod = builder.get()
+    assert rewritten(mod) is mod
+
+
 def kernels(mod: tvm.IRModule) -> str:
     with CUDA:
         lowered = without_source(lower_module(mod, CUDA, cuda_graph=False))

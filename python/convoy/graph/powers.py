@@ -14,9 +14,9 @@ from tvm import relax
 from tvm.relax import op
 
 from .accumulate import NARROW
-from .expr import as_numpy, dtype_of, is_const, make_const, relax_ops, shape_of
+from .expr import as_numpy, dtype_of, is_const, make_const, op_name, relax_ops, shape_of
 from .ops.gpu import on_gpu
-from .rewriter import Rewriter
+from .rewriter import Rewriter, bindings_of, main_function
 
 #: Largest exponent that is said by multiplications, by squaring; each adds half a unit in the last
 #: place to the error.
@@ -31,10 +31,12 @@ class Powers(Rewriter):
     these stay.
     """
 
-    ops: ClassVar[frozenset[str] | None] = relax_ops("power")
+    ops: ClassVar[frozenset[str]] = relax_ops("power")
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        return super().__call__(mod) if on_gpu() else mod
+        _, func = main_function(mod)
+        found = any(op_name(b.value) in self.ops for b in bindings_of(func))
+        return super().__call__(mod) if found and on_gpu() else mod
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         dtype = dtype_of(old)
