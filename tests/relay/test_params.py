@@ -56,6 +56,14 @@ def test_damaged(data: st.DataObject) -> None:
             assert str(error)
 
 
+def test_an_empty_shape_of_a_size_that_no_array_has() -> None:
+    raw = bytearray(relay.save_param_dict({"w": np.zeros((0, 4), "float32")}))
+    at = raw.index((0).to_bytes(8, "little") + (4).to_bytes(8, "little"))
+    raw[at + 8 : at + 16] = (2**62).to_bytes(8, "little")
+    with pytest.raises(RelaySyntaxError, match="shape"):
+        relay.load_param_dict(bytes(raw))
+
+
 def test_not_a_parameter_file() -> None:
     with pytest.raises(RelaySyntaxError, match="save_param_dict"):
         relay.load_param_dict(b"PK\x03\x04" + bytes(100))

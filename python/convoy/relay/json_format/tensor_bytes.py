@@ -20,6 +20,7 @@ _HEAD = struct.Struct("<QQiiiBBH")
 _CPU = 1
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 _MAX_DIMS = 32
+_MOST_BYTES = 2**62
 
 
 def decode_base64(text: str) -> np.ndarray:
@@ -61,6 +62,8 @@ def decode_at(raw: bytes, start: int) -> tuple[np.ndarray, int]:
         raise _bad(f"{size} bytes of data for shape {tuple(shape)} of {dtype}")
     if len(raw) < data_at + size:
         raise _bad(f"{len(raw) - data_at} bytes of data where {size} are announced")
+    if prod(max(d, 1) for d in shape) * dtype.itemsize > _MOST_BYTES:
+        raise _bad(f"shape {tuple(shape)}")  # of no element, and still too large for numpy
     array = np.frombuffer(raw, dtype, prod(shape), data_at)
     return array.reshape(shape).copy(), data_at + size
 
