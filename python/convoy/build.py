@@ -18,7 +18,6 @@ from .placing import BACKENDS, find_backends, place
 if TYPE_CHECKING:
     from .graph.schedule import Rescheduled
     from .placement.plan import Plan
-    from .schedule.decide import Decision
     from .workload import Workload
 
 
@@ -129,22 +128,19 @@ def _scheduled(
         entries, blobs, _ = _build_entries(kernels.with_variants(exchanged), backends)
         return create_module(entries, blobs, meta.dumps(), arch=plan.device.arch)
 
-    def decided() -> Decision:
-        return decide(
-            lowered,
-            machine,
-            figures_of(plan, symbols),
-            streams,
-            on_gpu=on_gpu,
-            cuda_graph=cuda_graph,
-            kernels=kernels,
-            external=external,
-        )
-
-    decision, known = decided(), lowered.rescheduled
+    lowered.program(machine)  # a module without a schedule is found out before anything is compiled
+    # What does not compile is scheduled again: from here on the program says what will be launched.
     _ = lowered.kernels
-    if lowered.rescheduled != known:  # what they launch and allocate is not what was decided on
-        decision = decided()
+    decision = decide(
+        lowered,
+        machine,
+        figures_of(plan, symbols),
+        streams,
+        on_gpu=on_gpu,
+        cuda_graph=cuda_graph,
+        kernels=kernels,
+        external=external,
+    )
     meta = dataclasses.replace(
         _said(_with_rescheduled(meta, lowered.rescheduled)),
         plan=kernels.with_variants(decision.exchanged).to_json(),

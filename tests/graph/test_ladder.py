@@ -20,6 +20,7 @@ from convoy.graph import compile as compiling
 from convoy.graph.lower import lower, lower_module
 from convoy.graph.schedule import ladder, simple
 from convoy.graph.schedule.aliasing import chooses_from_results
+from convoy.schedule import decide
 from convoy.schedule.link import Lowered
 
 from .kernels import TARGET, small_cases
@@ -254,6 +255,21 @@ def test_what_is_launched_is_read_again_where_code_generation_failed(
         convoy.build(network(), "cuda", precision="float32", measure=False)
     first, last = ([op for op in p.ops if "softmax" in op.symbol] for p in programs)
     assert first != last
+
+
+def test_schedules_are_decided_on_when_all_kernels_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A trial would compile them, behind the program that it was decided on."""
+    real, compiled = decide.decide, []
+
+    def deciding(lowered, *args, **options):
+        compiled.append("kernels" in vars(lowered))
+        return real(lowered, *args, **options)
+
+    monkeypatch.setattr(decide, "decide", deciding)
+    convoy.build(network(), "cuda", precision="float32", measure=False)
+    assert compiled == [True]
 
 
 def test_a_kernel_that_nothing_compiles_is_named() -> None:
