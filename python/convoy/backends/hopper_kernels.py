@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..codegen.emit import boolean
 from ..errors import InvalidOption
-from .hopper_source import ELEMENT, SHORT, boolean, source_text
+from .hopper_source import ELEMENT, SHORT, check_dtype, source_text
 from .hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
 #: Bytes of shared memory that one block may use on sm_90.
@@ -56,8 +57,7 @@ class DgradKernel:
     most_stages: ClassVar[int] = 10
 
     def __post_init__(self) -> None:
-        if self.dtype not in ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(ELEMENT)}")
+        check_dtype(self.dtype)
         if self.consumers not in (2, 3) or (self.pingpong and self.consumers != 2):
             raise InvalidOption(f"{self.consumers} consumers", "2, or 3 that share a tile")
         if self.swapped and not self._can_be_swapped():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
+from ..errors import InvalidOption
+
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 SHORT = {"float16": "f16", "bfloat16": "bf16"}
 
@@ -29,5 +31,7 @@ def source_text(
     )
 
 
-def boolean(value: bool) -> str:
-    return "true" if value else "false"
+def check_dtype(dtype: str) -> None:
+    """Raises InvalidOption for a type that no kernel is compiled for."""
+    if dtype not in ELEMENT:
+        raise InvalidOption(f"dtype {dtype!r}", f"one of {', '.join(ELEMENT)}")

@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..codegen.emit import boolean
 from ..errors import InvalidOption
-from .hopper_source import ELEMENT, SHORT, boolean, source_text
+from .hopper_source import ELEMENT, SHORT, check_dtype, source_text
 
 #: Of stem_dgrad: largest filter and output channels.
 LARGEST_STEM_FILTER = 7
@@ -29,10 +30,7 @@ class StemDgradKernel:
     family: ClassVar[str] = "stem_dgrad"
 
     def __post_init__(self) -> None:
-        if self.dtype not in ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(ELEMENT)}")
-        if not 1 <= self.channels <= 4:
-            raise InvalidOption(f"{self.channels} channels", "1 to 4")
+        _check_input(self.dtype, self.channels)
 
     @property
     def name(self) -> str:
@@ -65,20 +63,8 @@ class StemFpropKernel:
     family: ClassVar[str] = "stem_fprop"
 
     def __post_init__(self) -> None:
-        if self.dtype not in ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(ELEMENT)}")
-        if not 1 <= self.channels <= 4:
-            raise InvalidOption(f"{self.channels} channels", "1 to 4")
-        if self.filter_h > MOST_WINDOW_ROWS or self.steps > MOST_WINDOW_STEPS:
-            raise InvalidOption(
-                f"a filter of {self.filter_h}x{self.filter_w}x{self.channels}",
-                f"at most {MOST_WINDOW_ROWS} rows and {MOST_WINDOW_STEPS * 16} weights",
-            )
-
-    @property
-    def steps(self) -> int:
-        """Steps of the reduction, 16 elements each."""
-        return window_steps(self.filter_h, self.filter_w, self.channels)
+        _check_input(self.dtype, self.channels)
+        _check_window(self.filter_h, self.filter_w, self.channels)
 
     @property
     def name(self) -> str:
@@ -125,17 +111,8 @@ class StemWgradKernel:
     family: ClassVar[str] = "stem_wgrad"
 
     def __post_init__(self) -> None:
-        if self.dtype not in ELEMENT:
-            raise InvalidOption(f"dtype {self.dtype!r}", f"one of {', '.join(ELEMENT)}")
-        if not 1 <= self.channels <= 4:
-            raise InvalidOption(f"{self.channels} channels", "1 to 4")
-        if self.filter_h > MOST_WINDOW_ROWS or (
-            window_steps(self.filter_h, self.filter_w, self.channels) > MOST_WINDOW_STEPS
-        ):
-            raise InvalidOption(
-                f"a filter of {self.filter_h}x{self.filter_w}x{self.channels}",
-                f"at most {MOST_WINDOW_ROWS} rows and {MOST_WINDOW_STEPS * 16} weights",
-            )
+        _check_input(self.dtype, self.channels)
+        _check_window(self.filter_h, self.filter_w, self.channels)
         if self.stride_w < 1 or self.stride_w * self.channels % 2:
             raise InvalidOption(
                 f"stride {self.stride_w} with {self.channels} channels", "an even product"
@@ -173,6 +150,22 @@ class StemWgradKernel:
 
     def to_json(self) -> dict[str, Any]:
         return {"family": self.family, **dataclasses.asdict(self)}
+
+
+def _check_input(dtype: str, channels: int) -> None:
+    check_dtype(dtype)
+    if not 1 <= channels <= 4:
+        raise InvalidOption(f"{channels} channels", "1 to 4")
+
+
+def _check_window(filter_h: int, filter_w: int, channels: int) -> None:
+    """Of stem_fprop and stem_wgrad."""
+    steps = window_steps(filter_h, filter_w, channels)
+    if filter_h > MOST_WINDOW_ROWS or steps > MOST_WINDOW_STEPS:
+        raise InvalidOption(
+            f"a filter of {filter_h}x{filter_w}x{channels}",
+            f"at most {MOST_WINDOW_ROWS} rows and {MOST_WINDOW_STEPS * 16} weights",
+        )
 
 
 def wgrad_tiles(filter_h: int, filter_w: int, channels: int) -> int:

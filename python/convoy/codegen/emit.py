@@ -51,8 +51,8 @@ def emit(config: KernelConfig) -> str:
         family=config.family,
         out=_ELEMENT[config.out_dtype],
         activation=f"convoy::Activation::{_ACTIVATION[config.activation]}",
-        residual=_bool(config.residual),
-        affine=_bool(config.affine_relu),
+        residual=boolean(config.residual),
+        affine=boolean(config.affine_relu),
         config=_sm90(config) if config.is_sm90 else _sm80(config),
         kernel=_KERNEL[config.family],
     )
@@ -76,7 +76,7 @@ def _sm80(config: KernelConfig) -> str:
     sizes = ", ".join(map(str, (*config.tile, *config.warp, config.stages)))
     name, split = "Sm80BackwardConfig", ""
     if config.op == "fprop":
-        name, split = "Sm80Config", f", {_bool(config.scheduler == 'splitk')}"
+        name, split = "Sm80Config", f", {boolean(config.scheduler == 'splitk')}"
     return (
         f"{name}<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
         f"                                  cutlass::conv::IteratorAlgorithm::"
@@ -85,5 +85,6 @@ def _sm80(config: KernelConfig) -> str:
     )
 
 
-def _bool(value: bool) -> str:
+def boolean(value: bool) -> str:
+    """A truth as C++ writes it."""
     return "true" if value else "false"
