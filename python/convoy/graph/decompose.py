@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from .expr import dtype_of, is_tensor, make_const, op_name, rank_of, relax_ops, shape_of
 from .ops.gpu import on_gpu
-from .rewriter import Rewriter, bindings_of, main_function
+from .rewriter import Rewriter, calls_of
 
 #: Missing in TVM; a median is sorted by the host, which cannot read a GPU's memory.
 _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle max min")
@@ -22,12 +22,10 @@ _ON_GPU = relax_ops("median")
 class Decompose(Rewriter):
     """Of nothing else than these; a module without any is handed back as it is."""
 
-    ops: ClassVar[frozenset[str] | None] = _ANYWHERE | _ON_GPU
+    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        _, func = main_function(mod)
-        calls = [b.value for b in bindings_of(func) if op_name(b.value) in (self.ops or ())]
-        return super().__call__(mod) if any(map(_concerned, calls)) else mod
+        return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         if not _concerned(old):

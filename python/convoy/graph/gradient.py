@@ -38,7 +38,8 @@ def rule_for(name: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def _ordered(expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
+def ordered(expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
+    """``expr``, whose axes are the letters of a layout, in the order of the wanted one."""
     if layout == wanted:
         return expr
     return relax.op.permute_dims(expr, [layout.index(letter) for letter in wanted])
@@ -50,7 +51,7 @@ def _conv2d(
 ) -> list[relax.Expr]:
     attrs, (x, w) = call.attrs, call.args
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
-    dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or data), data))
+    dy = ctx.normalize(ordered(dy, str(attrs.out_layout or data), data))
     x_shape, w_shape = shape_of(x), shape_of(w)
     common: dict[str, Any] = {
         "strides": ints(attrs.strides),
@@ -75,7 +76,7 @@ def _conv2d_transpose(
     """The input's gradient is the forward convolution; the filter's swaps x and dy."""
     attrs, (x, w) = call.attrs, call.args
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
-    dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or data), data))
+    dy = ctx.normalize(ordered(dy, str(attrs.out_layout or data), data))
     # The kernel's I counts the channels of x, which are the output channels of that convolution.
     forward = kernel.translate(str.maketrans("IO", "OI"))
     taps = [shape_of(w)[kernel.index(letter)] for letter in "HW"]
@@ -127,7 +128,7 @@ def _max_pool2d(
 ) -> list[relax.Expr]:
     attrs, layout = call.attrs, str(call.attrs.layout)
     out = str(attrs.out_layout or layout)
-    dy, y = (ctx.normalize(_ordered(e, out, layout)) for e in (dy, y))
+    dy, y = (ctx.normalize(ordered(e, out, layout)) for e in (dy, y))
     return [
         max_pool2d_backward(
             dy, call.args[0], y, ints(attrs.pool_size), ints(attrs.strides),
@@ -143,7 +144,7 @@ def _avg_pool2d(
     attrs, layout = call.attrs, str(call.attrs.layout)
     if ints(attrs.dilation) != (1, 1):
         raise UnsupportedOp("the gradient of a dilated nn.avg_pool2d", "dilation 1")
-    dy = ctx.normalize(_ordered(dy, str(attrs.out_layout or layout), layout))
+    dy = ctx.normalize(ordered(dy, str(attrs.out_layout or layout), layout))
     return [
         avg_pool2d_backward(
             dy, call.args[0], ints(attrs.pool_size), ints(attrs.strides),
@@ -165,7 +166,7 @@ def _adaptive_avg_pool2d(
             "windows of equal size",
         )
     window = [size // parts for size, parts in sizes]
-    dy = ctx.normalize(_ordered(dy, out, layout))
+    dy = ctx.normalize(ordered(dy, out, layout))
     return [avg_pool2d_backward(dy, x, window, window, layout=layout)]
 
 

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax import op
 
 from .expr import dtype_of, ints, shape_of
-from .gradient import _ordered, rule_for
+from .gradient import ordered, rule_for
 
 _Emit = Callable[[relax.Expr], relax.Var]
 _OPS = {1: op.nn.conv1d, 3: op.nn.conv3d}
@@ -25,9 +25,9 @@ def _convolution(
     spatial = "".join(letter for letter in "DHW" if letter in data)
     problem = _Problem(
         ctx.emit,
-        ctx.emit(_ordered(x, data, f"NC{spatial}")),
-        ctx.emit(_ordered(w, kernel, f"OI{spatial}")),
-        ctx.emit(_ordered(dy, str(attrs.out_layout or data), f"NC{spatial}")),
+        ctx.emit(ordered(x, data, f"NC{spatial}")),
+        ctx.emit(ordered(w, kernel, f"OI{spatial}")),
+        ctx.emit(ordered(dy, str(attrs.out_layout or data), f"NC{spatial}")),
         call,
     )
     dx, dw = problem.input_gradient(), problem.filter_gradient()
@@ -38,7 +38,7 @@ def _convolution(
 
 
 def _back(emit: _Emit, expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
-    return emit(_ordered(emit(expr), layout, wanted))
+    return emit(ordered(emit(expr), layout, wanted))
 
 
 class _Problem:

@@ -10,7 +10,7 @@ from tvm import relax
 
 from .expr import FLOAT_DTYPES, attr_fields, dtype_of, is_tensor, op_name, shape_of
 from .ops.elementwise import SGD_UPDATE, sgd_step
-from .rewriter import Rewriter, bindings_of, main_function, used_vars
+from .rewriter import Rewriter, bindings_of, calls_of, main_function, used_vars
 from .schedule import many_tensors
 from .schedule.many_tensors import Item
 from .state import STATE
@@ -65,7 +65,7 @@ class GroupUpdates(Rewriter):
     """For GPUs: updates with the same attributes and learning rate become calls of one kernel for
     as many parameters as a launch can carry."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({SGD_UPDATE})
+    ops: ClassVar[frozenset[str]] = frozenset({SGD_UPDATE})
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,8 +73,7 @@ class GroupUpdates(Rewriter):
         self._results: dict[relax.Var, relax.Tuple] = {}
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        _, func = main_function(mod)
-        if not any(op_name(b.value) == SGD_UPDATE for b in bindings_of(func)):
+        if not calls_of(mod, self.ops):
             return mod
         return super().__call__(_updates_last(mod))
 

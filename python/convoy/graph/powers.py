@@ -14,9 +14,9 @@ from tvm import relax
 from tvm.relax import op
 
 from .accumulate import NARROW
-from .expr import as_numpy, dtype_of, is_const, make_const, op_name, relax_ops, shape_of
+from .expr import as_numpy, dtype_of, is_const, make_const, relax_ops, shape_of
 from .ops.gpu import on_gpu
-from .rewriter import Rewriter, bindings_of, main_function
+from .rewriter import Rewriter, calls_of
 
 #: Largest exponent that is said by multiplications, by squaring; each adds half a unit in the last
 #: place to the error.
@@ -34,9 +34,7 @@ class Powers(Rewriter):
     ops: ClassVar[frozenset[str]] = relax_ops("power")
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        _, func = main_function(mod)
-        found = any(op_name(b.value) in self.ops for b in bindings_of(func))
-        return super().__call__(mod) if found and on_gpu() else mod
+        return super().__call__(mod) if on_gpu() and calls_of(mod, self.ops) else mod
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         dtype = dtype_of(old)

@@ -58,6 +58,12 @@ def bindings_of(func: relax.Function) -> list[relax.Binding]:
     return bindings
 
 
+def calls_of(mod: tvm.IRModule, names: frozenset[str]) -> list[relax.Call]:
+    """Calls of these operators in the entry function, in order. Raises as :func:`bindings_of`."""
+    _, func = main_function(mod)
+    return [b.value for b in bindings_of(func) if op_name(b.value) in names]
+
+
 def result_of(func: relax.Function) -> relax.Expr:
     return func.body.body if isinstance(func.body, relax.SeqExpr) else func.body
 
