@@ -16,7 +16,7 @@ comma := ,
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILED := pyproject.toml CMakeLists.txt $(wildcard codegen/runtime/* codegen/include/convoy/*)
 STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*.cu' \
-	'tests/*.h' 'tests/*.cc' ':!tests/codegen/golden'
+	'tests/*.h' 'tests/*.cc' ':!tests/kernels/golden'
 
 # With a GPU the demo measures and runs on it, for which it needs cuDNN, NVRTC and nvcc.
 GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)

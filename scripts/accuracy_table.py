@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from convoy.measure import environment
+from convoy.records import environment
 from convoy.report.tables import Column, markdown
 
 Line = dict[str, Any]

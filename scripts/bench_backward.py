@@ -82,7 +82,7 @@ class Function:
 
     def backward(self, layer: Layer, dy: Any, x: Any) -> Any:
         """dx of a layer; its dw becomes a result."""
-        from convoy.graph import conv2d_dgrad, conv2d_wgrad
+        from convoy.ops.conv2d_backward import conv2d_dgrad, conv2d_wgrad
 
         shape = (layer.filters, layer.kernel, layer.kernel, layer.channels)
         scale = (layer.kernel**2 * layer.filters) ** -0.5

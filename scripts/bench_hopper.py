@@ -30,11 +30,12 @@ from typing import Any
 
 import hopper_cases as cases
 import hopper_lab as lab
-from convoy.backends.base import Decline, Device
 from convoy.backends.hopper import HopperBackend, launch_of
-from convoy.backends.hopper_compile import compile_many
-from convoy.backends.hopper_kernels import HopperKernel
-from convoy.codegen.cache import Entry
+from convoy.backends.kernels.cache import Entry
+from convoy.backends.kernels.sm90.compile import compile_many
+from convoy.backends.kernels.sm90.kernels import HopperKernel
+from convoy.ir.candidate import Decline
+from convoy.ir.device import Device
 
 Results = list[dict[str, Any]]
 

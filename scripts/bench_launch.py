@@ -22,7 +22,7 @@ import numpy as np
 from bench_tools import Bench, Row, median_us, spread_us
 
 if TYPE_CHECKING:
-    from convoy.session import Session
+    from convoy.runtime.session import Session
 
 ELEMENTS, KERNELS, STEPS = 500_000, 20, 1_000
 FACTOR = 1.23

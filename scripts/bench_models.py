@@ -225,7 +225,7 @@ def _rows(found: Any) -> list[dict[str, Any]]:
 def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     if not args.out:
         return
-    from convoy.measure import environment
+    from convoy.records import environment
 
     result = {"environment": environment.current().to_json(), "rows": rows}
     Path(args.out).write_text(json.dumps(result, indent=1))

@@ -232,8 +232,8 @@ def chunks(jobs: list[dict[str, Any]], processes: int) -> list[list[dict[str, An
 def prepare(args: argparse.Namespace, jobs: list[dict[str, Any]]) -> None:
     """Compile the chosen kernels that are not compiled yet, many at once."""
     from convoy.backends import registry
-    from convoy.backends.base import Device
-    from convoy.placement.plan import Plan
+    from convoy.ir.device import Device
+    from convoy.ir.plan import Plan
 
     chosen: dict[str, list[Any]] = {}
     for job in jobs:
@@ -336,9 +336,9 @@ def compile_kernels(
 ) -> None:
     import placement_kernels as kernels
     from convoy import paths
-    from convoy.backends.base import Device
-    from convoy.measure.records import RecordStore
-    from convoy.placement.predicted import PredictedCost
+    from convoy.cost.predicted import PredictedCost
+    from convoy.ir.device import Device
+    from convoy.records.store import RecordStore
 
     started = time.monotonic()
     listed = work.folder / "kernels.json"
@@ -444,8 +444,8 @@ def main() -> None:
 
 def device() -> Any:
     """The GPU of this machine, or an H200 where there is none."""
-    from convoy.backends.base import Device
     from convoy.errors import NoGpu
+    from convoy.ir.device import Device
     from convoy.runtime import current_device
 
     try:

@@ -24,8 +24,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from convoy.ir.objective import OBJECTIVES
 from convoy.placement.cover import Cover, find_cover, single_backend
-from convoy.placement.objective import OBJECTIVES
 from convoy.placement.synthetic import BACKENDS, FAMILIES, network
 from convoy.placement.transition import BandwidthTransitions
 

@@ -26,9 +26,9 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from convoy.backends import registry
-from convoy.measure import environment
-from convoy.measure.record import Record
-from convoy.measure.records import RecordStore
+from convoy.records import environment
+from convoy.records.record import Record
+from convoy.records.store import RecordStore
 from convoy.runtime import current_device
 from layers import report
 from layers.measure import CONVOY, CUDNN, Bench, Result, Save

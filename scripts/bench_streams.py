@@ -28,7 +28,7 @@ import numpy as np
 from bench_tools import Bench, Row, median_us, spread_us
 
 if TYPE_CHECKING:
-    from convoy.session import Session
+    from convoy.runtime.session import Session
 
 SIZE, CHANNELS = 14, 256
 SOURCE = Path(__file__).with_name("naive_pair.cc")
@@ -44,7 +44,7 @@ FORMS = {
 
 def compile_naive(folder: Path) -> Path:
     """The naive form as a program. Raises LibraryMissing or CalledProcessError."""
-    from convoy.codegen.toolkit import find_toolkit
+    from convoy.backends.kernels.toolkit import find_toolkit
     from convoy.errors import LibraryMissing
     from convoy.runtime.library import locations
 

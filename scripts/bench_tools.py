@@ -58,7 +58,7 @@ class Bench:
     def save(self) -> None:
         if not self.out:
             return
-        from convoy.measure import environment
+        from convoy.records import environment
 
         result = {
             "benchmark": self.title,

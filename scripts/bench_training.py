@@ -32,7 +32,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_tools import Bench, Row
-from convoy.compiled import CompiledModule
+from convoy.runtime.compiled import CompiledModule
 from convoy.training import LossModule, Sgd, TrainingSession, TrainStep, resnet50
 
 #: A rate at which a small batch is learnt steadily: at ten times this the losses of 8 pictures go
@@ -93,8 +93,8 @@ def build(
 
 def prepare(args: argparse.Namespace, net: LossModule) -> Row:
     """Compile what placement will measure, into the cache of kernels; nothing runs on the GPU."""
-    from convoy.backends.base import Decline
-    from convoy.placing import find_backends, workloads_of
+    from convoy.ir.candidate import Decline
+    from convoy.placement.api import find_backends, workloads_of
     from convoy.runtime import current_device
 
     names, device = (*args.backends, "tvm"), current_device()

@@ -34,18 +34,20 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from convoy import paths, workload_list
-from convoy.backends.base import Candidate, Device
-from convoy.codegen.cache import KernelCache
-from convoy.measure import record_file
-from convoy.measure.measurement import Measurement
-from convoy.measure.record import CandidateKey, candidate_key
-from convoy.measure.records import RecordStore
-from convoy.tuning.model import SLOWEST, Sample
-from convoy.tuning.search import InOrder, Random, Search
-from convoy.tuning.space import Space
-from convoy.tuning.task import Task
-from convoy.workload import Epilogue, Workload
+from convoy import paths
+from convoy.backends.kernels.cache import KernelCache
+from convoy.cost.ranking import SLOWEST, Sample
+from convoy.ir import workload_list
+from convoy.ir.candidate import Candidate
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Epilogue, Workload
+from convoy.records import record_file
+from convoy.records.record import CandidateKey, candidate_key
+from convoy.records.store import RecordStore
+from convoy.tune.search import InOrder, Random, Search
+from convoy.tune.space import Space
+from convoy.tune.task import Task
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 #: Workloads with fewer candidates than this have no 5% of them.
@@ -132,7 +134,7 @@ def _convolution(workload: Workload) -> Workload:
 def _replays(
     workloads: Sequence[Workload], known: dict[Workload, Figures], prior: list[Sample]
 ) -> dict[str, dict[float, list[float]]]:
-    from convoy.tuning.guided import ModelGuided
+    from convoy.tune.guided import ModelGuided
 
     searches: dict[str, list[Callable[[], Search]]] = {
         "model": [lambda: ModelGuided(Device(), prior)],
@@ -266,10 +268,10 @@ def _tune(
     options: argparse.Namespace, workloads: Sequence[Workload], records: Path
 ) -> dict[str, Any]:
     """One run of the tuner, in figures."""
-    from convoy.tuning.autotune import BACKENDS, autotune
-    from convoy.tuning.measurer import Spec
-    from convoy.tuning.progress import ShowProgress
-    from convoy.tuning.tuner import Budget
+    from convoy.tune.autotune import BACKENDS, autotune
+    from convoy.tune.measurer import Spec
+    from convoy.tune.progress import ShowProgress
+    from convoy.tune.tuner import Budget
 
     kernels = KernelCache()
     compiled = len(list(kernels.folder.glob("*.json")))
@@ -328,9 +330,9 @@ def _from_nothing(options: argparse.Namespace, workloads: Sequence[Workload]) ->
 
 def spread(options: argparse.Namespace) -> dict[str, Any]:
     """The fastest known candidates of each workload measured in separate processes."""
-    from convoy.tuning.executor import visible_gpus
-    from convoy.tuning.measurer import Spec
-    from convoy.tuning.process import MeasuringProcess
+    from convoy.tune.executor import visible_gpus
+    from convoy.tune.measurer import Spec
+    from convoy.tune.process import MeasuringProcess
 
     store = RecordStore(options.records or [paths.records_dir()])
     chosen: list[tuple[Workload, Candidate]] = []

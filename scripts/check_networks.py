@@ -146,7 +146,7 @@ def check_gradients(name: str, data: list[list[Any]], form: Form, target: str) -
 def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
     """The compiled module, and what was offloaded and what was not."""
     import convoy
-    from convoy.build import compile_placement
+    from convoy.pipeline import compile_placement
 
     if target == "llvm":
         return convoy.build(module, "llvm", precision=form.precision), {}
@@ -239,7 +239,7 @@ def run_all(
         rows.append(row)
         print(line(row), flush=True)
         if out:
-            from convoy.measure import environment
+            from convoy.records import environment
 
             result = {"environment": environment.current().to_json(), "rows": rows}
             Path(out).write_text(json.dumps(result, indent=1) + "\n")

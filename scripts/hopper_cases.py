@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from convoy.backends import hopper_space as space
-from convoy.backends.base import Device
 from convoy.backends.hopper import HopperBackend, is_stem
-from convoy.backends.hopper_kernels import HopperKernel
-from convoy.backends.hopper_stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
-from convoy.workload import Epilogue, Workload
+from convoy.backends.kernels.sm90 import space as space
+from convoy.backends.kernels.sm90.kernels import HopperKernel
+from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue, Workload
 from hopper_lab import Job
 
 HALF, BRAIN = "float16", "bfloat16"

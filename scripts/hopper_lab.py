@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from convoy.workload import Workload
+from convoy.ir.workload import Workload
 
 #: Seconds until a worker has imported torch and set up CUDA.
 START_TIMEOUT_S = 180.0
@@ -254,7 +254,7 @@ class _Bench:
 
 def _own(torch: Any, job: Job, bench: _Bench, result: Result) -> Callable[[], None] | None:
     """A function that launches the job's kernel; None when it declines."""
-    from convoy.codegen.library import KernelLibrary, Operands, Shape
+    from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 
     sm_count = job.sm_count or torch.cuda.get_device_properties(0).multi_processor_count
     library = KernelLibrary(job.library)

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from convoy.backends import registry
-from convoy.backends.base import Decline
 from convoy.errors import ConvoyError
+from convoy.ir.candidate import Decline
+from convoy.ir.workload import Workload
 from convoy.measure import protocol
 from convoy.runtime import create_module, current_device
-from convoy.workload import Workload
 
 BASE: dict[str, Any] = {"n": 3, "h": 17, "w": 23, "c": 24, "k": 40, "r": 3, "s": 3}
 CHANGES: list[dict[str, Any]] = [

@@ -50,7 +50,7 @@ COLUMNS = (
 def build_both(name: str, batch: int, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Compile a network on one stream and on as many as pay, both from one placement."""
     import convoy
-    from convoy.build import compile_placement
+    from convoy.pipeline import compile_placement
 
     clock = Clock()
     module = network(name, batch)
@@ -117,7 +117,7 @@ def time_in_turns(folder: Path) -> dict[str, dict[str, float]]:
     """Milliseconds of one run of each way, calls enqueued back to back, the ways in turns; and the
     largest relative difference of the outputs from those on one stream, fresh inputs each time."""
     import convoy
-    from convoy.compiled import CompiledModule
+    from convoy.runtime.compiled import CompiledModule
 
     sessions = {}
     for way, (file, cuda_graph) in WAYS.items():

@@ -42,7 +42,7 @@ def build_plan(job: dict[str, Any]) -> dict[str, Any]:
     except Exception as err:  # one plan that fails must not end the comparison
         failed = {file: _words(err) for *_, file in job["variants"]}
     for cuda_graph, streams, file in job["variants"] if placed is not None else ():
-        from convoy.build import compile_placement
+        from convoy.pipeline import compile_placement
 
         try:
             built = compile_placement(
@@ -68,10 +68,11 @@ def build_plans(jobs: list[dict[str, Any]]) -> dict[str, str]:
 def _restored(job: dict[str, Any], about: dict[str, Any]) -> Any:
     """The placement of a job; adds the calls of TVM's kernels to ``about``."""
     import convoy
-    from convoy import graph, placing
-    from convoy.graph.native import native_calls
-    from convoy.placement.plan import Plan
-    from convoy.placer import restore
+    from convoy.ir.plan import Plan
+    from convoy.lower.native import native_calls
+    from convoy.partition.rewrite import rewrite
+    from convoy.placement import api as placing
+    from convoy.placement.placer import restore
 
     named = job["network"], job["batch"], job["precision"]
     if not job["plan"]:
@@ -80,7 +81,7 @@ def _restored(job: dict[str, Any], about: dict[str, Any]) -> Any:
     plan = Plan.from_json(job["plan"])
     placed = restore(_forms(*named), plan, placing.find_backends(placing.BACKENDS))
     chosen = {choice.region: choice.region for choice in placed.plan.choices}
-    calls = native_calls(graph.rewrite(placed.module, chosen), "cuda")
+    calls = native_calls(rewrite(placed.module, chosen), "cuda")
     about["native"] = [[call.name, call.operands] for call in calls]
     return placed
 
@@ -88,7 +89,7 @@ def _restored(job: dict[str, Any], about: dict[str, Any]) -> Any:
 @functools.lru_cache(maxsize=1)
 def _forms(name: str, batch: int, precision: str) -> list[Any]:
     """The normal forms of a network, made once for all plans of it."""
-    from convoy.placer import every_form
+    from convoy.placement.placer import every_form
 
     return list(every_form(network(name, batch), None, precision))
 
@@ -183,7 +184,7 @@ def native_times(
     """kernel_us, enqueue_us and e2e_us of those of TVM's kernels in a module that are not known
     yet, by the protocol of candidates."""
     import convoy
-    from convoy.compiled import _all_imports
+    from convoy.runtime.compiled import _all_imports
     from convoy.runtime.library import function
 
     parts = _all_imports(convoy.load(file).module)

@@ -26,8 +26,8 @@ def recorded(records: Iterable[Any], workloads: Collection[Any]) -> Iterator[Kno
 
 def predicted(model: Any, workloads: Iterable[Any], device: Any) -> Iterator[Known]:
     """The same from a cost model that predicts, for workloads of which no record speaks."""
-    from convoy.backends.base import Decline
     from convoy.backends.cutlass import CutlassBackend, launch_of
+    from convoy.ir.candidate import Decline
 
     backend = CutlassBackend(limit=PROPOSED)
     for workload in workloads:
@@ -88,7 +88,7 @@ def keep(path: Path, configs: Iterable[Any]) -> None:
 
 def kept(path: Path) -> list[Any]:
     """Configurations that :func:`keep` wrote; none where it did not."""
-    from convoy.codegen.kernel import KernelConfig
+    from convoy.backends.kernels.kernel import KernelConfig
 
     found = json.loads(path.read_text()) if path.is_file() else []
     return [KernelConfig.from_json(config) for config in found]
@@ -100,7 +100,7 @@ def compile_in_time(configs: Iterable[Any], seconds: float) -> int:
     import concurrent.futures
     import time
 
-    from convoy.codegen.compile import compile_kernel, default_jobs
+    from convoy.backends.kernels.compile import compile_kernel, default_jobs
     from convoy.errors import ConvoyError
 
     ends = time.monotonic() + seconds

@@ -30,11 +30,12 @@ def rank(
 ) -> list[tuple[Any, Any]]:
     """(workload, candidate) worth measuring: of each backend that no record of a workload speaks
     of, the ``args.most`` predicted fastest by each figure."""
-    from convoy.backends.base import Decline, Device
-    from convoy.measure import environment as environments
-    from convoy.placement.cost import RecordedCost
-    from convoy.placement.predicted import PredictedCost
-    from convoy.placement.sources import _store
+    from convoy.cost.model import RecordedCost
+    from convoy.cost.predicted import PredictedCost
+    from convoy.cost.sources import _store
+    from convoy.ir.candidate import Decline
+    from convoy.ir.device import Device
+    from convoy.records import environment as environments
 
     device, store = Device(**args.device), _store(args.records)
     recorded = RecordedCost(store, environments.for_device(device))
@@ -64,8 +65,8 @@ def keep(path: Path, pairs: Sequence[tuple[Any, Any]]) -> None:
 
 
 def kept(path: Path) -> list[tuple[Any, Any]]:
-    from convoy.backends.base import Candidate
-    from convoy.workload import Workload
+    from convoy.ir.candidate import Candidate
+    from convoy.ir.workload import Workload
 
     pairs = json.loads(path.read_text()) if path.is_file() else []
     return [(Workload.from_json(w), Candidate.from_json(c)) for w, c in pairs]
@@ -99,8 +100,8 @@ def measure(
     """Measure what the records lack, with ``args.again`` all, until ``args.ends``. Candidates of
     other backends are left out, and those whose kernel is not compiled, unless ``args.compile``.
     How many have figures."""
-    from convoy.backends.base import Device
-    from convoy.placement.sources import cost_model
+    from convoy.cost.sources import cost_model
+    from convoy.ir.device import Device
     from placement_plans import is_compiled
 
     compiled, names = is_compiled(), {backend.name for backend in backends}
@@ -122,11 +123,11 @@ def measure(
 
 def host_ratios(args: argparse.Namespace, workloads: Sequence[Any], backends: Sequence[Any]) -> Any:
     """HostTimes of this host for the records of these workloads."""
-    from convoy.backends.base import Device
-    from convoy.measure import environment as environments
-    from convoy.placement.cost import MeasuredCost, RecordedCost
-    from convoy.placement.host import HostTimes
-    from convoy.placement.sources import _store
+    from convoy.cost.host import HostTimes
+    from convoy.cost.model import MeasuredCost, RecordedCost
+    from convoy.cost.sources import _store
+    from convoy.ir.device import Device
+    from convoy.records import environment as environments
 
     here, device = environments.current(), Device(**args.device)
     recorded = RecordedCost(_store(args.records), here, HostTimes(here.boot))

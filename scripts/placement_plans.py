@@ -29,9 +29,9 @@ def is_compiled(listed: Collection[Any] = ()) -> Callable[[Any], bool]:
     """Whether a candidate of any backend can be built without compiling a CUTLASS kernel; those
     ``listed`` are taken for compiled."""
     from convoy.backends.cutlass import launch_of
-    from convoy.codegen.cache import KernelCache
-    from convoy.codegen.compile import cache_key
-    from convoy.codegen.toolkit import find_toolkit
+    from convoy.backends.kernels.cache import KernelCache
+    from convoy.backends.kernels.compile import cache_key
+    from convoy.backends.kernels.toolkit import find_toolkit
 
     cache, toolkit, known = KernelCache(), find_toolkit(), dict.fromkeys(listed, True)
 
@@ -48,9 +48,10 @@ def is_compiled(listed: Collection[Any] = ()) -> Callable[[Any], bool]:
 
 def compiled_backend(listed: Collection[Any] = ()) -> Any:
     """The CUTLASS backend with those candidates whose kernel is in the cache or ``listed``."""
-    from convoy.backends.base import Candidate, Decline, Device
     from convoy.backends.cutlass import CutlassBackend
-    from convoy.workload import Workload
+    from convoy.ir.candidate import Candidate, Decline
+    from convoy.ir.device import Device
+    from convoy.ir.workload import Workload
 
     compiled = is_compiled(listed)
 
@@ -68,7 +69,7 @@ def compiled_backend(listed: Collection[Any] = ()) -> Any:
 def backends_of(args: argparse.Namespace, listed: Collection[Any] = ()) -> list[Any]:
     """The backends of the benchmark: of CUTLASS without ``args.compile`` only what is compiled or
     ``listed``."""
-    from convoy import placing
+    from convoy.placement import api as placing
 
     backends = placing.find_backends(args.backends)
     return [
@@ -79,11 +80,11 @@ def backends_of(args: argparse.Namespace, listed: Collection[Any] = ()) -> list[
 
 def placer(args: argparse.Namespace, name: str, batch: int) -> Any:
     """The placer of one network from records."""
-    from convoy import placer as placers
-    from convoy.backends.base import Device
-    from convoy.measure import environment as environments
-    from convoy.placement.host import HostTimes
-    from convoy.placement.sources import cost_model
+    from convoy.cost.host import HostTimes
+    from convoy.cost.sources import cost_model
+    from convoy.ir.device import Device
+    from convoy.placement import placer as placers
+    from convoy.records import environment as environments
 
     backends, device = backends_of(args), Device(**args.device)
     forms = placers.normal_forms(network(name, batch), None, args.precision)
@@ -170,7 +171,7 @@ def signature(plan: dict[str, Any] | None) -> str:
 
 def workloads_of(job: tuple[str, int, str]) -> list[Any]:
     """The workloads that figures are asked for when a network is placed."""
-    from convoy import placing
+    from convoy.placement import api as placing
 
     name, batch, precision = job
     return placing.workloads_of(network(name, batch), precision=precision, search=PLACED)

@@ -89,8 +89,8 @@ def predict(case: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Predicted microseconds by mode and run, as they were saved, or else sums of the figures of
     candidates and of TVM's kernels, which were measured in the same run. Several streams are not
     predicted."""
-    from convoy.measure.measurement import Measurement
-    from convoy.placement import objective as objectives
+    from convoy.ir import objective as objectives
+    from convoy.ir.measurement import Measurement
 
     if "predicted_us" in case:
         return dict(case["predicted_us"])
@@ -115,8 +115,8 @@ def flips(case: dict[str, Any]) -> list[list[str]]:
     plans = [case["plans"].get(f"{PLACED}/{o}", {}).get("plan") for o in ("graph", "sync")]
     if None in plans:
         return []
+    from convoy.ir.plan import Plan
     from convoy.placement import explain
-    from convoy.placement.plan import Plan
 
     graph, sync = map(Plan.from_json, plans)
     theirs = {c.region.split("#")[0]: c for c in sync.choices}
@@ -142,8 +142,8 @@ def in_context(case: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
     cache, and as the objective counts them. TVM's kernels have no figures of their own here."""
     if "in_context" in case:
         return dict(case["in_context"])
-    from convoy.measure.measurement import Measurement
-    from convoy.placement import objective as objectives
+    from convoy.ir import objective as objectives
+    from convoy.ir.measurement import Measurement
 
     found: dict[str, dict[str, list[float]]] = {}
     for label, context in case.get("context", {}).items():
@@ -273,7 +273,7 @@ def report(cases: dict[str, dict[str, Any]]) -> None:
 
 def save(out: str, cases: dict[str, dict[str, Any]]) -> None:
     """Everything as JSON; ``rows`` are the times as CUDA graphs, for the tables of the readme."""
-    from convoy.measure import environment
+    from convoy.records import environment
 
     kept, table = {}, []
     for key, case in cases.items():

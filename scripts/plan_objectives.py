@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from convoy import models
-from convoy.measure import environment
-from convoy.measure.measurement import Measurement
+from convoy.frontend import model_file as models
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import OBJECTIVES
+from convoy.ir.plan import Choice, Plan
 from convoy.placement import explain
-from convoy.placement.objective import OBJECTIVES
-from convoy.placement.plan import Choice, Plan
-from convoy.placing import place
+from convoy.placement.api import place
+from convoy.records import environment
 from convoy.report import tables
 
 CHANGES = (

@@ -19,14 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from convoy.backends.base import Device
-from convoy.placing import workloads_of
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload_list import write
+from convoy.placement.api import workloads_of
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
 from convoy.training import LossModule, Sgd
 from convoy.training import resnet50 as trained_resnet50
-from convoy.workload import Epilogue, Workload
-from convoy.workload_list import write
 
 BATCHES = (1, 8, 32, 256)
 NETWORKS: dict[str, Callable[[int], Any]] = {

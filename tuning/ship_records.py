@@ -15,11 +15,12 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
-from convoy import paths, workload_list
-from convoy.measure import maintenance, record_file
-from convoy.measure.record import CandidateKey, Record, candidate_key
-from convoy.measure.records import RecordStore
-from convoy.workload import Workload
+from convoy import paths
+from convoy.ir import workload_list
+from convoy.ir.workload import Workload
+from convoy.records import maintenance, record_file
+from convoy.records.record import CandidateKey, Record, candidate_key
+from convoy.records.store import RecordStore
 
 NETWORKS = (
     "resnet50",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -17,58 +16,46 @@ if TYPE_CHECKING:
     from . import graph_executor as graph_executor
     from . import relay as relay
     from .backends.base import Backend as Backend
-    from .backends.base import Candidate as Candidate
-    from .backends.base import Decline as Decline
-    from .backends.base import Device as Device
-    from .build import build as build
-    from .compiled import CompiledModule as CompiledModule
-    from .compiled import load as load
     from .errors import ConvoyError as ConvoyError
-    from .measure.measurement import Measurement as Measurement
-    from .parallel import parallel as parallel
-    from .placement.plan import Plan as Plan
-    from .placer import Placement as Placement
-    from .placing import place as place
-    from .schedule.plan import Schedule as Schedule
-    from .session import Session as Session
-    from .workload import Epilogue as Epilogue
-    from .workload import Workload as Workload
+    from .frontend.parallel import parallel as parallel
+    from .ir.candidate import Candidate as Candidate
+    from .ir.candidate import Decline as Decline
+    from .ir.device import Device as Device
+    from .ir.measurement import Measurement as Measurement
+    from .ir.plan import Plan as Plan
+    from .ir.schedule import Schedule as Schedule
+    from .ir.workload import Epilogue as Epilogue
+    from .ir.workload import Workload as Workload
+    from .pipeline import build as build
+    from .placement.api import place as place
+    from .placement.placer import Placement as Placement
+    from .runtime.compiled import CompiledModule as CompiledModule
+    from .runtime.compiled import load as load
+    from .runtime.session import Session as Session
 
 # Public name -> module that has it; a module itself stands under its own name.
 _PUBLIC = {
-    "build": "build",
-    "place": "placing",
-    "load": "compiled",
-    "parallel": "parallel",
-    "CompiledModule": "compiled",
-    "Placement": "placer",
-    "Session": "session",
-    "Plan": "placement.plan",
-    "Schedule": "schedule.plan",
-    "Workload": "workload",
-    "Epilogue": "workload",
-    "Device": "backends.base",
+    "build": "pipeline",
+    "place": "placement.api",
+    "load": "runtime.compiled",
+    "parallel": "frontend.parallel",
+    "CompiledModule": "runtime.compiled",
+    "Placement": "placement.placer",
+    "Session": "runtime.session",
+    "Plan": "ir.plan",
+    "Schedule": "ir.schedule",
+    "Workload": "ir.workload",
+    "Epilogue": "ir.workload",
+    "Device": "ir.device",
     "Backend": "backends.base",
-    "Candidate": "backends.base",
-    "Decline": "backends.base",
-    "Measurement": "measure.measurement",
+    "Candidate": "ir.candidate",
+    "Decline": "ir.candidate",
+    "Measurement": "ir.measurement",
     "ConvoyError": "errors",
 }
 _MODULES = ("errors", "graph_executor", "relay")
 
 __all__ = [*_PUBLIC, *_MODULES, "__version__"]
-
-
-class _Package(types.ModuleType):
-    """Keeps ``convoy.build`` the function, whoever imports the module of that name first."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _PUBLIC and isinstance(value, types.ModuleType):
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def _preload_cuda() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .placement.plan import Plan
+    from .ir.plan import Plan
 
 LAYERS = 50
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
@@ -67,10 +67,10 @@ def build_plans(plan: Plan) -> None:
     Engines that are compiled at run time or stand on cuBLASLt need NVIDIA's driver for that; in
     their place the first engine that cuDNN proposes and that needs none is built.
     """
-    from .backends.base import Candidate, Decline
     from .backends.cudnn import CudnnBackend
     from .errors import CompileFailed, LibraryMissing, LibraryVersionMismatch
-    from .workload import Workload
+    from .ir.candidate import Candidate, Decline
+    from .ir.workload import Workload
 
     cudnn = CudnnBackend()
 

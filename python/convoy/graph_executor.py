@@ -18,7 +18,7 @@ import numpy as np
 from convoy.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from convoy.session import Session
+    from convoy.runtime.session import Session
 
 
 class InputNotFound(InvalidOption, RuntimeError):

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from convoy.backends.base import Backend, Candidate, Decline, Device
+from convoy.backends.base import Backend
 from convoy.errors import ConvoyError
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import own_cost
+from convoy.ir.workload import Workload
 from convoy.measure import protocol
-from convoy.measure.measurement import Measurement
-from convoy.placement.objective import own_cost
-from convoy.workload import Workload
 
 from .workloads import Layer
 
@@ -30,7 +32,7 @@ TORCH, FIRST, CUDNN, CUTLASS, HOPPER, CONVOY = (
 SYSTEMS = (TORCH, FIRST, CUDNN, CUTLASS, HOPPER, CONVOY)
 _OF_BACKEND = {"cudnn": CUDNN, "cutlass": CUTLASS, "hopper": HOPPER}
 
-#: Metrics that a choice can be made by: objectives of the placer (convoy.placement.objective).
+#: Metrics that a choice can be made by: objectives of the placer (convoy.ir.objective).
 KERNEL_ONLY, END_TO_END = "graph", "sync"
 METRICS = {KERNEL_ONLY: "kernel-only", END_TO_END: "end-to-end"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from convoy import paths
 from convoy.errors import InvalidOption
-from convoy.workload import Workload
+from convoy.ir.workload import Workload
 
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 

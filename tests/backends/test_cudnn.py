@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convoy.backends import cudnn as module
-from convoy.backends.base import Candidate, Decline, Device, make_config
 from convoy.backends.cudnn import CudnnBackend, cudnn_version, device_properties
 from convoy.errors import ConvoyError, InvalidOption
+from convoy.ir.candidate import Candidate, Decline, make_config
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue, Workload
 from convoy.runtime import create_module
 from convoy.runtime.library import call_json
-from convoy.workload import Epilogue, Workload
 
 H200 = Device()
 A100 = Device("NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040, 85899345920)

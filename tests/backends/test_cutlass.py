@@ -8,14 +8,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from convoy.backends import cutlass_rules as rules
-from convoy.backends import cutlass_space as space
-from convoy.backends.base import Candidate, Decline, Device
 from convoy.backends.cutlass import CutlassBackend, launch_of, rules_of
-from convoy.codegen import build_all
-from convoy.codegen.kernel import shared_memory
+from convoy.backends.kernels import build_all
+from convoy.backends.kernels.cutlass import rules as rules
+from convoy.backends.kernels.cutlass import space as space
+from convoy.backends.kernels.kernel import shared_memory
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
-from convoy.workload import ACTIVATIONS, Epilogue, Workload
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.workload import ACTIVATIONS, Epilogue, Workload
 
 H200 = Device()
 CHANNELS = st.one_of(st.integers(1, 40), st.sampled_from([64, 96, 128, 256, 512, 1000, 2048]))
@@ -250,7 +251,7 @@ def test_failed_kernels_fail_when_built_not_when_prepared(monkeypatch):
 
 def test_build_returns_entry_and_library(monkeypatch, tmp_path):
     from convoy.backends import cutlass
-    from convoy.codegen.cache import KernelCache
+    from convoy.backends.kernels.cache import KernelCache
 
     entry = KernelCache(tmp_path).put("key", b"library", {})
     monkeypatch.setattr(cutlass, "compile_kernel", lambda config: entry)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convoy.backends import cutlass_dgrad, cutlass_wgrad
-from convoy.backends.base import Device
 from convoy.backends.cutlass import CutlassBackend, launch_of
-from convoy.codegen.kernel import KernelConfig
+from convoy.backends.kernels.cutlass import dgrad as cutlass_dgrad
+from convoy.backends.kernels.cutlass import wgrad as cutlass_wgrad
+from convoy.backends.kernels.kernel import KernelConfig
 from convoy.errors import InvalidOption
-from convoy.workload import Workload
+from convoy.ir.device import Device
+from convoy.ir.workload import Workload
 
 H200 = Device()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from convoy.backends.base import Candidate, Decline, Device
 from convoy.backends.tvm import TvmBackend
-from convoy.workload import Workload
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.workload import Workload
 
 
 def conv(op="fprop", groups=1, **changed):

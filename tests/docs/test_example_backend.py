@@ -20,16 +20,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from convoy import graph
-from convoy.backends.base import Backend, Candidate, Decline, Device
-from convoy.graph.lower import lower
-from convoy.graph.patterns import register, unregister
+from convoy.backends.base import Backend
+from convoy.cost.model import CostModel
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Epilogue, Workload
+from convoy.lower.lower import lower
 from convoy.measure import reference
-from convoy.measure.measurement import Measurement
-from convoy.placement.cost import CostModel
-from convoy.placer import Placer, normal_forms
+from convoy.partition.patterns import register, unregister
+from convoy.partition.rewrite import rewrite
+from convoy.partition.subgraphs import find_regions
+from convoy.placement.placer import Placer, normal_forms
 from convoy.runtime import create_module
-from convoy.workload import Epilogue, Workload
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "example_backend"
 HOST = Device(name="host", arch=0)
@@ -208,7 +211,7 @@ def test_placed_and_run_in_a_network(direct: Backend, pool_pattern: str, search:
         entries.append({**binary.entry, "symbol": symbols[choice.region]})
         blobs.update(binary.blobs)
     external = create_module(entries, blobs, arch=0)
-    rewritten = graph.rewrite(placed.module, symbols, external)
+    rewritten = rewrite(placed.module, symbols, external)
     values = np.random.default_rng(5).uniform(-1, 1, (1, 16, 14, 14)).astype("float32")
     results = []
     for module in (rewritten, placed.module):
@@ -220,7 +223,7 @@ def test_placed_and_run_in_a_network(direct: Backend, pool_pattern: str, search:
 def test_a_pool_is_left_to_tvm_unless_it_pays(direct: Backend, pool_pattern: str) -> None:
     """One of 50 us is far above what TVM's own pool is estimated to take."""
     forms = normal_forms(separable(), None, "float32")
-    assert any(pool_pattern in region.id for region in graph.find_regions(forms[0]))
+    assert any(pool_pattern in region.id for region in find_regions(forms[0]))
     for search in ("greedy", "exact"):
         placed = Placer(forms, [direct], HOST, Flat(50.0)).place("graph", search)
         assert not any(pool_pattern in choice.region for choice in placed.plan.choices)

@@ -15,8 +15,8 @@ import typer
 from tvm import relax
 
 import convoy
-from convoy.cli import app
-from convoy.workload import Workload
+from convoy.cli.main import app
+from convoy.ir.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(

@@ -8,13 +8,14 @@ import subprocess
 from pathlib import Path
 
 from convoy import paths
-from convoy.backends.base import Binary, Candidate, make_config
-from convoy.codegen.toolkit import find_toolkit
+from convoy.backends.base import Binary
+from convoy.backends.kernels.toolkit import find_toolkit
+from convoy.ir.candidate import Candidate, make_config
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Workload
 from convoy.measure import protocol
-from convoy.measure.environment import Environment
-from convoy.measure.measurement import Measurement
-from convoy.tuning.measurer import GpuMeasurer
-from convoy.workload import Workload
+from convoy.records.environment import Environment
+from convoy.tune.measurer import GpuMeasurer
 
 FAULTS = {1: "illegal_access", 2: "hang", 3: "wrong", 4: "out_of_memory"}
 BACKEND = "faulty"

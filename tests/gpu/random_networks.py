@@ -1,6 +1,6 @@
 """Random networks on several streams against one stream and numpy: a worker process.
 
-    python random_networks.py FIRST LAST     (with python/ and tests/schedule on PYTHONPATH)
+    python random_networks.py FIRST LAST     (with python/ and tests/streams on PYTHONPATH)
 
 runs the networks of the seeds FIRST to LAST - 1 and prints a JSON line for each that is done, and
 one for each that went wrong. Convolutions are cuDNN's, all other kernels TVM's; storage and results
@@ -23,16 +23,16 @@ import tvm_ffi
 from tvm import relax
 
 # isort: on
-from convoy.artefact import Meta, TensorInfo
 from convoy.backends.cudnn import CudnnBackend
+from convoy.ir.artifact import Meta, TensorInfo
+from convoy.ir.schedule import Schedule
+from convoy.ir.workload import Workload
 from convoy.runtime import create_module, current_device, load_runtime
 from convoy.runtime.library import function
-from convoy.schedule.link import Lowered
-from convoy.schedule.machine import Machine
-from convoy.schedule.plan import Schedule
-from convoy.schedule.planner import multi_stream, single_stream
-from convoy.session import Session
-from convoy.workload import Workload
+from convoy.runtime.session import Session
+from convoy.streams.link import Lowered
+from convoy.streams.machine import Machine
+from convoy.streams.planner import multi_stream, single_stream
 from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
 
 DTYPE = "float16"

@@ -26,11 +26,11 @@ import pytest
 
 from convoy import paths
 from convoy.backends import registry
-from convoy.backends.base import Decline
 from convoy.errors import ConvoyError
+from convoy.ir.candidate import Decline
+from convoy.ir.workload import Workload
 from convoy.runtime import create_module, current_device
 from convoy.runtime.library import function
-from convoy.workload import Workload
 
 pytestmark = pytest.mark.gpu
 

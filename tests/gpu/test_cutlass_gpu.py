@@ -24,16 +24,17 @@ from typing import Any
 
 import pytest
 
-from convoy.backends import cutlass_rules as rules
-from convoy.backends import cutlass_space as space
-from convoy.backends.base import Decline, Device
 from convoy.backends.cutlass import CutlassBackend, launch_of
-from convoy.codegen.cache import Entry, KernelCache
-from convoy.codegen.compile import cache_key, compile_many
-from convoy.codegen.library import KernelLibrary, Operands, Shape
-from convoy.codegen.toolkit import find_toolkit
+from convoy.backends.kernels.cache import Entry, KernelCache
+from convoy.backends.kernels.compile import cache_key, compile_many
+from convoy.backends.kernels.cutlass import rules as rules
+from convoy.backends.kernels.cutlass import space as space
+from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
+from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import ConvoyError
-from convoy.workload import DTYPE_BYTES, Epilogue, Workload
+from convoy.ir.candidate import Decline
+from convoy.ir.device import Device
+from convoy.ir.workload import DTYPE_BYTES, Epilogue, Workload
 
 pytestmark = pytest.mark.gpu
 

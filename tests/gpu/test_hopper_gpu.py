@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from convoy.backends.hopper_compile import compile_many
-from convoy.codegen.cache import Entry
+from convoy.backends.kernels.cache import Entry
+from convoy.backends.kernels.sm90.compile import compile_many
 from convoy.errors import LibraryMissing
 
 pytestmark = pytest.mark.gpu

@@ -12,12 +12,12 @@ from tvm import s_tir, te
 from tvm.s_tir.dlight.base import ScheduleRule
 
 import convoy
-from convoy.graph import compile as compiling
-from convoy.graph.schedule import ladder
+from convoy.lower import compile as compiling
+from convoy.tir import ladder
 
 from ..graph.operators import Operator, all_operators
 from ..graph.random_functions import differences, draw, run
-from ..graph.test_operators import REFUSED
+from ..lower.test_operators import REFUSED
 
 pytestmark = pytest.mark.gpu
 

@@ -12,13 +12,13 @@ import tvm
 from tvm import relax
 
 import convoy
+from convoy.cost.model import CostModel
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import protocol
-from convoy.measure.measurement import Measurement
-from convoy.placement.cost import CostModel
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
 from convoy.runtime import current_device
-from convoy.workload import Epilogue, Workload
 
 pytestmark = pytest.mark.gpu
 

@@ -21,12 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
 from support import FakeStreams as Streams
 
 from convoy import errors
-from convoy.backends.base import Candidate, Decline, Device
 from convoy.backends.cudnn import CudnnBackend, device_properties
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import dtypes, protocol
 from convoy.runtime import create_module, current_device
 from convoy.runtime.library import call_json, function, locations
-from convoy.workload import Epilogue, Workload
 
 pytestmark = pytest.mark.gpu
 

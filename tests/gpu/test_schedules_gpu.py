@@ -11,7 +11,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from convoy import graph
+from convoy.lower.lower import lower
+from convoy.normalize.normal_form import normalize
 
 from ..graph.kernels import Case, affine_relu, depthwise, entry, small_cases
 from ..graph.nets import Net, preact_resnet, random_inputs, relative_error, run_llvm, to_numpy
@@ -115,8 +116,8 @@ def test_kernel_is_fast(case, target, capsys):
 def test_network_without_backends(cuda_graph, target):
     """A whole network on TVM's kernels alone: replays see new inputs, outputs are not shared."""
     mod = preact_resnet(batch=2, image=64, width=16, blocks=(1, 1))
-    normal = graph.normalize(mod, dtype="float16")
-    vm = machine(graph.lower(normal, target, cuda_graph))
+    normal = normalize(mod, dtype="float16")
+    vm = machine(lower(normal, target, cuda_graph))
     kept = []
     for seed in range(4):
         inputs = random_inputs(mod, seed)
@@ -136,7 +137,7 @@ def test_swapped_weights_are_seen_under_a_cuda_graph(target):
             y = bb.emit_output(bb.emit(op.nn.conv2d(bb.emit(op.nn.relu(y)), w, padding=1)))
         bb.emit_func_output(y)
     mod = bb.get()
-    vm = machine(graph.lower(graph.normalize(mod, dtype="float32"), target))
+    vm = machine(lower(normalize(mod, dtype="float32"), target))
     for seed in range(4):
         inputs = random_inputs(mod, seed)
         (got,) = to_numpy(vm["main"](*[on_gpu(i) for i in inputs]))
@@ -147,7 +148,7 @@ def test_several_results_under_a_cuda_graph(target):
     net = Net((2, 8, 9, 8))
     y = net.relu(net.bn(net.conv(net.x, 16, 3)))
     mod = net.finish(net.x, y, net.conv(y, 8, 1), net.head(y))
-    vm = machine(graph.lower(graph.normalize(mod, dtype="float16"), target))
+    vm = machine(lower(normalize(mod, dtype="float16"), target))
     for seed in range(3):
         inputs = random_inputs(mod, seed)
         results = to_numpy(vm["main"](*[on_gpu(i) for i in inputs]))

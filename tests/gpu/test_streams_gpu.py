@@ -20,7 +20,7 @@ from convoy.relay.convert import to_relax
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEDULE = str(ROOT / "tests/schedule")
+SCHEDULE = str(ROOT / "tests/streams")
 NETWORKS = int(os.environ.get("CONVOY_RANDOM_NETWORKS", "500"))
 TEXT = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 16, 18, 18), float32], %w0: Tensor[(16, 16, 3, 3), float32],

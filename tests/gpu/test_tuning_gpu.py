@@ -10,13 +10,13 @@ import pytest
 from tests.gpu import faulty
 
 from convoy.backends import registry
-from convoy.measure.records import RecordStore
-from convoy.tuning.executor import LocalExecutor, visible_gpus
-from convoy.tuning.measurer import Spec
-from convoy.tuning.search import Exhaustive
-from convoy.tuning.space import Space
-from convoy.tuning.tuner import Budget, Tuner
-from convoy.workload import Workload
+from convoy.ir.workload import Workload
+from convoy.records.store import RecordStore
+from convoy.tune.executor import LocalExecutor, visible_gpus
+from convoy.tune.measurer import Spec
+from convoy.tune.search import Exhaustive
+from convoy.tune.space import Space
+from convoy.tune.tuner import Budget, Tuner
 
 pytestmark = pytest.mark.gpu
 

@@ -10,10 +10,9 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from convoy import graph
-from convoy.graph import conv2d_dgrad
-from convoy.graph.accumulate import AccumulateInFloat32
-from convoy.graph.lower import fuse_passes
+from convoy.lower.accumulate import AccumulateInFloat32
+from convoy.lower.lower import fuse_passes, lower
+from convoy.ops.conv2d_backward import conv2d_dgrad
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
@@ -52,7 +51,7 @@ class Case:
             return tvm.transform.Sequential(fuse_passes())(mod)
 
     def executable(self, target: tvm.target.Target) -> relax.VMExecutable:
-        return graph.lower(self.module(), target, cuda_graph=False)
+        return lower(self.module(), target, cuda_graph=False)
 
     def reference(self, inputs: list[np.ndarray]) -> np.ndarray:
         """Float32 result of TVM's own CPU pipeline on the module without any rounding between."""

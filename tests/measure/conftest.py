@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from convoy.backends.base import Candidate
-from convoy.measure.environment import Environment
-from convoy.measure.measurement import Measurement
-from convoy.measure.record import Record
-from convoy.workload import Workload
+from convoy.ir.candidate import Candidate
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Workload
+from convoy.records.environment import Environment
+from convoy.records.record import Record
 
 H200 = Environment("NVIDIA H200", 132, "580.95.05", "13.0", "9.19.1", "4.2.0", "abc", "0.1.0")
 

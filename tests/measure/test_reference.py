@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import dtypes, reference
-from convoy.workload import Epilogue, Workload
 
 
 def conv(op: str = "fprop", **changes: object) -> Workload:

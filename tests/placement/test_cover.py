@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.base import Candidate, Device
 from convoy.errors import InvalidMatchGraph, InvalidOption, NoCandidate
-from convoy.measure.measurement import Measurement
+from convoy.ir.candidate import Candidate
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import OBJECTIVES
+from convoy.ir.plan import Scored
+from convoy.partition.match_graph import Form, Match, MatchGraph, Op, split_legal
 from convoy.placement.cover import find_cover, single_backend
-from convoy.placement.match_graph import Form, Match, MatchGraph, Op, split_legal
-from convoy.placement.objective import OBJECTIVES
-from convoy.placement.plan import Scored
 from convoy.placement.synthetic import (
     BACKENDS,
     FAMILIES,

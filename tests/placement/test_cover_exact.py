@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convoy.errors import NoCandidate
-from convoy.placement import objective as objectives
+from convoy.ir import objective as objectives
+from convoy.partition.match_graph import MatchGraph
 from convoy.placement.cover import Cover, find_cover
-from convoy.placement.match_graph import MatchGraph
 from convoy.placement.solve import WIDTH
 from convoy.placement.synthetic import BACKENDS, FORMS, random_graph, random_transitions
 from convoy.placement.transition import Transitions

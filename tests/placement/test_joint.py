@@ -8,16 +8,17 @@ import pytest
 import tvm
 from tvm import relax
 
-from convoy import graph, placing
-from convoy.backends.base import Candidate
-from convoy.measure.measurement import Measurement
+from convoy.cost.model import CostModel, RandomCost
+from convoy.ir.candidate import Candidate
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import OBJECTIVES
+from convoy.ir.plan import Plan
+from convoy.ir.workload import Workload
+from convoy.partition.from_subgraphs import NATIVE_ENQUEUE_US, SYNCHRONISE_US
+from convoy.partition.rewrite import rewrite
+from convoy.placement import api as placing
 from convoy.placement import explain
-from convoy.placement.cost import CostModel, RandomCost
-from convoy.placement.from_regions import NATIVE_ENQUEUE_US, SYNCHRONISE_US
-from convoy.placement.objective import OBJECTIVES
-from convoy.placement.plan import Plan
-from convoy.placer import Placer, normal_forms, restore
-from convoy.workload import Workload
+from convoy.placement.placer import Placer, normal_forms, restore
 
 from .test_placer import DEVICE, Simple
 
@@ -115,7 +116,7 @@ def test_never_worse_than_without_and_can_be_taken_over(
     assert placed.cover is not None
     again = restore(forms, Plan.loads(placed.plan.dumps()), BACKENDS)
     assert [r.id for r in again.regions] == [r.id for r in placed.regions] and not again.native
-    graph.rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
+    rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
 
 
 def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from convoy.measure.measurement import Measurement
-from convoy.placement import objective as objectives
-from convoy.placement.objective import COLD_SHARE, STREAM_GAP_US
+from convoy.ir import objective as objectives
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import COLD_SHARE, STREAM_GAP_US
 
 WARM = Measurement(kernel_us=4.0, enqueue_us=2.0, e2e_us=12.0)
 COLD = Measurement(kernel_us=4.0, cold_us=6.0, enqueue_us=2.0, e2e_us=12.0)

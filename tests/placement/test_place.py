@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convoy.backends.base import Backend, Binary, Candidate, Decline, Device
+from convoy.backends.base import Backend, Binary
+from convoy.cost.model import CostModel, RandomCost
 from convoy.errors import CorruptArtefact, InvalidOption, NoCandidate
-from convoy.measure.measurement import Measurement
+from convoy.ir import objective as objectives
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.plan import Plan, Scored
+from convoy.ir.workload import Epilogue, Workload
 from convoy.placement import explain
-from convoy.placement import objective as objectives
-from convoy.placement.cost import CostModel, RandomCost
 from convoy.placement.place import place, rank
-from convoy.placement.plan import Plan, Scored
-from convoy.workload import Epilogue, Workload
 
 DEVICE = Device()
 

@@ -12,17 +12,19 @@ import tvm
 from tvm import relax
 
 import convoy
-from convoy import graph
-from convoy.backends.base import Backend, Binary, Candidate, Decline, Device
+from convoy.backends.base import Backend, Binary
+from convoy.cost.model import CostModel, MeasuredCost, RandomCost
 from convoy.errors import InvalidOption
-from convoy.measure.measurement import Measurement
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import OBJECTIVES
+from convoy.ir.plan import Plan
+from convoy.ir.workload import Workload
+from convoy.partition.from_subgraphs import plan_to_cover
+from convoy.partition.rewrite import rewrite
 from convoy.placement import explain
-from convoy.placement.cost import CostModel, MeasuredCost, RandomCost
-from convoy.placement.from_regions import plan_to_cover
-from convoy.placement.objective import OBJECTIVES
-from convoy.placement.plan import Plan
-from convoy.placer import Placer, normal_forms
-from convoy.workload import Workload
+from convoy.placement.placer import Placer, normal_forms
 
 DEVICE = Device()
 
@@ -109,7 +111,7 @@ def test_every_region_is_placed_once_and_the_module_can_be_rewritten(
         placed = placer(forms).place("graph", search)
         covered = [name for region in placed.regions for name in region.covered]
         assert len(covered) == len(set(covered))
-        graph.rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
+        rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
 
 
 def test_backends_can_be_restricted(forms: list[tvm.IRModule]) -> None:

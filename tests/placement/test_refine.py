@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.base import Candidate, Device, make_config
 from convoy.errors import CompileFailed
-from convoy.measure.measurement import Measurement
+from convoy.ir.candidate import Candidate, make_config
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.plan import Scored
+from convoy.ir.workload import Workload
+from convoy.partition.match_graph import Form, Match, MatchGraph, Op
 from convoy.placement.cover import Cover, find_cover
 from convoy.placement.evolve import Budget
-from convoy.placement.match_graph import Form, Match, MatchGraph, Op
-from convoy.placement.plan import Scored
 from convoy.placement.refine import Refined, refine
 from convoy.placement.simulated import cover_ops, scheduled_us
 from convoy.placement.synthetic import BACKENDS, network
 from convoy.placement.transition import BandwidthTransitions
-from convoy.workload import Workload
 
 DEVICE = Device()
 TRANSITIONS = BandwidthTransitions()

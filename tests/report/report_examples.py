@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from convoy.backends.base import Candidate, Decline, Device
-from convoy.measure.measurement import Measurement
-from convoy.placement.plan import Choice, Plan, Scored
-from convoy.schedule.plan import ORIGIN, Buffer, Event, Footprint, MemoryPlan, Op, Schedule
-from convoy.workload import Epilogue, Workload
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.plan import Choice, Plan, Scored
+from convoy.ir.schedule import ORIGIN, Buffer, Event, Footprint, MemoryPlan, Op, Schedule
+from convoy.ir.workload import Epilogue, Workload
 
 
 def conv(**changes: object) -> Workload:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_examples import plan, schedule
 
+from convoy.ir.plan import Plan
 from convoy.placement.explanation import Fusion, Otherwise
-from convoy.placement.plan import Plan
 from convoy.report import graph_view, timeline
 from convoy.report.charts import size, time_ticks
 from convoy.report.html import Report, render
@@ -90,7 +90,7 @@ def test_names_are_text_and_never_markup() -> None:
 
 
 def test_page_of_a_plan_without_figures_says_so() -> None:
-    from convoy.measure.measurement import Measurement
+    from convoy.ir.measurement import Measurement
 
     def bare(choice):  # type: ignore[no-untyped-def]
         chosen = dataclasses.replace(choice.chosen, measurement=Measurement())

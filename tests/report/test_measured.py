@@ -11,15 +11,15 @@ import tvm_ffi
 from tvm import relax
 from tvm.runtime.vm import VirtualMachine
 
-from convoy.artefact import Meta
-from convoy.backends.base import Device
-from convoy.compiled import CompiledModule
 from convoy.errors import InvalidOption
+from convoy.ir.artifact import Meta
+from convoy.ir.device import Device
 from convoy.report.measured import Calls, measure
 from convoy.runtime import load_runtime
-from convoy.schedule.link import Lowered
-from convoy.schedule.machine import Machine
-from convoy.schedule.planner import multi_stream
+from convoy.runtime.compiled import CompiledModule
+from convoy.streams.link import Lowered
+from convoy.streams.machine import Machine
+from convoy.streams.planner import multi_stream
 
 
 def branches() -> tvm.IRModule:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from report_examples import plan, schedule
 
+from convoy.ir.schedule import Buffer, Footprint, Op, Schedule
 from convoy.report import html, timeline
-from convoy.schedule import planner
-from convoy.schedule.machine import Machine
-from convoy.schedule.plan import Buffer, Footprint, Op, Schedule
+from convoy.streams import planner
+from convoy.streams.machine import Machine
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from convoy.workload import Workload
+from convoy.ir.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKES = Path(__file__).parent / "fakes"

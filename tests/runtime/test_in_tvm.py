@@ -14,9 +14,9 @@ import pytest
 from support import ROOT, Fakes, host_arrays, kernel_entry, small
 
 from convoy import errors
+from convoy.ir.workload import Epilogue
 from convoy.measure import reference
 from convoy.runtime import create_module, load_runtime
-from convoy.workload import Epilogue
 
 WORKLOAD = small(epilogue=Epilogue(bias=True))
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support import Fakes, host_arrays, kernel_entry, small
 
 from convoy import errors
+from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import reference
 from convoy.runtime import create_module
 from convoy.runtime.library import function
-from convoy.workload import Epilogue, Workload
 
 WORKLOADS = [
     small(),

@@ -38,11 +38,12 @@ def test_launch_module_has_a_kernel_for_each_multiplication(
 
 def test_pair_module_computes_two_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     import convoy
-    from convoy import graph
+    from convoy.normalize.normal_form import normalize
+    from convoy.partition.subgraphs import find_regions
 
     bench = script("bench_streams", monkeypatch)
     module = bench.pairs(1, 2)
-    regions = graph.find_regions(graph.normalize(module))
+    regions = find_regions(normalize(module))
     workloads = {region.workload for region in regions if not region.split}
     assert {(w.c, w.k, w.h, w.r) for w in workloads} == {(256, 256, 14, 3)}
     session = convoy.build(module, "llvm", precision="float32").session()
@@ -69,12 +70,12 @@ def test_irregular_networks_have_branches_and_compile(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import convoy
-    from convoy import graph
+    from convoy.partition.dataflow import dataflow
 
     networks = script("networks", monkeypatch)
     sizes = {"randwire": {"nodes": 8}, "nasnet_cell": {"cells": 1}}[name]
     module = getattr(networks, name)(2, channels=8, size=6, **sizes)
-    operations = graph.dataflow(module).operations
+    operations = dataflow(module).operations
     readers = [read for op in operations for read in op.inputs]
     assert sum(readers.count(op.name) > 1 for op in operations) >= 2, "branches"
     session = convoy.build(module, "llvm").session()

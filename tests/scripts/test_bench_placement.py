@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from convoy.placement import objective
+from convoy.ir import objective
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MODULES = (
@@ -165,10 +165,10 @@ def test_a_group_that_crashes_does_not_take_the_others_along(
 
 
 def test_a_kernel_that_serves_most_is_compiled_first(scripts: Any) -> None:
-    from convoy.backends.base import Device
     from convoy.backends.cutlass import CutlassBackend
-    from convoy.measure.measurement import Measurement
-    from convoy.workload import Workload
+    from convoy.ir.device import Device
+    from convoy.ir.measurement import Measurement
+    from convoy.ir.workload import Workload
 
     workloads = [Workload("fprop", 8, 14, 14, c, 64, 1, 1) for c in (64, 128, 256)]
     backend, records = CutlassBackend(), []
@@ -192,9 +192,9 @@ def test_a_kernel_that_serves_most_is_compiled_first(scripts: Any) -> None:
 def test_kernels_for_workloads_without_records_are_chosen_by_prediction(
     scripts: Any, tmp_path: Path
 ) -> None:
-    from convoy.backends.base import Device
-    from convoy.placement.cost import RandomCost
-    from convoy.workload import Workload
+    from convoy.cost.model import RandomCost
+    from convoy.ir.device import Device
+    from convoy.ir.workload import Workload
 
     kernels, workload = scripts.placement_kernels, Workload("fprop", 8, 14, 14, 64, 64, 1, 1)
     known = list(kernels.predicted(RandomCost(), [workload], Device()))
@@ -208,10 +208,13 @@ def test_kernels_for_workloads_without_records_are_chosen_by_prediction(
 def test_what_is_not_asked_for_is_not_measured(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from convoy.backends.base import Backend, Binary, Candidate, Device
-    from convoy.measure import environment, protocol
-    from convoy.measure.measurement import Measurement
-    from convoy.workload import Workload
+    from convoy.backends.base import Backend, Binary
+    from convoy.ir.candidate import Candidate
+    from convoy.ir.device import Device
+    from convoy.ir.measurement import Measurement
+    from convoy.ir.workload import Workload
+    from convoy.measure import protocol
+    from convoy.records import environment
 
     class Other(Backend):
         name = "other"

@@ -13,11 +13,11 @@ from types import ModuleType
 
 import pytest
 
-from convoy.backends.base import Candidate, make_config
-from convoy.measure.measurement import Measurement
-from convoy.measure.record import candidate_key
-from convoy.tuning.search import Exhaustive, InOrder
-from convoy.workload import Epilogue, Workload
+from convoy.ir.candidate import Candidate, make_config
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Epilogue, Workload
+from convoy.records.record import candidate_key
+from convoy.tune.search import Exhaustive, InOrder
 
 
 @pytest.fixture

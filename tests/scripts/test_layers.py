@@ -11,9 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from convoy.backends.base import Backend, Candidate, Decline, Device
+from convoy.backends.base import Backend
 from convoy.errors import InvalidOption
-from convoy.measure.measurement import Measurement
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 

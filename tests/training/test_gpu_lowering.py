@@ -12,9 +12,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from convoy import graph
-from convoy.graph.lower import lower_calls, memory_passes
-from convoy.graph.schedule import channel_sums
+from convoy.lower.lower import lower_calls, memory_passes
+from convoy.normalize.normal_form import normalize
+from convoy.partition.rewrite import rewrite
+from convoy.partition.subgraphs import find_regions, select
+from convoy.tir import channel_sums
 from convoy.training import Network, Sgd, small_resnet
 from convoy.training.resnet import basic_blocks
 
@@ -38,9 +40,9 @@ TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 def executable(step, dtype):
     """The step's virtual machine and how many kernels it launches."""
-    normal = graph.normalize(step.module, dtype=dtype)
-    chosen = graph.select(graph.find_regions(normal), lambda w: w.op != "matmul")
-    mod = graph.rewrite(normal, {r.id: register(r.workload) for r in chosen})
+    normal = normalize(step.module, dtype=dtype)
+    chosen = select(find_regions(normal), lambda w: w.op != "matmul")
+    mod = rewrite(normal, {r.id: register(r.workload) for r in chosen})
     mod = lower_calls(mod, TARGET)
     functions = {
         gv: serialize(f).without_attr("tirx.is_scheduled")

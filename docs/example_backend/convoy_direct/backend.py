@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from convoy import paths
-from convoy.backends.base import Backend, Binary, Candidate, Decline, Device, make_config
-from convoy.codegen.cache import KernelCache
-from convoy.codegen.toolkit import find_toolkit
+from convoy.backends.base import Backend, Binary
+from convoy.backends.kernels.cache import KernelCache
+from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import CompileFailed
-from convoy.workload import Workload
+from convoy.ir.candidate import Candidate, Decline, make_config
+from convoy.ir.device import Device
+from convoy.ir.workload import Workload
 
 SOURCE = Path(__file__).with_name("kernel.cu")
 ELEMENTS = {"float32": "float", "float16": "__half"}

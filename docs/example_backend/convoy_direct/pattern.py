@@ -10,8 +10,8 @@ from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from convoy.graph.expr import dtype_of, ints, make_const, numpy_dtype, padding4, shape_of
-from convoy.graph.patterns import Explicit
-from convoy.workload import Workload
+from convoy.ir.workload import Workload
+from convoy.partition.patterns import Explicit
 
 
 class AveragePool(Explicit):

@@ -3,83 +3,16 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..workload import Workload
+from ..ir.candidate import Candidate, Decline
+from ..ir.device import Device
+from ..ir.workload import Workload
 
 if TYPE_CHECKING:
-    from ..graph.patterns import Pattern
-
-
-@dataclass(frozen=True, order=True)
-class Device:
-    """The GPU that candidates are proposed for; plain data, so no GPU need be present.
-
-    ``arch`` is the compute capability times ten (90 for Hopper), sizes are in bytes,
-    ``memory_bandwidth`` in bytes per second as a large copy reaches it (read plus written).
-    """
-
-    name: str = "NVIDIA H200"
-    arch: int = 90
-    sm_count: int = 132
-    shared_memory_per_block: int = 232448
-    l2_bytes: int = 62914560
-    memory_bytes: int = 150109880320
-    memory_bandwidth: float = 4.3e12
-
-
-@dataclass(frozen=True, order=True)
-class Candidate:
-    """One way to run a workload.
-
-    ``kernel`` names it for people and is unique within backend and workload; ``config`` is what
-    the backend needs to build it again, as canonical JSON text; ``workspace`` is in bytes.
-    ``priority`` breaks ties (lower first): the order in which the backend itself would try it.
-    """
-
-    backend: str
-    kernel: str
-    config: str = "{}"
-    workspace: int = 0
-    priority: int = 0
-    deterministic: bool = True
-    notes: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        return f"{self.backend}:{self.kernel}"
-
-    def options(self) -> dict[str, Any]:
-        """``config`` as a dictionary."""
-        return json.loads(self.config)
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Candidate:
-        return cls(**{**data, "notes": tuple(data.get("notes", ()))})
-
-
-def make_config(**options: Any) -> str:
-    """Canonical JSON text of a candidate's options: sorted keys, no spaces."""
-    return json.dumps(options, sort_keys=True, separators=(",", ":"))
-
-
-@dataclass(frozen=True, order=True)
-class Decline:
-    """Why a backend does not take a workload: the attribute in the way, and a remedy."""
-
-    backend: str
-    reason: str
-    remedy: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    from ..partition.patterns import Pattern
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from importlib import resources
 from typing import Any
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
+from ..ir.candidate import Candidate, Decline, make_config
+from ..ir.device import Device
+from ..ir.workload import Workload
 from ..runtime.device import current_device
 from ..runtime.library import call_json, function
-from ..workload import Workload
-from .base import Backend, Binary, Candidate, Decline, Device, make_config
+from .base import Backend, Binary
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
 

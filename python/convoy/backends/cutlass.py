@@ -7,16 +7,20 @@ import os
 from collections.abc import Sequence
 from types import ModuleType
 
-from ..codegen.cache import KernelCache
-from ..codegen.compile import Progress, cache_key, compile_kernel, compile_many
-from ..codegen.kernel import KernelConfig
-from ..codegen.toolkit import find_toolkit
 from ..errors import ConvoyError, InvalidOption
-from ..workload import Workload
-from . import cutlass_dgrad, cutlass_rules, cutlass_wgrad
-from . import cutlass_space as space
-from .base import Backend, Binary, Candidate, Decline, Device, make_config
-from .cutlass_rules import Launch
+from ..ir.candidate import Candidate, Decline, make_config
+from ..ir.device import Device
+from ..ir.workload import Workload
+from .base import Backend, Binary
+from .kernels.cache import KernelCache
+from .kernels.compile import Progress, cache_key, compile_kernel, compile_many
+from .kernels.cutlass import dgrad as cutlass_dgrad
+from .kernels.cutlass import rules as cutlass_rules
+from .kernels.cutlass import space as space
+from .kernels.cutlass import wgrad as cutlass_wgrad
+from .kernels.cutlass.rules import Launch
+from .kernels.kernel import KernelConfig
+from .kernels.toolkit import find_toolkit
 
 _log = logging.getLogger(__name__)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from ..codegen.cache import KernelCache
-from ..codegen.toolkit import find_toolkit
 from ..errors import CompileFailed, InvalidOption
-from ..workload import Epilogue, Workload
-from . import hopper_space as space
-from .base import Backend, Binary, Candidate, Decline, Device, make_config
-from .hopper_compile import cache_key, compile_kernel, compile_many
-from .hopper_kernels import LARGEST_TILE, MOST_PHASES, HopperKernel, kernel_from_json
-from .hopper_stem import (
+from ..ir.candidate import Candidate, Decline, make_config
+from ..ir.device import Device
+from ..ir.workload import Epilogue, Workload
+from .base import Backend, Binary
+from .kernels.cache import KernelCache
+from .kernels.sm90 import space as space
+from .kernels.sm90.compile import cache_key, compile_kernel, compile_many
+from .kernels.sm90.kernels import LARGEST_TILE, MOST_PHASES, HopperKernel, kernel_from_json
+from .kernels.sm90.stem import (
     LARGEST_STEM_FILTER,
     LARGEST_STEM_K,
     MOST_ROW_ELEMENTS,
@@ -25,6 +26,7 @@ from .hopper_stem import (
     window_row_elements,
     window_steps,
 )
+from .kernels.toolkit import find_toolkit
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..workload import Workload
-from .base import Backend, Binary, Candidate, Decline, Device
+from ..ir.candidate import Candidate, Decline
+from ..ir.device import Device
+from ..ir.workload import Workload
+from .base import Backend, Binary
 
 NATIVE = "native"
 
@@ -13,7 +15,7 @@ NATIVE = "native"
 class TvmBackend(Backend):
     """Declines nothing that the graph can express, and is rarely fast: no tensor cores.
 
-    Its one candidate has nothing to build. A region placed here is not rewritten; graph/lower.py
+    Its one candidate has nothing to build. A region placed here is not rewritten; lower/lower.py
     compiles its operators with float32 accumulation and convoy's own schedules.
     """
 

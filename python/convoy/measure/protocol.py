@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.base import Binary, Candidate, Device
+from ..backends.base import Binary
 from ..errors import ConvoyError
+from ..ir.candidate import Candidate
+from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.workload import Workload
 from ..runtime.library import function
 from ..runtime.module import create_module
-from ..workload import Workload
 from . import dtypes, reference
-from .measurement import Measurement
 from .turns import turn
 
 # Launches in one captured graph: as many as take about a millisecond, within these bounds. The gap

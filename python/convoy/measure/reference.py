@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..workload import Workload
+from ..ir.workload import Workload
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Outputs that a sampled reference covers, and elements gathered at a time.

@@ -7,8 +7,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..measure.measurement import Measurement
-from .match_graph import Form, MatchGraph, bits
+from ..ir.measurement import Measurement
+from ..partition.match_graph import Form, MatchGraph, bits
 from .transition import Transitions
 
 Pick = tuple[int, int]  # index of the match in the graph, index of the option in the match

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NoCandidate
-from ..measure.measurement import Measurement
-from . import objective as objectives
+from ..ir import objective as objectives
+from ..ir.measurement import Measurement
+from ..ir.plan import Scored
+from ..partition.match_graph import Match, MatchGraph, bits
 from .assignment import Layouts, Pick, Transition, launch_order, owners
-from .match_graph import Match, MatchGraph, bits
-from .plan import Scored
 from .problem import UNIT, Problem, Usable
 from .solve import WIDTH, solve
 from .ties import Ties

@@ -22,11 +22,11 @@ from typing import Any
 from deap import base, tools  # type: ignore[import-untyped]
 
 from ..errors import ConvoyError, InvalidOption, NoCandidate
+from ..partition.match_graph import MatchGraph
 from .assignment import Layouts, Pick
 from .cover import Cover, cover_of, find_cover, single_backend, usable_options
 from .evaluations import Evaluations, Genes
 from .groups import Group, make_groups
-from .match_graph import MatchGraph
 from .transition import NoTransitions, Transitions
 
 Fitness = Callable[[Cover], float]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..workload import Workload
+from ..ir.plan import Choice, Plan
+from ..ir.workload import Workload
 from .explanation import Explanation, Offer, OpExplanation
-from .plan import Choice, Plan
 
 COLUMNS = (
     "op",

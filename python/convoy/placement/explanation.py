@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..backends.base import Decline, Device
-from ..workload import Workload
-from . import objective as objectives
-from .alternatives import RegionLike, leftover_us
+from ..ir import objective as objectives
+from ..ir.candidate import Decline
+from ..ir.device import Device
+from ..ir.plan import Choice, Plan, Scored
+from ..ir.workload import Workload
+from ..partition.alternatives import RegionLike, leftover_us
 from .place import Options, rank
-from .plan import Choice, Plan, Scored
 
 #: What each objective counts of one launch, in words.
 COUNTED = {

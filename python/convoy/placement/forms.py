@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from .match_graph import bits
+from ..partition.match_graph import bits
 from .problem import IMPOSSIBLE, LAUNCH, Cost, Value
 
 Ints = NDArray[np.int64]

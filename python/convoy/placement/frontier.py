@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ..partition.match_graph import bits
 from .forms import FormTable, Ints
-from .match_graph import bits
 from .problem import IMPOSSIBLE, Cost, Move, Option, Problem
 
 DOMINATORS = 8  # rows of a cut that all others are compared with

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..partition.match_graph import MatchGraph, bits
 from .assignment import Pick, coverings
-from .match_graph import MatchGraph, bits
 
 Part = tuple[Pick, ...]
 MOST_OPS = 16  # groups larger than this get no ways beyond those of the covers given

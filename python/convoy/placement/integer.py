@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from .match_graph import bits
+from ..partition.match_graph import bits
 from .problem import IMPOSSIBLE, UNIT, Cost, Move, Option, Problem
 
 # Microseconds: twice the solver's own absolute tolerance, once for the gap between its solution and

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .match_graph import Dependencies, bits
+from ..partition.match_graph import Dependencies, bits
 
 Weights = Sequence[float]
 

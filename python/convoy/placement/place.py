@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..backends.base import Backend, Candidate, Decline, Device
+from ..backends.base import Backend
+from ..cost.model import CostModel
 from ..errors import LibraryMissing, NoCandidate
-from ..measure.measurement import Measurement
-from ..workload import Workload
-from . import objective as objectives
-from .cost import CostModel
+from ..ir import objective as objectives
+from ..ir.candidate import Candidate, Decline
+from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.plan import Choice, Plan, Scored
+from ..ir.workload import Workload
 from .pareto import smallest_maximum
-from .plan import Choice, Plan, Scored
 
 #: Kernel time of candidates that a choice keeps as near, over that of the chosen one; their number.
 NEAR, NEAREST = 1.6, 6

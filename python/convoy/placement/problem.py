@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import NoCandidate
-from ..measure.measurement import Measurement
-from .match_graph import Form, Match, MatchGraph, bits, closures
-from .objective import own_cost, stream_sides
+from ..ir.measurement import Measurement
+from ..ir.objective import own_cost, stream_sides
+from ..partition.match_graph import Form, Match, MatchGraph, bits, closures
 from .order import narrow_order
 from .transition import Transitions
 

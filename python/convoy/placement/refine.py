@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..backends.base import Device
 from ..errors import ConvoyError
+from ..ir.device import Device
+from ..partition.match_graph import MatchGraph
 from .cover import Cover
 from .evolve import Budget, Evolved, Settings, evolve, seed_covers
-from .match_graph import MatchGraph
 from .simulated import STREAMS, scheduled_us
 from .transition import NoTransitions, Transitions
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from ..backends.base import Device
-from ..schedule.machine import Machine
-from ..schedule.plan import Footprint, Op
-from ..schedule.planner import multi_stream, single_stream
-from ..tuning.features import candidate_features
+from ..cost.features import candidate_features
+from ..ir.device import Device
+from ..ir.objective import device_us
+from ..ir.plan import Scored
+from ..ir.schedule import Footprint, Op
+from ..partition.match_graph import Match
+from ..streams.machine import Machine
+from ..streams.planner import multi_stream, single_stream
 from .cover import Cover
-from .match_graph import Match
-from .objective import device_us
-from .plan import Scored
 
 #: Streams of a simulated schedule: more are seldom used, and each number tried takes its time.
 STREAMS = 4
@@ -83,7 +83,7 @@ def _footprint(
     cuDNN does not tell its own. A kernel of it is taken to fill as much as the fastest of those
     whose tiles are known for the same workload: who is fast on a small problem has cut it small.
     """
-    from ..schedule.durations import estimated_footprint
+    from ..streams.durations import estimated_footprint
 
     if match.workload is None:
         return _elementwise(max(elements[name] for name in match.ops), machine)

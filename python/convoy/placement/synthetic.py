@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from ..backends.base import Candidate
-from ..measure.measurement import Measurement
-from .match_graph import Form, Match, MatchGraph, Op, bits, split_legal
-from .plan import Scored
+from ..ir.candidate import Candidate
+from ..ir.measurement import Measurement
+from ..ir.plan import Scored
+from ..partition.match_graph import Form, Match, MatchGraph, Op, bits, split_legal
 from .transition import TableTransitions
 
 FORMS = (Form("NHWC", "float16"), Form("NCHW", "float16"), Form("NHWC", "float32"))

@@ -11,10 +11,10 @@ import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..backends.base import Device
-from ..measure.measurement import Measurement
-from ..workload import DTYPE_BYTES
-from .match_graph import Form
+from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.workload import DTYPE_BYTES
+from ..partition.match_graph import Form
 
 
 class Transitions(abc.ABC):

@@ -112,8 +112,8 @@ def _accumulating_in_float32(mod: Any) -> Any:
     import tvm
     from tvm import relax
 
-    from convoy.graph.accumulate import NARROW, PRODUCTS
     from convoy.graph.expr import call_like, dtype_of, op_name
+    from convoy.lower.accumulate import NARROW, PRODUCTS
 
     @relax.expr_functor.mutator
     class Widen(relax.PyExprMutator):  # type: ignore[misc]  # the wheel has no stubs

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..schedule.plan import MemoryPlan, Schedule
+from ..ir.schedule import MemoryPlan, Schedule
 from . import graph_view
 from .timeline import Timeline
 

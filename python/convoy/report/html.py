@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption, NotSchedulable
+from ..ir.plan import Plan
+from ..ir.schedule import Schedule
 from ..placement.explanation import Explanation
-from ..placement.plan import Plan
-from ..schedule.plan import Schedule
 from . import charts, trace
 from .operations import explained, operations
 from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
-    from ..compiled import CompiledModule
-    from ..placer import Placement
+    from ..placement.placer import Placement
+    from ..runtime.compiled import CompiledModule
 
 # Told apart by colour-blind eyes (after Tol), dark enough for white letters; streams and backends
 # share no colour.
@@ -73,7 +73,7 @@ class Report:
 
 def of_placement(name: str, placement: Placement, streams: int | str = "auto") -> Report:
     """The report of a network that is placed and not compiled: its schedule is predicted."""
-    from ..scheduling import schedule
+    from ..streams.schedule import schedule
 
     try:
         found = schedule(placement, streams)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption
-from ..schedule.plan import ORIGIN, Schedule
+from ..ir.schedule import ORIGIN, Schedule
 from . import timeline
 from .timeline import Timeline
 
 if TYPE_CHECKING:
-    from ..compiled import CompiledModule
+    from ..runtime.compiled import CompiledModule
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,7 +38,7 @@ def measure(
     import tvm_ffi
     from tvm.runtime.vm import VirtualMachine
 
-    from .. import models
+    from ..frontend import model_file as models
     from ..runtime import check_device
     from ..runtime.library import function
 

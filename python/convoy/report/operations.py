@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ..placement import objective as objectives
+from ..ir import objective as objectives
+from ..ir.plan import Choice, Plan, Scored
+from ..ir.workload import Workload
 from ..placement.explain import shape_text
 from ..placement.explanation import Explanation, Offer, OpExplanation, explain
 from ..placement.place import Options
-from ..placement.plan import Choice, Plan, Scored
-from ..workload import Workload
 
 #: Rivals shown of one operation, the nearest ones; of each backend the best is always among them.
 MOST_RIVALS = 10

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..ir.plan import Choice, Plan
+from ..ir.schedule import ORIGIN, Op, Schedule
 from ..placement.explain import shape_text
-from ..placement.plan import Choice, Plan
-from ..schedule.plan import ORIGIN, Op, Schedule
 
 NATIVE = "tvm"
 

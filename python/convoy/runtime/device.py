@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from ..backends.base import Device
 from ..errors import LibraryMissing, NoGpu, WrongDevice
+from ..ir.device import Device
 from .library import call_json
 
 # What a large copy reaches of the memory's peak; 4.3 of 4.92 TB/s on an H200.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import CompiledModule
+from ..runtime.compiled import CompiledModule
 from .step import LEARNING_RATE, TrainStep
 
 

@@ -17,12 +17,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from .. import graph  # noqa: F401  (registers operators and gradients)
 from ..errors import InvalidOption, UnsupportedOp
 from ..graph.expr import FLOAT_DTYPES, dtype_of, numpy_dtype, shape_of
-from ..graph.ops.elementwise import sgd_update
 from ..graph.rewriter import main_function
 from ..graph.state import STATE
+from ..ops.elementwise import sgd_update
 
 LEARNING_RATE = "learning_rate"
 _VELOCITY = "_velocity"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tvm import relax
 
 from convoy.graph.expr import FLOAT_DTYPES
-from convoy.graph.ops import conv2d_wgrad
+from convoy.ops import conv2d_wgrad
 from convoy.relay.convert.context import OpCall, RelaxExpr, converter
 from convoy.relay.convert.layouts import from_plain
 from convoy.relay.convert.nn_conv import flat_padding

@@ -1,0 +1,110 @@
+"""The folder of compiled kernels, addressed by what went into them.
+
+``<key>.json`` names the library by its own hash, ``<hash>.so`` holds it. Both are written to a
+temporary name and renamed, the library first, so that a reader sees a whole entry or none. Several
+processes that want the same kernel wait for the first one to build it, where the file system knows
+locks; elsewhere each builds it, which does no harm. A library that does not match its hash
+(truncated, damaged) counts as absent and is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from ... import paths
+from ...errors import CacheUnwritable
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A compiled kernel library: where it lies, the SHA-256 of its bytes, and how it was made."""
+
+    path: Path
+    sha256: str
+    about: dict[str, Any]
+
+    def read(self) -> bytes:
+        return self.path.read_bytes()
+
+
+def kernels_dir() -> Path:
+    """``kernels`` in the user's cache folder (see :func:`convoy.paths.cache_dir`)."""
+    return paths.cache_dir() / "kernels"
+
+
+class KernelCache:
+    """Entries under one folder (:func:`kernels_dir`), which is created by the first write."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder if folder is not None else kernels_dir()
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of a key; None when there is none or its files are damaged."""
+        try:
+            record = json.loads((self.folder / f"{key}.json").read_text())
+            path = self.folder / f"{record['sha256']}.so"
+            if hashlib.sha256(path.read_bytes()).hexdigest() != record["sha256"]:
+                return None
+            return Entry(path, record["sha256"], record["about"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, key: str, library: bytes, about: dict[str, Any]) -> Entry:
+        """Stores a library. Raises CacheUnwritable."""
+        sha256 = hashlib.sha256(library).hexdigest()
+        path = self.folder / f"{sha256}.so"
+        record = json.dumps({"sha256": sha256, "about": about}, indent=1, sort_keys=True)
+        self._write(path, library)
+        self._write(self.folder / f"{key}.json", record.encode())
+        return Entry(path, sha256, about)
+
+    @contextmanager
+    def being_built(self, key: str, seconds: float) -> Iterator[None]:
+        """Nobody else builds the entry in the meantime; after ``seconds`` of waiting all may."""
+        lock = filelock.FileLock(self.folder / f".lock-{key}", timeout=seconds)
+        try:
+            lock.acquire()
+        except (filelock.Timeout, OSError, NotImplementedError):
+            yield
+            return
+        try:
+            yield
+        finally:
+            # Whoever waits on the file that goes has it; whoever comes later makes a new one.
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+    def check_writable(self) -> None:
+        """Raises CacheUnwritable before minutes are spent on compiling."""
+        probe = self._write(self.folder / f".probe-{os.getpid()}", b"")
+        probe.unlink(missing_ok=True)
+
+    def _write(self, path: Path, content: bytes) -> Path:
+        temporary = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError as error:
+            if temporary is not None:
+                Path(temporary).unlink(missing_ok=True)
+            raise CacheUnwritable(
+                f"{error.strerror or error} while writing {path}",
+                "a cache folder that can be written to",
+                "Free space or set CONVOY_CACHE_DIR to another folder",
+            ) from error
+        return path

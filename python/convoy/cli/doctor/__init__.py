@@ -1,0 +1,64 @@
+"""What of CUDA, cuDNN, CUTLASS, TVM and convoy is usable on this machine, and what to install.
+
+Every probe stands alone: one that fails, crashes or hangs is reported, and the others go on.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Iterable, Sequence
+
+from ...report.tables import Column
+from . import cuda, software, toolchain
+from .check import Check, Need, Status
+
+__all__ = ["COLUMNS", "PROBES", "Check", "Need", "Status", "examine", "ready"]
+
+Probe = Callable[[], Check]
+
+# In the order in which they are shown; each takes no argument and gives one Check.
+PROBES: tuple[Probe, ...] = (
+    software.python,
+    software.tvm,
+    software.runtime_library,
+    toolchain.cxx,
+    software.records,
+    software.cache,
+    cuda.gpu,
+    cuda.driver,
+    cuda.cudart,
+    software.tvm_cuda,
+    cuda.cudnn,
+    cuda.cublaslt,
+    cuda.nvrtc,
+    toolchain.nvcc,
+    toolchain.cutlass,
+)
+
+COLUMNS = (
+    Column("what", "name"),
+    Column("status", "status"),
+    Column("for", "need"),
+    Column("detail", "detail"),
+    Column("remedy", "remedy"),
+)
+
+
+def examine(probes: Sequence[Probe] = PROBES) -> list[Check]:
+    """Run all probes, two at a time, and give their checks in order. Never raises."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        return list(pool.map(_guarded, probes))
+
+
+def _guarded(probe: Probe) -> Check:
+    try:
+        return probe()
+    except Exception as err:  # a probe must not take the others with it
+        name = getattr(probe, "__name__", "probe").replace("_", " ")
+        return Check(name, "problem", f"the probe failed: {type(err).__name__}: {err}")
+
+
+def ready(checks: Iterable[Check], gpu: bool = False) -> bool:
+    """Whether the CPU path works or, with ``gpu``, all that a GPU needs is there as well."""
+    needed = ("cpu", "gpu") if gpu else ("cpu",)
+    return all(check.status == "found" for check in checks if check.need in needed)

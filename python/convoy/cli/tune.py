@@ -1,0 +1,152 @@
+"""The command ``convoy tune``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from ..errors import InvalidOption
+from ..ir.workload import Workload
+
+LISTS = (".jsonl",)
+
+_int = Optional[int]  # noqa: UP045  (typer evaluates annotations on Python 3.10)
+_float = Optional[float]  # noqa: UP045
+_path = Optional[Path]  # noqa: UP045
+_text = Optional[str]  # noqa: UP045
+
+
+def tune(
+    source: Annotated[
+        list[Path],
+        typer.Argument(help="Relay or ONNX files, or workload lists (.jsonl)."),
+    ],
+    params: Annotated[_path, typer.Option(help="Parameters of the one model.")] = None,
+    batch: Annotated[_int, typer.Option(help="Replace the batch size of models.")] = None,
+    precision: Annotated[
+        str, typer.Option(help="Of models: float32, tf32, float16 or bfloat16.")
+    ] = "float16",
+    joint: Annotated[
+        bool,
+        typer.Option(help="Of models: also parallel branches with one input as one convolution."),
+    ] = True,
+    contains: Annotated[str, typer.Option(help="Only workloads whose key contains this.")] = "",
+    write_list: Annotated[
+        _path, typer.Option(help="Write the workloads to this list and stop; needs no GPU.")
+    ] = None,
+    records: Annotated[_path, typer.Option(help="Record file to add to; default: yours.")] = None,
+    backends: Annotated[str, typer.Option(help="Separated by commas.")] = "cudnn,cutlass,hopper",
+    search: Annotated[str, typer.Option(help="model, random, exhaustive or order.")] = "model",
+    trials: Annotated[int, typer.Option(help="Candidates of each workload; 0: all.")] = 16,
+    seconds: Annotated[_float, typer.Option(help="Stop after so many seconds.")] = None,
+    measurements: Annotated[_int, typer.Option(help="Stop after so many measurements.")] = None,
+    patience: Annotated[
+        _int, typer.Option(help="Leave a workload after so many without an improvement of 1%.")
+    ] = None,
+    compile: Annotated[
+        bool, typer.Option(help="--no-compile: only kernels that are compiled already.")
+    ] = True,
+    neighbours: Annotated[
+        bool, typer.Option(help="Also configurations around the best that nobody proposes.")
+    ] = True,
+    gpus: Annotated[_int, typer.Option(help="How many GPUs of this machine; default: all.")] = None,
+    ray: Annotated[
+        _text, typer.Option(help="Ray cluster to measure on: auto, local, or host:port.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random search and of the model.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure candidates of every convolution of a network and record the figures.
+
+    What records hold is not measured again, so a run that was stopped or killed goes on where it
+    was. `convoy place` and `convoy build` read the records.
+    """
+    from ..ir import workload_list
+    from ..tune.autotune import autotune
+    from ..tune.progress import ShowProgress
+    from ..tune.tuner import Budget
+
+    found = find_workloads(source, params, batch, precision, joint)
+    workloads = [workload for workload in found if contains in workload.key]
+    if not workloads:
+        got = f"no workload with {contains!r} in its key" if found else "no workload to tune"
+        example = f", such as {found[0].key}" if found else ""
+        raise InvalidOption(got, f"a network with convolutions or products{example}")
+    if write_list is not None:
+        print(f"{write_list}: {workload_list.write(write_list, workloads)} workloads")
+        return
+    budget = Budget(trials or None, seconds, measurements, patience)
+    with ShowProgress() as observer:
+        outcome = autotune(
+            workloads,
+            records=records,
+            backends=backends.split(","),
+            search=search,
+            budget=budget,
+            compile=compile,
+            neighbours=neighbours,
+            gpus=gpus,
+            ray=ray,
+            seed=seed,
+            observer=observer,
+        )
+    total = sum(figures.kernel_us or 0.0 for _, figures in outcome.best.values())
+    if as_json:
+        report = {
+            "workloads": len(workloads),
+            "measured": outcome.measured,
+            "failed": outcome.failed,
+            "reused": outcome.reused,
+            "seconds": round(outcome.seconds, 2),
+            "stopped": outcome.stopped,
+            "best_us": {w.key: figures.kernel_us for w, (_, figures) in outcome.best.items()},
+        }
+        print(json.dumps(report, indent=1))
+        return
+    print(
+        f"{len(workloads)} workloads, {outcome.measured} measured in {outcome.seconds:.1f} s "
+        f"({outcome.failed} failed), {outcome.reused} taken from records"
+        + (f"; stopped because {outcome.stopped}" if outcome.stopped else "")
+        + f"; the best of each take {total:.1f} us together"
+    )
+
+
+def find_workloads(
+    sources: list[Path],
+    params: Path | None,
+    batch: int | None,
+    precision: str,
+    joint: bool = True,
+) -> list[Workload]:
+    """Distinct workloads of model files and lists, in their order.
+
+    With ``joint`` a model's include parallel branches as one convolution, which the exact search of
+    placement weighs (partition/patterns/branches.py). Raises InvalidOption and what reading a model
+    and :func:`placing.workloads_of` raise.
+    """
+    from ..ir import workload_list
+
+    if params is not None and len(sources) > 1:
+        raise InvalidOption("--params with several models", "one model")
+    if batch is not None and any(path.suffix in LISTS for path in sources):
+        raise InvalidOption(
+            f"--batch {batch} with a workload list",
+            "models alone; of a list --contains picks some, such as --contains .n8h",
+        )
+    found: dict[Workload, None] = {}
+    for path in sources:
+        if path.suffix in LISTS:
+            listed = workload_list.read(path)
+        else:
+            from ..frontend import model_file as models
+            from ..placement.api import workloads_of
+
+            module = models.read(path, params, batch)
+            listed = workloads_of(
+                module, precision=precision, search="exact" if joint else "greedy"
+            )
+        found.update(dict.fromkeys(listed))
+    return list(found)

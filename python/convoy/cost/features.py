@@ -1,0 +1,195 @@
+"""Numbers that describe a workload and a candidate to the cost model.
+
+Tile sizes are known for kernels that convoy compiles. cuDNN's engines are closed: their number,
+their knobs and their place in the heuristics' list stand for them; knobs that give a tile size or
+a split are also offered under the same names as those of the compiled kernels.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.candidate import Candidate
+from ..ir.device import Device
+from ..ir.workload import DTYPE_BYTES, OPS, Workload
+
+Array = np.ndarray[Any, np.dtype[np.float32]]
+Features = dict[str, float]
+
+#: Activations, schedules, families and schedulers get these numbers; 0 is for what is not known.
+_ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
+_SCHEDULES = ("cooperative", "pingpong")
+_SCHEDULERS = ("tiles", "streamk", "splitk")
+_BACKENDS = ("cudnn", "cutlass", "hopper")
+
+#: cudnnBackendKnobType_t of cuDNN 9 that engines were seen to have.
+KNOBS = tuple(range(45))
+#: CUDNN_KNOB_TYPE_TILE_SIZE: a number that stands for a tile.
+TILE_KNOB = 2
+
+WORKLOAD = (
+    "op", "log_rows", "log_columns", "log_depth", "log_batch", "channels", "filter", "filter_w",
+    "stride", "dilation", "padded", "groups", "depthwise", "bytes_per_element", "log_flops",
+    "log_bytes", "intensity", "log_least_us", "channels_mod_8", "outputs_mod_8", "outputs_mod_64",
+    "residual", "bias", "activation", "results",
+)  # fmt: skip
+CANDIDATE = (
+    "backend", "family", "priority", "log_workspace", "deterministic", "compiled_at_run_time",
+    "tile_rows", "tile_columns", "tile_depth", "cluster", "stages", "schedule", "scheduler",
+    "split", "swizzle", "alignment", "epilogue_columns", "log_tiles", "waves", "last_wave",
+    "row_use", "column_use", "depth_use", "steps", "log_tile_traffic", "slots", "zero_bias",
+    "engine",
+)  # fmt: skip
+NAMES: tuple[str, ...] = (*WORKLOAD, *CANDIDATE, *(f"knob{kind}" for kind in KNOBS))
+
+
+def matrix(workload: Workload, candidates: Sequence[Candidate], device: Device) -> Array:
+    """Features of shape (candidates, len(NAMES)), float32; NaN for what is not known."""
+    common = workload_features(workload, device)
+    rows = np.full((len(candidates), len(NAMES)), np.nan, np.float32)
+    for row, candidate in zip(rows, candidates, strict=True):
+        found = {**common, **candidate_features(workload, candidate, device)}
+        row[:] = [found.get(name, math.nan) for name in NAMES]
+    return rows
+
+
+def workload_features(workload: Workload, device: Device) -> Features:
+    """Sizes of the matrix product that the workload amounts to, and what bounds it."""
+    w = workload
+    rows, columns, depth = product_size(w)
+    # Roofline: Hopper's tensor cores do 2048 multiply-adds a clock in 16 bits.
+    peak = 4096 * device.sm_count * 1.7e9 * 2 / DTYPE_BYTES[w.dtype]
+    least = max(w.flops / peak, w.bytes_moved / device.memory_bandwidth)
+    return {
+        "op": OPS.index(w.op),
+        "log_rows": math.log2(rows),
+        "log_columns": math.log2(columns),
+        "log_depth": math.log2(depth),
+        "log_batch": math.log2(w.n),
+        "channels": w.c // w.groups,
+        "filter": w.r,
+        "filter_w": w.s,
+        "stride": w.stride[0],
+        "dilation": w.dilation[0],
+        "padded": float(any(w.padding)),
+        "groups": w.groups,
+        "depthwise": float(w.is_depthwise),
+        "bytes_per_element": DTYPE_BYTES[w.dtype],
+        "log_flops": math.log2(w.flops),
+        "log_bytes": math.log2(w.bytes_moved),
+        "intensity": math.log2(w.flops / w.bytes_moved),
+        "log_least_us": math.log2(least * 1e6),
+        "channels_mod_8": w.c % 8,
+        "outputs_mod_8": w.k % 8,
+        "outputs_mod_64": w.k % 64,
+        "residual": float(w.epilogue.residual),
+        "bias": float(w.epilogue.bias),
+        "activation": _ACTIVATIONS.index(w.epilogue.activation),
+        "results": w.num_outputs,
+    }
+
+
+def product_size(w: Workload) -> tuple[int, int, int]:
+    """Rows, columns and length of the sums of the implicit matrix product of one group."""
+    if w.op == "dgrad":
+        return w.n * w.h * w.w, w.c // w.groups, w.k // w.groups * w.r * w.s
+    if w.op == "wgrad":
+        return w.k // w.groups, w.c // w.groups * w.r * w.s, w.n * w.p * w.q
+    return w.n * w.p * w.q, w.k // w.groups, w.c // w.groups * w.r * w.s
+
+
+def candidate_features(workload: Workload, candidate: Candidate, device: Device) -> Features:
+    """What distinguishes candidates of one workload."""
+    options = candidate.options()
+    found: Features = {
+        "backend": _number(candidate.backend, _BACKENDS),
+        "priority": candidate.priority,
+        "log_workspace": math.log2(1 + candidate.workspace),
+        "deterministic": float(candidate.deterministic),
+        "compiled_at_run_time": float("runtime_compilation" in candidate.notes),
+    }
+    kernel = options.get("kernel")
+    if kernel is None:
+        return found | _engine(options)
+    found |= _kernel(kernel, options)
+    if "tile_rows" in found:
+        found |= _tiling(workload, found, device)
+    return found
+
+
+def kind(candidate: Candidate) -> tuple[object, ...]:
+    """What candidates have in common that differ in details alone: family and tile of a kernel and
+    how tiles are scheduled, or engine and tile of cuDNN."""
+    options = candidate.options()
+    kernel = options.get("kernel")
+    if kernel is None:
+        knobs = dict(map(tuple, options.get("knobs", ())))
+        return candidate.backend, options.get("engine"), knobs.get(TILE_KNOB)
+    tile = kernel.get("tile") or (kernel.get("rows"), kernel.get("columns"))
+    return candidate.backend, kernel.get("family"), tuple(tile), kernel.get("scheduler")
+
+
+def _number(name: str, known: Sequence[str]) -> float:
+    return known.index(name) + 1.0 if name in known else 0.0
+
+
+def _engine(options: dict[str, Any]) -> Features:
+    found: Features = {f"knob{kind}": value for kind, value in options.get("knobs", ())}
+    found["engine"] = options.get("engine", math.nan)
+    found["zero_bias"] = float(options.get("zero_bias", False))
+    return found
+
+
+def _kernel(kernel: dict[str, Any], options: dict[str, Any]) -> Features:
+    """Of a compiled kernel's description, whatever family it is of."""
+    family = str(kernel.get("family", ""))
+    found: Features = {
+        "family": float(zlib.crc32(family.encode()) % 4093),  # any number that tells them apart
+        "stages": kernel.get("stages", 0),
+        "schedule": _number(kernel.get("schedule", ""), _SCHEDULES),
+        "scheduler": _number(kernel.get("scheduler", "tiles"), _SCHEDULERS),
+        "split": max(options.get("split_k", 1), kernel.get("split", 1)),
+        "swizzle": options.get("swizzle", 0),
+        "alignment": kernel.get("align", 8),
+        "epilogue_columns": kernel.get("epilogue_columns", 0),
+        "slots": kernel.get("slots", 0),
+        "cluster": math.prod(kernel.get("cluster", (1, 1))),
+    }
+    if "tile" in kernel:
+        found["tile_rows"], found["tile_columns"], found["tile_depth"] = kernel["tile"]
+    elif "rows" in kernel and "columns" in kernel:
+        found |= {
+            "tile_rows": kernel["rows"],
+            "tile_columns": kernel["columns"],
+            "tile_depth": 64,
+            "schedule": _number(
+                "pingpong" if kernel.get("pingpong") else "cooperative", _SCHEDULES
+            ),
+        }
+    return found
+
+
+def _tiling(workload: Workload, kernel: Features, device: Device) -> Features:
+    """How the problem falls into tiles and waves, and how much of them is used."""
+    rows, columns, depth = product_size(workload)
+    m, n, k = kernel["tile_rows"], kernel["tile_columns"], kernel["tile_depth"]
+    tiles = math.ceil(rows / m) * math.ceil(columns / n) * workload.groups
+    blocks = tiles * kernel["split"]
+    waves = blocks / device.sm_count
+    steps = math.ceil(depth / k) / kernel["split"]
+    size = DTYPE_BYTES[workload.dtype]
+    return {
+        "log_tiles": math.log2(tiles),
+        "waves": waves,
+        "last_wave": waves / math.ceil(waves),
+        "row_use": rows / (math.ceil(rows / m) * m),
+        "column_use": columns / (math.ceil(columns / n) * n),
+        "depth_use": depth / (math.ceil(depth / k) * k),
+        "steps": steps,
+        "log_tile_traffic": math.log2(blocks * steps * (m + n) * k * size),
+    }

@@ -1,0 +1,233 @@
+"""Host times of records that were taken on another host, brought to this one.
+
+How long a kernel takes is a matter of the GPU; how long it takes to enqueue one, or to wait for it,
+is a matter of the processor beside it. Two machines with the same GPU differ by half in that, and
+not equally for all libraries. A few recorded candidates of each backend are measured again, and
+the median ratio is applied to all of the backend's records from there. Only what was recorded since
+this machine was started needs no ratio: names of processors do not tell machines apart.
+
+Host times are also the noisiest figures, up to a third either way where the machine did something
+else as well, and depend little on the problem: kernels of one kind (an engine of cuDNN, a family of
+CUTLASS) differ by less than a tenth on a quiet host. So of many records of a kind the median counts
+for each of them; the lowest of many would only be the luckiest. Where there are many of a kind from
+this machine, their median counts for all others of the kind too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import ConvoyError
+from ..ir.candidate import Candidate
+from ..ir.measurement import Measurement
+from ..ir.workload import Workload
+
+if TYPE_CHECKING:
+    from ..records.record import Record
+
+#: Candidates of each backend that are measured again.
+SAMPLES = 5
+#: Ratios nearer to one than this are taken for one: measurements differ that much on one host.
+LEAST = 0.05
+
+#: Of fewer records of a kind each keeps its own host times.
+FEWEST = 8
+
+#: (backend, host, its start, kind of kernel) of records whose host times are much the same.
+Kind = tuple[str, str, str, str]
+#: enqueue_us, its spread, e2e_us without the kernel, its spread.
+Usual = tuple[float, float, float, float]
+#: (backend, host that measured) of records whose host times count by one ratio.
+Origin = tuple[str, str]
+Again = Callable[[Workload, Candidate], Measurement]
+Ready = Callable[[Candidate], bool]
+Prepare = Callable[[Sequence[tuple[Workload, Candidate]]], None]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Host times here over those recorded: of ``enqueue_us``, and of ``e2e_us`` without the kernel.
+
+    ``samples`` is how many candidates the medians are of."""
+
+    enqueue: float = 1.0
+    wait: float = 1.0
+    samples: int = 0
+
+    def apply(self, figure: Measurement) -> Measurement:
+        """A recorded figure as it would be here."""
+        changes: dict[str, float] = {}
+        if figure.enqueue_us is not None:
+            changes["enqueue_us"] = figure.enqueue_us * self.enqueue
+            changes["enqueue_spread_us"] = (figure.enqueue_spread_us or 0.0) * self.enqueue
+        if figure.e2e_us is not None and figure.kernel_us is not None:
+            wait = max(0.0, figure.e2e_us - figure.kernel_us)
+            changes["e2e_us"] = figure.kernel_us + wait * self.wait
+            changes["e2e_spread_us"] = (figure.e2e_spread_us or 0.0) * self.wait
+        return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class HostTimes:
+    """Ratios by origin. Records of this machine since its start (``boot``), and those of an origin
+    without a ratio, stay as they are."""
+
+    boot: str = ""
+    ratios: dict[Origin, Ratio] = field(default_factory=dict)
+    usual: Mapping[Kind, Usual] = field(default_factory=dict)
+
+    def figure(self, record: Record) -> Measurement:
+        """The measurement of a record with host times of this machine: the usual ones of its kind
+        here, or else those of its kind there by the ratio of the two machines."""
+        if (usual := self._usual_here(record)) is not None:
+            return _with_usual(record.measurement, usual)
+        ratio = None if self._here(record) else self.ratios.get(origin(record))
+        recorded = self.recorded(record)
+        return recorded if ratio is None else ratio.apply(recorded)
+
+    def recorded(self, record: Record) -> Measurement:
+        """The measurement of a record with the usual host times of its kind there."""
+        return _with_usual(record.measurement, self.usual.get(kind(record)))
+
+    def _usual_here(self, record: Record) -> Usual | None:
+        """Those of its kind on this machine since its start."""
+        backend, _, _, family = kind(record)
+        return self._kinds_here.get((backend, family)) if self.boot else None
+
+    @functools.cached_property
+    def _kinds_here(self) -> dict[tuple[str, str], Usual]:
+        return {(k[0], k[3]): usual for k, usual in self.usual.items() if k[2] == self.boot}
+
+    def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
+        """Records of other machines that have no ratio yet and could give one, by origin."""
+        found: dict[Origin, list[Record]] = {}
+        for record in records:
+            own, figure = origin(record), record.measurement
+            if self._here(record) or own in self.ratios:
+                continue
+            if figure.ok and figure.enqueue_us and figure.e2e_us:
+                found.setdefault(own, []).append(record)
+        return found
+
+    def _here(self, record: Record) -> bool:
+        return bool(self.boot) and record.environment.boot == self.boot
+
+    def calibrate(
+        self,
+        records: Iterable[Record],
+        again: Again,
+        ready: Ready = lambda _: True,
+        prepare: Prepare = lambda _: None,
+    ) -> None:
+        """Find the ratios of all origins of these records that have none. ``again`` measures a
+        candidate here; what fails is left out. Candidates that are ``ready`` to run come first;
+        of an origin without any, ``prepare`` is told of those to come, all at once."""
+        samples = {}
+        for own, known in self.unknown(records).items():
+            samples[own] = chosen([r for r in known if ready(r.candidate)] or known)
+        with contextlib.suppress(ConvoyError):  # what cannot be built fails again below
+            prepare([(r.workload, r.candidate) for known in samples.values() for r in known])
+        for own, known in samples.items():
+            pairs = []
+            for record in known:
+                try:
+                    figure = again(record.workload, record.candidate)
+                except ConvoyError:
+                    continue
+                if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
+                    pairs.append((self.recorded(record), figure))
+            self.ratios[own] = ratio_of(pairs)
+
+    def to_json(self) -> list[list[object]]:
+        return [
+            [backend, host, ratio.enqueue, ratio.wait, ratio.samples]
+            for (backend, host), ratio in self.ratios.items()
+        ]
+
+    @classmethod
+    def from_json(cls, data: Iterable[Sequence[object]], boot: str = "") -> HostTimes:
+        """Inverse of :meth:`to_json`."""
+        ratios: Mapping[Origin, Ratio] = {
+            (str(backend), str(host)): Ratio(float(str(q)), float(str(w)), int(str(n)))
+            for backend, host, q, w, n in data
+        }
+        return cls(boot, dict(ratios))
+
+
+def _with_usual(figure: Measurement, usual: Usual | None) -> Measurement:
+    """A measurement with these host times, as far as it has any."""
+    if usual is None:
+        return figure
+    enqueue, enqueue_spread, wait, wait_spread = usual
+    changes: dict[str, float] = {}
+    if figure.enqueue_us is not None:
+        changes |= {"enqueue_us": enqueue, "enqueue_spread_us": enqueue_spread}
+    if figure.e2e_us is not None and figure.kernel_us is not None:
+        changes |= {"e2e_us": figure.kernel_us + wait, "e2e_spread_us": wait_spread}
+    return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
+
+
+def kind(record: Record) -> Kind:
+    """Records of one kind: kernels of one family or engine, as many launches each."""
+    candidate, environment = record.candidate, record.environment
+    family = candidate.kernel.split("_")[0]
+    several = "+" * ("split" in candidate.kernel) + "w" * (candidate.workspace > 0)
+    return candidate.backend, environment.host, environment.boot, family + several
+
+
+def usual_times(records: Iterable[Record]) -> dict[Kind, Usual]:
+    """Medians by kind, of FEWEST records and more."""
+    found: dict[Kind, list[Measurement]] = {}
+    for record in records:
+        figure = record.measurement
+        if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
+            found.setdefault(kind(record), []).append(figure)
+    return {own: _medians(figures) for own, figures in found.items() if len(figures) >= FEWEST}
+
+
+def _medians(figures: Sequence[Measurement]) -> Usual:
+    return (
+        statistics.median(f.enqueue_us or 0.0 for f in figures),
+        statistics.median(f.enqueue_spread_us or 0.0 for f in figures),
+        statistics.median(max(0.0, (f.e2e_us or 0.0) - (f.kernel_us or 0.0)) for f in figures),
+        statistics.median(f.e2e_spread_us or 0.0 for f in figures),
+    )
+
+
+def origin(record: Record) -> Origin:
+    return record.candidate.backend, record.environment.host
+
+
+def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
+    """Records that stand for all: of the kernel that most of them use, so that little has to be
+    compiled, and of workloads spread evenly over the names. The same for the same records."""
+    uses = Counter(record.candidate.kernel.split(".")[0] for record in records)
+    common = max(sorted(uses), key=uses.__getitem__)
+    of_it = [r for r in records if r.candidate.kernel.split(".")[0] == common]
+    by_workload = {r.workload.key: r for r in sorted(of_it, key=lambda r: r.candidate.kernel)}
+    keys = sorted(by_workload)
+    if len(keys) > most:
+        keys = [keys[round(i * (len(keys) - 1) / (most - 1))] for i in range(most)]
+    return [by_workload[key] for key in keys]
+
+
+def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
+    """The ratio of (recorded, measured here) pairs; none at all where there are none."""
+    if not pairs:
+        return Ratio()
+
+    def median(value: Callable[[Measurement], float]) -> float:
+        ratio = statistics.median(value(here) / value(there) for there, here in pairs)
+        return 1.0 if abs(ratio - 1.0) < LEAST else ratio
+
+    def wait(figure: Measurement) -> float:
+        return max(0.1, (figure.e2e_us or 0.0) - (figure.kernel_us or 0.0))
+
+    return Ratio(median(lambda f: f.enqueue_us or 1.0), median(wait), len(pairs))

@@ -1,0 +1,157 @@
+"""Figures of candidates that nobody has measured, predicted from the records of others.
+
+Boosted trees (xgboost) on the features of ``tuning.features`` learn the logarithms of the three
+costs, and of how much longer a kernel takes with an empty cache. What is kept in the records is
+taken from there; the rest is predicted, with the error that the trees made on workloads they had
+not seen as its spread, so that the placer treats what it cannot tell apart as a tie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidOption, LibraryMissing
+from ..ir.candidate import Candidate
+from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.workload import Workload
+from . import features
+from .model import CostModel
+
+if TYPE_CHECKING:
+    from ..records.record import Record
+
+SIDES = ("kernel_us", "enqueue_us", "e2e_us")
+ROUNDS = 150
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 7,
+    "eta": 0.12,
+    "subsample": 0.8,
+    "colsample_bytree": 0.7,
+    "min_child_weight": 2,
+    "tree_method": "hist",
+    "verbosity": 0,
+    "seed": 0,
+}
+#: Fewer workloads than this say nothing about others.
+FEWEST_WORKLOADS = 8
+_FOLDS = 4
+
+
+class PredictedCost(CostModel):
+    """Predicts for one device, learning from ``records`` of that GPU; ``known`` comes first.
+
+    ``errors`` is the mean absolute error of the logarithm by side, on workloads that were left
+    out for that purpose (about the relative error). Deterministic. Raises LibraryMissing without
+    xgboost, InvalidOption where the records hold fewer than FEWEST_WORKLOADS workloads of the GPU.
+    """
+
+    source = "predicted"
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        device: Device,
+        known: CostModel | None = None,
+        rounds: int = ROUNDS,
+        threads: int = 0,
+    ) -> None:
+        self._xgboost, self._rounds, self._threads = _xgboost(), rounds, threads
+        self._device, self._known = device, known
+        used = [r for r in records if r.environment.gpu == device.name and r.measurement.ok]
+        used.sort(key=lambda r: (r.workload.key, r.candidate.key, r.time))
+        groups: dict[str, list[Any]] = {}
+        for record in used:
+            groups.setdefault(record.workload.key, []).append(record)
+        if len(groups) < FEWEST_WORKLOADS:
+            raise InvalidOption(
+                f"records of {len(groups)} workloads on {device.name}",
+                f"{FEWEST_WORKLOADS} or more to learn from",
+                "Measure some first (convoy tune), or place from other costs",
+            )
+        rows, targets, fold = [], [], []
+        for i, group in enumerate(groups.values()):
+            candidates = [record.candidate for record in group]
+            rows.append(features.matrix(group[0].workload, candidates, device))
+            targets += [[_log(record.measurement, side) for side in SIDES] for record in group]
+            fold += [i % _FOLDS] * len(group)
+        x, y = np.concatenate(rows), np.array(targets)
+        self.errors = self._left_out(x, y, np.array(fold))
+        self._models = [self._fit(x, y[:, i]) for i in range(len(SIDES))]
+        cold = np.array(
+            [_log(r.measurement, "cold_us") for group in groups.values() for r in group]
+        )
+        # How much longer with an empty cache: a ratio, so that it never is less than one.
+        self._cold = self._fit(x, cold - y[:, 0]) if np.isfinite(cold).any() else None
+
+    def _fit(self, x: Any, y: Any) -> Any:
+        there = np.isfinite(y)
+        data = self._xgboost.DMatrix(x[there], y[there])
+        options = {**PARAMETERS, "nthread": self._threads}
+        return self._xgboost.train(options, data, self._rounds)
+
+    def _left_out(self, x: Any, y: Any, fold: Any) -> dict[str, float]:
+        """Error on every fourth workload of trees that have not seen it."""
+        found = {}
+        for i, side in enumerate(SIDES):
+            test = (fold == 0) & np.isfinite(y[:, i])
+            model = self._fit(x[fold != 0], y[fold != 0, i])
+            misses = abs(model.predict(self._xgboost.DMatrix(x[test])) - y[test, i])
+            found[side] = float(np.mean(misses)) if len(misses) else math.inf
+        return found
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        return self._known.candidates(workload) if self._known else []
+
+    def figures(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        if not candidates:
+            return []
+        known: Sequence[Measurement | None] = [None] * len(candidates)
+        if self._known is not None:
+            known = self._known.figures(workload, candidates)
+        data = self._xgboost.DMatrix(features.matrix(workload, candidates, self._device))
+        columns = [np.exp(model.predict(data)) for model in self._models]
+        ratios = None if self._cold is None else np.exp(self._cold.predict(data))
+        return [
+            figure
+            if figure is not None
+            else self._predicted(
+                [float(c[i]) for c in columns], None if ratios is None else float(ratios[i])
+            )
+            for i, figure in enumerate(known)
+        ]
+
+    def _predicted(self, values: Sequence[float], ratio: float | None) -> Measurement:
+        kernel, enqueue, e2e = values
+        spreads = [v * min(1.0, self.errors[side]) for side, v in zip(SIDES, values, strict=True)]
+        return Measurement(
+            kernel_us=kernel,
+            kernel_spread_us=spreads[0],
+            cold_us=None if ratio is None else kernel * max(1.0, ratio),
+            enqueue_us=enqueue,
+            enqueue_spread_us=spreads[1],
+            e2e_us=e2e,
+            e2e_spread_us=spreads[2],
+        )
+
+
+def _log(measurement: Measurement, side: str) -> float:
+    value = getattr(measurement, side)
+    return math.log(value) if value else math.nan
+
+
+def _xgboost() -> Any:
+    try:
+        import xgboost
+    except ImportError as err:
+        raise LibraryMissing(
+            f"no xgboost ({err})", "xgboost, to predict costs", "pip install 'tvm-convoy[tune]'"
+        ) from None
+    return xgboost

@@ -1,0 +1,162 @@
+"""The cost model: boosted trees that rank the candidates of a workload nobody has measured.
+
+It learns from records the logarithm of a candidate's time over the best of its workload, so that
+what it knows of one network carries over to another. Several models, each trained without some of
+the workloads, tell by how far they disagree how sure they are (bagging).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import LibraryMissing
+from ..ir.candidate import Candidate
+from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.workload import Workload
+from . import features
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Times beyond this multiple of the best are all the same: useless.
+SLOWEST = 8.0
+PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "max_depth": 8,
+    "eta": 0.15,
+    "subsample": 0.8,
+    "colsample_bytree": 0.7,
+    "min_child_weight": 2,
+    "tree_method": "hist",
+    "verbosity": 0,
+}
+ROUNDS = 120
+#: Share of the workloads that each member is trained without.
+LEFT_OUT = 0.25
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of one workload: candidates with their figures."""
+
+    workload: Workload
+    figures: tuple[tuple[Candidate, Measurement], ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """For each candidate the expected logarithm of its time over the workload's best, and the
+    standard deviation of the ensemble; both of shape (candidates,)."""
+
+    mean: Array
+    deviation: Array
+
+
+class RankingModel:
+    """An ensemble of ``members`` boosted models. Deterministic for one ``seed``.
+
+    Raises LibraryMissing without xgboost.
+    """
+
+    def __init__(self, device: Device, members: int = 4, seed: int = 0) -> None:
+        self._xgboost = _xgboost()
+        self._device, self._seed = device, seed
+        self._members = members
+        self._models: list[Any] = []
+        self._rows: dict[tuple[str, str, str], Array] = {}
+
+    @property
+    def trained(self) -> bool:
+        return bool(self._models)
+
+    def fit(
+        self, samples: Iterable[Sample], weights: Mapping[Workload, float] | None = None
+    ) -> None:
+        """Train on workloads of which at least two candidates ran. ``weights`` raises the weight
+        of some workloads (default 1)."""
+        rows: list[Array] = []
+        targets: list[Array] = []
+        importance: list[Array] = []
+        groups: list[int] = []
+        for sample in sorted(samples, key=lambda s: s.workload.key):
+            usable = [(c, log) for c, log in relative(sample.figures) if math.isfinite(log)]
+            if len(usable) < 2:
+                continue
+            usable.sort(key=lambda item: (item[0].key, item[0].config))
+            rows.append(self._features(sample.workload, [c for c, _ in usable]))
+            logs = np.array([log for _, log in usable])
+            targets.append(logs)
+            # Telling the best few apart matters, telling bad from worse does not.
+            own_weight = (weights or {}).get(sample.workload, 1.0)
+            importance.append(own_weight * (0.1 + np.exp(-3 * logs)))
+            groups.append(len(usable))
+        self._models = []
+        if len(groups) < 2:
+            return
+        x, y, weight = np.concatenate(rows), np.concatenate(targets), np.concatenate(importance)
+        group = np.repeat(np.arange(len(groups)), groups)
+
+        def train(member: int) -> Any:
+            rng = np.random.default_rng((self._seed, member))
+            left_out = rng.random(len(groups)) < (LEFT_OUT if self._members > 1 else 0.0)
+            chosen = ~left_out[group] if not left_out.all() else np.ones(len(y), bool)
+            data = self._xgboost.DMatrix(x[chosen], y[chosen], weight=weight[chosen], nthread=1)
+            options = {**PARAMETERS, "seed": self._seed + member, "nthread": threads}
+            return self._xgboost.train(options, data, ROUNDS)
+
+        # Trees are the same for any number of threads. No compiler runs meanwhile, since a round
+        # has its results before the next is chosen.
+        threads = max(1, len(os.sched_getaffinity(0)) // self._members)
+        with concurrent.futures.ThreadPoolExecutor(self._members) as pool:
+            self._models = list(pool.map(train, range(self._members)))
+
+    def predict(self, workload: Workload, candidates: Sequence[Candidate]) -> Prediction:
+        """Predictions for a workload that need not have been seen. Call :meth:`fit` first."""
+        data = self._xgboost.DMatrix(self._features(workload, candidates), nthread=1)
+        answers = np.stack([model.predict(data) for model in self._models])
+        return Prediction(answers.mean(axis=0), answers.std(axis=0))
+
+    def _features(self, workload: Workload, candidates: Sequence[Candidate]) -> Array:
+        """Features, computed once for each candidate."""
+        keys = [(workload.key, c.key, c.config) for c in candidates]
+        missing = [c for key, c in zip(keys, candidates, strict=True) if key not in self._rows]
+        if missing:
+            for candidate, row in zip(
+                missing, features.matrix(workload, missing, self._device), strict=True
+            ):
+                self._rows[workload.key, candidate.key, candidate.config] = row
+        return np.stack([self._rows[key] for key in keys])
+
+
+def relative(
+    figures: Sequence[tuple[Candidate, Measurement]],
+) -> list[tuple[Candidate, float]]:
+    """Logarithm of each time over the best, at most log(SLOWEST), which failures get as well."""
+    times = [m.kernel_us for _, m in figures if m.ok and m.kernel_us is not None]
+    if not times:
+        return []
+    best = min(times)
+
+    def log(figure: Measurement) -> float:
+        if not figure.ok or figure.kernel_us is None:
+            return math.log(SLOWEST)
+        return math.log(min(SLOWEST, figure.kernel_us / best))
+
+    return [(candidate, log(figure)) for candidate, figure in figures]
+
+
+def _xgboost() -> Any:
+    try:
+        import xgboost
+    except ImportError as err:
+        raise LibraryMissing(
+            f"no xgboost ({err})", "xgboost, for the cost model", "pip install 'tvm-convoy[tune]'"
+        ) from None
+    return xgboost

@@ -1,0 +1,88 @@
+"""Where a placement's figures come from: records, and measurements that go into them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..backends.base import Backend
+from ..errors import InvalidOption
+from ..ir.candidate import Candidate
+from ..ir.device import Device
+from .host import HostTimes
+from .model import CostModel, MeasuredCost, Progress, RandomCost, RecordedCost
+
+if TYPE_CHECKING:
+    from ..ir.measurement import Measurement
+    from ..ir.workload import Workload
+    from ..records.store import RecordStore
+
+
+#: Cost models by the names that the command takes.
+COSTS = ("measured", "recorded", "predicted", "random")
+
+
+def named(name: str, device: Device, records: str | os.PathLike[str] | None = None) -> CostModel:
+    """A cost model that needs no GPU, by name: recorded, predicted or random.
+
+    Raises InvalidOption for another name, and what PredictedCost raises.
+    """
+    if name == "random":
+        return RandomCost()
+    if name not in ("recorded", "predicted"):
+        raise InvalidOption(f"costs {name!r}", f"one of {', '.join(COSTS)}, or a CostModel")
+    from ..records import environment as environments
+
+    store = _store(records)
+    recorded = RecordedCost(store, environments.for_device(device))
+    if name == "recorded":
+        return recorded
+    from .predicted import PredictedCost
+
+    return PredictedCost(store, device, recorded)
+
+
+def _store(records: str | os.PathLike[str] | None) -> RecordStore:
+    from .. import paths
+    from ..records.store import RecordStore
+
+    own = Path(records) if records else paths.user_records_file()
+    return RecordStore([paths.records_dir()], write_to=own)
+
+
+def cost_model(
+    backends: Sequence[Backend],
+    device: Device,
+    records: str | os.PathLike[str] | None,
+    measure: bool,
+    most_measured: int | None = None,
+    progress: Progress | None = None,
+    proceed: Callable[[], bool] | None = None,
+    again: bool = False,
+) -> tuple[CostModel, str]:
+    """The cost model of a placement, and the id of the environment that it speaks of.
+
+    Shipped records and the user's own (``records``, default: in the data folder of the user); with
+    ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
+    ``proceed``: see MeasuredCost), with ``again`` everything.
+    """
+    from ..records import environment as environments
+    from ..records.record import Record
+
+    store = _store(records)
+    if not measure:
+        known = environments.for_device(device)
+        return RecordedCost(store, known), known.id
+    here = environments.current()
+    by_name = {backend.name: backend for backend in backends}
+
+    def save(workload: Workload, candidate: Candidate, figure: Measurement) -> None:
+        backend = by_name[candidate.backend]
+        narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
+        store.append(Record(workload, candidate, figure, narrowed))
+
+    recorded = None if again else RecordedCost(store, here, HostTimes(here.boot))
+    model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)
+    return model, here.id

@@ -1,0 +1,172 @@
+"""Reading a model file of any kind that convoy takes: Relay text or JSON, ONNX."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DynamicShape, InvalidModel, InvalidOption, UnsupportedOp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KINDS = {
+    ".relay": "Relay text",
+    ".txt": "Relay text",
+    ".json": "Relay JSON (save_json)",
+    ".onnx": "ONNX",
+}
+
+
+def read(path: Path, params: Path | None = None, batch: int | None = None) -> Any:
+    """The Relax module of a file, with its parameters bound.
+
+    ``params`` is a file of Relay's save_param_dict or an ``.npz``; a Relay network without one
+    gets random parameters (normal weights scaled by their fan-in, batch norms near identity), which
+    is enough for placing and timing. ``batch`` replaces the first dimension of Relay's inputs, and
+    a symbolic first dimension of an ONNX model's.
+
+    Raises InvalidOption for another suffix, a missing file and a ``batch`` other than an ONNX
+    model was exported with, DynamicShape for its other symbolic sizes, and the errors of
+    convoy.relay.
+    """
+    if path.suffix not in KINDS:
+        known = ", ".join(f"{suffix} ({kind})" for suffix, kind in KINDS.items())
+        raise InvalidOption(f"model file {path}", f"one of {known}")
+    if not path.is_file():
+        raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
+    if path.suffix == ".onnx":
+        if params is not None:
+            raise InvalidOption("--params for an ONNX model", "none: the model has its weights")
+        return _onnx(path, batch)
+    from .. import relay
+    from ..relay.batch import with_batch
+    from ..relay.convert import to_relax
+
+    text = path.read_text(encoding="utf-8", errors="replace")
+    module = relay.load_json(text) if path.suffix == ".json" else relay.parse(text, str(path))
+    if batch is not None:
+        module = with_batch(module, batch)
+    given = load_params(params) if params else random_params(module)
+    names = [var.name_hint for var in module["main"].params]
+    if unknown := [name for name in given if name not in names]:
+        raise InvalidOption(f"parameter {unknown[0]!r} in {params}", f"one of {', '.join(names)}")
+    return to_relax(module, given)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` by name; raises InvalidOption for any other file."""
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as err:
+        raise InvalidOption(
+            f"{path}, which cannot be read ({err})", "an .npz file of numpy.savez"
+        ) from err
+
+
+def load_params(path: Path) -> dict[str, np.ndarray]:
+    """Parameters by name, of a file of Relay's save_param_dict or an ``.npz``.
+
+    Raises InvalidOption for a file that cannot be read, RelaySyntaxError for one of another kind.
+    """
+    if path.suffix == ".npz":
+        return load_arrays(path)
+    if not path.is_file():
+        raise InvalidOption(f"parameter file {path}, which does not exist", "an existing file")
+    from .. import relay
+
+    return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
+
+
+def random_params(module: Any, seed: int = 0) -> dict[str, np.ndarray]:
+    """Values for all arguments of a Relay module's main but the first."""
+    rng = np.random.default_rng(seed)
+    values = {}
+    for var in module["main"].params[1:]:
+        shape = tuple(int(d) for d in var.checked_type.shape)
+        dtype = str(var.checked_type.dtype)
+        if var.name_hint.endswith(("gamma", "var", "variance")):
+            value = rng.uniform(0.5, 1.5, shape)
+        elif len(shape) > 1:
+            value = rng.normal(0, (2.0 / max(1, math.prod(shape[1:]))) ** 0.5, shape)
+        else:
+            value = rng.normal(0, 0.1, shape)
+        values[var.name_hint] = np.asarray(value).astype(dtype)
+    return values
+
+
+def random_inputs(
+    inputs: Mapping[str, tuple[tuple[int, ...], str]], seed: int = 7
+) -> dict[str, np.ndarray]:
+    """Uniform numbers from -1 to 1 for inputs given as name -> (shape, dtype)."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.uniform(-1, 1, shape).astype(dtype) for name, (shape, dtype) in inputs.items()
+    }
+
+
+def _onnx(path: Path, batch: int | None) -> Any:
+    try:
+        import onnx
+    except ImportError as err:
+        raise InvalidOption(
+            f"an ONNX model without the onnx package ({err})",
+            "onnx",
+            'pip install "tvm-convoy[onnx]"',
+        ) from None
+    import tvm
+    from tvm.relax.frontend.onnx import from_onnx
+
+    try:
+        model = onnx.load(path)
+    except Exception as err:  # protobuf's, onnx's checker's, or of a file of weights beside it
+        raise InvalidModel(f"{path}, which cannot be read ({err})", "an ONNX model") from err
+    if not model.graph.node:
+        raise InvalidModel(f"{path} without any operator", "an ONNX model")
+    shapes = _onnx_shapes(model, batch)
+    try:
+        return from_onnx(model, shapes)
+    except tvm.error.OpNotImplemented as err:
+        raise UnsupportedOp(str(err), "operators that TVM's ONNX importer knows") from err
+    except Exception as err:  # the importer raises whatever the converter of an operator raises
+        raise InvalidModel(
+            f"{path}, which TVM's ONNX importer does not convert ({type(err).__name__}: {err})",
+            "a model that it converts",
+            "CONVOY_TRACEBACK=1 shows where.",
+        ) from err
+
+
+def _onnx_shapes(model: Any, batch: int | None) -> dict[str, list[int]]:
+    """Static shapes of an ONNX model's inputs, with ``batch`` for a first size that is a name.
+
+    Raises DynamicShape where another size is, InvalidOption where a batch size has no place.
+    """
+    shapes = {}
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        tensor = value.type.tensor_type
+        if value.name in weights or not tensor.HasField("shape"):
+            continue
+        sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in tensor.shape.dim]
+        if batch is not None and sizes:
+            if isinstance(sizes[0], int) and sizes[0] != batch:
+                raise InvalidOption(
+                    f"--batch {batch} for an ONNX model whose {value.name!r} has {sizes[0]}",
+                    "a model exported with that batch size, or with a name in its place",
+                )
+            sizes[0] = batch
+        if not all(isinstance(size, int) for size in sizes):
+            shape = ", ".join(str(size or "?") for size in sizes)
+            only_first = all(isinstance(size, int) for size in sizes[1:])
+            raise DynamicShape(
+                f"input {value.name!r} of shape ({shape})",
+                "static shapes",
+                "Give the first with --batch." if only_first else "Export the model with numbers.",
+            )
+        shapes[value.name] = sizes
+    return shapes

@@ -1,0 +1,89 @@
+"""What a placement minimises: one formula for each way a module can be run.
+
+=========  ==========================================================================
+objective  cost of a sequence of launches
+=========  ==========================================================================
+graph      sum of device_us (measured inside a CUDA graph, so the gap between two nodes
+           is already part of it): the module is replayed as one CUDA graph
+stream     max(sum of enqueue_us, sum of (device_us + STREAM_GAP_US)): launches run
+           asynchronously, host and device overlap, and the slower of the two is what one
+           waits for; outside of a graph the next kernel starts a little later
+sync       sum of e2e_us, each with what device_us has beyond kernel_us: every call is
+           followed by a synchronisation
+=========  ==========================================================================
+
+device_us is kernel_us, with all that the kernel reads in the L2 cache because the same launch went
+before, and a share of what cold_us is longer, with nothing in the cache. Inside a network the
+result of the kernel before is there and the weights, mostly, are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from ..errors import InvalidOption
+from .measurement import Measurement
+
+# What the device waits between two launches of a stream, beyond the gap between two nodes of a
+# graph, in microseconds: 0.75 to 1.13 over GoogLeNet and Inception v3 at N=1 and 8 on an H200.
+STREAM_GAP_US = 1.0
+
+# How far a kernel inside a network is from a warm cache towards a cold one, where the network
+# touches more than stays in the cache (cache.py). Fitted to 55 plans for ResNet-50, ResNeXt-50,
+# GoogLeNet, Inception v3 and DenseNet-121 at N=1 and 8 as CUDA graphs on an H200, TVM's kernels as
+# measured: the mean error of the sums is 2.4%. It matters for the choice: without it sums of
+# cuDNN's kernels were up to 9% short where those of CUTLASS's were 2% to 7%.
+COLD_SHARE = 0.55
+
+Objective = Literal["graph", "stream", "sync"]
+OBJECTIVES: tuple[str, ...] = get_args(Objective)
+
+
+def check(objective: str) -> str:
+    """The objective itself; raises InvalidOption where there is none of that name."""
+    if objective not in OBJECTIVES:
+        raise InvalidOption(f"objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
+    return objective
+
+
+def device_us(measurement: Measurement) -> float:
+    """Time of a kernel inside a network, in microseconds; kernel_us where cold_us is not known."""
+    return (measurement.kernel_us or 0.0) + _beyond_warm(measurement)
+
+
+def _beyond_warm(measurement: Measurement) -> float:
+    if measurement.kernel_us is None or measurement.cold_us is None:
+        return 0.0
+    return COLD_SHARE * max(0.0, measurement.cold_us - measurement.kernel_us)
+
+
+def stream_sides(measurement: Measurement) -> tuple[float, float]:
+    """(device, host) in microseconds of one asynchronous launch; what takes no time is none."""
+    device = device_us(measurement)
+    return device + STREAM_GAP_US if device else 0.0, measurement.enqueue_us or 0.0
+
+
+def own_cost(measurement: Measurement, objective: str) -> tuple[float, float]:
+    """(cost, spread) in microseconds of one launch by itself under an objective.
+
+    For ``stream`` this is the larger of host and device time, which is what a single launch
+    costs; :func:`total` sums the two sides apart.
+    """
+    kernel = (device_us(measurement), measurement.kernel_spread_us or 0.0)
+    if objective == "graph":
+        return kernel
+    if objective == "sync":
+        if measurement.e2e_us is None:
+            return kernel
+        return measurement.e2e_us + _beyond_warm(measurement), measurement.e2e_spread_us or 0.0
+    device, host = stream_sides(measurement)
+    return max((device, kernel[1]), (host, measurement.enqueue_spread_us or 0.0))
+
+
+def total(measurements: Sequence[Measurement], objective: str) -> float:
+    """Cost in microseconds of launching all of them one after another."""
+    if objective == "stream":
+        sides = [stream_sides(m) for m in measurements]
+        return max(sum(device for device, _ in sides), sum(host for _, host in sides))
+    return sum(own_cost(m, objective)[0] for m in measurements)

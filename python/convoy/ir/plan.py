@@ -1,0 +1,172 @@
+"""The plan: which candidate runs which region, what it costs, and what was turned down."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import CorruptArtefact
+from . import objective as objectives
+from .candidate import Candidate, Decline
+from .device import Device
+from .measurement import Measurement
+from .workload import Workload
+
+PLAN_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A candidate with its figures."""
+
+    candidate: Candidate
+    measurement: Measurement
+
+    def to_json(self) -> dict[str, Any]:
+        return {"candidate": self.candidate.to_json(), "measurement": self.measurement.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Scored:
+        return cls(
+            Candidate.from_json(data["candidate"]), Measurement.from_json(data["measurement"])
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The decision for one region.
+
+    ``runner_up`` is the cheapest candidate of another kernel, ``best_by_backend`` the cheapest
+    one of each backend, ``declines`` the backends that do not take the workload and why. ``near``
+    are others that are not much slower: beside other kernels they may be the better ones.
+    """
+
+    region: str
+    workload: Workload
+    chosen: Scored
+    runner_up: Scored | None = None
+    best_by_backend: tuple[Scored, ...] = ()
+    declines: tuple[Decline, ...] = ()
+    considered: int = 1
+    near: tuple[Scored, ...] = ()
+
+    def margin(self, objective: str) -> float | None:
+        """Cost of the runner-up over the chosen one; None without figures for both."""
+        if self.runner_up is None or not self.runner_up.measurement.ok:
+            return None
+        cost, _ = objectives.own_cost(self.chosen.measurement, objective)
+        other, _ = objectives.own_cost(self.runner_up.measurement, objective)
+        return other / cost if cost else None
+
+    def to_json(self) -> dict[str, Any]:
+        near = {"near": [scored.to_json() for scored in self.near]} if self.near else {}
+        return {
+            "region": self.region,
+            "workload": self.workload.to_json(),
+            "chosen": self.chosen.to_json(),
+            "runner_up": self.runner_up.to_json() if self.runner_up else None,
+            "best_by_backend": [scored.to_json() for scored in self.best_by_backend],
+            "declines": [decline.to_json() for decline in self.declines],
+            "considered": self.considered,
+            **near,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Choice:
+        return cls(
+            region=data["region"],
+            workload=Workload.from_json(data["workload"]),
+            chosen=Scored.from_json(data["chosen"]),
+            runner_up=Scored.from_json(data["runner_up"]) if data["runner_up"] else None,
+            best_by_backend=tuple(map(Scored.from_json, data["best_by_backend"])),
+            declines=tuple(Decline(**decline) for decline in data["declines"]),
+            considered=data["considered"],
+            near=tuple(map(Scored.from_json, data.get("near", ()))),
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All choices for one network on one device under one objective.
+
+    ``source`` says where the figures come from: "measured" on this machine, "recorded" for this
+    or a like device, or "none" where no figures were there and backends' own order decided.
+    """
+
+    objective: str
+    device: Device
+    choices: tuple[Choice, ...]
+    source: str = "measured"
+    environment: str = ""
+
+    def total_us(self, objective: str | None = None) -> float:
+        """Predicted time of all regions, in microseconds, under an objective (default: its own)."""
+        figures = [c.chosen.measurement for c in self.choices]
+        return objectives.total(figures, objective or self.objective)
+
+    def symbol(self, index: int) -> str:
+        """Name of the function that runs the choice of that index in a compiled module."""
+        return f"convoy_{index}_{self.choices[index].workload.op}"
+
+    def backends(self) -> dict[str, int]:
+        """How many regions each backend got."""
+        counts: dict[str, int] = {}
+        for choice in self.choices:
+            name = choice.chosen.candidate.backend
+            counts[name] = counts.get(name, 0) + 1
+        return dict(sorted(counts.items()))
+
+    def differences(self, other: Plan) -> list[tuple[Choice, Choice]]:
+        """Regions for which another plan of the same network chose another backend."""
+        theirs = {choice.region: choice for choice in other.choices}
+        return [
+            (mine, theirs[mine.region])
+            for mine in self.choices
+            if mine.region in theirs
+            and mine.chosen.candidate.backend != theirs[mine.region].chosen.candidate.backend
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": PLAN_FORMAT,
+            "objective": self.objective,
+            "device": dataclasses.asdict(self.device),
+            "source": self.source,
+            "environment": self.environment,
+            "choices": [choice.to_json() for choice in self.choices],
+        }
+
+    def dumps(self) -> str:
+        """The plan as JSON text."""
+        return json.dumps(self.to_json(), indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Plan:
+        """Inverse of :meth:`to_json`; raises CorruptArtefact for anything else."""
+        try:
+            if data["format"] != PLAN_FORMAT:
+                raise CorruptArtefact(f"a plan of format {data['format']}", f"format {PLAN_FORMAT}")
+            return cls(
+                objective=objectives.check(data["objective"]),
+                device=Device(**data["device"]),
+                choices=tuple(map(Choice.from_json, data["choices"])),
+                source=data["source"],
+                environment=data["environment"],
+            )
+        except (KeyError, TypeError, AttributeError) as err:
+            raise CorruptArtefact(
+                f"a plan without its fields ({err!r})", "the JSON that Plan.dumps writes"
+            ) from None
+
+    @classmethod
+    def loads(cls, text: str) -> Plan:
+        """Inverse of :meth:`dumps`."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as err:
+            raise CorruptArtefact(
+                f"text that is no JSON ({err})", "a plan as Plan.dumps writes it"
+            ) from None
+        return cls.from_json(data)

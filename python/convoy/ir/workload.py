@@ -1,0 +1,245 @@
+"""One offloadable problem as plain data: a convolution or product with its fused epilogue."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import InvalidWorkload
+
+Op = Literal["fprop", "dgrad", "wgrad", "matmul"]
+OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul")
+ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
+DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+MATH_MODES = ("default", "tf32")
+
+
+@dataclass(frozen=True, order=True)
+class Epilogue:
+    """What is applied to the accumulator before it is written, in this order.
+
+    ``y = activation(conv + residual + bias)``; with ``affine_relu`` a second tensor
+    ``y2 = relu(scale * y + shift)`` of the same shape is written in the same pass (the batch
+    norm and relu that open the next pre-activation block). With ``affine_only`` too, nobody
+    else reads ``y``: it is not written, and ``y2`` is the only result.
+
+    ``bias``, ``scale`` and ``shift`` have shape ``(K,)`` and the output's dtype, ``residual``
+    has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``.
+    """
+
+    residual: bool = False
+    bias: bool = False
+    activation: str = "none"
+    clip_min: float = 0.0
+    clip_max: float = 0.0
+    affine_relu: bool = False
+    affine_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise InvalidWorkload(
+                f"activation {self.activation!r}", f"one of {', '.join(ACTIVATIONS)}"
+            )
+        if self.affine_only and not self.affine_relu:
+            raise InvalidWorkload("affine_only without affine_relu", "both, or neither")
+
+    @property
+    def writes_y(self) -> bool:
+        """Whether the plain result is written; without ``affine_relu`` it is the only one."""
+        return not self.affine_only
+
+    @property
+    def name(self) -> str:
+        """Short name, e.g. ``residual_bias_relu``; empty when nothing is fused."""
+        parts = ["residual"] * self.residual + ["bias"] * self.bias
+        if self.activation == "clip":
+            parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")
+        elif self.activation != "none":
+            parts.append(self.activation)
+        second = "onlyaffinerelu" if self.affine_only else "affinerelu"
+        return "_".join(parts + [second] * self.affine_relu)
+
+
+@dataclass(frozen=True, order=True)
+class Workload:
+    """A convolution in NHWC activations and KRSC (OHWI) weights, seen from its forward problem.
+
+    Sizes always describe the *forward* convolution: input ``(n, h, w, c)``, filter
+    ``(k, r, s, c // groups)``, output ``(n, p, q, k)``. ``dgrad`` computes the input from
+    output and filter, ``wgrad`` the filter from input and output. ``matmul`` is
+    ``(n, c) x (k, c)^T -> (n, k)`` and has ``h = w = r = s = 1``.
+
+    Operands in call order, outputs last:
+
+    ========  =========================================================================
+    fprop     x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], [y], [y2]
+    matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
+    dgrad     dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
+    wgrad     dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
+    ========  =========================================================================
+
+    ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
+    ``tf32`` where float32 operands may be rounded to tf32.
+    """
+
+    op: Op
+    n: int
+    h: int
+    w: int
+    c: int
+    k: int
+    r: int
+    s: int
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    dtype: str = "float16"
+    out_dtype: str = "float16"
+    acc_dtype: str = "float32"
+    math: str = "default"
+    epilogue: Epilogue = Epilogue()
+
+    def __post_init__(self) -> None:
+        if self.op not in OPS:
+            raise InvalidWorkload(f"op {self.op!r}", f"one of {', '.join(OPS)}")
+        for name in ("dtype", "out_dtype", "acc_dtype"):
+            if getattr(self, name) not in DTYPE_BYTES:
+                raise InvalidWorkload(
+                    f"{name} {getattr(self, name)!r}", f"one of {', '.join(DTYPE_BYTES)}"
+                )
+        if self.math not in MATH_MODES:
+            raise InvalidWorkload(f"math {self.math!r}", f"one of {', '.join(MATH_MODES)}")
+        for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidWorkload(f"{name} = {value!r}", "a positive integer")
+        if self.c % self.groups or self.k % self.groups:
+            raise InvalidWorkload(
+                f"groups = {self.groups} with C = {self.c}, K = {self.k}",
+                "groups that divide both channel counts",
+            )
+        if min(self.stride) < 1 or min(self.dilation) < 1 or min(self.padding) < 0:
+            raise InvalidWorkload(
+                f"stride {self.stride}, dilation {self.dilation}, padding {self.padding}",
+                "strides and dilations of at least 1, padding of at least 0",
+            )
+        if self.p < 1 or self.q < 1:
+            raise InvalidWorkload(
+                f"an output of {self.p}x{self.q}", "a filter no larger than the padded input"
+            )
+
+    @property
+    def p(self) -> int:
+        """Output height."""
+        extent = self.dilation[0] * (self.r - 1) + 1
+        return (self.h + self.padding[0] + self.padding[2] - extent) // self.stride[0] + 1
+
+    @property
+    def q(self) -> int:
+        """Output width."""
+        extent = self.dilation[1] * (self.s - 1) + 1
+        return (self.w + self.padding[1] + self.padding[3] - extent) // self.stride[1] + 1
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the forward problem; the same for dgrad and wgrad."""
+        return 2 * self.n * self.p * self.q * self.k * (self.c // self.groups) * self.r * self.s
+
+    @property
+    def bytes_moved(self) -> int:
+        """Fewest bytes through device memory: each operand read once, each result written once."""
+        x = self.n * self.h * self.w * self.c
+        if self.op != "dgrad" and self.r == self.s == 1:  # a strided 1x1 skips input pixels
+            x = min(x, self.n * self.p * self.q * self.c)
+        filt = self.k * self.r * self.s * (self.c // self.groups)
+        y = self.n * self.p * self.q * self.k
+        size, out = DTYPE_BYTES[self.dtype], DTYPE_BYTES[self.out_dtype]
+        if self.op == "dgrad":
+            return size * (y + filt) + out * x
+        if self.op == "wgrad":
+            return size * (y + x) + out * filt
+        tensors = self.num_outputs + self.epilogue.residual
+        return size * (x + filt) + out * y * tensors
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups > 1 and self.groups == self.c
+
+    @property
+    def symmetric_padding(self) -> bool:
+        top, left, bottom, right = self.padding
+        return top == bottom and left == right
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Canonical one-line name; equal for equal workloads, used in record keys and tables."""
+        pad = self.padding[:2] if self.symmetric_padding else self.padding
+        parts = [
+            self.op,
+            f"n{self.n}h{self.h}w{self.w}c{self.c}k{self.k}r{self.r}s{self.s}",
+            "st" + "x".join(map(str, self.stride)),
+            "pd" + "x".join(map(str, pad)),
+        ]
+        if self.dilation != (1, 1):
+            parts.append("dl" + "x".join(map(str, self.dilation)))
+        if self.groups != 1:
+            parts.append(f"g{self.groups}")
+        parts.append(f"{self.dtype}-{self.out_dtype}-{self.acc_dtype}")
+        if self.math != "default":
+            parts.append(self.math)
+        if self.epilogue.name:
+            parts.append(self.epilogue.name)
+        return ".".join(parts)
+
+    def operand_shapes(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """(name, shape, dtype) of every operand in call order, outputs last."""
+        if self.op == "matmul":
+            x: tuple[int, ...] = (self.n, self.c)
+            filt: tuple[int, ...] = (self.k, self.c)
+            y: tuple[int, ...] = (self.n, self.k)
+        else:
+            x = (self.n, self.h, self.w, self.c)
+            filt = (self.k, self.r, self.s, self.c // self.groups)
+            y = (self.n, self.p, self.q, self.k)
+        if self.op == "dgrad":
+            return [("dy", y, self.dtype), ("w", filt, self.dtype), ("dx", x, self.out_dtype)]
+        if self.op == "wgrad":
+            return [("dy", y, self.dtype), ("x", x, self.dtype), ("dw", filt, self.out_dtype)]
+        operands = [("x", x, self.dtype), ("w", filt, self.dtype)]
+        if self.epilogue.residual:
+            operands.append(("residual", y, self.out_dtype))
+        if self.epilogue.bias:
+            operands.append(("bias", (self.k,), self.out_dtype))
+        if self.epilogue.affine_relu:
+            operands += [("scale", (self.k,), self.out_dtype), ("shift", (self.k,), self.out_dtype)]
+        if self.epilogue.writes_y:
+            operands.append(("y", y, self.out_dtype))
+        if self.epilogue.affine_relu:
+            operands.append(("y2", y, self.out_dtype))
+        return operands
+
+    @property
+    def num_outputs(self) -> int:
+        return self.epilogue.writes_y + self.epilogue.affine_relu
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Workload:
+        """Inverse of :meth:`to_json`; raises InvalidWorkload on missing or unknown fields."""
+        fields = dict(data)
+        try:
+            fields["epilogue"] = Epilogue(**fields.get("epilogue", {}))
+            for name in ("stride", "padding", "dilation"):
+                if name in fields:
+                    fields[name] = tuple(fields[name])
+            return cls(**fields)
+        except TypeError as err:
+            raise InvalidWorkload(
+                json.dumps(data)[:200], f"the fields of a Workload ({err})"
+            ) from None

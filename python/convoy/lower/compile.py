@@ -1,0 +1,88 @@
+"""Kernels to machine code. One that does not compile is scheduled again more simply, alone; that
+costs nothing where all compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import te, tirx
+
+from ..tir.ladder import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
+
+Build = Callable[[tvm.IRModule], Any]
+
+
+def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
+    """The functions of a module as a runtime module with a function for each.
+
+    Arguments are not checked: the virtual machine passes what types say, and code that checks
+    hundreds of them again is half of the compiler's work for a training step.
+    """
+    with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        return tvm.tirx.build(without_source(functions), target=target, pipeline="default")
+
+
+def compiled(
+    mod: tvm.IRModule, target: tvm.target.Target, build: Build
+) -> tuple[Any, tvm.IRModule]:
+    """``build(mod)``, and the module that was built: ``mod``, or a copy of it in which kernels that
+    do not compile have simpler schedules.
+
+    Raises UnsupportedOp for a kernel that no schedule makes compile, and what ``build`` raised
+    where no kernel is to blame.
+    """
+    try:
+        return build(mod), mod
+    except Exception as err:
+        repaired = _repaired(mod, target)
+        if repaired is None:
+            raise err
+    return build(repaired), repaired
+
+
+def _repaired(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule | None:
+    """A module each of whose kernels compiles; None where that is ``mod`` itself, or where nothing
+    can be compiled at all."""
+    if not _compiles_anything(target):
+        return None
+    replaced = {}
+    for var, func in mod.functions_items():
+        if isinstance(func, tirx.PrimFunc):
+            working = _working(func, target, var.name_hint)
+            if working is not func:
+                replaced[var] = working
+    if not replaced:
+        return None
+    return tvm.IRModule({**dict(mod.functions_items()), **replaced}, attrs=mod.attrs)
+
+
+def _working(func: tirx.PrimFunc, target: tvm.target.Target, name: str) -> tirx.PrimFunc:
+    """``func``, or the same by the first simpler schedule that compiles."""
+    while (reason := _failure(func, target)) is not None:
+        if target.kind.name != "cuda":
+            raise unsupported(Rescheduled(name, "", ((target.kind.name, reason),)), func)
+        func = simpler(func, target, name, reason)
+    return func
+
+
+def _failure(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
+    """Why a function does not compile; None where it does."""
+    named = func.with_attr("global_symbol", "kernel")
+    try:
+        build_kernels(tvm.IRModule({"kernel": named}), target)
+    except Exception as err:  # TVM's errors have no base class but this one
+        return why(err)
+    return None
+
+
+def _compiles_anything(target: tvm.target.Target) -> bool:
+    """Whether the compilers work: an element-wise kernel compiles."""
+    x = te.placeholder((64,), "float32", name="x")
+    y = te.compute((64,), lambda i: x[i] + 1, name="y")
+    mod = tvm.IRModule({"kernel": te.create_prim_func([x, y])})
+    if target.kind.name == "cuda":
+        with target:
+            mod = schedule_kernels(target)(mod)
+    return _failure(mod["kernel"], target) is None

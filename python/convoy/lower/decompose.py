@@ -1,0 +1,77 @@
+"""Operators that TVM does not compile, said by others that it does."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from ..graph.expr import dtype_of, is_tensor, make_const, op_name, rank_of, relax_ops, shape_of
+from ..graph.rewriter import Rewriter, calls_of
+from ..ops.gpu import on_gpu
+
+#: Missing in TVM; a median is sorted by the host, which cannot read a GPU's memory.
+_ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle max min")
+_ON_GPU = relax_ops("median")
+
+
+class Decompose(Rewriter):
+    """Of nothing else than these; a module without any is handed back as it is."""
+
+    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        if not _concerned(old):
+            return None
+        name = op_name(call)
+        if name == "relax.ewise_fma":
+            return op.add(self.emit(op.multiply(call.args[0], call.args[1])), call.args[2])
+        if name == "relax.nn.pixel_shuffle":
+            return self._pixel_shuffle(call.args[0], int(call.attrs.upscale_factor), shape_of(old))
+        if name == "relax.median":
+            return self._median(call, old)
+        reduce = op.max if name == "relax.max" else op.min
+        number = self.emit(op.astype(call.args[0], "int8"))
+        reduced = self.emit(reduce(number, call.attrs.axis, call.attrs.keepdims))
+        return op.astype(reduced, "bool")
+
+    def _pixel_shuffle(self, x: relax.Expr, factor: int, shape: tuple[int, ...]) -> relax.Expr:
+        """(..., c * f * f, h, w) -> (..., c, h * f, w * f)"""
+        *outer, c, rows, cols = shape
+        n = len(outer)
+        parts = (*outer, c, factor, factor, rows // factor, cols // factor)
+        apart = self.emit(op.reshape(x, parts))
+        order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
+        return op.reshape(self.emit(op.permute_dims(apart, order)), shape)
+
+    def _median(self, call: relax.Call, old: relax.Call) -> relax.Expr:
+        """The lower of the two middle values of an even number, and its place for one axis."""
+        x, axes = call.args[0], call.attrs.axis
+        if axes is None or not len(axes):
+            x = self.emit(op.reshape(x, (math.prod(shape_of(x)),)))
+            axis = 0
+        else:
+            axis = int(axes[0]) % rank_of(x)
+        middle = make_const(np.array([(shape_of(x)[axis] - 1) // 2], "int64"))
+        places = self.emit(op.argsort(x, axis, False, "int64"))
+        place = self.emit(op.take(places, middle, axis))
+        value = self.emit(op.gather_elements(x, place, axis))
+        if is_tensor(old):
+            return op.reshape(value, shape_of(old))
+        sizes = [tuple(int(d) for d in part.shape.values) for part in old.ty.fields]
+        both = zip((value, place), sizes, strict=True)
+        return relax.Tuple([self.emit(op.reshape(part, size)) for part, size in both])
+
+
+def _concerned(call: relax.Call) -> bool:
+    name = op_name(call)
+    if name in ("relax.max", "relax.min"):
+        return dtype_of(call.args[0]) == "bool"
+    return name in _ANYWHERE or on_gpu()

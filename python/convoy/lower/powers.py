@@ -1,0 +1,91 @@
+"""Powers on a GPU, said so that they hold for every base.
+
+TVM compiles CUDA with fast arithmetic, in which ``powf(x, y)`` is ``exp2(y * log2(x))``: not a
+number for a negative x even where y is 2, nor for 0 to the power of 0.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from ..graph.expr import as_numpy, dtype_of, is_const, make_const, relax_ops, shape_of
+from ..graph.rewriter import Rewriter, calls_of
+from ..ops.gpu import on_gpu
+from .accumulate import NARROW
+
+#: Largest exponent that is said by multiplications, by squaring; each adds half a unit in the last
+#: place to the error.
+MOST = 32
+
+
+class Powers(Rewriter):
+    """For CUDA: whole constant exponents as products, 0.5 as a square root, and for exponents that
+    are computed the sign of the result beside a power of the absolute value.
+
+    Float64 has no fast arithmetic, and other constant exponents have no result for a negative base:
+    these stay.
+    """
+
+    ops: ClassVar[frozenset[str]] = relax_ops("power")
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        return super().__call__(mod) if on_gpu() and calls_of(mod, self.ops) else mod
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        dtype = dtype_of(old)
+        if dtype != "float32" and dtype not in NARROW:
+            return None
+        base, exponent = call.args
+        if dtype in NARROW:
+            base, exponent = (self.emit(op.astype(x, "float32")) for x in (base, exponent))
+        known = _constant(call.args[1])
+        result = self._general(base, exponent) if known is None else self._constant(base, known)
+        if result is None:
+            return None
+        if shape_of(self.emit(result)) != shape_of(old):
+            result = op.broadcast_to(self.emit(result), shape_of(old))
+        return op.astype(self.emit(result), dtype) if dtype in NARROW else result
+
+    def _constant(self, base: relax.Expr, exponent: float) -> relax.Expr | None:
+        if abs(exponent) == 0.5:
+            return op.sqrt(base) if exponent > 0 else op.rsqrt(base)
+        if exponent != round(exponent) or abs(exponent) > MOST:
+            return None
+        if exponent == 0:
+            return op.ones_like(base)
+        result, square, left = None, base, round(abs(exponent))
+        while left:
+            if left % 2:
+                result = square if result is None else self.emit(op.multiply(result, square))
+            left //= 2
+            if left:
+                square = self.emit(op.multiply(square, square))
+        return result if exponent > 0 else op.divide(_number(1), result)
+
+    def _general(self, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
+        emit = self.emit
+        size = emit(op.power(emit(op.abs(base)), exponent))
+        halves = emit(op.floor(emit(op.multiply(exponent, _number(0.5)))))
+        odd = emit(op.not_equal(emit(op.multiply(halves, _number(2))), exponent))
+        whole = emit(op.equal(emit(op.floor(exponent)), exponent))
+        signed = emit(op.where(odd, emit(op.negative(size)), size))
+        of_negative = emit(op.where(whole, signed, _number(np.nan)))
+        result = emit(op.where(emit(op.less(base, _number(0))), of_negative, size))
+        return op.where(emit(op.equal(exponent, _number(0))), _number(1), result)
+
+
+def _constant(exponent: relax.Expr) -> float | None:
+    """The one number that an exponent consists of; None for any other."""
+    if not is_const(exponent):
+        return None
+    values = as_numpy(exponent)
+    return float(values.flat[0]) if values.size == 1 else None
+
+
+def _number(value: float) -> relax.Expr:
+    return make_const(np.array(value, "float32"))

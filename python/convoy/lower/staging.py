@@ -1,0 +1,93 @@
+"""The function cut into copies in, a middle that can be captured, and copies out.
+
+RewriteCUDAGraph captures runs of kernels all of whose operands are static storage or constants.
+A kernel that reads a real input or writes a real output cannot be in one, and in the middle of the
+program it would cut the captured run in two. So:
+
+- kernels that read nothing but inputs and constants go to the front (the entry cast and layout
+  conversion is such a kernel and serves as the copy into static storage);
+- an input that any other kernel or external function reads is copied first;
+- a result that is read again, or that an external function writes, is copied at the end, other
+  results are written by their own kernel, moved to the end.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import tvm
+from tvm import relax, te
+
+from ..graph.expr import is_tensor, op_name
+from ..graph.rewriter import Rewriter, bindings_of, main_function, used_vars
+
+
+class StageForCapture(Rewriter):
+    """Works on fused modules, where every operation is a kernel (call_tir), an external function
+    or a reshape that has become a view."""
+
+    infer_first: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inputs: set[relax.Var] = set()
+        self._staged: dict[relax.Var, relax.Expr] = {}
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        return _reordered(super().__call__(mod))
+
+    def start(self, func: relax.Function) -> None:
+        self._inputs = {p for p in func.params if is_tensor(p)}
+        for binding in bindings_of(func):
+            if self._is_entry(binding.value):
+                continue
+            for var in used_vars(binding.value):
+                if var in self._inputs and var not in self._staged:
+                    self._staged[var] = self._copy(var)
+
+    def _is_entry(self, value: relax.Expr) -> bool:
+        return _is_kernel(value) and all(v in self._inputs for v in used_vars(value))
+
+    def _copy(self, expr: relax.Expr) -> relax.Expr:
+        return self.emit(self.builder.call_te(_copied, expr, primfunc_name_hint="convoy_copy"))
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        return old if self._is_entry(old) else None
+
+    def rename(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Var) and expr in self._staged:
+            return self._staged[expr]
+        return super().rename(expr)
+
+    def finish_output(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
+        reads = sum(self.uses[old] for old, new in self.renamed.items() if new.same_as(expr))
+        if reads == 1 and _is_kernel(self.value_of.get(expr)):
+            return expr
+        return self._copy(expr)
+
+
+def _is_kernel(value: relax.Expr | None) -> bool:
+    return op_name(value) == "relax.call_tir"
+
+
+def _copied(x: te.Tensor) -> te.Tensor:
+    return te.compute(x.shape, lambda *i: x(*i), name="copied")
+
+
+def _reordered(mod: tvm.IRModule) -> tvm.IRModule:
+    """Kernels on inputs alone first, kernels that write results last."""
+    gv, func = main_function(mod)
+    inputs = set(func.params)
+    first, middle, last = [], [], []
+    for binding in bindings_of(func):
+        if _is_kernel(binding.value) and all(v in inputs for v in used_vars(binding.value)):
+            first.append(binding)
+        elif not isinstance(binding.var, relax.DataflowVar):
+            last.append(binding)
+        else:
+            middle.append(binding)
+    block = relax.DataflowBlock([*first, *middle, *last])
+    body = relax.SeqExpr([block], func.body.body)
+    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+    functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
+    return tvm.IRModule({**functions, tvm.ir.GlobalVar(gv.name_hint): new}, attrs=mod.attrs)

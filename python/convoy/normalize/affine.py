@@ -1,0 +1,141 @@
+"""Per-channel multiplications and additions by constants, brought to ``x * scale + shift``.
+
+Chains are merged, and a scale is folded into the weights of the convolution or matrix product that
+makes ``x`` when nobody else reads it. Runs on the channels-last graph: channels are the last axis.
+The constants become shape ``(channels,)``, or ``()`` for one value for all.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from tvm import relax
+
+from ..graph.expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    call_like,
+    dtype_of,
+    is_const,
+    make_const,
+    numpy_dtype,
+    op_name,
+    shape_of,
+)
+from ..graph.rewriter import Rewriter
+from ..ops import DGRAD, conv_attrs
+
+
+def channel_constant(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
+    """Values of ``const`` as float64 of shape ``(channels,)`` or ``()`` when it broadcasts onto
+    ``x`` along the last axis only (or as a scalar) without changing its shape; else None."""
+    if not is_const(const) or dtype_of(x) not in FLOAT_DTYPES:
+        return None
+    shape, x_shape = shape_of(const), shape_of(x)
+    if len(shape) > len(x_shape) or not x_shape:
+        return None
+    if all(d == 1 for d in shape):
+        return as_numpy(const).astype(np.float64).reshape(())
+    if shape[-1] != x_shape[-1] or any(d != 1 for d in shape[:-1]):
+        return None
+    return as_numpy(const).astype(np.float64).reshape(-1)
+
+
+class FoldAffine(Rewriter):
+    ops: ClassVar[frozenset[str] | None] = frozenset(
+        {"relax.add", "relax.subtract", "relax.multiply", "relax.divide"}
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ours: set[relax.Var] = set()  # emitted here, read once by construction
+
+    def start(self, func: relax.Function) -> None:
+        self._old_of: dict[relax.Var, relax.Var] = {}
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        name = op_name(call)
+        x, const = call.args
+        values = channel_constant(const, x)
+        if values is None and name in ("relax.add", "relax.multiply"):
+            x, const = const, x
+            values = channel_constant(const, x)
+        if values is None:
+            return None
+        if name == "relax.subtract":
+            name, values = "relax.add", -values
+        elif name == "relax.divide":
+            if not np.all(values):
+                return None
+            name, values = "relax.multiply", 1.0 / values
+        return self._add(x, values) if name == "relax.add" else self._multiply(x, values)
+
+    def _read_once(self, var: relax.Expr) -> bool:
+        """Whether the binding being visited is the only reader of ``var``."""
+        if var in self._ours:
+            return True
+        old = [v for v in self.old.value.args if self.renamed.get(v, v).same_as(var)]
+        return len(old) == 1 and self.uses[old[0]] == 1
+
+    def _inner(self, x: relax.Expr, name: str) -> tuple[relax.Expr, np.ndarray] | None:
+        """(operand, constant) of the canonical ``name`` that makes ``x`` for us alone."""
+        made = self.producer(x, name)
+        if made is None or not self._read_once(x):
+            return None
+        values = channel_constant(made.args[1], made.args[0])
+        return None if values is None else (made.args[0], values)
+
+    def _emit(self, name: str, x: relax.Expr, values: np.ndarray) -> relax.Expr:
+        const = make_const(values.astype(numpy_dtype(dtype_of(x))))
+        function = relax.op.add if name == "relax.add" else relax.op.multiply
+        var = self.emit(function(x, const))
+        self._ours.add(var)
+        return var
+
+    def _add(self, x: relax.Expr, values: np.ndarray) -> relax.Expr:
+        inner = self._inner(x, "relax.add")
+        if inner is not None:
+            x, values = inner[0], inner[1] + values
+        return self._last("relax.add", x, values)
+
+    def _multiply(self, x: relax.Expr, values: np.ndarray) -> relax.Expr:
+        added = self._inner(x, "relax.add")
+        if added is not None:
+            base, shift = added
+            self._ours.add(base)  # only the addition that goes away reads it
+            return self._last("relax.add", self._multiply(base, values), shift * values)
+        inner = self._inner(x, "relax.multiply")
+        if inner is not None:
+            x, values = inner[0], inner[1] * values
+        folded = self._into_weights(x, values)
+        return folded if folded is not None else self._last("relax.multiply", x, values)
+
+    def _last(self, name: str, x: relax.Expr, values: np.ndarray) -> relax.Expr:
+        var = self._emit(name, x, values)
+        self._ours.discard(var)  # the graph's own uses decide from here on
+        return var
+
+    def _into_weights(self, x: relax.Expr, values: np.ndarray) -> relax.Expr | None:
+        made = self.producer(x)
+        if made is None or not self._read_once(x) or len(made.args) < 2:
+            return None
+        weights = made.args[1]
+        if not is_const(weights) or dtype_of(weights) not in FLOAT_DTYPES:
+            return None
+        array = as_numpy(weights)
+        if op_name(made) == "relax.nn.conv2d":
+            if str(made.attrs.kernel_layout) != "OHWI":
+                return None
+            scaled = array.astype(np.float64) * values.reshape((*values.shape, 1, 1, 1))
+        elif op_name(made) == DGRAD:
+            attrs = conv_attrs(made)
+            if not attrs.is_normal or (attrs.groups > 1 and values.ndim):
+                return None
+            scaled = array.astype(np.float64) * values  # its output's channels are the last axis
+        elif op_name(made) == "relax.matmul" and array.ndim == 2:
+            scaled = array.astype(np.float64) * values
+        else:
+            return None
+        new = self.emit(call_like(made, [made.args[0], make_const(scaled.astype(array.dtype))]))
+        return new

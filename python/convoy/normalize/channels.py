@@ -1,0 +1,162 @@
+"""Stem convolutions: few input channels made into a number that tensor cores can load.
+
+Both rewrites are exact: the channels, rows and columns that they add hold zeros in the weights.
+They are written as padding and reshapes of the input, which TVM fuses with the entry cast and
+layout conversion into one elementwise kernel.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from tvm import relax
+
+from ..graph.expr import (
+    as_numpy,
+    call_like,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    op_name,
+    padding4,
+    shape_of,
+)
+from ..graph.rewriter import Rewriter
+from ..ops import WGRAD, conv_attrs
+
+
+class PadStemChannels(Rewriter):
+    """Zero-pads the input channels of 16-bit convolutions with fewer than ``below`` channels to a
+    multiple of ``multiple``; with ``space_to_depth`` strided ones are folded first.
+
+    Where the weights are no constant (a training step) they are padded at run time, and so is the
+    input of the filter's gradient, whose added channels are cut off again."""
+
+    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", WGRAD})
+
+    def __init__(self, multiple: int = 4, below: int = 8, space_to_depth: bool = False) -> None:
+        super().__init__()
+        self.multiple, self.below, self.space_to_depth = multiple, below, space_to_depth
+        self._padded: dict[relax.Expr, relax.Expr] = {}
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        if op_name(call) == WGRAD:
+            return self._wgrad(call)
+        data, kernel = call.args
+        channels = shape_of(data)[3]
+        if dtype_of(data) not in ("float16", "bfloat16") or channels >= self.below:
+            return None
+        if int(call.attrs.groups) != 1 or str(call.attrs.kernel_layout) != "OHWI":
+            return None
+        if not is_const(kernel):
+            if -channels % self.multiple == 0:
+                return None
+            return call_like(call, [self._pad(data), self._pad(kernel)])
+        changed: dict[str, list[int]] = {}
+        weights = as_numpy(kernel)
+        if self.space_to_depth and can_fold_stride(call):
+            plan = FoldedStride.of(call)
+            data, weights = plan.data(self, data), plan.weights(weights)
+            changed = {"strides": [1, 1], "padding": [0, 0, 0, 0]}
+        extra = -weights.shape[3] % (16 if changed and weights.shape[3] > 8 else self.multiple)
+        if extra:
+            data = self.emit(relax.op.nn.pad(data, [0, 0, 0, 0, 0, 0, 0, extra]))
+            weights = np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, extra)))
+        if not extra and not changed:
+            return None
+        return call_like(call, [data, make_const(weights)], **changed)
+
+    def _wgrad(self, call: relax.Call) -> relax.Expr | None:
+        dy, x = call.args
+        channels, attrs = shape_of(x)[3], conv_attrs(call)
+        if dtype_of(x) not in ("float16", "bfloat16") or channels >= self.below:
+            return None
+        if attrs.groups != 1 or not attrs.is_normal or -channels % self.multiple == 0:
+            return None
+        wide = self.emit(call_like(call, [dy, self._pad(x)]))
+        return relax.op.strided_slice(wide, [3], [0], [channels])
+
+    def _pad(self, expr: relax.Expr) -> relax.Expr:
+        """``expr`` with zeros behind its last axis, once for all who read it."""
+        if expr not in self._padded:
+            extra = -shape_of(expr)[3] % self.multiple
+            self._padded[expr] = self.emit(relax.op.nn.pad(expr, [0, 0, 0, 0, 0, 0, 0, extra]))
+        return self._padded[expr]
+
+
+def can_fold_stride(call: relax.Call) -> bool:
+    """Strided in both directions, undilated."""
+    stride, dilation = ints(call.attrs.strides), ints(call.attrs.dilation)
+    return min(stride) > 1 and dilation == (1, 1)
+
+
+class FoldedStride:
+    """A strided convolution as a stride-1 convolution of blocks of pixels (space to depth).
+
+    Along one axis with stride ``s``, top padding ``t`` and filter length ``r`` the output is
+    ``y[p] = sum_i x[s p + i - t] w[i]``. With ``lead = -t mod s`` zeros in front of the filter it
+    starts at a multiple of ``s``: ``s (p - T)`` with ``T = ceil(t / s)``, so that in blocks of
+    ``s`` pixels it is a filter of ``ceil((r + lead) / s)`` blocks with padding ``T``. The input is
+    zero-padded or cropped to the blocks that the output reads, padding included: without padding
+    a filter row reads neighbouring elements, which kernels can take as one long tap.
+    """
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        filter_size: tuple[int, int],
+        stride: tuple[int, int],
+        padding: tuple[int, int, int, int],
+    ) -> None:
+        self.size, self.stride = size, stride
+        self.lead, self.filter_blocks, self.blocks = [0, 0], [0, 0], [0, 0]
+        before, after = [0, 0], [0, 0]
+        for i in range(2):
+            s, front, back = stride[i], padding[i], padding[i + 2]
+            out = (size[i] + front + back - filter_size[i]) // s + 1
+            self.lead[i] = -front % s
+            before[i] = -(-front // s)
+            self.filter_blocks[i] = -(-(filter_size[i] + self.lead[i]) // s)
+            needed = out + self.filter_blocks[i] - 1 - before[i]
+            self.blocks[i] = min(-(-size[i] // s), needed)
+            after[i] = needed - self.blocks[i]
+        self.filter_size = filter_size
+        self.padding = (before[0], before[1], after[0], after[1])
+
+    @classmethod
+    def of(cls, call: relax.Call) -> FoldedStride:
+        _, h, w, _ = shape_of(call.args[0])
+        _, r, s, _ = shape_of(call.args[1])
+        stride = ints(call.attrs.strides)
+        return cls((h, w), (r, s), (stride[0], stride[1]), padding4(call.attrs.padding))
+
+    def data(self, p: Rewriter, x: relax.Expr) -> relax.Expr:
+        """(n, h, w, c) -> (n, blocks_h, blocks_w, stride_h * stride_w * c), padding included."""
+        n, _, _, c = shape_of(x)
+        (sh, sw), (bh, bw) = self.stride, self.blocks
+        extent = (bh * sh, bw * sw)
+        keep = [min(self.size[i], extent[i]) for i in range(2)]
+        if tuple(keep) != self.size:
+            x = p.emit(relax.op.strided_slice(x, [1, 2], [0, 0], keep))
+        grow = [extent[i] - keep[i] for i in range(2)]
+        if any(grow):
+            x = p.emit(relax.op.nn.pad(x, [0, 0, 0, grow[0], 0, grow[1], 0, 0]))
+        x = p.emit(relax.op.reshape(x, (n, bh, sh, bw, sw, c)))
+        x = p.emit(relax.op.permute_dims(x, [0, 1, 3, 2, 4, 5]))
+        x = p.emit(relax.op.reshape(x, (n, bh, bw, sh * sw * c)))
+        top, left, bottom, right = self.padding
+        if not any(self.padding):
+            return x
+        return p.emit(relax.op.nn.pad(x, [0, 0, top, bottom, left, right, 0, 0]))
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        """(k, r, s, c) -> (k, filter_blocks_h, filter_blocks_w, stride_h * stride_w * c)."""
+        k, r, s, c = w.shape
+        (sh, sw), (fh, fw) = self.stride, self.filter_blocks
+        rows = (self.lead[0], fh * sh - r - self.lead[0])
+        columns = (self.lead[1], fw * sw - s - self.lead[1])
+        w = np.pad(w, ((0, 0), rows, columns, (0, 0)))
+        w = w.reshape(k, fh, sh, fw, sw, c).transpose(0, 1, 3, 2, 4, 5)
+        return w.reshape(k, fh, fw, sh * sw * c)

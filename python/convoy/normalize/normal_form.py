@@ -1,0 +1,74 @@
+"""A model as it was imported -> the normal form that regions are matched on.
+
+Normal form: one dataflow block without control flow, static shapes, parameters bound as
+constants, 2d convolutions and pools in NHWC with OHWI filters, batch norms folded or as
+``x * scale + shift`` with constants of shape ``(channels,)``, convolutions and matrix products
+in the dtype of the policy. Function inputs and outputs keep the shapes, layouts and dtypes that
+they were declared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+
+from ..graph.bind import bind_params, check_static, straight_line
+from . import layout_rules  # noqa: F401  (registers its rules)
+from .affine import FoldAffine
+from .batch_norm import DecomposeBatchNorm
+from .channels import PadStemChannels
+from .layout import ChannelsLast
+from .lift import LiftKernels
+from .precision import ApplyPrecision, compute_dtype
+from .simplify import Simplify
+from .training_norms import ExpandTrainingNorms
+
+#: Module attributes that the normal form carries for the later rooms.
+POLICY_ATTR = "convoy.dtype"
+
+Pass = Callable[[tvm.IRModule], tvm.IRModule]
+
+
+def normalize(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    dtype: str = "float16",
+    *,
+    pad_channels: int = 4,
+    space_to_depth: bool = False,
+) -> tvm.IRModule:
+    """Bring the entry function of ``mod`` to normal form.
+
+    ``params``: values by parameter name (or what a torch importer detached). ``dtype``:
+    ``float32`` (strict), ``tf32``, ``float16`` or ``bfloat16``. ``pad_channels``: multiple to
+    which the input channels of 16-bit stem convolutions are padded; 1 leaves them. With
+    ``space_to_depth`` strided stems become stride-1 convolutions of pixel blocks.
+
+    Raises DynamicShape, UnsupportedOp (control flow), UnsupportedLayout (blocked layouts) and
+    InvalidOption (unknown dtype, parameter name or shape).
+    """
+    compute_dtype(dtype)  # refuse a wrong policy before the work
+    mod = straight_line(bind_params(mod, params))
+    check_static(mod)
+    for step in passes(dtype, pad_channels, space_to_depth):
+        mod = step(mod)
+    return mod.with_attr(POLICY_ATTR, dtype)
+
+
+def passes(dtype: str, pad_channels: int, space_to_depth: bool) -> list[Pass]:
+    """The steps of :func:`normalize`, in order; each takes and gives a module."""
+    steps: list[Pass] = [
+        LiftKernels(),
+        Simplify(),
+        DecomposeBatchNorm(),
+        ChannelsLast(),
+        Simplify(),
+        ExpandTrainingNorms(),
+        FoldAffine(),
+        ApplyPrecision(dtype),
+    ]
+    if pad_channels > 1 or space_to_depth:
+        steps.append(PadStemChannels(pad_channels, space_to_depth=space_to_depth))
+    return [*steps, Simplify()]

@@ -1,0 +1,154 @@
+"""The dtype policy: which operators compute in 16 bit.
+
+Convolutions and matrix products take operands of the policy's dtype and accumulate in float32
+(the accumulation is the kernel's affair, see ``accumulate.py``); one that was written for 16-bit
+operands with a float32 result keeps that result. Operators that only move or
+combine values follow their inputs, sensitive ones run in float32, and any operator that is not
+listed gets the dtypes that it was written for. Function inputs and outputs keep their dtype:
+an input is cast once, constants are cast at compile time.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import tvm
+from tvm import relax
+
+from ..errors import InvalidOption
+from ..graph.expr import (
+    FLOAT_DTYPES,
+    attr_fields,
+    call_like,
+    dtype_of,
+    is_const,
+    is_tensor,
+    op_name,
+    relax_ops,
+)
+from ..graph.rewriter import Rewriter
+from ..ops import DGRAD, WGRAD
+from ..ops.batch_norm import DATA_OPERANDS
+from ..ops.elementwise import SGD_UPDATE
+
+POLICIES = ("float32", "tf32", "float16", "bfloat16")
+
+COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
+
+FOLLOW = relax_ops(
+    """
+    add subtract multiply divide maximum minimum negative abs clip sigmoid tanh where
+    nn.relu nn.leakyrelu nn.prelu nn.silu nn.gelu nn.gelu_tanh nn.max_pool2d nn.avg_pool2d
+    nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
+    broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
+    image.resize2d zeros_like ones_like
+    convoy.relu_backward convoy.max_pool2d_backward convoy.avg_pool2d_backward
+    """
+)
+
+SENSITIVE = relax_ops(
+    """
+    nn.softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm
+    nn.batch_norm exp log power sqrt rsqrt erf sum prod std variance cumsum nn.softplus
+    """
+)
+
+
+def compute_dtype(policy: str) -> str:
+    """Dtype of convolution operands under ``policy``. Raises InvalidOption for an unknown one."""
+    if policy not in POLICIES:
+        raise InvalidOption(f"dtype {policy!r}", f"one of {', '.join(POLICIES)}")
+    return "float32" if policy == "tf32" else policy
+
+
+class ApplyPrecision(Rewriter):
+    infer_first: ClassVar[bool] = False
+
+    def __init__(self, policy: str) -> None:
+        super().__init__()
+        self.dtype = compute_dtype(policy)
+        self._casts: dict[tuple[relax.Var, str], relax.Expr] = {}
+
+    def cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
+        """A float tensor (or tuple of tensors) in ``dtype``; anything else as it is."""
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self.cast(field, dtype) for field in expr.fields])
+        if not is_tensor(expr) or dtype_of(expr) not in FLOAT_DTYPES or dtype_of(expr) == dtype:
+            return expr
+        if is_const(expr):
+            return self.emit(relax.op.astype(expr, dtype))
+        made = self.producer(expr, "relax.astype")
+        if made is not None and dtype_of(made.args[0]) == dtype and dtype != "float32":
+            return made.args[0]  # widened before: the narrow value is still there
+        if (expr, dtype) not in self._casts:
+            self._casts[expr, dtype] = self.emit(relax.op.astype(expr, dtype))
+        return self._casts[expr, dtype]
+
+    def as_declared(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
+        """``expr`` in the dtypes of ``declared``, through tuples."""
+        if isinstance(declared, tvm.ir.TupleType):
+            if not isinstance(expr, relax.Tuple):
+                fields = [
+                    self.emit(relax.TupleGetItem(expr, i)) for i in range(len(declared.fields))
+                ]
+            else:
+                fields = list(expr.fields)
+            pairs = zip(fields, declared.fields, strict=True)
+            return relax.Tuple([self.as_declared(field, ty) for field, ty in pairs])
+        if isinstance(declared, relax.TensorType):
+            return self.cast(expr, str(declared.dtype))
+        return expr
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        name = op_name(call)
+        if name in COMPUTE and all(dtype_of(a) in FLOAT_DTYPES for a in call.args):
+            args = [self.cast(a, self.dtype) for a in call.args]
+            return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
+        if name in (DGRAD, WGRAD):
+            args = [self.cast(a, self.dtype) for a in call.args]
+            return call_like(call, args, out_dtype="float32" if self._widens(old) else self.dtype)
+        if name == "relax.astype" and {dtype_of(old), dtype_of(old.args[0])} <= {*FLOAT_DTYPES}:
+            wide = self.producer(call.args[0])
+            if wide is not None and dtype_of(old) == self.dtype and self._widens(wide):
+                return call_like(wide, list(wide.args), out_dtype=None)
+            return call.args[0]  # the policy decides instead
+        if name in DATA_OPERANDS:
+            dtype = self._followed(call.args[: DATA_OPERANDS[name]]) or self.dtype
+            data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]
+            vectors = [self.cast(a, "float32") for a in call.args[DATA_OPERANDS[name] :]]
+            return call_like(call, data + vectors)
+        if name == SGD_UPDATE:  # the gradient comes as it was computed
+            declared = zip(call.args, old.args, strict=True)
+            args = [self.as_declared(new, was.ty) for new, was in declared]
+            return call_like(call, [*args[:2], call.args[2], args[3]])
+        if name in SENSITIVE:
+            return call_like(call, [self.cast(a, "float32") for a in call.args])
+        if name in FOLLOW:
+            dtype = self._followed(call.args)
+            if dtype:
+                return call_like(call, [self.cast(a, dtype) for a in call.args])
+            return None
+        args = [self.as_declared(new, was.ty) for new, was in zip(call.args, old.args, strict=True)]
+        return call_like(call, args)
+
+    def _widens(self, call: relax.Call) -> bool:
+        """Whether a product is written for operands of the policy's 16 bit and a wider result."""
+        narrow = self.dtype != "float32" and all(dtype_of(a) == self.dtype for a in call.args)
+        name = op_name(call)
+        if not narrow or name not in (*COMPUTE, DGRAD, WGRAD):
+            return False
+        return str(attr_fields(call.attrs)["out_dtype"]) == "float32"
+
+    def _followed(self, args: list[relax.Expr]) -> str:
+        """The policy's dtype when a computed operand has it; else the widest of the operands."""
+        dtypes = []
+        for arg in args:
+            fields = arg.fields if isinstance(arg, relax.Tuple) else [arg]
+            dtypes += [dtype_of(f) for f in fields if isinstance(f, relax.Var) and is_tensor(f)]
+        dtypes = [d for d in dtypes if d in FLOAT_DTYPES]
+        if self.dtype in dtypes:
+            return self.dtype
+        return "float32" if len(set(dtypes)) > 1 else (dtypes[0] if dtypes else "")
+
+    def finish_output(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
+        return self.as_declared(expr, declared)

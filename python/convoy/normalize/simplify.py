@@ -1,0 +1,203 @@
+"""Fewer operators to know about: synonyms get one name, and what does nothing goes away.
+
+After this pass a squeeze, flatten or expand_dims is a reshape, a global average pool is a mean,
+relu6 is a clip, ``x * sigmoid(x)`` is silu, and chains of reshapes or permutations are one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+
+from ..graph.expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    op_name,
+    padding4,
+    permutation_of,
+    rank_of,
+    shape_of,
+)
+from ..graph.rewriter import Rewriter
+
+
+class Simplify(Rewriter):
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        rule = _RULES.get(op_name(call))
+        return rule(self, call) if rule else None
+
+
+def _reshape(p: Simplify, call: relax.Call) -> relax.Expr:
+    source, shape = call.args[0], shape_of(call)
+    while (inner := p.producer(source, "relax.reshape")) is not None:
+        source = inner.args[0]
+    inner = p.producer(source, "relax.permute_dims")
+    if inner is not None and _moves_only_ones(inner):
+        source = inner.args[0]
+        while (outer := p.producer(source, "relax.reshape")) is not None:
+            source = outer.args[0]
+    if shape_of(source) == shape:
+        return source
+    return relax.op.reshape(source, shape)
+
+
+def _moves_only_ones(call: relax.Call) -> bool:
+    """A permutation that keeps the order of elements because it moves dimensions of size 1."""
+    shape = shape_of(call.args[0])
+    moved = [a for a in permutation_of(call) if shape[a] != 1]
+    return moved == sorted(moved)
+
+
+def _permute(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    axes, source = permutation_of(call), call.args[0]
+    while (inner := p.producer(source, "relax.permute_dims")) is not None:
+        before = permutation_of(inner)
+        axes, source = tuple(before[a] for a in axes), inner.args[0]
+    if axes == tuple(range(len(axes))):
+        return source
+    new = p.builder.normalize(relax.op.permute_dims(source, list(axes)))
+    if _moves_only_ones(new):
+        return _reshape(p, p.builder.normalize(relax.op.reshape(source, shape_of(new))))
+    return new
+
+
+def _astype(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    return call.args[0] if dtype_of(call.args[0]) == dtype_of(call) else None
+
+
+def _clip6(p: Simplify, call: relax.Call) -> relax.Expr:
+    return relax.op.clip(call.args[0], 0.0, 6.0)
+
+
+def _silu(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    for x, gate in (call.args, reversed(call.args)):
+        sigmoid = p.producer(gate, "relax.sigmoid")
+        if sigmoid is not None and sigmoid.args[0].same_as(x):
+            return relax.op.nn.silu(x)
+    return None
+
+
+def _bound(call: relax.Call) -> tuple[relax.Expr, float] | None:
+    """(x, constant) of a maximum or minimum with one number."""
+    for x, bound in (call.args, reversed(call.args)):
+        if not is_const(bound) or dtype_of(x) not in FLOAT_DTYPES or shape_of(x) != shape_of(call):
+            continue
+        if as_numpy(bound).size == 1:
+            return x, float(as_numpy(bound).item())
+    return None
+
+
+def _maximum(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    found = _bound(call)
+    if found is None:
+        return None
+    if found[1] == -math.inf:
+        return found[0]
+    return relax.op.nn.relu(found[0]) if found[1] == 0.0 else None
+
+
+def _minimum(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """``min(max(x, low), high)``, as clips are written out, is a clip."""
+    found = _bound(call)
+    if found is None:
+        return None
+    x, high = found
+    if high == math.inf:
+        return x
+    relu = p.producer(x, "relax.nn.relu")
+    if relu is not None:
+        return relax.op.clip(relu.args[0], 0.0, high) if high >= 0 else None
+    lower = p.producer(x, "relax.maximum")
+    inner = _bound(lower) if lower is not None else None
+    if inner is None or inner[1] > high:
+        return None
+    return relax.op.clip(inner[0], inner[1], high)
+
+
+def _mean_hw(p: Simplify, call: relax.Call) -> relax.Expr:
+    layout = str(call.attrs.layout)
+    return relax.op.mean(call.args[0], [layout.index("H"), layout.index("W")], keepdims=True)
+
+
+def _adaptive_pool(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    size = call.attrs.output_size
+    whole = size is not None and set(ints(size)) == {1}
+    return _mean_hw(p, call) if whole and len(str(call.attrs.layout)) == 4 else None
+
+
+def _average_pool(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    layout, shape = str(call.attrs.layout), shape_of(call.args[0])
+    if len(layout) != 4 or any(padding4(call.attrs.padding)) or ints(call.attrs.dilation) != (1, 1):
+        return None
+    window = (shape[layout.index("H")], shape[layout.index("W")])
+    return _mean_hw(p, call) if ints(call.attrs.pool_size) == window else None
+
+
+def _dropout(p: Simplify, call: relax.Call) -> relax.Expr:
+    return relax.Tuple([call.args[0], p.emit(relax.op.ones_like(call.args[0]))])
+
+
+def _collapse(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """The gradient of a broadcast: a sum over the axes that were spread."""
+    source, shape = shape_of(call.args[0]), shape_of(call)
+    spread = len(source) - len(shape)
+    aligned = (1,) * spread + shape
+    axes = [i for i, (a, b) in enumerate(zip(source, aligned, strict=True)) if a != b]
+    if not axes:
+        return relax.op.reshape(call.args[0], shape)
+    total = p.emit(relax.op.sum(call.args[0], axes, keepdims=True))
+    return total if not spread else relax.op.reshape(total, shape)
+
+
+def _same_shape(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    return call.args[0] if shape_of(call.args[0]) == shape_of(call) else None
+
+
+def _concat(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
+    return fields[0] if len(fields) == 1 else None
+
+
+def _pad(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    return None if any(ints(call.attrs.pad_width)) else call.args[0]
+
+
+def _matmul(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """(N, 1, C) x (C, K) and the like, as importers make it of a dense layer, as a 2-d product."""
+    a, b = call.args
+    if rank_of(a) <= 2 or rank_of(b) != 2:
+        return None
+    shape = shape_of(a)
+    flat = p.emit(relax.op.reshape(a, (int(np.prod(shape[:-1])), shape[-1])))
+    product = p.emit(relax.op.matmul(flat, b, call.attrs.out_dtype))
+    return relax.op.reshape(product, shape_of(call))
+
+
+_RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
+    "relax.reshape": _reshape,
+    "relax.flatten": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.nn.batch_flatten": _reshape,
+    "relax.permute_dims": _permute,
+    "relax.astype": _astype,
+    "relax.nn.relu6": _clip6,
+    "relax.multiply": _silu,
+    "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
+    "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
+    "relax.nn.avg_pool2d": _average_pool,
+    "relax.nn.dropout": _dropout,
+    "relax.broadcast_to": _same_shape,
+    "relax.collapse_sum_to": _collapse,
+    "relax.collapse_sum_like": _collapse,
+    "relax.concat": _concat,
+    "relax.nn.pad": _pad,
+    "relax.matmul": _matmul,
+}

@@ -1,0 +1,101 @@
+"""Batch norms of a training step, forward and backward, taken apart into statistics and
+elementwise parts (see ``ops/batch_norm.py``), on the channels-last graph.
+
+Forward and backward share the statistics. A rectifier between a norm and its gradient is taken
+into the gradient's kernels when nobody else reads the masked gradient.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tvm import relax
+
+from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, op_name, rank_of
+from ..graph.rewriter import Rewriter
+from ..ops.batch_norm import AFFINE, BACKWARD, batch_norm_stats, channel_affine, expand_backward
+from ..ops.elementwise import RELU_BACKWARD
+
+_STATS = 6
+
+
+class ExpandTrainingNorms(Rewriter):
+    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.batch_norm", BACKWARD})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stats: dict[tuple[relax.Expr, float, bool], list[relax.Expr]] = {}
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        attrs = attr_fields(call.attrs)
+        data = call.args[1 if op_name(call) == BACKWARD else 0]
+        if int(attrs["axis"]) % rank_of(data) != rank_of(data) - 1:
+            return None
+        if dtype_of(data) not in FLOAT_DTYPES:
+            return None
+        if op_name(call) == BACKWARD:
+            return self._backward(call)
+        return self._forward(call) if bool(attrs["training"]) else None
+
+    def _forward(self, call: relax.Call) -> relax.Expr:
+        x, *vectors = call.args
+        attrs = call.attrs
+        stats = self._emit_stats(
+            x, [self._wide(v) for v in vectors], float(attrs.epsilon), float(attrs.momentum),
+            bool(attrs.scale), bool(attrs.center), True,
+        )  # fmt: skip
+        y = self.emit(channel_affine(x, stats[0], stats[1]))
+        moved = [self._like(new, old) for new, old in zip(stats[4:], vectors[2:], strict=True)]
+        return relax.Tuple([y, *moved])
+
+    def _backward(self, call: relax.Call) -> relax.Expr:
+        attrs, (dy, x, gamma, mean, var) = attr_fields(call.attrs), call.args
+        epsilon, training = float(attrs["epsilon"]), bool(attrs["training"])
+        wide = [self._wide(v) for v in (gamma, mean, var)]
+        stats = self._stats.get((x, epsilon, training))
+        relu = False
+        if stats is None:  # the forward norm is elsewhere; its shift is not needed
+            vectors = [wide[0], wide[0], *wide[1:]]
+            stats = self._emit_stats(
+                x, vectors, epsilon, 0.0, bool(attrs["scale"]), False, training
+            )
+        else:
+            source = self._unmasked(dy, x, stats)
+            relu, dy = source is not None, dy if source is None else source
+        inner = relax.Call(call.op, [dy, x, *wide], call.attrs)
+        dx, *vectors = expand_backward(self.builder, inner, stats, relu)
+        return relax.Tuple([dx, *(self._like(v, gamma) for v in vectors)])
+
+    def _emit_stats(
+        self, x: relax.Expr, vectors: list[relax.Expr], epsilon: float, momentum: float,
+        scale: bool, center: bool, training: bool,
+    ) -> list[relax.Expr]:  # fmt: skip
+        gamma, beta, mean, var = vectors
+        both = self.emit(
+            batch_norm_stats(x, gamma, beta, mean, var, epsilon, momentum, scale, center, training)
+        )
+        items = [self.emit(relax.TupleGetItem(both, i)) for i in range(_STATS)]
+        self._stats[x, epsilon, training] = items
+        return items
+
+    def _unmasked(
+        self, dy: relax.Expr, x: relax.Expr, stats: list[relax.Expr]
+    ) -> relax.Expr | None:
+        """The gradient of ``relu(norm(x))`` that ``dy`` masks for this norm alone, if it does."""
+        mask = self.producer(dy, RELU_BACKWARD)
+        if mask is None or self.uses[self.old.value.args[0]] != 1:
+            return None
+        relu = self.producer(mask.args[1], "relax.nn.relu")
+        norm = self.producer(relu.args[0], AFFINE) if relu is not None else None
+        if norm is None or not norm.args[0].same_as(x) or not norm.args[1].same_as(stats[0]):
+            return None
+        return mask.args[0]
+
+    def _wide(self, vector: relax.Expr) -> relax.Expr:
+        if dtype_of(vector) == "float32":
+            return vector
+        return self.emit(relax.op.astype(vector, "float32"))
+
+    def _like(self, vector: relax.Expr, declared: relax.Expr) -> relax.Expr:
+        dtype = dtype_of(declared)
+        return vector if dtype == "float32" else self.emit(relax.op.astype(vector, dtype))

@@ -1,0 +1,130 @@
+"""Gradients of elementwise operators that TVM has none for: activations and their parts."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+from tvm.relax import op
+from tvm.relax.op.grad import no_grad
+
+from ..graph.expr import dtype_of, shape_of
+from .gradient import rule_for
+
+
+def _const(value: float, like: relax.Expr) -> relax.Expr:
+    return relax.const(value, dtype_of(like))
+
+
+def _scaled(expr: relax.Expr, factor: float, like: relax.Expr) -> relax.Expr:
+    return op.multiply(expr, _const(factor, like))
+
+
+def _value(bound: relax.Expr) -> float:
+    """A bound of ``clip``, a number of any kind."""
+    return float(getattr(bound, "value", bound))
+
+
+@rule_for("clip")
+def _clip(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """One inside the bounds and on them, as PyTorch's clamp."""
+    x, low, high = call.args
+    above = ctx.emit(op.greater_equal(x, _const(_value(low), dy)))
+    below = ctx.emit(op.less_equal(x, _const(_value(high), dy)))
+    kept = ctx.emit(op.where(above, dy, op.zeros_like(dy)))
+    return [op.where(below, kept, op.zeros_like(dy)), no_grad(low), no_grad(high)]
+
+
+@rule_for("nn.leakyrelu")
+def _leakyrelu(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    (x,) = call.args
+    positive = ctx.emit(op.greater(x, _const(0, dy)))
+    return [op.where(positive, dy, _scaled(dy, float(call.attrs.alpha), dy))]
+
+
+@rule_for("nn.prelu")
+def _prelu(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    x, alpha = call.args
+    rank, axis = len(shape_of(x)), int(call.attrs.axis)
+    axis += rank if axis < 0 else 0
+    slopes = [-1 if i == axis else 1 for i in range(rank)]
+    positive = ctx.emit(op.greater(x, _const(0, dy)))
+    dx = op.where(positive, dy, op.multiply(dy, op.reshape(alpha, slopes)))
+    products = ctx.emit(op.where(positive, op.zeros_like(dy), op.multiply(dy, x)))
+    others = [i for i in range(rank) if i != axis or shape_of(alpha) == (1,)]
+    return [dx, op.reshape(op.sum(products, others), shape_of(alpha))]
+
+
+@rule_for("nn.gelu")
+def _gelu(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """Phi(x) + x phi(x), with Phi and phi of the normal distribution."""
+    (x,) = call.args
+    share = _scaled(op.add(op.erf(_scaled(x, 0.5**0.5, x)), _const(1, x)), 0.5, x)
+    density = _scaled(op.exp(_scaled(op.multiply(x, x), -0.5, x)), (2 * math.pi) ** -0.5, x)
+    return [op.multiply(dy, op.add(share, op.multiply(x, density)))]
+
+
+@rule_for("nn.gelu_tanh")
+def _gelu_tanh(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """Of x (1 + t) / 2 with t = tanh(k (x + c x^3))."""
+    (x,) = call.args
+    k, c = (2 / math.pi) ** 0.5, 0.044715
+    square = ctx.emit(op.multiply(x, x))
+    inner = op.multiply(x, op.add(_scaled(square, k * c, x), _const(k, x)))
+    t = ctx.emit(op.tanh(inner))
+    slope = op.add(_scaled(square, 3 * k * c, x), _const(k, x))
+    rise = op.multiply(op.subtract(_const(1, x), op.multiply(t, t)), slope)
+    total = op.add(op.add(t, _const(1, x)), op.multiply(x, rise))
+    return [op.multiply(dy, _scaled(total, 0.5, x))]
+
+
+@rule_for("nn.softplus")
+def _softplus(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """A sigmoid, which is one beyond the threshold in every arithmetic that convoy compiles."""
+    (x,) = call.args
+    return [op.multiply(dy, op.sigmoid(_scaled(x, float(call.attrs.beta), x)))]
+
+
+@rule_for("erf")
+def _erf(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    (x,) = call.args
+    bell = op.exp(op.negative(op.multiply(x, x)))
+    return [op.multiply(dy, _scaled(bell, 2 * math.pi**-0.5, x))]
+
+
+@rule_for("rsqrt")
+def _rsqrt(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [op.multiply(dy, _scaled(op.multiply(y, op.multiply(y, y)), -0.5, y))]
+
+
+@rule_for("square")
+def _square(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [op.multiply(dy, _scaled(call.args[0], 2.0, dy))]
+
+
+@rule_for("floor")
+@rule_for("ceil")
+@rule_for("round")
+@rule_for("sign")
+def _steps(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [op.zeros_like(dy)]

@@ -1,0 +1,100 @@
+"""Where regions start: convolutions, their gradients, and matrix products as Workloads."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tvm import relax
+
+from ...graph.expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    op_name,
+    padding4,
+    rank_of,
+    shape_of,
+)
+from ...ir.workload import Workload
+from ...ops import DGRAD, WGRAD, forward_workload
+from .base import GraphView
+
+
+@dataclass
+class Root:
+    """A root's workload without an epilogue, and its operands."""
+
+    workload: Workload
+    inputs: list[relax.Expr]
+
+
+def find_root(binding: relax.Binding, graph: GraphView) -> Root | None:
+    """The workload that starts at a binding, if one does."""
+    root = _conv_root(binding) or _gradient_root(binding) or _matmul_root(binding, graph)
+    if root is not None and graph.math == "tf32" and root.workload.dtype == "float32":
+        root.workload = dataclasses.replace(root.workload, math="tf32")
+    return root
+
+
+def _conv_root(binding: relax.Binding) -> Root | None:
+    call = binding.value
+    if op_name(call) != "relax.nn.conv2d":
+        return None
+    x, w = call.args
+    attrs = call.attrs
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
+    dtypes = {dtype_of(x), dtype_of(w)}
+    if layouts != ("NHWC", "OHWI", "NHWC") or len(dtypes) != 1 or not dtypes <= {*FLOAT_DTYPES}:
+        return None
+    if dtype_of(binding.var) not in FLOAT_DTYPES:
+        return None
+    n, h, width, c = shape_of(x)
+    k, r, s, _ = shape_of(w)
+    stride, dilation = ints(attrs.strides), ints(attrs.dilation)
+    workload = Workload(
+        "fprop", n, h, width, c, k, r, s,
+        stride=(stride[0], stride[-1]),
+        padding=padding4(attrs.padding),
+        dilation=(dilation[0], dilation[-1]),
+        groups=int(attrs.groups),
+        dtype=dtype_of(x),
+        out_dtype=dtype_of(binding.var),
+    )  # fmt: skip
+    return Root(workload, [x, w])
+
+
+def _gradient_root(binding: relax.Binding) -> Root | None:
+    """The gradient of a convolution; it has no epilogue."""
+    call = binding.value
+    if op_name(call) not in (DGRAD, WGRAD):
+        return None
+    fields = forward_workload(call)
+    return None if fields is None else Root(Workload(**fields), list(call.args))
+
+
+def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
+    """(n, c) x (c, k); the weights become (k, c), at compile time where they are constant."""
+    call = binding.value
+    if op_name(call) != "relax.matmul":
+        return None
+    a, b = call.args
+    if rank_of(a) != 2 or rank_of(b) != 2 or dtype_of(a) != dtype_of(b):
+        return None
+    if dtype_of(a) not in FLOAT_DTYPES or dtype_of(binding.var) not in FLOAT_DTYPES:
+        return None
+    (n, c), (_, k) = shape_of(a), shape_of(b)
+    made = graph.value.get(b) if isinstance(b, relax.Var) else None
+    if is_const(b):
+        weights = make_const(as_numpy(b).T)
+    elif made is not None and op_name(made) == "relax.permute_dims":
+        weights = made.args[0]  # the only permutation of two axes that does something
+    else:
+        weights = relax.op.permute_dims(b, [1, 0])
+    workload = Workload(
+        "matmul", n, 1, 1, c, k, 1, 1, dtype=dtype_of(a), out_dtype=dtype_of(binding.var)
+    )
+    return Root(workload, [a, weights])

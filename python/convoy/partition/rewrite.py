@@ -1,0 +1,108 @@
+"""Chosen regions become calls of external functions; everything else stays as it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from ..errors import InvalidOption
+from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, shape_of
+from ..graph.rewriter import Rewriter
+from .subgraphs import Region, find_regions
+
+
+def rewrite(
+    mod: tvm.IRModule,
+    chosen: Mapping[str, str],
+    external_module: tvm.runtime.Module | None = None,
+) -> tvm.IRModule:
+    """Replace regions by ``call_dps_packed`` of external functions.
+
+    ``chosen`` maps ids of regions of ``mod`` (see ``find_regions``) to symbols. A function gets
+    the workload's operands in order, outputs last (see ``Workload``). ``external_module`` provides
+    the symbols and is linked into the executable; without it they are looked up among the global
+    functions when the virtual machine starts.
+
+    Raises InvalidOption for an unknown region or for two regions that share an operation.
+    """
+    regions = find_regions(mod)
+    by_output: dict[str, tuple[Region, str]] = {}
+    taken: dict[str, str] = {}
+    for region_id, symbol in chosen.items():
+        region = regions.by_id.get(region_id)
+        if region is None:
+            raise InvalidOption(f"region {region_id!r}", "the id of a region of this module")
+        for name in region.covered:
+            if name in taken:
+                raise InvalidOption(
+                    f"regions {taken[name]!r} and {region_id!r}, which both cover {name}",
+                    "regions that share no operation",
+                )
+            taken[name] = region_id
+        by_output[region.outputs[0]] = (region, symbol)
+    mod = _ReplaceRegions(by_output)(mod)
+    if external_module is not None:
+        attached = list((mod.attrs or {}).get("external_mods", []))
+        mod = mod.with_attr("external_mods", [*attached, external_module])
+    return mod
+
+
+class _ReplaceRegions(Rewriter):
+    """Emits a region's call where its first output was bound: all operands are known there, and
+    nobody reads an output earlier. What the region covers is dead afterwards."""
+
+    def __init__(self, by_output: Mapping[str, tuple[Region, str]]) -> None:
+        super().__init__()
+        self._by_output = by_output
+        self._second: dict[str, relax.Expr] = {}
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        name = self.old.var.name
+        if name in self._second:
+            return self._second[name]
+        if name not in self._by_output:
+            return None
+        region, symbol = self._by_output[name]
+        args = [self.emit(self.rename(_folded(operand))) for operand in region.inputs]
+        sizes = region.workload.operand_shapes()
+        types = [relax.TensorType(shape, dtype) for _, shape, dtype in sizes]
+        for (operand, shape, dtype), arg in zip(sizes, args, strict=False):
+            if (shape_of(arg), dtype_of(arg)) != (shape, dtype):
+                raise AssertionError(f"{region.id}: operand {operand} is {arg.ty}")
+        outputs = types[len(args) :]
+        if region.split:
+            return self._cut(
+                region, self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs))
+            )
+        result = self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs), name)
+        if len(outputs) == 1:
+            return result
+        items = [self.emit(relax.TupleGetItem(result, i)) for i in range(len(outputs))]
+        self._second[region.outputs[1]] = items[1]
+        return items[0]
+
+    def _cut(self, region: Region, result: relax.Expr) -> relax.Expr:
+        """The first part of a result; the others are cut where they were bound."""
+        ends = list(itertools.accumulate(region.split))
+        axis = len(shape_of(result)) - 1
+        parts = [
+            relax.op.strided_slice(result, axes=[axis], begin=[end - size], end=[end])
+            for size, end in zip(region.split, ends, strict=True)
+        ]
+        self._second.update(zip(region.outputs[1:], parts[1:], strict=True))
+        return parts[0]
+
+
+def _folded(operand: relax.Expr) -> relax.Expr:
+    """Constants behind each other as one constant; everything else as it is."""
+    if op_name(operand) != "relax.concat":
+        return operand
+    parts = list(operand.args[0])
+    if not all(map(is_const, parts)):
+        return operand
+    axis = int(operand.attrs.axis)
+    return make_const(np.concatenate([as_numpy(part) for part in parts], axis))

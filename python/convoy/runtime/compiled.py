@@ -1,0 +1,104 @@
+"""A compiled network: in memory, exported to a file, and loaded from one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
+from ..ir.artifact import Meta, check_seal, write_sealed
+from ..ir.plan import Plan
+from ..ir.schedule import Schedule
+from .quiet import without_scope_warnings
+from .session import Session
+
+_making_sessions = threading.Lock()
+
+
+@dataclass
+class CompiledModule:
+    """A compiled network, in memory or loaded from a file.
+
+    ``module`` is the TVM executable (or loaded module), ``meta`` what it says of itself.
+    """
+
+    module: Any
+    meta: Meta
+
+    @property
+    def plan(self) -> Plan | None:
+        """The placement, None for a module that offloads nothing."""
+        return Plan.from_json(self.meta.plan) if self.meta.plan else None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Streams, launch order and storage; None for a module that was not scheduled."""
+        return Schedule.from_json(self.meta.schedule) if self.meta.schedule else None
+
+    def export_library(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write one self-contained shared object; ``options`` go to TVM's export_library.
+
+        Raises CacheUnwritable where the folder cannot be written.
+        """
+        if not hasattr(self.module, "export_library"):
+            raise InvalidOption("export of a module that was loaded from a file", "a built module")
+        with without_scope_warnings():
+            write_sealed(path, lambda file: self.module.export_library(file, **options))
+
+    def session(self, device: Any = None) -> Session:
+        """An instance to run on a TVM device (default: the first of the module's kind)."""
+        import tvm
+
+        if device is None:
+            device = tvm.cuda(0) if self.meta.target == "cuda" else tvm.cpu(0)
+        if self.meta.target == "cuda":
+            from . import check_device
+
+            check_device(self.meta.plan.get("device", {}).get("arch"))
+        # Threads may ask at the same moment; TVM's executable makes one machine at a time.
+        with _making_sessions, without_scope_warnings():
+            return Session(self.module, self.meta, device)
+
+
+def load(path: str | os.PathLike[str]) -> CompiledModule:
+    """Load what export_library wrote. Needs TVM's runtime, not its compiler.
+
+    Raises CorruptArtefact for anything but a whole module of this version, LibraryMissing for one
+    for a GPU where CUDA is not installed.
+    """
+    check_seal(path)
+    from . import load_runtime, load_tvm_backends
+
+    load_runtime()
+    import tvm
+
+    no_cuda = load_tvm_backends()
+    try:
+        with without_scope_warnings():
+            module = tvm.runtime.load_module(str(Path(path).resolve()))
+        description = _find_meta(module)
+    except (RuntimeError, AttributeError, OSError) as err:
+        if no_cuda and "load_from_bytes.cuda" in str(err):
+            raise LibraryMissing(
+                f"{path} for a GPU, and TVM's CUDA runtime does not load ({no_cuda})",
+                "a CUDA driver and libcudart.so.13",
+            ) from None
+        raise CorruptArtefact(f"{path}, which does not load ({err})", "a compiled module") from None
+    return CompiledModule(module, Meta.loads(description))
+
+
+def _find_meta(module: Any) -> str:
+    for part in _all_imports(module):
+        if part.kind == "convoy":
+            return str(part["convoy_meta"]())
+    raise CorruptArtefact("a module without convoy's part", "a module written by export_library")
+
+
+def _all_imports(module: Any) -> list[Any]:
+    found = [module]
+    for part in module.imports:
+        found.extend(_all_imports(part))
+    return found

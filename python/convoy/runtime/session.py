@@ -1,0 +1,217 @@
+"""Running a compiled module: inputs that stay in place, the VM, outputs."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidOption
+from ..ir.artifact import Meta, TensorInfo
+
+
+class Session:
+    """One instance of a compiled module on one device. Not for use by two threads at once; make
+    a session for each thread.
+
+    Every input has a buffer on the device for as long as the session lives, and set_input copies
+    into it, so weights that are swapped are seen by the next run.
+
+    A module built for CUDA graphs is called as it is the first time; then the whole function is
+    captured, all its streams included, and from there on replayed on the caller's current stream.
+    A replay writes the same output tensors as the one before. bind_input puts a tensor of the
+    caller in a buffer's place; for each set of such tensors a graph is captured.
+    """
+
+    #: Graphs kept by a session; the one not used for longest goes first.
+    GRAPHS = 8
+
+    def __init__(self, module: Any, meta: Meta, device: Any) -> None:
+        import tvm
+        from tvm.runtime.vm import VirtualMachine
+
+        self.meta, self.device = meta, device
+        self._vm = VirtualMachine(module, device)
+        self._main = self._vm["main"]
+        self._inputs = [tvm.runtime.empty(t.shape, t.dtype, device) for t in meta.inputs]
+        self._index = {t.name: i for i, t in enumerate(meta.inputs)}
+        for buffer, info in zip(self._inputs, meta.inputs, strict=True):
+            buffer.copyfrom(np.zeros(info.shape, _numpy_dtype(info)))
+        self._outputs: list[Any] = []
+        self._warm = False
+        self._graphs: OrderedDict[tuple[int, ...], tuple[Any, list[Any]]] = OrderedDict()
+        self._replay: tuple[Any, list[Any]] | None = None  # of the present inputs
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.meta.outputs)
+
+    @property
+    def input_info(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """(name, shape, dtype) of every input."""
+        return [(t.name, t.shape, t.dtype) for t in self.meta.inputs]
+
+    def input(self, key: str | int) -> Any:
+        """The device buffer of an input."""
+        return self._inputs[self._position(key)]
+
+    def set_input(self, key: str | int, value: Any) -> None:
+        """Copy an array (numpy or any with ``.numpy()``) into an input's buffer.
+
+        Raises InvalidOption for an unknown name, a wrong shape or a dtype that would be changed.
+        """
+        position = self._position(key)
+        info = self.meta.inputs[position]
+        array = value if isinstance(value, np.ndarray) else getattr(value, "numpy", lambda: value)()
+        array = np.asarray(array)
+        if tuple(array.shape) != info.shape:
+            raise InvalidOption(
+                f"shape {tuple(array.shape)} for input {info.name!r}", f"{info.shape}"
+            )
+        wanted = _numpy_dtype(info)
+        if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
+            raise InvalidOption(f"{array.dtype} for input {info.name!r}", str(wanted))
+        self._inputs[position].copyfrom(np.asarray(array, wanted, order="C"))
+
+    def run(self, inputs: Mapping[str, Any] | None = None) -> None:
+        """Enqueue one inference; returns before the device has finished."""
+        if inputs:
+            for name, value in inputs.items():
+                self.set_input(name, value)
+        # The host's time counts here: a small network's replay takes less than 10 us.
+        if self._replay is not None and self._replay[0]():
+            self._outputs = self._replay[1]
+        else:
+            self._run_otherwise()
+
+    def _run_otherwise(self) -> None:
+        """A run that does not replay the latest graph: a call, or a capture and a first replay."""
+        if not self.meta.cuda_graph or not self._warm or self._in_capture():
+            self._outputs = _flatten(self._main(*self._inputs))
+            self._warm = True
+            return
+        launch, self._outputs = self._replay = self._graph()
+        launch()
+
+    def bind_input(self, key: str | int, tensor: Any) -> None:
+        """Use a device tensor of the caller (TVM's, or any with ``__dlpack__``) as an input from
+        now on, without a copy.
+
+        Raises InvalidOption for an unknown name, another shape, dtype or device, and memory that
+        kernels could not read.
+        """
+        import tvm
+
+        position = self._position(key)
+        info = self.meta.inputs[position]
+        if not isinstance(tensor, tvm.runtime.Tensor):
+            try:
+                tensor = tvm.runtime.from_dlpack(tensor)
+            except (RuntimeError, TypeError, AttributeError, BufferError) as err:
+                raise InvalidOption(
+                    f"{type(tensor).__name__} for input {info.name!r} ({err})",
+                    "a compact tensor at an address that is a multiple of 64",
+                ) from None
+        got = (tuple(tensor.shape), str(tensor.dtype), str(tensor.device))
+        wanted = (info.shape, info.dtype, str(self.device))
+        if got != wanted:
+            raise InvalidOption(f"{got} for input {info.name!r}", f"{wanted}")
+        self._inputs[position] = tensor
+        self._replay = None
+
+    def _in_capture(self) -> bool:
+        """Whether the caller captures the current stream: then the call itself is what counts."""
+        from .library import function
+
+        return bool(function("graph.capturing")(self.device.index))
+
+    def _graph(self) -> tuple[Any, list[Any]]:
+        """(launch, outputs) for the present input tensors, captured where they are new."""
+        from .library import function
+
+        key = tuple(tensor.data_ptr() for tensor in self._inputs)
+        if key not in self._graphs:
+            launch, result = function("graph.capture")(self._main, self._inputs, self.device.index)
+            while len(self._graphs) >= self.GRAPHS:
+                self._graphs.popitem(last=False)
+            # The graph holds the input tensors, so their addresses stay theirs.
+            self._graphs[key] = (launch, _flatten(result))
+        self._graphs.move_to_end(key)
+        return self._graphs[key]
+
+    def output(self, index: int = 0) -> Any:
+        """Output tensor of the last run; its ``.numpy()`` waits for the device. The next run may
+        write the same tensor."""
+        if not self._outputs:
+            raise InvalidOption("an output before any run", "run() first")
+        if not 0 <= index < len(self._outputs):
+            raise InvalidOption(f"output {index}", f"0 to {len(self._outputs) - 1}")
+        return self._outputs[index]
+
+    def __call__(self, *inputs: Any) -> list[np.ndarray]:
+        """Set all inputs in order, run, and return the outputs as numpy arrays."""
+        if len(inputs) != len(self._inputs):
+            raise InvalidOption(f"{len(inputs)} inputs", str(len(self._inputs)))
+        for position, value in enumerate(inputs):
+            self.set_input(position, value)
+        self.run()
+        return [output.numpy() for output in self._outputs]
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        self.device.sync()
+
+    def observe(self, watch: Callable[..., None] | None) -> None:
+        """Have ``watch(function, name, before, result, *arguments)`` called before and after every
+        call that the virtual machine makes, its own helpers ("vm.builtin...") included; None ends
+        that. A replayed CUDA graph makes no calls: what is in it is seen when it is captured."""
+        import tvm_ffi
+
+        if watch is not None:
+            self._vm.set_instrument(tvm_ffi.convert(watch))
+            return
+        # The machine takes a function or the name of one that returns it; null is no observer.
+        tvm_ffi.register_global_func("convoy.session.nobody", lambda: None, override=True)
+        self._vm.set_instrument("convoy.session.nobody")
+
+    def time(self, repeat: int = 30, number: int = 10) -> list[float]:
+        """Milliseconds of one run, ``repeat`` times, each the mean of ``number`` runs enqueued
+        back to back and followed by one synchronisation. Warms up first."""
+        for _ in range(3):
+            self.run()
+        self.synchronize()
+        samples = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            for _ in range(number):
+                self.run()
+            self.synchronize()
+            samples.append((time.perf_counter() - start) / number * 1e3)
+        return samples
+
+    def _position(self, key: str | int) -> int:
+        if isinstance(key, int) and 0 <= key < len(self._inputs):
+            return key
+        if key in self._index:
+            return self._index[str(key)]
+        raise InvalidOption(f"input {key!r}", f"one of {', '.join(self._index) or 'none'}")
+
+
+def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
+    if info.dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(info.dtype)
+
+
+def _flatten(result: Any) -> list[Any]:
+    """Tensors of a nested tuple, in order."""
+    if hasattr(result, "shape"):
+        return [result]
+    if isinstance(result, Sequence) or hasattr(result, "__len__"):
+        return [tensor for item in result for tensor in _flatten(item)]
+    return [result]

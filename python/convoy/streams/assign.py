@@ -1,0 +1,62 @@
+"""List scheduling: which op goes to which stream, and in which order they are launched."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from ..ir.schedule import Op
+from .dependence import Dependences
+from .machine import Machine
+
+
+def assign(
+    ops: Sequence[Op],
+    graph: Dependences,
+    priorities: Sequence[float],
+    chains: Sequence[int],
+    streams: int,
+    machine: Machine,
+) -> tuple[list[int], list[int]]:
+    """(order, stream of each op). Of the ops that are ready the one with the longest way behind it
+    (``priorities``) is placed next, on the stream where it starts earliest; of streams that are
+    equal on the one whose latest op it follows. Ops of a chain stay on the stream of its first.
+
+    Durations are taken as they are, without sharing: :func:`simulate` judges the result.
+    """
+    missing = [len(before) for before in graph.reduced]
+    ready = [(-priorities[i], i) for i, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    free = [0.0] * streams  # when each stream's latest op ends
+    latest: list[int | None] = [None] * streams
+    home: dict[int, int] = {}  # chain -> stream
+    stream_of, end = [0] * len(ops), [0.0] * len(ops)
+    order = []
+    while ready:
+        _, op = heapq.heappop(ready)
+
+        def begin(stream: int, op: int = op) -> float:
+            times = [
+                end[p] + (machine.cross_us if stream_of[p] != stream else 0.0)
+                for p in graph.reduced[op]
+            ]
+            fork = machine.fork_us if stream and not times and latest[stream] is None else 0.0
+            return max(free[stream], fork, *times)
+
+        def preference(stream: int, op: int = op) -> tuple[float, bool, bool, int]:
+            follows = latest[stream] in graph.reduced[op]
+            return begin(stream), not follows, latest[stream] is None, stream
+
+        if chains[op] in home:
+            stream = home[chains[op]]
+        else:
+            stream = min(range(streams), key=preference)
+            home[chains[op]] = stream
+        end[op] = begin(stream) + ops[op].duration_us
+        stream_of[op], free[stream], latest[stream] = stream, end[op], op
+        order.append(op)
+        for follower in graph.successors[op]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                heapq.heappush(ready, (-priorities[follower], follower))
+    return order, stream_of

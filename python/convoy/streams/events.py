@@ -1,0 +1,58 @@
+"""The fewest events that make streams keep a dependence graph, and what then happens before what.
+
+An edge between two streams needs an event unless it follows from the order inside streams and
+from other events. Because the order of ops is fixed, the set of edges that remain is unique (the
+transitive reduction of the union of both orders, restricted to edges between streams).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir.schedule import ORIGIN, Event
+
+
+def needed(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> tuple[Event, ...]:
+    """Events for ops in launch order. Stream 0 is the caller's: side streams start behind what it
+    had (an event recorded at ORIGIN), and at the end it waits for them (waits at ORIGIN)."""
+    known: list[int] = []  # of each op the set of ops before it; bit 0 is the fork, bit i+1 op i
+    last: dict[int, int] = {0: ORIGIN}  # stream -> its latest op
+    events: list[Event] = []
+    for op, stream in enumerate(streams):
+        before = _with(known, last[stream]) if stream in last else 0
+        wanted = sorted({*depends[op], ORIGIN}, reverse=True)
+        for earlier in wanted:  # latest first: it may bring the others with it
+            if not before >> (earlier + 1) & 1:
+                events.append(Event(earlier, op))
+                before |= _with(known, earlier)
+        known.append(before)
+        last[stream] = op
+    before = _with(known, last[0])
+    for op in sorted((op for stream, op in last.items() if stream != 0), reverse=True):
+        if not before >> (op + 1) & 1:
+            events.append(Event(op, ORIGIN))
+            before |= _with(known, op)
+    return tuple(events)
+
+
+def happens_before(streams: Sequence[int], events: Iterable[Event]) -> list[int]:
+    """Of each op the set of ops (bits) that are over before it starts, by the order inside streams
+    and events alone."""
+    waits: dict[int, list[int]] = {}
+    for event in events:
+        if ORIGIN not in (event.record, event.wait):
+            waits.setdefault(event.wait, []).append(event.record)
+    sets: list[int] = []
+    last: dict[int, int] = {}
+    for op, stream in enumerate(streams):
+        before = 0
+        for earlier in [*waits.get(op, ()), *([last[stream]] if stream in last else ())]:
+            before |= sets[earlier] | 1 << earlier
+        sets.append(before)
+        last[stream] = op
+    return sets
+
+
+def _with(known: Sequence[int], op: int) -> int:
+    """The set before ``op``, and itself; for the fork just itself."""
+    return 1 if op == ORIGIN else known[op] | 1 << (op + 1)

@@ -1,0 +1,144 @@
+"""What a scheduled TIR function launches: blocks, threads, shared memory, and what it writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from ..ir.schedule import Footprint
+from ..tir.loads import itemsize
+from .machine import Machine
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """Facts of a function compiled by TVM.
+
+    ``footprint`` is that of its widest kernel, ``launches`` their number, ``moved`` the bytes of
+    the tensors in device memory that they read and write, ``written`` the parameters that they
+    store to. ``host_workspace`` says that it asks TVM for device memory while it runs: that pool
+    belongs to a thread and knows no streams, so two such functions must not overlap.
+    """
+
+    footprint: Footprint
+    launches: int
+    moved: int
+    written: frozenset[int]
+    host_workspace: bool
+
+
+def inspect(func: tirx.PrimFunc, machine: Machine) -> NativeKernel:
+    """Facts of a function whose kernels are bound to threads; one block of one thread where they
+    are not (functions for the CPU)."""
+    blocks: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, blocks.append)])
+    allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
+    shared = sum(_bytes(buffer) for buffer in allocated if buffer.scope().startswith("shared"))
+    kernels = _kernels(func)
+    footprints = [
+        machine.footprint(grid, threads, _of_one_block(shared, grid, machine))
+        for grid, threads in kernels
+    ]
+    views = _views(func)
+    touched = [_touched(statement, views) for statement in _statements(func.body)]
+    stored = {buffer for _, written in touched for buffer in written}
+    return NativeKernel(
+        max(footprints, key=lambda f: f.waves),
+        len(kernels),
+        sum(_bytes(buffer) for both in touched for buffers in both for buffer in buffers),
+        frozenset(i for i, param in enumerate(func.params) if param in stored),
+        not blocks or any(buffer.scope() == "global" for buffer in allocated),
+    )
+
+
+def _views(func: tirx.PrimFunc) -> dict[tirx.Buffer, tirx.Buffer]:
+    """Buffers that lie in the memory of others, and in whose."""
+    declared: list[tirx.DeclBuffer] = []
+    blocks: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(
+        func.body, [(tirx.DeclBuffer, declared.append), (s_tir.SBlock, blocks.append)]
+    )
+    views: dict[tirx.Buffer, tirx.Buffer] = {}
+    known = {*func.params, *(buffer for block in blocks for buffer in block.alloc_buffers)}
+    for view in declared:  # outer ones come first
+        within: list[tirx.Var] = []
+        if view.data is not None:
+            tvm_ffi.structural_walk(view.data, [(tirx.Var, within.append)])
+        for source in within:
+            if source in known:  # and not a pointer from elsewhere
+                views[view.buffer] = views.get(source, source)
+                known.add(view.buffer)
+    for block in blocks:
+        for match in block.match_buffers:
+            source = match.source.source
+            views[match.buffer] = views.get(source, source)
+    return views
+
+
+def _touched(
+    statement: tvm.ir.Stmt, views: dict[tirx.Buffer, tirx.Buffer]
+) -> tuple[set[tirx.Buffer], set[tirx.Buffer]]:
+    """Tensors in device memory that one launch reads, and those that it writes. A sum that a block
+    builds up is written, not read; what is updated in place is both."""
+    blocks: list[s_tir.SBlock] = []
+    loads: list[tvm.ir.TensorLoad] = []
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(
+        statement,
+        [
+            (s_tir.SBlock, blocks.append),
+            (tvm.ir.TensorLoad, loads.append),
+            (tirx.BufferStore, stores.append),
+        ],
+    )
+
+    def memory(buffers: Iterable[tirx.Buffer]) -> set[tirx.Buffer]:
+        owners = (views.get(buffer, buffer) for buffer in buffers)
+        return {owner for owner in owners if owner.scope() == "global"}
+
+    sums = {w.source for block in blocks if block.init is not None for w in block.writes}
+    read = [r.source for block in blocks for r in block.reads] + [load.source for load in loads]
+    written = [w.source for block in blocks for w in block.writes]
+    written += [store.buffer for store in stores]
+    return memory(buffer for buffer in read if buffer not in sums), memory(written)
+
+
+def _kernels(func: tirx.PrimFunc) -> list[tuple[int, int]]:
+    """(blocks, threads) of each launch: statements in a row at the top are kernels of their own."""
+    found = []
+    for statement in _statements(func.body):
+        extents: dict[str, int] = {}
+
+        def bound(loop: tirx.For, extents: dict[str, int] = extents) -> None:
+            if loop.thread_binding is not None and isinstance(loop.extent, tirx.IntImm):
+                tag = str(loop.thread_binding.thread_tag)
+                extents[tag] = max(extents.get(tag, 1), int(loop.extent))
+
+        tvm_ffi.structural_walk(statement, [(tirx.For, bound)])
+        grid = math.prod(v for tag, v in extents.items() if tag.startswith("blockIdx"))
+        threads = math.prod(v for tag, v in extents.items() if tag.startswith("threadIdx"))
+        found.append((grid, threads))
+    return found or [(1, 1)]
+
+
+def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
+    """The statements below the root block."""
+    if isinstance(body, s_tir.SBlockRealize):
+        body = body.block.body
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _of_one_block(shared: int, grid: int, machine: Machine) -> int:
+    """Shared memory of a block. Buffers are declared for the whole grid until TVM cuts them down
+    to what a block uses, which is known by their size: no block holds that much."""
+    return shared if shared < machine.shared_bytes else shared // grid
+
+
+def _bytes(buffer: tirx.Buffer) -> int:
+    shape = [int(d) if isinstance(d, tirx.IntImm) else 1 for d in buffer.shape]
+    return math.prod(shape) * itemsize(buffer.dtype)

@@ -1,0 +1,85 @@
+"""Static storage for all tensors inside a function, aware of streams.
+
+Two tensors may share bytes only when every op that touches the one is over before the first op
+that touches the other starts, by the order inside streams and events alone. What merely happens
+to run earlier is no reason: another run may be timed otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from ..ir.schedule import Buffer, MemoryPlan
+
+ALIGNMENT = 256
+
+
+def plan(buffers: Sequence[Buffer], before: Sequence[int], alone: Sequence[int]) -> MemoryPlan:
+    """Offsets for ``buffers`` (those given are ignored).
+
+    ``before[i]`` is the set (bits) of ops that happen before op i; ``alone`` the same where
+    everything runs on one stream, which the plan is compared with.
+    """
+    placed, peak = _place(buffers, before)
+    _, single = _place(buffers, alone)
+    total = sum(_rounded(buffer.size) for buffer in buffers)
+    return MemoryPlan(tuple(placed), peak, single, total)
+
+
+def _place(buffers: Sequence[Buffer], before: Sequence[int]) -> tuple[list[Buffer], int]:
+    """The better of two greedy orders: largest first, and in order of first use."""
+    touched = [_bits((*b.writers, *b.readers)) for b in buffers]
+    behind = [_common(before, (*b.writers, *b.readers)) for b in buffers]
+    by_size = sorted(range(len(buffers)), key=lambda i: -buffers[i].size)
+    by_use = sorted(range(len(buffers)), key=lambda i: min(buffers[i].writers, default=0))
+    results = []
+    for order in (by_size, by_use):
+        offsets: dict[int, int] = {}
+        for i in order:
+            taken = sorted(
+                (offsets[j], offsets[j] + _rounded(buffers[j].size))
+                for j in offsets
+                if not _apart(i, j, touched, behind)
+            )
+            offsets[i] = _best_gap(taken, _rounded(buffers[i].size))
+        peak = max((offsets[i] + _rounded(buffers[i].size) for i in offsets), default=0)
+        results.append((peak, offsets))
+    peak, offsets = min(results, key=lambda result: result[0])
+    return [dataclasses.replace(b, offset=offsets[i]) for i, b in enumerate(buffers)], peak
+
+
+def _apart(i: int, j: int, touched: Sequence[int], behind: Sequence[int]) -> bool:
+    """Whether all ops of one of two buffers happen before all ops of the other."""
+    return not touched[i] & ~behind[j] or not touched[j] & ~behind[i]
+
+
+def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """Start of the smallest gap between sorted ranges that holds ``size``; behind all of them
+    where none does."""
+    best, best_size, end = None, None, 0
+    for begin, stop in taken:
+        gap = begin - end
+        if gap >= size and (best_size is None or gap < best_size):
+            best, best_size = end, gap
+        end = max(end, stop)
+    return end if best is None else best
+
+
+def _common(before: Sequence[int], ops: Iterable[int]) -> int:
+    """What happens before every one of ``ops``."""
+    common = -1
+    for op in ops:
+        common &= before[op]
+    return common
+
+
+def _bits(ops: Iterable[int]) -> int:
+    bits = 0
+    for op in ops:
+        bits |= 1 << op
+    return bits
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,164 @@
+"""From ops and buffers to a schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.schedule import Buffer, Event, Op, Schedule
+from . import chains, events, memory
+from .assign import assign
+from .dependence import Dependences
+from .descent import improve
+from .machine import Machine
+from .simulate import simulate
+
+#: Numbers of streams that are tried where the number is free.
+STREAMS = (2, 3, 4, 6, 8)
+#: Schedules up to this many times the best predicted time are contenders.
+CLOSE = 1.15
+
+
+def single_stream(ops: Sequence[Op], buffers: Sequence[Buffer], machine: Machine) -> Schedule:
+    """The schedule on one stream, in program order."""
+    ops = [dataclasses.replace(op, stream=0) for op in ops]
+    return _finish(ops, (), buffers, range(len(ops)), machine)
+
+
+def multi_stream(
+    ops: Sequence[Op],
+    buffers: Sequence[Buffer],
+    machine: Machine,
+    streams: int | None = None,
+) -> Schedule:
+    """The best schedule found by the simulator on at most ``streams`` streams: the first of
+    :func:`contenders`."""
+    return contenders(ops, buffers, machine, streams, most=1)[0]
+
+
+def contenders(
+    ops: Sequence[Op],
+    buffers: Sequence[Buffer],
+    machine: Machine,
+    streams: int | None = None,
+    most: int = 4,
+) -> list[Schedule]:
+    """Schedules that differ, shortest predicted time first; all within CLOSE of the best.
+
+    ``ops`` are in program order, with ``depends``; ``buffers`` name ops by their numbers there.
+    Tried are several numbers of streams, each with whole chains and with single ops as what is
+    assigned; fewer streams and events win among equals. With ``most`` above 1 the best one is also
+    improved by small changes (:mod:`descent`).
+    """
+    graph = Dependences([op.depends for op in ops])
+    priorities = graph.bottom_levels([op.duration_us for op in ops])
+    cover = chains.cover(graph, priorities)
+    limit = streams or max(STREAMS)
+    counts = sorted({min(n, limit) for n in (*STREAMS, limit)})
+    tried: dict[tuple[tuple[str, int], ...], _Draft] = {}
+    for count in counts:
+        for units in (cover, range(len(ops))):
+            order, stream_of = assign(ops, graph, priorities, units, count, machine)
+            draft = _Draft.of(_in_order(ops, order, stream_of), order, machine)
+            tried.setdefault(draft.key, draft)
+    ranked = sorted(tried.values(), key=lambda draft: draft.score)
+    if most > 1:
+        better = improve(ranked[0].ops, limit, machine)
+        draft = _Draft.of(better, ranked[0].order, machine)
+        if draft.key not in tried:
+            ranked = sorted([draft, *ranked], key=lambda draft: draft.score)
+    close = [d for d in ranked if d.score[0] <= CLOSE * ranked[0].score[0]]
+    return [_finish(d.ops, d.events, buffers, d.order, machine) for d in close[:most]]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Ops in launch order with streams and events; ``order`` are their program numbers, ``score``
+    what is compared: predicted time, streams, events."""
+
+    ops: list[Op]
+    order: list[int]
+    events: tuple[Event, ...]
+    score: tuple[float, int, int]
+
+    @classmethod
+    def of(cls, ops: list[Op], order: list[int], machine: Machine) -> _Draft:
+        found = events.needed([op.depends for op in ops], [op.stream for op in ops])
+        _, _, makespan = simulate(ops, found, machine)
+        streams = 1 + max((op.stream for op in ops), default=0)
+        return cls(ops, order, found, (round(makespan, 3), streams, len(found)))
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        return tuple((op.name, op.stream) for op in self.ops)
+
+
+def retime(schedule: Schedule, ops: Sequence[Op], machine: Machine) -> Schedule:
+    """Streams, order and events of a schedule with the kernels, durations and footprints of
+    ``ops``, which are the same by name; its storage stays."""
+    by_name = {op.name: op for op in ops}
+    changed = [
+        dataclasses.replace(by_name[op.name], stream=op.stream, depends=op.depends)
+        for op in schedule.ops
+    ]
+    start, end, makespan = simulate(changed, schedule.events, machine)
+    return dataclasses.replace(
+        schedule,
+        ops=tuple(
+            dataclasses.replace(op, start_us=round(start[i], 3), end_us=round(end[i], 3))
+            for i, op in enumerate(changed)
+        ),
+        makespan_us=round(makespan, 3),
+        single_us=round(sum(op.duration_us for op in changed), 3),
+    )
+
+
+def _in_order(ops: Sequence[Op], order: Sequence[int], stream_of: Sequence[int]) -> list[Op]:
+    """Ops in launch order with their streams, ``depends`` renumbered. Streams are renumbered by
+    first use, so that what starts first stays on the caller's."""
+    place = {op: i for i, op in enumerate(order)}
+    names: dict[int, int] = {}
+    for op in order:
+        names.setdefault(stream_of[op], len(names))
+    return [
+        dataclasses.replace(
+            ops[op],
+            stream=names[stream_of[op]],
+            depends=tuple(sorted(place[d] for d in ops[op].depends)),
+        )
+        for op in order
+    ]
+
+
+def _finish(
+    ops: Sequence[Op],
+    found: tuple[Event, ...],
+    buffers: Sequence[Buffer],
+    order: Iterable[int],
+    machine: Machine,
+) -> Schedule:
+    """Predicted times and storage for ops in launch order; ``order`` are their program numbers."""
+    start, end, makespan = simulate(ops, found, machine)
+    timed = tuple(
+        dataclasses.replace(op, start_us=round(start[i], 3), end_us=round(end[i], 3))
+        for i, op in enumerate(ops)
+    )
+    place = {op: i for i, op in enumerate(order)}
+    moved = [
+        dataclasses.replace(
+            b,
+            writers=tuple(sorted(place[w] for w in b.writers)),
+            readers=tuple(sorted(place[r] for r in b.readers)),
+        )
+        for b in buffers
+    ]
+    before = events.happens_before([op.stream for op in timed], found)
+    alone = [(1 << i) - 1 for i in range(len(timed))]
+    return Schedule(
+        ops=timed,
+        events=found,
+        memory=memory.plan(moved, before, alone),
+        makespan_us=round(makespan, 3),
+        single_us=round(sum(op.duration_us for op in timed), 3),
+    )

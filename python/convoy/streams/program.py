@@ -1,0 +1,228 @@
+"""A lowered Relax function as ops and buffers.
+
+Functions are read as they are behind ``CallTIRRewrite``: tensors are allocated one by one, kernels
+and external functions are called with their outputs as the last arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relax
+
+from ..errors import NotSchedulable
+from ..graph.expr import dtype_of, op_name, shape_of
+from ..graph.rewriter import bindings_of, main_function, result_of
+from ..ir.schedule import Buffer, Footprint, Op
+from ..tir.loads import itemsize
+from .kernels import NativeKernel, inspect
+from .machine import Machine
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A tensor that the function allocates, or is given: ``given`` for its parameters, ``escapes``
+    when it is part of the result."""
+
+    var: relax.Var
+    shape: tuple[int, ...]
+    dtype: str
+    escapes: bool = False
+    given: bool = False
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * itemsize(self.dtype)
+
+
+@dataclass
+class Program:
+    """A function's calls in program order and what they touch.
+
+    ``ops`` carry names, kinds, footprints and dependences; durations are estimates until
+    :mod:`durations` fills them in. ``calls[i]`` is the call of op i, ``moved[i]`` how many bytes
+    it reads and writes.
+    """
+
+    name: str
+    func: relax.Function
+    ops: list[Op] = field(default_factory=list)
+    calls: list[relax.Call] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
+    storages: list[Storage] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)  # of the storages that do not escape
+    definitions: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+
+    def with_durations(self, ops: Sequence[Op]) -> Program:
+        return dataclasses.replace(self, ops=list(ops))
+
+
+def read(mod: tvm.IRModule, machine: Machine) -> Program:
+    """The main function of a module as a program.
+
+    Raises NotSchedulable for calls whose effects are unknown, UnsupportedOp for control flow and
+    DynamicShape for tensors of unknown size.
+    """
+    gv, func = main_function(mod)
+    return _Reader(mod, gv.name_hint, func, machine).read()
+
+
+class _Reader:
+    def __init__(
+        self, mod: tvm.IRModule, name: str, func: relax.Function, machine: Machine
+    ) -> None:
+        self._mod, self._machine = mod, machine
+        self._program = Program(name, func)
+        self._storage_of: dict[relax.Var, int] = {}  # allocation or view -> storage
+        self._natives: dict[str, NativeKernel] = {}
+        self._writers: list[list[int]] = []
+        self._readers: list[list[int]] = []
+        self._last_host_workspace: int | None = None
+        self._inputs: set[int] = set()  # storages of parameters, which kernels may update in place
+
+    def read(self) -> Program:
+        program = self._program
+        for param in program.func.params:
+            if isinstance(param.ty, relax.TensorType):
+                self._inputs.add(self._new_storage(param))
+        for binding in bindings_of(program.func):
+            self._visit(binding.var, binding.value)
+        escaping = self._inputs | {
+            self._storage(v) for v in _vars(self._resolve(result_of(program.func)))
+        }
+        for i, storage in enumerate(program.storages):
+            if i in escaping:
+                program.storages[i] = dataclasses.replace(storage, escapes=True)
+            elif self._writers[i] and not storage.given:
+                program.buffers.append(
+                    Buffer(
+                        storage.var.name,
+                        0,
+                        storage.size,
+                        tuple(self._writers[i]),
+                        tuple(dict.fromkeys(self._readers[i])),
+                    )
+                )
+        return program
+
+    def _visit(self, var: relax.Var, value: relax.Expr) -> None:
+        name = op_name(value)
+        if name == "relax.builtin.alloc_tensor":
+            self._new_storage(var)
+        elif name == "relax.reshape":
+            source = self._resolve(value.args[0])
+            self._program.definitions[var] = relax.Call(
+                value.op, [source, *value.args[1:]], value.attrs, ty_args=value.ty_args
+            )
+            if (storage := self._storage(source)) is not None:
+                self._storage_of[var] = storage
+        elif isinstance(value, (relax.Var, relax.Tuple, relax.TupleGetItem)) or not isinstance(
+            value, relax.Call
+        ):
+            self._program.definitions[var] = self._resolve(value)
+        elif isinstance(value.op, (tvm.ir.GlobalVar, relax.ExternFunc)):
+            self._call(value)
+        else:
+            raise NotSchedulable(f"a call of {name or value.op}", "kernels and external functions")
+
+    def _new_storage(self, var: relax.Var) -> int:
+        number = len(self._program.storages)
+        self._storage_of[var] = number
+        self._program.storages.append(Storage(var, shape_of(var), dtype_of(var)))
+        self._writers.append([])
+        self._readers.append([])
+        return number
+
+    def _add_storage(self, var: relax.Var, given: bool = False) -> None:
+        self._storage_of[var] = len(self._program.storages)
+        storage = Storage(var, shape_of(var), dtype_of(var), given=given)
+        self._program.storages.append(storage)
+        self._writers.append([])
+        self._readers.append([])
+
+    def _resolve(self, expr: relax.Expr) -> relax.Expr:
+        """``expr`` by what does not get a place of its own: names of names, parts of tuples."""
+        if isinstance(expr, relax.Var):
+            known = self._program.definitions.get(expr)
+            return known if known is not None and not isinstance(known, relax.Call) else expr
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self._resolve(field) for field in expr.fields])
+        if isinstance(expr, relax.TupleGetItem):
+            whole = self._resolve(expr.tuple_value)
+            if isinstance(whole, relax.Tuple):
+                return whole.fields[expr.index]
+            return relax.TupleGetItem(whole, expr.index)
+        return expr
+
+    def _storage(self, expr: relax.Expr) -> int | None:
+        return self._storage_of.get(expr) if isinstance(expr, relax.Var) else None
+
+    def _call(self, call: relax.Call) -> None:
+        program, op = self._program, len(self._program.ops)
+        native = self._native(call)
+        symbol = call.op.name_hint if native else str(call.op.global_symbol)
+        args = [self._resolve(arg) for arg in call.args]
+        touched: dict[int, bool] = {}  # storage -> whether it is written
+        moved = 0
+        for i, arg in enumerate(args):
+            for var in _vars(arg):
+                storage = self._storage(var)
+                if storage is None:
+                    continue
+                fresh = not self._writers[storage] and storage not in self._inputs
+                written = fresh or bool(native and i in native.written)
+                touched[storage] = touched.get(storage, False) or written
+            if not native and isinstance(arg.ty, relax.TensorType):
+                moved += math.prod(shape_of(arg)) * itemsize(dtype_of(arg))
+        launches, moved = (native.launches, native.moved) if native else (1, moved)
+        depends: set[int] = set()
+        for storage, written in touched.items():
+            depends.update(self._writers[storage])
+            if written:
+                depends.update(self._readers[storage])
+                self._writers[storage].append(op)
+            else:
+                self._readers[storage].append(op)
+        if native and native.host_workspace:
+            if self._last_host_workspace is not None:
+                depends.add(self._last_host_workspace)
+            self._last_host_workspace = op
+        program.ops.append(
+            Op(
+                name=f"{symbol}#{op}",
+                symbol=symbol,
+                kind="native" if native else "offloaded",
+                duration_us=self._machine.estimate_us(moved, launches),
+                footprint=native.footprint if native else Footprint(),
+                depends=tuple(sorted(depends)),
+            )
+        )
+        program.calls.append(relax.Call(call.op, args, call.attrs, ty_args=call.ty_args))
+        program.moved.append(moved)
+
+    def _native(self, call: relax.Call) -> NativeKernel | None:
+        if isinstance(call.op, relax.ExternFunc):
+            if str(call.op.global_symbol).startswith("vm.builtin"):
+                raise NotSchedulable(f"a call of {call.op.global_symbol}", "kernels")
+            return None
+        name = call.op.name_hint
+        if name not in self._natives:
+            callee = self._mod[call.op]
+            if not isinstance(callee, tvm.tirx.PrimFunc):
+                raise NotSchedulable(f"a call of the Relax function {name}", "kernels")
+            self._natives[name] = inspect(callee, self._machine)
+        return self._natives[name]
+
+
+def _vars(expr: relax.Expr | None) -> list[relax.Var]:
+    if isinstance(expr, relax.Var):
+        return [expr]
+    if isinstance(expr, relax.Tuple):
+        return [v for field in expr.fields for v in _vars(field)]
+    if isinstance(expr, relax.TupleGetItem):
+        return _vars(expr.tuple_value)
+    return []

@@ -1,0 +1,112 @@
+"""Sums over rows of channels-last tensors (global average pool): many rows, contiguous channels.
+
+A block covers some channels, 16 bytes a thread, and splits the rows over ``threadIdx.y``; partial
+sums meet in shared memory. With few output elements this is what keeps enough loads in flight.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.analysis import SBlockInfo
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from .loads import contiguous_in, loads_of, stage_reads, vector_width, vectorize_copy
+from .window import ReductionRule, finish_output, inline_consumers
+
+_MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
+_CHANNEL_THREADS = 32
+_ROW_THREADS = 8
+
+
+class ChannelReduce(ReductionRule):
+    """One reduction over one operand that is contiguous along the last output axis."""
+
+    def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
+        for info in infos[: infos.index(reduction)]:
+            sch.compute_inline(info.block_rv)
+        if not _sums_rows(sch, reduction):
+            return False
+        _schedule(sch, reduction, inline_consumers(sch, infos, reduction))
+        return True
+
+
+def _sums_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
+    block = sch.get(info.block_rv)
+    spatial = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
+    rows = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
+    loads = loads_of(block)
+    if len(loads) != 1 or not loads[0].uniform or loads[0].guarded:
+        return False
+    if not contiguous_in(loads[0], spatial[-1].var) or int(spatial[-1].dom.extent) < 8:
+        return False
+    # Every index is one axis: windows, whose rows overlap, are the Window rule's.
+    plain = all(isinstance(i, (tirx.Var, tirx.IntImm)) for i in loads[0].indices)
+    return plain and math.prod(int(a.dom.extent) for a in rows) >= _MIN_ROWS
+
+
+def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> None:
+    reduce, kinds = info.block_rv, info.dom_kind()
+    loops = sch.get_loops(reduce)
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
+    rows = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    channels = int(sch.get(spatial[-1]).extent)
+    width = vector_width(channels, loads_of(sch.get(reduce))[0].buffer.dtype)
+    lanes = _largest_divisor(channels // width, _CHANNEL_THREADS)
+    sch.reorder(*spatial, *rows)
+    row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
+    parts = _ROW_THREADS
+    while parts * 2 * lanes <= 512 and int(sch.get(row).extent) >= parts * 8:
+        parts *= 2
+    step, part = sch.split(row, factors=[None, parts])
+    partial = sch.rfactor(part, factor_axis=0)
+
+    # First step: each (part, lane) thread sums its rows of 'width' channels in registers.
+    *outer_axes, step, part = sch.get_loops(partial)
+    outer, lane, vector = sch.split(outer_axes[-1], factors=[None, lanes, width])
+    sch.reorder(*outer_axes[:-1], outer, part, lane, step, vector)
+    grid = sch.fuse(*outer_axes[:-1], outer) if len(outer_axes) > 1 else outer
+    sch.bind(grid, "blockIdx.x")
+    sch.bind(part, "threadIdx.y")
+    sch.bind(lane, "threadIdx.x")
+    sch.unroll(vector)
+    shared = sch.cache_write(partial, 0, "local")
+    sch.set_scope(shared, 0, "shared")
+    sch.reverse_compute_at(shared, lane)
+    vectorize_copy(sch, shared, lane, sch.get(shared).writes[0].source.dtype)
+    _keep_loads_in_flight(sch, step)
+    stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
+    sch.decompose_reduction(partial, sch.get_loops(partial)[3])
+
+    # Second step: the parts of a channel are added by one thread (by each threadIdx.y alike).
+    if final is None:
+        final = sch.cache_write(reduce, 0, "local")
+    else:
+        sch.set_scope(reduce, 0, "local")
+    sch.reverse_compute_at(reduce, grid)
+    _, *below = sch.get_loops(reduce)  # loops follow the order of the block's axes
+    reduction_first = sch.get(reduce).iter_vars[0].iter_type == tirx.IterVar.CommReduce
+    parts_loop, chunk = below if reduction_first else reversed(below)
+    lane, vector = sch.split(chunk, factors=[lanes, width])
+    sch.bind(lane, "threadIdx.x")
+    sch.reorder(lane, parts_loop, vector)
+    sch.unroll(vector)
+    sch.unroll(parts_loop)
+    sch.reverse_compute_at(final, lane)
+    sch.decompose_reduction(reduce, parts_loop)
+    finish_output(sch, final, lane, width)
+
+
+def _largest_divisor(value: int, limit: int) -> int:
+    return next(d for d in range(min(value, limit), 0, -1) if value % d == 0)
+
+
+def _keep_loads_in_flight(sch: s_tir.Schedule, step: LoopRV) -> None:
+    """Unroll the row loop, in steps of four where it is long."""
+    extent = int(sch.get(step).extent)
+    if extent <= 16:
+        sch.unroll(step)
+        return
+    _, inner = sch.split(step, factors=[None, 4])
+    sch.unroll(inner)

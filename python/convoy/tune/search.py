@@ -1,0 +1,72 @@
+"""Which candidates to measure next: several ways behind one base class."""
+
+from __future__ import annotations
+
+import abc
+import random
+import zlib
+from collections.abc import Sequence
+
+from ..ir.candidate import Candidate
+from .task import Task
+
+
+class Search(abc.ABC):
+    """Chooses candidates round by round.
+
+    A choice may depend on the tasks' spaces and results alone, never on time or on the order in
+    which results came: then a run that was killed and started again ends with the same records.
+    """
+
+    name: str
+
+    def begin(self) -> None:
+        """Do what the first choice needs and the spaces do not decide. Optional."""
+
+    @abc.abstractmethod
+    def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """For each task up to ``count`` of its remaining candidates, best first."""
+
+
+class Exhaustive(Search):
+    """Everything, in the order of the space."""
+
+    name = "exhaustive"
+
+    def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [task.remaining()[:count] for task in tasks]
+
+
+class InOrder(Search):
+    """One backend after the other, each in its own order of preference: cuDNN's heuristics with
+    ``first="cudnn"``."""
+
+    name = "order"
+
+    def __init__(self, first: str = "cudnn") -> None:
+        self._first = first
+
+    def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        def order(candidate: Candidate) -> tuple[bool, str, int]:
+            return candidate.backend != self._first, candidate.backend, candidate.priority
+
+        return [sorted(task.remaining(), key=order)[:count] for task in tasks]
+
+
+class Random(Search):
+    """A random order for each workload, the same for the same seed."""
+
+    name = "random"
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        picks = []
+        for task in tasks:
+            order = list(task.space.candidates)
+            seed = zlib.crc32(f"{self._seed}|{task.workload.key}".encode())
+            random.Random(seed).shuffle(order)
+            left = set(task.remaining())
+            picks.append([candidate for candidate in order if candidate in left][:count])
+        return picks

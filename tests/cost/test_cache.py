@@ -1,0 +1,113 @@
+"""What the L2 cache makes of figures inside a network."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import tvm
+from tvm import relax
+
+from convoy.cost import cache
+from convoy.cost.model import RandomCost
+from convoy.ir.candidate import Candidate
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.plan import Scored
+from convoy.ir.workload import Epilogue, Workload
+from convoy.placement.place import Options
+from convoy.placement.placer import Placer, normal_forms
+
+SMALL = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
+
+
+def options(workload: Workload, **cold: float | None) -> Options:
+    """One candidate of 4 us for each name, with its time with a cold cache."""
+    scored = [
+        Scored(Candidate("cudnn", name), Measurement(kernel_us=4.0, cold_us=us))
+        for name, us in cold.items()
+    ]
+    return Options(workload, scored)
+
+
+def cold_of(found: Options) -> dict[str, float | None]:
+    return {s.candidate.kernel: s.measurement.cold_us for s in found.scored}
+
+
+def test_what_lacks_a_cold_figure_gets_what_its_rivals_take_longer() -> None:
+    given = {SMALL: options(SMALL, a=5.0, b=None, c=4.6, d=4.7)}
+    assert cold_of(cache.in_network(given)[SMALL]) == {
+        "a": 5.0, "b": pytest.approx(4.7), "c": 4.6, "d": 4.7,
+    }  # fmt: skip
+    assert cold_of(given[SMALL])["b"] is None, "what was given stays as it is"
+
+
+def test_without_rivals_that_have_one_other_workloads_tell() -> None:
+    other = dataclasses.replace(SMALL, k=512)
+    found = cache.in_network({SMALL: options(SMALL, a=None), other: options(other, a=4.5, b=5.5)})
+    assert cold_of(found[SMALL]) == {"a": pytest.approx(5.0)}
+    assert cold_of(cache.in_network({SMALL: options(SMALL, a=None)})[SMALL]) == {"a": None}
+
+
+def test_where_data_stay_in_the_cache_kernels_are_as_quick_as_alone() -> None:
+    given = {SMALL: options(SMALL, a=5.0, b=None)}
+    assert cold_of(cache.in_network(given, staying=True)[SMALL]) == {"a": 4.0, "b": 4.0}
+
+
+def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> None:
+    figure = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
+    pairs = [(Candidate(name, "k"), figure) for name in ("slow", "quick")]
+    pairs.append((Candidate("slow", "unknown"), Measurement(kernel_us=4.0)))
+    given = {SMALL: Options(SMALL, [Scored(*pair) for pair in pairs])}
+    found = cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].scored
+    assert [(s.measurement.enqueue_us, s.measurement.e2e_us) for s in found] == [
+        (8.5, 19.0), (6.0, 14.0), (None, None),
+    ]  # fmt: skip
+    assert all(s.measurement.kernel_us == 4.0 for s in found)
+
+
+def test_touched_are_all_weights_and_the_largest_step() -> None:
+    tail = Workload("matmul", 1, 1, 1, 64, 10, 1, 1)
+    weights = 2 * (256 * 256 * 9 + 640)
+    assert cache.touched_bytes([SMALL, tail]) == weights + 2 * (2 * 14 * 14 * 256)
+    summed = dataclasses.replace(SMALL, epilogue=Epilogue(residual=True))
+    assert cache.touched_bytes([summed]) == 2 * (256 * 256 * 9 + 3 * 14 * 14 * 256)
+    limit = Device().l2_bytes * cache.STAYING
+    many = int(limit // (2 * 256 * 256 * 9))
+    assert cache.stays([SMALL] * (many - 1), Device())
+    assert not cache.stays([SMALL] * (many + 1), Device())
+
+
+def network(channels: int, layers: int) -> tvm.IRModule:
+    x = relax.Var("x", relax.TensorType((1, channels, 7, 7), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y: relax.Expr = x
+            for i in range(layers):
+                weights = tvm.runtime.empty((channels, channels, 3, 3), "float32")
+                weights.copyfrom(weights.numpy() * 0 + i)
+                y = builder.emit(relax.op.nn.conv2d(y, relax.const(weights), padding=1))
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+class WithCold(RandomCost):
+    """A microsecond more with a cold cache."""
+
+    def figures(self, workload, candidates):  # type: ignore[no-untyped-def]
+        found = super().figures(workload, candidates)
+        return [dataclasses.replace(f, cold_us=f.kernel_us + 1.0) for f in found]
+
+
+@pytest.mark.parametrize(("layers", "longer"), [(1, 0.0), (6, 1.0)])
+def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) -> None:
+    """A layer has 4.7 MB of weights in float16."""
+    from convoy.backends.cutlass import CutlassBackend
+
+    forms = normal_forms(network(512, layers), None, "float16")
+    placed = Placer(forms, [CutlassBackend()], Device(), WithCold()).place("graph")
+    for choice in placed.plan.choices:
+        figure = choice.chosen.measurement
+        assert figure.cold_us - figure.kernel_us == pytest.approx(longer)

@@ -1,0 +1,62 @@
+"""Which headers a kernel is made of, and when its hash changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from convoy import paths
+from convoy.backends.kernels import sources
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(paths, "codegen_dir", lambda: tmp_path)
+    monkeypatch.setattr(paths, "include_dir", lambda: tmp_path / "include")
+    for name, text in {
+        "cutlass/one.cuh": '#include "shared.cuh"\n#include "cutlass/not_ours.h"\nint one;\n',
+        "cutlass/two.cuh": '#include <cuda.h>\n#include "convoy/abi.h"\nint two;\n',
+        "cutlass/shared.cuh": '#include "convoy/abi.h"\n#include "one.cuh"\n',
+        "include/convoy/abi.h": "int abi;\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def _changed(folder: Path, name: str, text: str) -> set[str]:
+    """The headers whose hash changes with the text of a file."""
+    sources.source_hashes.cache_clear()
+    before = sources.source_hashes()
+    (folder / name).write_text(text)
+    sources.source_hashes.cache_clear()
+    after = sources.source_hashes()
+    sources.source_hashes.cache_clear()
+    return {header for header in after if after[header] != before.get(header)}
+
+
+def test_closure_follows_includes_even_in_a_circle(folder: Path) -> None:
+    found = sources.closure(folder / "cutlass/one.cuh")
+    assert [path.name for path in found] == ["one.cuh", "shared.cuh", "abi.h"]
+
+
+def test_a_hash_follows_what_is_included_and_nothing_else(folder: Path) -> None:
+    every = {"cutlass/one.cuh", "cutlass/two.cuh", "cutlass/shared.cuh"}
+    assert _changed(folder, "cutlass/two.cuh", "int other;\n") == {"cutlass/two.cuh"}
+    assert _changed(folder, "cutlass/new.cuh", "int new_;\n") == {"cutlass/new.cuh"}
+    assert _changed(folder, "cutlass/shared.cuh", "int s;\n") == every - {"cutlass/two.cuh"}
+    assert _changed(folder, "include/convoy/abi.h", "int changed;\n") == set()
+
+
+def test_comments_and_spacing_do_not_count(folder: Path) -> None:
+    spaced = '#include <cuda.h>\n\n#include "convoy/abi.h" // ABI\nint  two;\n'
+    assert _changed(folder, "cutlass/two.cuh", spaced) == set()
+
+
+def test_every_kernel_of_the_project_has_a_source() -> None:
+    found = sources.source_hashes()
+    assert {"cutlass/sm80_conv.cuh", "cutlass/sm90_gemm.cuh"} <= found.keys()
+    assert "hopper/stem_fprop_library.cuh" in found
+    assert found["cutlass/sm90_conv.cuh"] != found["cutlass/sm90_gemm.cuh"]

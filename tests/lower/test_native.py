@@ -1,0 +1,68 @@
+"""TVM's own kernels of a network: their calls, and how many the dataflow says there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+import convoy
+from convoy.lower.native import native_calls
+from convoy.normalize.normal_form import normalize
+from convoy.partition.dataflow import dataflow
+from convoy.partition.rewrite import rewrite
+from convoy.partition.subgraphs import find_regions, select
+from convoy.pipeline import compile_placement
+from convoy.relay import testing
+from convoy.relay.convert import to_relax
+from convoy.runtime.compiled import _all_imports
+from convoy.training.resnet import small_resnet
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "resnet18": lambda: testing.resnet.get_workload(),
+    "squeezenet": lambda: testing.squeezenet.get_workload(),
+    "googlenet": lambda: testing.googlenet.get_workload(),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("form", [{}, {"space_to_depth": True}, {"pad_channels": 1}], ids=str)
+def test_what_regions_leave_is_counted_as_tvm_fuses_it(name: str, form: dict[str, Any]) -> None:
+    normal = normalize(to_relax(*NETWORKS[name]()), dtype="float16", **form)
+    regions = find_regions(normal)
+    longest = select(regions, lambda workload: True)
+    rewritten = rewrite(normal, {region.id: region.id for region in longest})
+    calls = native_calls(rewritten, "llvm")
+    covered = {name for region in regions for name in region.covered}
+    moved = dataflow(normal).native_bytes(covered)
+    assert len(moved) == len(calls)
+    for call in calls:
+        shape, dtype = call.operands[-1]
+        assert all(size > 0 for size in shape) and dtype in ("float16", "float32")
+
+
+def test_every_kernel_of_a_training_step_runs_with_its_operands(tmp_path: Any) -> None:
+    step = small_resnet(2, image=8, channels=2, widths=(8,)).step()
+    placed = convoy.place(step.module, backends=("tvm",), measure=False)
+    calls = native_calls(placed.module, "llvm")
+    assert {"batch_norm_stats", "batch_norm_grad_stats", "sgd_update"} <= {c.name for c in calls}
+    compile_placement(placed, "llvm").export_library(tmp_path / "step.so")
+    parts = _all_imports(convoy.load(tmp_path / "step.so").module)
+    for call in calls:
+        run = next(part[call.name] for part in parts if part.implements_function(call.name))
+        run(*(tvm.runtime.tensor(np.zeros(shape, dtype)) for shape, dtype in call.operands))
+
+
+def test_bytes_of_a_pool() -> None:
+    normal = normalize(to_relax(*NETWORKS["googlenet"]()), dtype="float16")
+    flow = dataflow(normal)
+    pools = [
+        op
+        for op in flow.operations
+        if (op.bytes_read, op.bytes_written) == (2 * 112 * 112 * 64, 2 * 56 * 56 * 64)
+    ]
+    assert len(pools) == 1 and not pools[0].fused
+    assert flow.native_bytes({op.name for op in flow.operations}) == {}

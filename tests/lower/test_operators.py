@@ -1,0 +1,116 @@
+"""Each operator of Relax by itself: it compiles for a GPU, or the build says in one sentence why
+not; and what convoy says by other operators means the same."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import tvm
+
+import convoy
+from convoy.errors import ConvoyError, DynamicShape, UnsupportedOp
+from convoy.lower import decompose
+
+from ..graph.operators import all_operators
+
+OPERATORS = all_operators()
+
+#: The error of those that do not compile, and what it says.
+REFUSED = {
+    "dynamic_strided_slice": (DynamicShape, "expected a static shape"),
+    "nonzero": (DynamicShape, "expected a static shape"),
+    "unique": (DynamicShape, "expected a static shape"),
+    "all_class_non_max_suppression": (UnsupportedOp, "only known when it runs"),
+    "non_max_suppression": (UnsupportedOp, "kernel non_max_suppression of float32(1, 8, 6)"),
+    "non_max_suppression_indices": (UnsupportedOp, "kernel non_max_suppression of float32(1, 8"),
+}
+#: Those that need a simpler schedule than that of first choice.
+RESCHEDULED = {
+    "index_put", "index_put_sum", "take_backward", "get_valid_counts", "max_pool2d_backward",
+}  # fmt: skip
+
+
+def build(name: str, target: str) -> convoy.CompiledModule:
+    return convoy.build(OPERATORS[name].module(), target, precision="float32", streams=1)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_compiles_for_a_gpu_or_says_why_not(name: str) -> None:
+    if name in REFUSED:
+        kind, text = REFUSED[name]
+        with pytest.raises(ConvoyError) as caught:
+            build(name, "cuda")
+        assert isinstance(caught.value, kind) and text in str(caught.value)
+        assert len(str(caught.value)) < 1200
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built = build(name, "cuda")
+    assert bool(built.meta.rescheduled) == (name in RESCHEDULED)
+
+
+def by_numpy(name: str, x: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
+    if name == "ewise_fma":
+        return [x * others[0] + others[1]]
+    if name in ("max_bool", "min_bool"):
+        return [x.max(1) if name == "max_bool" else x.min(1)]
+    if name == "pixel_shuffle":
+        apart = x.reshape(1, 2, 2, 2, 3, 3)
+        return [apart.transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 6, 6)]
+    axis = {"median": 1, "median_first": 0}.get(name)
+    if axis is None:
+        return [np.sort(x.ravel())[(x.size - 1) // 2]]
+    places = np.argsort(x, axis)
+    middle = [(x.shape[axis] - 1) // 2]
+    place = places.take(middle, axis)
+    return [np.take_along_axis(x, place, axis), place]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ewise_fma", "max_bool", "min_bool", "pixel_shuffle", "median", "median_all", "median_first"],
+)
+def test_other_operators_mean_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled for the CPU, also what is said by others only for a GPU."""
+    monkeypatch.setattr(decompose, "on_gpu", lambda: True)
+    seen = []
+    real = decompose.Decompose.rewrite
+
+    def rewrite(self, call, old):
+        seen.append(real(self, call, old))
+        return seen[-1]
+
+    monkeypatch.setattr(decompose.Decompose, "rewrite", rewrite)
+    inputs = OPERATORS[name].arrays()
+    got = [np.array(y) for y in build(name, "llvm").session()(*inputs)]
+    assert any(new is not None for new in seen)
+    for y, want in zip(got, by_numpy(name, *inputs), strict=True):
+        assert y.dtype == want.dtype
+        np.testing.assert_allclose(y, want.reshape(y.shape), rtol=1e-6)
+
+
+@pytest.mark.parametrize("letter", "hb")
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("acos", np.arccos), ("asin", np.arcsin), ("atan", np.arctan), ("asinh", np.arcsinh),
+        ("atanh", np.arctanh), ("atan2", np.arctan2), ("log_add_exp", np.logaddexp),
+        ("mod", np.fmod), ("cosh", np.cosh), ("sinh", np.sinh), ("round", np.round),
+        ("isfinite", np.isfinite), ("isnan", np.isnan), ("isinf", np.isinf),
+    ],
+)  # fmt: skip
+def test_what_tvm_knows_in_float32_only(name: str, function, letter: str) -> None:
+    inputs = OPERATORS[f"{name}_{letter}"].arrays()
+    (y,) = build(f"{name}_{letter}", "llvm").session()(*inputs)
+    got, want = np.array(y), function(*[x.astype("float32") for x in inputs])
+    assert got.dtype == (bool if want.dtype == bool else inputs[0].dtype)
+    tolerance = 1e-3 if letter == "h" else 8e-3
+    np.testing.assert_allclose(got.astype("float32"), want, rtol=tolerance, atol=tolerance)
+
+
+def test_other_networks_are_left_alone() -> None:
+    mod = OPERATORS["max_all"].module()
+    with tvm.target.Target("nvidia/nvidia-h100"):
+        assert decompose.Decompose()(mod) is mod

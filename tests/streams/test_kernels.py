@@ -1,0 +1,91 @@
+"""What is read from scheduled TIR: launches, bytes, what is written and what waits for it."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm.script import tirx as T
+
+from convoy.lower.lower import lower_calls
+from convoy.normalize.normal_form import normalize
+from convoy.partition.rewrite import rewrite
+from convoy.partition.subgraphs import find_regions, select
+from convoy.streams.dependence import Dependences
+from convoy.streams.kernels import inspect
+from convoy.streams.machine import Machine
+from convoy.streams.program import read
+from convoy.training import Sgd, small_resnet
+
+TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
+
+
+@T.prim_func(s_tir=True)
+def update(x: T.Buffer((4, 8), "float32"), g: T.Buffer((32,), "float16")):
+    """x -= g, without blocks and through views."""
+    T.func_attr({"tirx.is_scheduled": True})
+    for block in T.thread_binding(2, thread="blockIdx.x"):
+        for thread in T.thread_binding(16, thread="threadIdx.x"):
+            flat = x.view(32)
+            again = flat.view(2, 16)
+            again[block, thread] = flat[block * 16 + thread] - T.Cast(
+                "float32", g[block * 16 + thread]
+            )
+
+
+@T.prim_func(s_tir=True)
+def two_sums(x: T.Buffer((16, 8), "float32"), y: T.Buffer((16,), "float32")):
+    """Row sums into memory of the function's own, then their squares: two launches."""
+    T.func_attr({"tirx.is_scheduled": True})
+    middle = T.sblock_alloc_buffer((16,))
+    for row in T.thread_binding(16, thread="blockIdx.x"):
+        for k in range(8):
+            with T.sblock("sum"):
+                i, j = T.axis.remap("SR", [row, k])
+                T.reads(x[i, j])
+                T.writes(middle[i])
+                with T.init():
+                    middle[i] = T.float32(0)
+                middle[i] = middle[i] + x[i, j]
+    for row in T.thread_binding(16, thread="blockIdx.x"):
+        with T.sblock("square"):
+            i = T.axis.spatial(16, row)
+            T.reads(middle[i])
+            T.writes(y[i])
+            y[i] = middle[i] * middle[i]
+
+
+def test_views_are_seen_through() -> None:
+    found = inspect(update, Machine())
+    assert found.written == {0} and found.launches == 1
+    assert found.footprint.blocks == 2 and found.footprint.threads == 16
+    assert found.moved == 2 * 4 * 32 + 2 * 32, "x is read and written, g is read"
+
+
+def test_each_launch_moves_its_own_tensors() -> None:
+    found = inspect(two_sums, Machine())
+    assert found.written == {1} and found.launches == 2 and found.host_workspace
+    first, second = 4 * 16 * 8 + 4 * 16, 4 * 16 + 4 * 16
+    assert found.moved == first + second, "a sum that is built up is not read"
+    machine = Machine(bandwidth=1e6, kernel_us=5.0)  # a byte a microsecond
+    assert machine.estimate_us(found.moved, found.launches) == 2 * 5.0 + first + second
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_state_is_updated_behind_all_that_reads_it(dtype: str) -> None:
+    step = small_resnet(4, image=6, channels=3, widths=(8, 12)).step(Sgd(0.9, 1e-3))
+    normal = normalize(step.module, dtype=dtype)
+    chosen = select(find_regions(normal), lambda w: w.op != "matmul")
+    mod = lower_calls(rewrite(normal, {r.id: r.id for r in chosen}), TARGET)
+    program = read(mod, Machine())
+    ancestors = Dependences([op.depends for op in program.ops]).ancestors
+    updates = [i for i, op in enumerate(program.ops) if op.name.startswith("sgd_update")]
+    assert updates
+    carried = set(program.func.params[-len(step.state) :])
+    waited = 0
+    for update_op in updates:
+        state = carried & set(program.calls[update_op].args)
+        for earlier in range(update_op):
+            if state & set(program.calls[earlier].args):
+                assert ancestors[update_op] >> earlier & 1, program.ops[earlier].name
+                waited += 1
+    assert waited > len(updates), "some kernels read what is updated"

@@ -1,0 +1,326 @@
+"""Kernels on which schedules or code generation fail: the next simpler schedule for them alone, its
+results, what is said about it, and one clear error where nothing is left."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, s_tir, te, tirx, topi
+from tvm.relax import op
+from tvm.s_tir import dlight
+from tvm.s_tir.dlight.base import ScheduleRule
+
+import convoy
+from convoy.errors import UnsupportedOp
+from convoy.ir.artifact import Meta
+from convoy.lower import compile as compiling
+from convoy.lower.lower import lower, lower_module
+from convoy.streams import decide
+from convoy.streams.link import Lowered
+from convoy.tir import ladder, simple
+from convoy.tir.aliasing import chooses_from_results
+
+from ..graph.kernels import TARGET, small_cases
+from ..graph.nets import relative_error
+from ..graph.serial import run_serial
+
+CASES = {case.name: case for case in small_cases()}
+CHOSEN = [
+    "affine_relu", "entry_rgb", "concat_odd", "max_pool", "avg_pool_ceil_counted", "mean_odd",
+    "mean_rows_relu", "softmax_cast", "depthwise_multiplier", "conv_residual_bias_relu",
+    "batch_matmul",
+]  # fmt: skip
+
+
+def network() -> tvm.IRModule:
+    """Two kernels that cannot be fused: a softmax and a sum."""
+    x = relax.Var("x", relax.TensorType((6, 40), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(op.nn.softmax(x))
+            z = builder.emit_output(op.sum(builder.emit(op.multiply(y, y)), 0))
+        builder.emit_func_output(z)
+    return builder.get()
+
+
+def kernel(build, *inputs: te.Tensor) -> tirx.PrimFunc:
+    return te.create_prim_func([*inputs, build(*inputs)])
+
+
+def placeholder(*shape: int, dtype: str = "float32", name: str = "x") -> te.Tensor:
+    return te.placeholder(shape, dtype, name=name)
+
+
+def places(x: te.Tensor) -> te.Tensor:
+    """Positions by value, by a function of the host that no GPU can call."""
+    return topi.argsort(x, dtype="int32")
+
+
+class FailsOnSoftmax(ScheduleRule):
+    def apply(self, func, target, tunable):
+        if "T_softmax_norm" in func.script():
+            raise IndexError("made up for a test")
+
+
+class SevenLanes(ScheduleRule):
+    """Vectors of a length that CUDA does not have, where it divides."""
+
+    def apply(self, func, target, tunable):
+        sch = s_tir.Schedule(func)
+        (block,) = sch.get_child_blocks(sch.get_sblock("root"))
+        if int(sch.get(sch.get_loops(block)[0]).extent) % 7:
+            return None
+        grid, thread, vector = sch.split(sch.get_loops(block)[0], factors=[None, 1, 7])
+        sch.bind(grid, "blockIdx.x")
+        sch.bind(thread, "threadIdx.x")
+        sch.vectorize(vector)
+        return sch
+
+
+class BindsNothing(ScheduleRule):
+    def apply(self, func, target, tunable):
+        return s_tir.Schedule(func)
+
+
+@pytest.fixture
+def rules(monkeypatch: pytest.MonkeyPatch):
+    def first(*added: ScheduleRule, only: bool = False) -> None:
+        monkeypatch.setattr(ladder, "RULES", added if only else (*added, *ladder.RULES))
+
+    return first
+
+
+def by(rung: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
+    if rung == ladder.ONE_THREAD:
+        return simple.one_thread(func)
+    with TARGET:
+        return simple.ThreadPerElement().apply(func, TARGET, False).mod["main"]
+
+
+def compile_for_cuda(func: tirx.PrimFunc) -> str:
+    mod = tvm.IRModule({"kernel": func.with_attr("global_symbol", "kernel")})
+    return compiling.build_kernels(mod, TARGET).imports[0].inspect_source()
+
+
+@pytest.mark.parametrize("rung", ["ThreadPerElement", ladder.ONE_THREAD])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_simple_schedules_keep_the_meaning(name: str, rung: str) -> None:
+    case = CASES[name]
+    fused = case.fused()
+    (func,) = [f for f in fused.functions.values() if isinstance(f, tirx.PrimFunc)]
+    (call,) = [
+        b.value for block in fused["main"].body.blocks for b in block.bindings
+        if isinstance(b.value, relax.Call) and "call_tir" in str(b.value.op)
+    ]  # fmt: skip
+    scheduled = by(rung, func)
+    inputs = case.inputs()
+    params = dict(zip((p.name for p in case.module()["main"].params), inputs, strict=True))
+    operands = [
+        params[a.name] if isinstance(a, relax.Var) else a.value.numpy() for a in call.args[1].fields
+    ]
+    out = np.zeros([int(d) for d in call.ty.shape.values], str(call.ty.dtype))
+    got = run_serial(scheduled, operands, out).astype("float32")
+    assert relative_error(got, case.reference(inputs)) < (2e-3 if out.dtype != "float32" else 1e-5)
+    assert ("threadIdx.x" in compile_for_cuda(scheduled)) == (rung == "ThreadPerElement")
+
+
+def test_axes_that_are_no_loops_of_their_own_are_not_parallel() -> None:
+    """Two iterations of a loop that is halved write the same element."""
+    x = placeholder(8)
+    func = kernel(lambda x: te.compute((8,), lambda i: x[i] + 1, name="y"), x)
+    sch = s_tir.Schedule(func)
+    (block,) = sch.get_child_blocks(sch.get_sblock("root"))
+    sch.split(sch.get_loops(block)[0], factors=[4, 2])
+    assert simple._outer_axes(sch, sch.mod["main"], block) == []
+
+
+def test_a_rule_that_fails_is_passed_over_for_that_kernel_alone(rules) -> None:
+    rules(FailsOnSoftmax())
+    found = ladder.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
+    (softmax,) = found
+    assert "softmax" in softmax.kernel and softmax.rule == "GeneralReduction"
+    assert softmax.failed == (("FailsOnSoftmax", "made up for a test"),)
+
+
+def test_no_statement_is_left_to_the_host(rules) -> None:
+    """It would read device memory from the CPU."""
+    rules(BindsNothing())
+    found = ladder.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
+    assert [r.failed[0][0] for r in found] == ["BindsNothing"] * 2
+    assert all("outside of any thread" in r.tried for r in found)
+
+
+def test_a_block_without_loops_runs_in_one_thread() -> None:
+    """Loops that an operator brings itself, whose iterations may depend on each other."""
+    x, indices, values = placeholder(6), placeholder(4, dtype="int64", name="i"), placeholder(4)
+    func = te.create_prim_func([
+        x, indices, values, topi.index_put(x, [indices], values, accumulate=True)
+    ])  # fmt: skip
+    mod = ladder.schedule_kernels(TARGET)(tvm.IRModule({"index_put": func}))
+    (found,) = ladder.rescheduled(mod)
+    assert found.rule == ladder.ONE_THREAD
+    inputs = [np.zeros(6, "float32"), np.array([1, 1, 5, 1]), np.arange(1, 5, dtype="float32")]
+    got = run_serial(mod["index_put"].without_attr("convoy.unscheduled"), inputs, inputs[0])
+    assert got.tolist() == [0, 7, 0, 0, 0, 3]
+    compile_for_cuda(mod["index_put"])
+
+
+def test_a_place_of_a_maximum_is_kept_in_registers() -> None:
+    """CUDA reorders a choice between a result in device memory and an input."""
+    x = placeholder(6, 40)
+    func = kernel(lambda x: topi.argmax(x, 1), x)
+    with TARGET:
+        stock = dlight.gpu.Fallback().apply(func, TARGET, False).mod["main"]
+        own = simple.ThreadPerElement().apply(func, TARGET, False).mod["main"]
+        assert chooses_from_results(stock.body) and not chooses_from_results(own.body)
+        with pytest.raises(s_tir.ScheduleError, match="reorder"):
+            simple.Fallback().apply(func, TARGET, False)
+    values = np.random.default_rng(0).standard_normal((6, 40), "float32")
+    got = run_serial(own, [values], np.zeros(6, "int32"))
+    assert got.tolist() == values.argmax(1).tolist()
+
+
+def test_a_choice_between_inputs_or_in_registers_is_left_alone() -> None:
+    x, y = placeholder(6), placeholder(6, name="y")
+    func = kernel(lambda x, y: topi.where(topi.less(x, y), x, y), x, y)
+    with TARGET:
+        found = simple.Fallback().apply(func, TARGET, False)
+    assert not chooses_from_results(found.mod["main"].body)
+
+
+def test_a_kernel_that_does_not_compile_is_scheduled_again(rules) -> None:
+    rules(SevenLanes())
+    mod = tvm.IRModule({
+        name: kernel(lambda x: te.compute(x.shape, lambda i: x[i] + 1, name="y"), x)
+        .with_attr("global_symbol", name)
+        for name, x in (("seven", placeholder(700)), ("eight", placeholder(800)))
+    })  # fmt: skip
+    mod = ladder.schedule_kernels(TARGET)(mod)
+    assert ladder.rescheduled(mod) == []
+    library, built = compiling.compiled(
+        mod, TARGET, lambda mod: compiling.build_kernels(mod, TARGET)
+    )
+    (again,) = ladder.rescheduled(built)
+    assert (again.kernel, again.rule) == ("seven", "Elementwise")
+    assert "SevenLanes" in again.tried and "lanes" in again.tried
+    assert built["eight"].same_as(mod["eight"])
+    assert library["seven"] is not None and library["eight"] is not None
+
+
+def test_a_build_says_what_was_tried(rules) -> None:
+    rules(FailsOnSoftmax())
+    with pytest.warns(UserWarning, match=r"simpler schedule: .*softmax.* made up for a test"):
+        built = convoy.build(network(), "cuda", precision="float32", measure=False)
+    (line,) = built.meta.rescheduled
+    assert "softmax" in line and "GeneralReduction" in line
+    assert Meta.loads(built.meta.dumps()).rescheduled == built.meta.rescheduled
+
+
+def test_modules_of_before_say_nothing() -> None:
+    old = json.loads(Meta((), (), "cuda", "float16").dumps())
+    del old["rescheduled"]
+    assert Meta.loads(json.dumps(old)).rescheduled == ()
+
+
+def test_nothing_is_compiled_twice_where_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds, real = [], tvm.tirx.build
+    monkeypatch.setattr(tvm.tirx, "build", lambda *a, **k: builds.append(a) or real(*a, **k))
+    built = convoy.build(network(), "cuda", precision="float32", measure=False)
+    assert len(builds) == 1 and built.meta.rescheduled == ()
+
+
+def test_what_is_launched_is_read_again_where_code_generation_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The streams are planned by what kernels launch and allocate."""
+    real, programs = tvm.tirx.build, []
+
+    def build(mod, *args, **options):
+        if any('"shared"' in f.script() for f in mod.functions.values()):
+            raise tvm.error.InternalError("too hard for a test")
+        return real(mod, *args, **options)
+
+    def program(self, machine):
+        programs.append(read(self, machine))
+        return programs[-1]
+
+    read = Lowered.program
+    monkeypatch.setattr(tvm.tirx, "build", build)
+    monkeypatch.setattr(Lowered, "program", program)
+    with pytest.warns(UserWarning, match="softmax by Fallback"):
+        convoy.build(network(), "cuda", precision="float32", measure=False)
+    first, last = ([op for op in p.ops if "softmax" in op.symbol] for p in programs)
+    assert first != last
+
+
+def test_schedules_are_decided_on_when_all_kernels_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A trial would compile them, behind the program that it was decided on."""
+    real, compiled = decide.decide, []
+
+    def deciding(lowered, *args, **options):
+        compiled.append("kernels" in vars(lowered))
+        return real(lowered, *args, **options)
+
+    monkeypatch.setattr(decide, "decide", deciding)
+    convoy.build(network(), "cuda", precision="float32", measure=False)
+    assert compiled == [True]
+
+
+def test_a_kernel_that_nothing_compiles_is_named() -> None:
+    x = relax.Var("x", relax.TensorType((6,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(op.exp(x))
+            z = builder.emit_output(builder.call_te(places, y, primfunc_name_hint="places"))
+        builder.emit_func_output(z)
+    with pytest.raises(UnsupportedOp) as caught:
+        convoy.build(builder.get(), "cuda", precision="float32", measure=False)
+    text = str(caught.value)
+    assert "places of float32(6,), int32(6,)" in text
+    assert "ThreadPerElement" in text and "OneThread" in text and "tvm_call_packed" in text
+    assert "T.func_attr" not in text and "Traceback" not in text
+    lower(builder.get(), "llvm")  # where the host's function can be called
+
+
+def test_a_compiler_that_is_missing_is_no_fault_of_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def build(*args, **options):
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(tvm.tirx, "build", build)
+    with pytest.raises(RuntimeError, match="no compiler here"):
+        convoy.build(network(), "cuda", precision="float32", measure=False)
+
+
+@pytest.mark.parametrize("target", ["cuda", "llvm"])
+def test_an_operator_that_cannot_be_lowered_is_named(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from convoy.lower import legalize
+
+    def refuse(builder, call):
+        raise NotImplementedError("no loops for a test")
+
+    monkeypatch.setattr(legalize, "_softmax", refuse)
+    with pytest.raises(
+        UnsupportedOp, match=r"nn\.softmax of float32\(6, 40\): no loops for a test"
+    ):
+        convoy.build(network(), target, precision="float32")
+
+
+def test_reasons_are_one_line() -> None:
+    assert ladder.why(ValueError("^^^\n  Error message: too large\nlong story")) == (
+        "Error message: too large"
+    )
+    compiler = ValueError("nvrtc failed\nkernels.cu(14): error: no such thing\nkernels.cu(15): ...")
+    assert ladder.why(compiler) == "error: no such thing"
+    assert ladder.why(ValueError("")) == "ValueError"
+    assert len(ladder.why(ValueError("x" * 5000))) < 400

@@ -1,0 +1,159 @@
+"""Every kind of kernel: the right rule takes it, the schedule keeps its meaning, and the generated
+CUDA moves 16 bytes at a time where it should."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, tirx, topi
+from tvm.s_tir import dlight
+
+from convoy.tir import ChannelReduce, Elementwise, RowReduce, Window
+from convoy.tir.loads import block_size, itemsize, vector_width
+
+from ..graph.kernels import TARGET, small_cases
+from ..graph.nets import relative_error
+from ..graph.serial import run_serial
+
+CASES = {case.name: case for case in small_cases()}
+RULES = [Elementwise(), ChannelReduce(), RowReduce(), Window(), dlight.gpu.GeneralReduction()]
+
+
+def the_kernel(mod):
+    """(PrimFunc, call) of a module of one kernel."""
+    funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, tirx.PrimFunc)}
+    calls = [
+        b.value
+        for block in mod["main"].body.blocks
+        for b in block.bindings
+        if isinstance(b.value, relax.Call) and "call_tir" in str(b.value.op)
+    ]
+    assert len(calls) == 1, mod.script()
+    return funcs[calls[0].args[0].name_hint], calls[0]
+
+
+def schedule(func):
+    """(rule's name, scheduled PrimFunc)"""
+    for rule in RULES:
+        with TARGET:
+            done = rule.apply(func, TARGET, False)
+        if done is not None:
+            return type(rule).__name__, done.mod["main"]
+    return "none", func
+
+
+def cuda_source(func):
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "k")})
+    with TARGET:
+        built = tvm.compile(mod, TARGET)
+    source = built.mod.imports[0].inspect_source()
+    return source[source.rindex('extern "C" __global__') :]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_schedule_keeps_the_meaning(name):
+    case = CASES[name]
+    func, call = the_kernel(case.fused())
+    rule, scheduled = schedule(func)
+    assert rule == case.rule
+    if rule == "GeneralReduction":
+        return  # TVM's own; its cross-thread reductions do not run serially
+    inputs = case.inputs()
+    # Constants of the module (weights of a depthwise filter) are operands of the kernel too.
+    params = {p.name: value for p, value in zip(case.module()["main"].params, inputs, strict=True)}
+    operands = [
+        params[a.name] if isinstance(a, relax.Var) else a.value.numpy() for a in call.args[1].fields
+    ]
+    out = np.zeros([int(d) for d in call.ty.shape.values], str(call.ty.dtype))
+    got = run_serial(scheduled, operands, out)
+    want = case.reference(inputs)
+    assert got.shape == want.shape
+    assert relative_error(got.astype("float32"), want) < (2e-3 if out.dtype == "float16" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "affine_relu", "affine_relu_n1", "add", "concat", "max_pool", "max_pool_affine_relu",
+        "avg_pool", "mean", "depthwise", "depthwise_5x5", "conv", "conv_f32",
+    ],
+)  # fmt: skip
+def test_cuda_moves_sixteen_bytes(name):
+    """Operands and results in device memory are read and written 16 bytes at a time only."""
+    func, _ = the_kernel(CASES[name].fused())
+    source = cuda_source(schedule(func)[1])
+    signature, body = source.split("{", 1)
+    pointers = re.findall(r"(\w+) ?\* __restrict__ (\w+)", signature)
+    assert len(pointers) >= 2
+    for dtype, pointer in pointers:
+        vector = "float4" if dtype == "float" else "uint4"
+        accesses = body.count(f"{pointer} + ") + body.count(f"{pointer}[")
+        assert accesses and accesses == body.count(f"*({vector}*)({pointer} + "), (pointer, source)
+
+
+def test_arithmetic_inside_a_copy_is_not_vectorised():
+    """CUDA has no vectors of eight truths: a copy that arithmetic was put into is none any more."""
+    func, _ = the_kernel(CASES["concat_of_concat_of_where"].fused())
+    assert "uint4" in cuda_source(schedule(func)[1])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x, y: topi.logical_not(topi.less(x, y)),
+        lambda x, y: topi.where(topi.logical_not(topi.cast(x, "bool")), x, y),
+        lambda x, y: topi.cast(topi.cast(x, "bool"), "float16"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_truths_are_moved_one_by_one(build, dtype):
+    """TVM takes four of them for four numbers of 16 bits: twice the bytes."""
+    x, y = (tvm.te.placeholder((32, 64), dtype, name=name) for name in "xy")
+    _, scheduled = schedule(tvm.te.create_prim_func([x, y, build(x, y)]))
+    source = cuda_source(scheduled)
+    truths = "|".join(set(re.findall(r"bool ?\*? ?(?:__restrict__ )?(\w+)", source))) or "none"
+    assert not re.search(rf"\*\(\w+[48]\*\)\((?:{truths})\b", source), source
+
+
+def test_vector_width():
+    assert vector_width(64, "bool") == 1
+    assert vector_width(64, "float16") == 8
+    assert vector_width(12, "float16") == 4
+    assert vector_width(12, "float32") == 4
+    assert vector_width(7, "float32") == 1
+    assert [itemsize(d) for d in ("bool", "int8", "bfloat16", "float64")] == [1, 1, 2, 8]
+    assert [vector_width(16, d) for d in ("int8", "float16", "float32")] == [4, 8, 4]
+
+
+@pytest.mark.parametrize("total", [1, 31, 32, 1000, 25088, 6272, 100352, 9633792])
+def test_block_size(total):
+    threads = block_size(total)
+    assert 32 <= threads <= 256 and threads % 32 == 0
+    if any(total % t == 0 for t in (32, 64)):
+        assert total % threads == 0  # no bounds check in the kernel
+
+
+def test_one_result_is_not_stored_by_a_block_of_threads():
+    """A kernel of several threads for one number has to guard its store; rules that bind a thread
+    to each result would lose that guard, so they leave it alone."""
+    x = tvm.te.placeholder((64,), "float32", name="x")
+    i = tvm.te.reduce_axis((0, 64), name="i")
+    total = tvm.te.compute((), lambda: tvm.te.sum(x[i], axis=[i]), name="total")
+    func = tvm.te.create_prim_func([x, total])
+    with TARGET:
+        assert Window().apply(func, TARGET, False) is None
+        assert ChannelReduce().apply(func, TARGET, False) is None
+        assert RowReduce().apply(func, TARGET, False) is None
+
+
+def test_values_spread_from_one_reduction_are_not_computed_by_its_thread():
+    x = tvm.te.placeholder((64,), "float32", name="x")
+    i = tvm.te.reduce_axis((0, 64), name="i")
+    total = tvm.te.compute((1,), lambda j: tvm.te.sum(x[i], axis=[i]), name="total")
+    spread = tvm.te.compute((64, 100), lambda a, b: x[a] / total[0], name="spread")
+    func = tvm.te.create_prim_func([x, spread])
+    with TARGET:
+        assert Window().apply(func, TARGET, False) is None

@@ -1,0 +1,220 @@
+"""Kernels of training steps that are built as such: run serially on the CPU against numpy, and
+what a whole step becomes on a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from convoy.graph.state import STATE, _Calls
+from convoy.lower.lower import lower_calls
+from convoy.normalize.normal_form import normalize
+from convoy.ops.elementwise import sgd_step
+from convoy.partition.rewrite import rewrite
+from convoy.partition.subgraphs import find_regions, select
+from convoy.tir import many_tensors
+from convoy.tir.channel_sums import ChannelSums, kernels, partial_shape
+from convoy.tir.many_tensors import Item
+from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
+from convoy.training import Sgd, resnet50, small_resnet
+
+from ..graph.serial import serialize
+
+TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
+
+
+def run(func, *arrays):
+    """Arrays behind a serial run of a kernel on copies of them."""
+    plain = serialize(func).without_attr("tirx.is_scheduled")
+    lib = tvm.compile(tvm.IRModule({"main": plain.with_attr("global_symbol", "main")}), "llvm")
+    tensors = [tvm.runtime.tensor(np.asarray(a, order="C")) for a in arrays]
+    lib["main"](*tensors)
+    return [t.numpy() for t in tensors]
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "dtypes", "launches"),
+    [
+        (392, 256, ("float16", "float16"), 1),
+        (25088, 64, ("float16", "float16"), 2),
+        (5001, 10, ("float32", "float16"), 1),
+        (9000, 512, ("float16", "float32"), 2),
+        (3, 7, ("float32", "float32"), 1),
+        (70001, 24, ("float32", "float32"), 2),
+    ],
+)
+def test_channel_sums(rows, channels, dtypes, launches):
+    sums = ChannelSums(
+        "sums", rows, channels, dtypes, 1, 3,
+        lambda x, v, first: (x[0] - first, x[1] * v[0]),
+        lambda s, v, first: [s[0] + v[0], s[1], first],
+        uses_first=True,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, (rows, channels)).astype(dtype) for dtype in dtypes)
+    v = rng.uniform(-1, 1, channels).astype("float32")
+    outputs = [np.full(channels, np.nan, "float32") for _ in range(3)]
+    built = kernels(sums)
+    assert len(built) == launches
+    if launches == 1:
+        *_, first, second, third = run(built[0], a, b, v, *outputs)
+    else:
+        *_, partial = run(built[0], a, b, v, np.full(partial_shape(sums), np.nan, "float32"))
+        *_, first, second, third = run(built[1], a, v, partial, *outputs)
+    wide = a.astype(np.float64)
+    np.testing.assert_allclose(first, (wide - wide[0]).sum(0) + v, rtol=2e-5, atol=2e-3)
+    np.testing.assert_allclose(second, (b.astype(np.float64) * v).sum(0), rtol=2e-5, atol=2e-3)
+    np.testing.assert_array_equal(third, a[0].astype("float32"))
+
+
+def test_updates_of_many_tensors():
+    dtypes = [
+        ("float32", "float32", "float16"),
+        ("float32", "float32", "float32"),
+        ("float16", "float32", "float16"),
+        ("float32", "float32", "float16"),
+    ]
+    shapes = [(64, 3, 3, 8), (10,), (7, 3), (4096,)]
+    items = [Item(shape, d, d[:2]) for shape, d in zip(shapes, dtypes, strict=True)]
+    options = {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}
+    kernel = many_tensors.kernel("update", items, lambda *v: sgd_step(*v, **options), scalar=True)
+    rng = np.random.default_rng(0)
+    old = [
+        [rng.standard_normal(item.shape).astype(item.inputs[column]) for item in items]
+        for column in range(3)
+    ]
+    new = [[np.full_like(a, np.nan) for a in column] for column in old[:2]]
+    rate = np.float32(0.5).reshape(())
+    arrays = run(kernel, *old[0], *old[1], *old[2], rate, *new[0], *new[1])
+    count = len(items)
+    for i, (w, v, g) in enumerate(zip(*old, strict=True)):
+        g = g.astype("float32") + np.float32(0.1) * w
+        v = np.float32(0.9) * v + g
+        want = w - np.float32(0.5) * (g + np.float32(0.9) * v)
+        limit = 2e-3 if w.dtype == np.float16 else 1e-6
+        np.testing.assert_allclose(arrays[3 * count + 1 + i], want, rtol=limit, atol=limit)
+        np.testing.assert_allclose(arrays[4 * count + 1 + i], v, rtol=1e-6, atol=1e-6)
+
+
+def test_tensors_are_grouped_by_what_a_launch_carries():
+    items = [Item((8,), ("float32",) * 3, ("float32",) * 2)] * 200
+    parts = many_tensors.groups(items)
+    assert [i for part in parts for i in part] == list(range(200))
+    assert max(sum(items[i].pointers for i in part) for part in parts) <= many_tensors.POINTERS
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "window", "stride", "padding", "dtype"),
+    [
+        ((14, 14), 64, 3, 2, 1, "float16"),
+        ((9, 11), 10, 3, 2, 1, "float32"),
+        ((12, 12), 3, 2, 2, 0, "float16"),
+        ((10, 9), 8, 5, 2, 2, "float16"),
+        ((10, 9), 8, 3, 3, 0, "float32"),
+    ],
+)
+def test_max_pool(size, channels, window, stride, padding, dtype):
+    """Many equal values: the gradient goes to the first, as numpy's argmax has it."""
+    rng = np.random.default_rng(0)
+    x = np.maximum(rng.standard_normal((2, *size, channels)), 0).round(1).astype(dtype)
+    wide = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    padded = np.pad(x, wide, constant_values=-np.inf)
+    p, q = ((padded.shape[i] - window) // stride + 1 for i in (1, 2))
+    windows = np.stack([
+        padded[:, i : i + stride * (p - 1) + 1 : stride, j : j + stride * (q - 1) + 1 : stride]
+        for i in range(window) for j in range(window)
+    ])  # fmt: skip
+    y, first = windows.max(0), windows.argmax(0)
+    dy = rng.standard_normal(y.shape).astype(dtype)
+    expected = np.zeros(padded.shape, np.float64)
+    b, i, j, c = np.indices(y.shape)
+    np.add.at(expected, (b, i * stride + first // window, j * stride + first % window, c), dy)
+    expected = expected[:, padding : padding + size[0], padding : padding + size[1]]
+    pool = MaxPool(
+        2, *size, channels, p, q, (window, window), (stride, stride), (padding, padding), dtype
+    )
+    which = run(first_maximum(pool), x, y, np.zeros(y.shape, "uint8"))[-1]
+    np.testing.assert_array_equal(which, first)
+    dx = run(scatter(pool), dy, which, np.zeros(x.shape, dtype))[-1]
+    np.testing.assert_allclose(dx, expected, rtol=2e-3, atol=2e-3)
+
+
+def on_gpu(net, dtype="float16"):
+    """A step as it goes to code generation for a GPU, all regions offloaded."""
+    step = net.step(Sgd(0.9))
+    normal = normalize(step.module, dtype=dtype)
+    chosen = select(find_regions(normal), lambda w: True)
+    symbols = {r.id: f"convoy_{i}" for i, r in enumerate(chosen)}
+    return step, normal, lower_calls(rewrite(normal, symbols), TARGET)
+
+
+def called(func):
+    names = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+                names.append(value.op.name_hint.rstrip("0123456789"))
+            elif isinstance(value, relax.Call) and isinstance(value.op, relax.ExternFunc):
+                names.append("offloaded")
+    return Counter(names)
+
+
+def test_state_of_a_step_is_updated_in_place():
+    step, normal, lowered = on_gpu(small_resnet(8))
+    func = lowered["main"]
+    assert int(func.attrs[STATE]) == len(step.state) == int(normal["main"].attrs[STATE])
+    results = _Calls(lowered, func).results()
+    for result, param in zip(
+        results[-len(step.state) :], func.params[-len(step.state) :], strict=True
+    ):
+        assert result.same_as(param), param.name
+
+
+def test_a_value_that_is_read_later_is_not_overwritten():
+    """y = x @ w after w' = w + 1: the old w is still needed, so w' is a tensor of its own."""
+    x = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    w = relax.Var("w", relax.TensorType((3, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w], attrs={STATE: 1}):
+        with builder.dataflow():
+            new = builder.emit_output(
+                builder.call_te(lambda t: tvm.te.compute(t.shape, lambda *i: t(*i) + 1.0), w)
+            )
+            y = builder.emit_output(builder.call_te(lambda a, b: tvm.topi.matmul(a, b), x, w))
+        builder.emit_func_output(relax.Tuple([y, new]))
+    lowered = lower_calls(builder.get(), TARGET)
+    results = _Calls(lowered, lowered["main"]).results()
+    assert not results[-1].same_as(lowered["main"].params[-1])
+
+
+def test_passes_over_activations():
+    """Of each norm one kernel for the statistics forward and one backward (two where large), one
+    that applies it, one for its gradient; all updates in one kernel."""
+    net = small_resnet(8)
+    _, normal, lowered = on_gpu(net)
+    names = called(lowered["main"])
+    norms = sum(name.endswith("_gamma") for name in net.trainable)
+    assert names["batch_norm_stats"] == names["batch_norm_grad_stats"] == norms
+    assert names["sgd_update"] == names["round_weights"] == 1
+    text = normal.script()
+    assert text.count("batch_norm_grad_apply(") == norms
+    # Rectifiers right behind a norm are part of its gradient; those behind sums are not.
+    assert text.count("relu=True") // 2 == text.count("R.nn.relu(") - text.count("relu_backward(")
+
+
+@pytest.mark.slow
+def test_launches_of_resnet50():
+    _, normal, lowered = on_gpu(resnet50(8))
+    names = called(lowered["main"])
+    regions = find_regions(normal)
+    assert names["offloaded"] == 53 + 52 + 53 + 3
+    assert Counter(r.workload.op for r in regions.by_id.values() if r.workload.op != "matmul") == {
+        "fprop": 53, "dgrad": 52, "wgrad": 53,
+    }  # fmt: skip
+    assert names["sgd_update"] == 2 and names["round_weights"] == 1
+    assert sum(names.values()) < 470
