@@ -30,10 +30,10 @@ from typing import Any
 
 import hopper_cases as cases
 import hopper_lab as lab
-from convoy.backends.hopper import HopperBackend, launch_of
 from convoy.backends.kernels.cache import Entry
-from convoy.backends.kernels.sm90.compile import compile_many
-from convoy.backends.kernels.sm90.kernels import HopperKernel
+from convoy.backends.kernels.compile import compile_many
+from convoy.backends.kernels.sm90.family import sm90_backend
+from convoy.backends.kernels.sm90.kernels import Sm90Kernel
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 
@@ -57,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     layers = [] if options.no_time else cases.layers(batches, options.layer)
     launches = {}
-    backend = HopperBackend(limit=options.candidates)
+    backend = sm90_backend(limit=options.candidates)
     for name, workload in layers:
         proposed = backend.propose(workload, Device())
         assert not isinstance(proposed, Decline), proposed
-        found = [launch_of(candidate) for candidate in proposed]
+        found = [backend.launch_of(candidate) for candidate in proposed]
         launches[name] = [x for x in found if options.kernel in x.kernel.name]
     checked = [] if options.no_check else [k for k in cases.kernels() if options.kernel in k.name]
     timed = {x.kernel for found in launches.values() for x in found}
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
-def compile_kernels(kernels: set[HopperKernel]) -> tuple[dict[HopperKernel, str], int]:
+def compile_kernels(kernels: set[Sm90Kernel]) -> tuple[dict[Sm90Kernel, str], int]:
     """Paths of the compiled libraries, and how many did not compile."""
     print(f"compiling {len(kernels)} kernels ...", flush=True)
     start = time.monotonic()
@@ -113,8 +113,8 @@ def compile_kernels(kernels: set[HopperKernel]) -> tuple[dict[HopperKernel, str]
 
 
 def check(
-    kernels: Sequence[HopperKernel],
-    libraries: dict[HopperKernel, str],
+    kernels: Sequence[Sm90Kernel],
+    libraries: dict[Sm90Kernel, str],
     results: Results,
 ) -> int:
     """Runs all check jobs; prints what fails, and one line for each kernel."""

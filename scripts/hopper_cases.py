@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from convoy.backends.hopper import HopperBackend, is_stem
 from convoy.backends.kernels.sm90 import space as space
-from convoy.backends.kernels.sm90.kernels import HopperKernel
+from convoy.backends.kernels.sm90.family import is_stem, sm90_backend
+from convoy.backends.kernels.sm90.kernels import Sm90Kernel
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
@@ -118,9 +118,9 @@ WGRAD_SHAPES = [
 ]
 
 
-def kernels() -> list[HopperKernel]:
+def kernels() -> list[Sm90Kernel]:
     """Every kernel that the backend proposes for some shape, in both dtypes."""
-    found: dict[HopperKernel, None] = {}
+    found: dict[Sm90Kernel, None] = {}
     for dtype in (HALF, BRAIN):
         for zeros in (False, True):
             filter_size = 1 if zeros else 3
@@ -134,7 +134,7 @@ def kernels() -> list[HopperKernel]:
     return list(found)
 
 
-def check_jobs(libraries: Mapping[HopperKernel, str]) -> list[Job]:
+def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
     """Every kernel over the shapes that it can do, grouped by shape so that operands are kept."""
     jobs = []
     for shape in [*SHAPES, *STEM_SHAPES]:
@@ -173,7 +173,7 @@ def layers(batches: Sequence[int], contains: str = "") -> list[tuple[str, Worklo
         found.append(dgrad(n=n, h=224, w=224, c=3, k=64, r=7, s=7, padding=(3,) * 4))
         found.append(fprop(n=n, h=224, w=224, k=64))
         found.append(wgrad(n=n, h=224, w=224, k=64))
-    backend = HopperBackend()
+    backend = sm90_backend()
     assert all(backend.accepts(w, Device()) is None for w in found)
     named = [(f"{w.op}_{w.r}x{w.s}s2_{w.h}_C{w.c}_K{w.k}_N{w.n}", w) for w in found]
     return [(name, w) for name, w in named if contains in name]

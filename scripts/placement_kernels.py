@@ -17,26 +17,27 @@ Known = tuple[Any, Any, Any]
 
 def recorded(records: Iterable[Any], workloads: Collection[Any]) -> Iterator[Known]:
     """What records say of CUTLASS kernels for these workloads."""
-    from convoy.backends.cutlass import launch_of
+    from convoy.backends.kernels.cutlass.family import cutlass_backend
 
+    launch_of = cutlass_backend().launch_of
     for record in records:
         if record.candidate.backend == "cutlass" and record.workload in workloads:
-            yield record.workload, launch_of(record.candidate).config, record.measurement
+            yield record.workload, launch_of(record.candidate).kernel, record.measurement
 
 
 def predicted(model: Any, workloads: Iterable[Any], device: Any) -> Iterator[Known]:
     """The same from a cost model that predicts, for workloads of which no record speaks."""
-    from convoy.backends.cutlass import CutlassBackend, launch_of
+    from convoy.backends.kernels.cutlass.family import cutlass_backend
     from convoy.ir.candidate import Decline
 
-    backend = CutlassBackend(limit=PROPOSED)
+    backend = cutlass_backend(limit=PROPOSED)
     for workload in workloads:
         proposed = backend.propose(workload, device)
         if isinstance(proposed, Decline):
             continue
         figures = model.figures(workload, proposed)
         for candidate, figure in zip(proposed, figures, strict=True):
-            yield workload, launch_of(candidate).config, figure
+            yield workload, backend.launch_of(candidate).kernel, figure
 
 
 def worth_compiling(known: Iterable[Known], most: int) -> list[Any]:
@@ -88,7 +89,7 @@ def keep(path: Path, configs: Iterable[Any]) -> None:
 
 def kept(path: Path) -> list[Any]:
     """Configurations that :func:`keep` wrote; none where it did not."""
-    from convoy.backends.kernels.kernel import KernelConfig
+    from convoy.backends.kernels.cutlass.config import KernelConfig
 
     found = json.loads(path.read_text()) if path.is_file() else []
     return [KernelConfig.from_json(config) for config in found]
@@ -118,5 +119,5 @@ def compile_in_time(configs: Iterable[Any], seconds: float) -> int:
             print(f"  {config.name}: {time.monotonic() - started:.0f} s", flush=True)
         return True
 
-    with concurrent.futures.ThreadPoolExecutor(default_jobs(sm90=True)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(default_jobs()) as pool:
         return sum(pool.map(one, list(configs)))

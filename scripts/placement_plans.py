@@ -28,9 +28,9 @@ BACKENDS = ("cudnn", "cutlass", "hopper")
 def is_compiled(listed: Collection[Any] = ()) -> Callable[[Any], bool]:
     """Whether a candidate of any backend can be built without compiling a CUTLASS kernel; those
     ``listed`` are taken for compiled."""
-    from convoy.backends.cutlass import launch_of
     from convoy.backends.kernels.cache import KernelCache
     from convoy.backends.kernels.compile import cache_key
+    from convoy.backends.kernels.cutlass.family import cutlass_backend
     from convoy.backends.kernels.toolkit import find_toolkit
 
     cache, toolkit, known = KernelCache(), find_toolkit(), dict.fromkeys(listed, True)
@@ -38,7 +38,7 @@ def is_compiled(listed: Collection[Any] = ()) -> Callable[[Any], bool]:
     def compiled(candidate: Any) -> bool:
         if candidate.backend != "cutlass":
             return True
-        config = launch_of(candidate).config
+        config = cutlass_backend().launch_of(candidate).kernel
         if config not in known:
             known[config] = cache.get(cache_key(config, toolkit)) is not None
         return bool(known[config])
@@ -48,14 +48,16 @@ def is_compiled(listed: Collection[Any] = ()) -> Callable[[Any], bool]:
 
 def compiled_backend(listed: Collection[Any] = ()) -> Any:
     """The CUTLASS backend with those candidates whose kernel is in the cache or ``listed``."""
-    from convoy.backends.cutlass import CutlassBackend
+    from convoy.backends.kernels.backend import KernelBackend
+    from convoy.backends.kernels.cutlass.config import KernelConfig
+    from convoy.backends.kernels.cutlass.family import cutlass_backend
     from convoy.ir.candidate import Candidate, Decline
     from convoy.ir.device import Device
     from convoy.ir.workload import Workload
 
     compiled = is_compiled(listed)
 
-    class Compiled(CutlassBackend):
+    class Compiled(KernelBackend[KernelConfig]):
         def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
             answer = super().propose(workload, device)
             if isinstance(answer, Decline):
@@ -63,7 +65,7 @@ def compiled_backend(listed: Collection[Any] = ()) -> Any:
             kept = [candidate for candidate in answer if compiled(candidate)]
             return kept or Decline(self.name, "none of its kernels is compiled", "--compile")
 
-    return Compiled(limit=200)
+    return Compiled(cutlass_backend().family, limit=200)
 
 
 def backends_of(args: argparse.Namespace, listed: Collection[Any] = ()) -> list[Any]:

@@ -28,7 +28,7 @@ def _shared(relative: str) -> Path:
 
 
 def codegen_dir() -> Path:
-    """Folder that holds the kernel headers' folders ``include``, ``cutlass`` and ``hopper``."""
+    """Folder that holds the kernel headers' folders ``include``, ``cutlass`` and ``sm90``."""
     return _shared("codegen")
 
 

@@ -8,17 +8,23 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from convoy.backends.cutlass import CutlassBackend, launch_of, rules_of
-from convoy.backends.kernels import build_all
-from convoy.backends.kernels.cutlass import rules as rules
-from convoy.backends.kernels.cutlass import space as space
-from convoy.backends.kernels.kernel import shared_memory
-from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
+from convoy.backends.kernels import backend as kernel_backend
+from convoy.backends.kernels.cutlass import rules, space
+from convoy.backends.kernels.cutlass.config import shared_memory
+from convoy.backends.kernels.cutlass.family import cutlass_backend, rules_of
+from convoy.errors import (
+    CacheUnwritable,
+    CompileFailed,
+    InvalidOption,
+    InvalidWorkload,
+    LibraryMissing,
+)
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.workload import ACTIVATIONS, Epilogue, Workload
 
 H200 = Device()
+launch_of = cutlass_backend().launch_of
 CHANNELS = st.one_of(st.integers(1, 40), st.sampled_from([64, 96, 128, 256, 512, 1000, 2048]))
 DTYPES = st.sampled_from(
     [
@@ -82,7 +88,7 @@ def test_candidates_or_a_reason(workload, arch):
     device = dataclasses.replace(
         H200, arch=arch, shared_memory_per_block=shared_memory(arch), sm_count=108
     )
-    backend = CutlassBackend()
+    backend = cutlass_backend()
     proposed = backend.propose(workload, device)
     if isinstance(proposed, Decline):
         assert proposed.reason and proposed.backend == "cutlass"
@@ -95,10 +101,10 @@ def test_candidates_or_a_reason(workload, arch):
         launch = launch_of(Candidate.from_json(candidate.to_json()))
         chosen = rules_of(workload)
         assert chosen.why_not(launch, workload, device) == ""
-        assert launch.config.arch == arch
+        assert launch.kernel.arch == arch
         assert candidate.workspace == chosen.workspace_bytes(launch, workload)
-        if launch.config.scheduler == "splitk":
-            least = 1 if launch.config.family == "sm80_wgrad" else 2
+        if launch.kernel.scheduler == "splitk":
+            least = 1 if launch.kernel.family == "sm80_wgrad" else 2
             assert launch.split_k >= least and candidate.workspace > 0
 
 
@@ -135,15 +141,15 @@ def conv(**changes) -> Workload:
     ],
 )
 def test_decline_names_the_attribute(workload, device, words):
-    decline = CutlassBackend().propose(workload, device)
+    decline = cutlass_backend().propose(workload, device)
     assert isinstance(decline, Decline)
     assert words in decline.reason
 
 
 def families(workload, device=H200):
-    proposed = CutlassBackend().propose(workload, device)
+    proposed = cutlass_backend().propose(workload, device)
     assert not isinstance(proposed, Decline)
-    return {launch_of(candidate).config.family for candidate in proposed}
+    return {launch_of(candidate).kernel.family for candidate in proposed}
 
 
 def test_pointwise_products_are_gemms_and_other_convolutions_are_not():
@@ -155,8 +161,8 @@ def test_pointwise_products_are_gemms_and_other_convolutions_are_not():
 
 
 def deep_epilogues(workload) -> int:
-    launches = map(launch_of, CutlassBackend().propose(workload, H200))
-    return sum(launch.config.has_own_epilogue for launch in launches)
+    launches = map(launch_of, cutlass_backend().propose(workload, H200))
+    return sum(launch.kernel.has_own_epilogue for launch in launches)
 
 
 def test_deep_epilogues_are_for_products_that_memory_bounds():
@@ -198,36 +204,36 @@ def test_other_architectures_have_no_sm90_kernels():
 )
 def test_first_layers_spread_the_reduction_over_the_filter(c, iterator):
     stem = conv(h=224, w=224, c=c, k=64, r=7, s=7, stride=(2, 2), padding=(3,) * 4)
-    proposed = CutlassBackend().propose(stem, H200)
-    assert iterator in {launch_of(candidate).config.iterator for candidate in proposed}
+    proposed = cutlass_backend().propose(stem, H200)
+    assert iterator in {launch_of(candidate).kernel.iterator for candidate in proposed}
 
 
 def test_deep_reductions_on_small_images_are_split():
     deep = conv(n=1, h=7, w=7, c=512, k=512)
-    launches = [launch_of(candidate) for candidate in CutlassBackend().propose(deep, H200)]
-    assert any(launch.config.scheduler == "splitk" for launch in launches)
-    blocks = max(rules.output_tiles(launch.config, deep) * launch.split_k for launch in launches)
+    launches = [launch_of(candidate) for candidate in cutlass_backend().propose(deep, H200)]
+    assert any(launch.kernel.scheduler == "splitk" for launch in launches)
+    blocks = max(rules.output_tiles(launch.kernel, deep) * launch.split_k for launch in launches)
     assert blocks >= H200.sm_count * 0.6
 
 
 def test_affine_relu_on_sm80_needs_split_k():
     workload = conv(c=288, k=36, n=1, h=7, w=7)
     workload = dataclasses.replace(workload, epilogue=Epilogue(affine_relu=True))
-    for candidate in CutlassBackend().propose(workload, H200):
-        assert launch_of(candidate).config.scheduler == "splitk"
+    for candidate in cutlass_backend().propose(workload, H200):
+        assert launch_of(candidate).kernel.scheduler == "splitk"
 
 
 def test_limit_by_argument_and_environment(monkeypatch):
-    assert len(CutlassBackend(limit=3).propose(conv(), H200)) == 3
+    assert len(cutlass_backend(limit=3).propose(conv(), H200)) == 3
     monkeypatch.setenv("CONVOY_CUTLASS_LIMIT", "2")
-    assert len(CutlassBackend().propose(conv(), H200)) == 2
+    assert len(cutlass_backend().propose(conv(), H200)) == 2
     monkeypatch.setenv("CONVOY_CUTLASS_LIMIT", "few")
     with pytest.raises(InvalidOption, match="CONVOY_CUTLASS_LIMIT"):
-        CutlassBackend()
+        cutlass_backend()
 
 
 def test_candidate_of_another_workload_is_not_built():
-    backend = CutlassBackend()
+    backend = cutlass_backend()
     candidate = backend.propose(conv(), H200)[0]
     with pytest.raises(InvalidOption, match="another epilogue"):
         backend.build(conv(epilogue=Epilogue(activation="relu")), candidate, H200)
@@ -236,26 +242,36 @@ def test_candidate_of_another_workload_is_not_built():
 
 
 def test_failed_kernels_fail_when_built_not_when_prepared(monkeypatch):
-    from convoy.backends import cutlass
 
-    backend = CutlassBackend(limit=1)
+    backend = cutlass_backend(limit=1)
     candidate = backend.propose(conv(), H200)[0]
     error = CompileFailed("words of nvcc")
     monkeypatch.setattr(
-        cutlass, "compile_many", lambda configs, progress: dict.fromkeys(configs, error)
+        kernel_backend, "compile_many", lambda configs, progress: dict.fromkeys(configs, error)
     )
-    backend.prepare([(conv(), candidate)], H200)
+    assert backend.prepare([(conv(), candidate)], H200) == {candidate: error}
     with pytest.raises(CompileFailed, match="words of nvcc"):
         backend.build(conv(), candidate, H200)
 
 
+@pytest.mark.parametrize("error", [LibraryMissing("no nvcc 13"), CacheUnwritable("full disk")])
+def test_a_missing_compiler_costs_the_candidates_and_nothing_else(monkeypatch, error):
+    def no_compiler(kernels, progress):
+        raise error
+
+    monkeypatch.setattr(kernel_backend, "compile_many", no_compiler)
+    backend = cutlass_backend()
+    candidates = backend.propose(conv(), H200)[:3]
+    failed = backend.prepare([(conv(), candidate) for candidate in candidates], H200)
+    assert failed == dict.fromkeys(candidates, error)
+
+
 def test_build_returns_entry_and_library(monkeypatch, tmp_path):
-    from convoy.backends import cutlass
     from convoy.backends.kernels.cache import KernelCache
 
     entry = KernelCache(tmp_path).put("key", b"library", {})
-    monkeypatch.setattr(cutlass, "compile_kernel", lambda config: entry)
-    backend = CutlassBackend()
+    monkeypatch.setattr(kernel_backend, "compile_kernel", lambda config: entry)
+    backend = cutlass_backend()
     candidate = backend.propose(conv(), H200)[0]
     binary = backend.build(conv(), candidate, H200)
     assert binary.blobs == {entry.sha256: b"library"}
@@ -293,23 +309,12 @@ def resnet50(n: int) -> list[Workload]:
 
 def test_a_network_at_three_batch_sizes_needs_few_compilations():
     everything = [workload for n in (1, 8, 256) for workload in resnet50(n)]
-    configs, declined = build_all.kernels_of(everything, H200)
-    assert not declined
-    assert len(configs) <= 80
+    kernels = set()
     for workload in everything:
-        assert len(CutlassBackend().propose(workload, H200)) >= 2, workload.key
-
-
-def test_build_all_lists_kernels(tmp_path, capsys):
-    import json
-
-    path = tmp_path / "workloads.jsonl"
-    lines = [json.dumps(conv().to_json()), json.dumps({"workload": conv(groups=4).to_json()})]
-    path.write_text("\n".join(lines) + "\n")
-    assert build_all.main([str(path), "--list"]) == 0
-    captured = capsys.readouterr()
-    assert "sm90_conv_128x64x64_pingpong_f16_f16" in captured.out.splitlines()
-    assert "groups = 4" in captured.err
+        proposed = cutlass_backend().propose(workload, H200)
+        assert not isinstance(proposed, Decline) and len(proposed) >= 2, workload.key
+        kernels |= {launch_of(candidate).kernel for candidate in proposed}
+    assert len(kernels) <= 80
 
 
 def test_vector_width():

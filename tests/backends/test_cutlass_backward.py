@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convoy.backends.cutlass import CutlassBackend, launch_of
 from convoy.backends.kernels.cutlass import dgrad as cutlass_dgrad
 from convoy.backends.kernels.cutlass import wgrad as cutlass_wgrad
-from convoy.backends.kernels.kernel import KernelConfig
+from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.backends.kernels.cutlass.family import cutlass_backend
 from convoy.errors import InvalidOption
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
@@ -26,7 +26,8 @@ def conv(op: str, **changes) -> Workload:
 
 
 def launches(workload: Workload):
-    return [launch_of(candidate) for candidate in CutlassBackend().propose(workload, H200)]
+    backend = cutlass_backend()
+    return [backend.launch_of(candidate) for candidate in backend.propose(workload, H200)]
 
 
 POINTWISE = {"r": 1, "s": 1, "padding": (0,) * 4}
@@ -50,7 +51,7 @@ TF32 = {"dtype": "float32", "out_dtype": "float32", "math": "tf32"}
     ],
 )
 def test_families(workload, families):
-    assert {launch.config.family for launch in launches(workload)} == families
+    assert {launch.kernel.family for launch in launches(workload)} == families
 
 
 def test_strided_dgrad_never_reaches_the_sm90_main_loop():
@@ -95,9 +96,9 @@ def test_turned_problem_is_the_gradient(filter_size, dilation, extra, before, af
 def test_slices_fill_the_device_and_stay_long_enough():
     early = conv("wgrad", n=256, h=56, w=56, c=64, k=64)
     for launch in launches(early):
-        steps = cutlass_wgrad.reduction_tiles(launch.config, early)
-        tiles = cutlass_wgrad.output_tiles(launch.config, early)
-        assert launch.config.scheduler == "splitk"
+        steps = cutlass_wgrad.reduction_tiles(launch.kernel, early)
+        tiles = cutlass_wgrad.output_tiles(launch.kernel, early)
+        assert launch.kernel.scheduler == "splitk"
         assert steps / launch.split_k >= cutlass_wgrad.LEAST_STEPS_OF_A_SLICE
         assert tiles * launch.split_k >= 0.8 * H200.sm_count
     small = conv("wgrad", n=1, h=3, w=3)

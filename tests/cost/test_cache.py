@@ -104,10 +104,10 @@ class WithCold(RandomCost):
 @pytest.mark.parametrize(("layers", "longer"), [(1, 0.0), (6, 1.0)])
 def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) -> None:
     """A layer has 4.7 MB of weights in float16."""
-    from convoy.backends.cutlass import CutlassBackend
+    from convoy.backends.kernels.cutlass.family import cutlass_backend
 
     forms = normal_forms(network(512, layers), None, "float16")
-    placed = Placer(forms, [CutlassBackend()], Device(), WithCold()).place("graph")
+    placed = Placer(forms, [cutlass_backend()], Device(), WithCold()).place("graph")
     for choice in placed.plan.choices:
         figure = choice.chosen.measurement
         assert figure.cold_us - figure.kernel_us == pytest.approx(longer)

@@ -24,11 +24,11 @@ from typing import Any
 
 import pytest
 
-from convoy.backends.cutlass import CutlassBackend, launch_of
 from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import cache_key, compile_many
 from convoy.backends.kernels.cutlass import rules as rules
 from convoy.backends.kernels.cutlass import space as space
+from convoy.backends.kernels.cutlass.family import cutlass_backend
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import ConvoyError
@@ -130,8 +130,12 @@ def chosen_cases() -> list[Case]:
 def launches_of(case: Case, device: Device) -> list[rules.Launch]:
     """All valid launches of a case, or those proposed for a workload given by file (most = 0)."""
     if case.most == 0:
-        proposed = CutlassBackend().propose(case.workload, device)
-        return [] if isinstance(proposed, Decline) else [launch_of(c) for c in proposed]
+        proposed = cutlass_backend().propose(case.workload, device)
+        return (
+            []
+            if isinstance(proposed, Decline)
+            else [cutlass_backend().launch_of(c) for c in proposed]
+        )
     configs = list(space.kernels(case.workload, device.arch))
     step = max(1, -(-len(configs) // case.most))
     found = [
@@ -142,7 +146,7 @@ def launches_of(case: Case, device: Device) -> list[rules.Launch]:
     found = [x for x in found if not rules.why_not(x, case.workload, device)]
     if os.environ.get("CONVOY_GPU_READY"):
         cache, toolkit = KernelCache(), find_toolkit()
-        found = [x for x in found if cache.get(cache_key(x.config, toolkit)) is not None]
+        found = [x for x in found if cache.get(cache_key(x.kernel, toolkit)) is not None]
     return found
 
 
@@ -239,7 +243,7 @@ def run(launch: rules.Launch, problem: Problem, library: KernelLibrary, device: 
     kernel = library.prepare(shape, problem.operands(workspace))
     footprint = kernel.footprint()
     assert footprint.blocks > 0
-    assert footprint.threads_per_block == launch.config.threads
+    assert footprint.threads_per_block == launch.kernel.threads
 
     errors = []
     stream = torch.cuda.Stream()
@@ -275,7 +279,7 @@ def device() -> Device:
 @pytest.fixture(scope="module")
 def libraries(device: Device) -> dict[Any, Any]:
     """All kernels of the chosen cases, compiled in parallel; failures stay as errors."""
-    configs = {x.config for case in chosen_cases() for x in launches_of(case, device)}
+    configs = {x.kernel for case in chosen_cases() for x in launches_of(case, device)}
 
     def show(done: int, total: int, config: Any, seconds: float) -> None:
         print(f"[{done}/{total}] {config.name} {seconds:.0f} s", flush=True)
@@ -294,8 +298,8 @@ def test_kernels_agree_with_float64(case: Case, device: Device, libraries: dict[
     wrong = []
     print(f"\n{case.workload.key}")
     for launch in launches:
-        entry = libraries[launch.config]
-        name = f"{launch.config.name} split {launch.split_k} swizzle {launch.swizzle}"
+        entry = libraries[launch.kernel]
+        name = f"{launch.kernel.name} split {launch.split_k} swizzle {launch.swizzle}"
         try:
             if not isinstance(entry, Entry):
                 raise RuntimeError(str(entry)[:300])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from convoy.backends.kernels.cache import Entry
-from convoy.backends.kernels.sm90.compile import compile_many
+from convoy.backends.kernels.compile import compile_many
 from convoy.errors import LibraryMissing
 
 pytestmark = pytest.mark.gpu

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from convoy import paths
 from convoy.backends.kernels import compile as compiling
+from convoy.backends.kernels import sources
 from convoy.backends.kernels.cache import KernelCache
 from convoy.backends.kernels.compile import cache_key, compile_kernel, compile_many, default_jobs
-from convoy.backends.kernels.kernel import KernelConfig
+from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.errors import CacheUnwritable, CompileFailed, InvalidOption
 
 CONFIG = KernelConfig("sm90_conv", (64, 64, 64), schedule="pingpong")
@@ -133,32 +135,33 @@ def test_key_depends_on_everything_that_decides_the_code(nvcc, tmp_path, monkeyp
         cache_key(CONFIG, dataclasses.replace(nvcc.toolkit, version="release 13.1")),
         cache_key(CONFIG, dataclasses.replace(nvcc.toolkit, cutlass_version="4.3")),
     }
-    monkeypatch.setattr(compiling, "flags", lambda config: ["-O1"])
+    monkeypatch.setattr(compiling, "FLAGS", ("-O1",))
     keys.add(cache_key(CONFIG, nvcc.toolkit))
     monkeypatch.undo()
-    (tmp_path / "new.cuh").write_text("// a change in a header")
-    files = compiling.source_files(CONFIG)
-    monkeypatch.setattr(compiling, "source_files", lambda config: [*files, tmp_path / "new.cuh"])
+    monkeypatch.setattr(compiling.sources, "code", lambda header: "other code")
     keys.add(cache_key(CONFIG, nvcc.toolkit))
-    assert len(keys) == 6
+    monkeypatch.undo()
+    (tmp_path / "exports.map").write_text("{ local: *; };")
+    monkeypatch.setattr(compiling, "_exports", lambda: tmp_path / "exports.map")
+    keys.add(cache_key(CONFIG, nvcc.toolkit))
+    assert len(keys) == 7
 
 
 def test_all_that_a_kernel_includes_is_hashed():
-    names = {path.name for path in compiling.source_files(CONFIG)}
+    names = {path.name for path in sources.closure(paths.codegen_dir() / CONFIG.header)}
     assert {f"{CONFIG.family}.cuh", "abi.cuh", "kernel_abi.h", "kernel_library.cuh"} <= names
-    assert "exports.map" in names
 
 
 def test_jobs(monkeypatch):
     monkeypatch.delenv("CONVOY_BUILD_JOBS", raising=False)
     monkeypatch.setattr(compiling, "_free_memory", lambda: 11 << 30)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
-    assert default_jobs(sm90=True) == 2
-    assert default_jobs(sm90=False) == 11
+    assert default_jobs(5 << 30) == 2
+    assert default_jobs(1 << 30) == 11
     monkeypatch.setattr(compiling, "_free_memory", lambda: 0)
-    assert default_jobs(sm90=True) == 1
+    assert default_jobs(5 << 30) == 1
     monkeypatch.setenv("CONVOY_BUILD_JOBS", "7")
-    assert default_jobs(sm90=True) == 7
+    assert default_jobs(5 << 30) == 7
     monkeypatch.setenv("CONVOY_BUILD_JOBS", "many")
     with pytest.raises(InvalidOption, match="CONVOY_BUILD_JOBS"):
-        default_jobs(sm90=True)
+        default_jobs(5 << 30)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from convoy.backends.kernels.emit import emit
-from convoy.backends.kernels.kernel import KernelConfig
+from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.backends.kernels.cutlass.emit import emit
 
 GOLDEN = Path(__file__).parent / "golden"
 CONFIGS = [

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from convoy.backends.kernels.kernel import KernelConfig
+from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.errors import InvalidOption
 
 PINGPONG = KernelConfig("sm90_conv", (64, 64, 64), schedule="pingpong")

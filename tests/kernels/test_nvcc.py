@@ -15,7 +15,7 @@ import pytest
 
 from convoy.backends.kernels.compile import compile_kernel
 from convoy.backends.kernels.cutlass import rules as rules
-from convoy.backends.kernels.kernel import KernelConfig
+from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
 from convoy.errors import InvalidWorkload, LibraryMissing

@@ -9,10 +9,10 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from convoy.backends.cutlass import rules_of
 from convoy.backends.kernels.compile import compile_kernel
+from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.backends.kernels.cutlass.family import rules_of
 from convoy.backends.kernels.cutlass.rules import Launch
-from convoy.backends.kernels.kernel import KernelConfig
 from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
 from convoy.errors import InvalidWorkload, LibraryMissing

@@ -55,8 +55,26 @@ def test_comments_and_spacing_do_not_count(folder: Path) -> None:
     assert _changed(folder, "cutlass/two.cuh", spaced) == set()
 
 
+def test_names_of_files_and_how_code_is_divided_do_not_count(folder: Path) -> None:
+    before = sources.code(folder / "cutlass/one.cuh")
+    (folder / "cutlass/part.cuh").write_text("#pragma once\n/* moved\nhere */ int one;\n")
+    moved = '#pragma once\n#include "shared.cuh"\n#include "cutlass/not_ours.h"\n'
+    renamed = folder / "cutlass/renamed.cuh"
+    renamed.write_text(moved + '#include "part.cuh"\n')
+    (folder / "cutlass/shared.cuh").write_text('#include "convoy/abi.h"\n')
+    assert sources.code(renamed) == before
+    (folder / "cutlass/part.cuh").write_text("int two;\n")
+    assert sources.code(renamed) != before
+
+
+def test_a_comment_sign_within_a_string_is_code(folder: Path) -> None:
+    text = '#include <cuda.h>\n#include "convoy/abi.h"\nint two; auto s = "a // b";\n'
+    assert _changed(folder, "cutlass/two.cuh", text) == {"cutlass/two.cuh"}
+    assert _changed(folder, "cutlass/two.cuh", text.replace("// b", "// c")) == {"cutlass/two.cuh"}
+
+
 def test_every_kernel_of_the_project_has_a_source() -> None:
     found = sources.source_hashes()
     assert {"cutlass/sm80_conv.cuh", "cutlass/sm90_gemm.cuh"} <= found.keys()
-    assert "hopper/stem_fprop_library.cuh" in found
+    assert "sm90/stem_fprop_library.cuh" in found
     assert found["cutlass/sm90_conv.cuh"] != found["cutlass/sm90_gemm.cuh"]

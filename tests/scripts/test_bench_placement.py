@@ -165,13 +165,13 @@ def test_a_group_that_crashes_does_not_take_the_others_along(
 
 
 def test_a_kernel_that_serves_most_is_compiled_first(scripts: Any) -> None:
-    from convoy.backends.cutlass import CutlassBackend
+    from convoy.backends.kernels.cutlass.family import cutlass_backend
     from convoy.ir.device import Device
     from convoy.ir.measurement import Measurement
     from convoy.ir.workload import Workload
 
     workloads = [Workload("fprop", 8, 14, 14, c, 64, 1, 1) for c in (64, 128, 256)]
-    backend, records = CutlassBackend(), []
+    backend, records = cutlass_backend(), []
     shared = set.intersection(
         *({c.kernel.split(".")[0] for c in backend.propose(w, Device())} for w in workloads)
     )

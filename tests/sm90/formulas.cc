@@ -1,4 +1,4 @@
-// The index arithmetic of codegen/hopper compiled for the host, for the tests to call.
+// The index arithmetic of codegen/sm90 compiled for the host, for the tests to call.
 #include "divider.cuh"
 #include "phases.cuh"
 #include "stem_layout.cuh"
@@ -6,7 +6,7 @@
 #include "tile_order.cuh"
 #include "window_layout.cuh"
 
-using namespace convoy::hopper;
+using namespace convoy::sm90;
 
 extern "C" {
 

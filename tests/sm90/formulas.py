@@ -134,7 +134,7 @@ def load() -> Formulas:
     folder = Path(tempfile.mkdtemp(prefix="convoy-formulas-"))
     library = folder / "formulas.so"
     command = [compiler, "-std=c++17", "-O1", "-Wall", "-Werror", "-fPIC", "-shared"]
-    command += [f"-I{paths.codegen_dir() / 'hopper'}", "-o", str(library), str(_SOURCE)]
+    command += [f"-I{paths.codegen_dir() / 'sm90'}", "-o", str(library), str(_SOURCE)]
     subprocess.run(command, check=True, timeout=120)
     loaded = Formulas(ctypes.CDLL(str(library)))
     shutil.rmtree(folder)

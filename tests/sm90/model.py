@@ -1,4 +1,4 @@
-"""What the kernels of codegen/hopper compute, step by step in numpy, and dgrad by definition.
+"""What the kernels of codegen/sm90 compute, step by step in numpy, and dgrad by definition.
 
 Tile and phase arithmetic is the kernels' own (formulas.py); the copy engine, wgmma, ldmatrix and
 stmatrix are modelled here from the PTX manual.

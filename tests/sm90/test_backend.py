@@ -8,8 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.hopper import HopperBackend, is_stem, launch_of
-from convoy.backends.kernels.sm90.kernels import DgradKernel, kernel_from_json
+from convoy.backends.kernels import backend as kernel_backend
+from convoy.backends.kernels.sm90.dgrad import DgradKernel
+from convoy.backends.kernels.sm90.family import is_stem, sm90_backend
+from convoy.backends.kernels.sm90.kernels import kernel_from_json
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
 from convoy.ir.candidate import Candidate, Decline
@@ -17,6 +19,7 @@ from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 
 DEVICE = Device()
+launch_of = sm90_backend().launch_of
 BASE = Workload("dgrad", 8, 56, 56, 128, 128, 3, 3, (2, 2), (1, 1, 1, 1))
 RELU = Epilogue(bias=True, activation="relu")
 STEM_FPROP = Workload("fprop", 8, 224, 224, 3, 64, 7, 7, (2, 2), (3, 3, 3, 3), epilogue=RELU)
@@ -69,13 +72,13 @@ def changed(base: Workload = BASE, **fields) -> Workload:
     ],
 )
 def test_declines_with_the_reason(workload, reason):
-    decline = HopperBackend().propose(workload, DEVICE)
+    decline = sm90_backend().propose(workload, DEVICE)
     assert isinstance(decline, Decline) and reason in decline.reason
 
 
 def test_declines_other_architectures():
     for arch in (80, 89, 100):
-        decline = HopperBackend().accepts(BASE, dataclasses.replace(DEVICE, arch=arch))
+        decline = sm90_backend().accepts(BASE, dataclasses.replace(DEVICE, arch=arch))
         assert decline is not None and f"sm_{arch}" in decline.reason
 
 
@@ -127,7 +130,7 @@ def stem_windows(draw, op, filter_sizes=(1, 3, 7, 11), channels=(1, 2, 3, 4), st
 @given(st.one_of(workloads(), stem_windows("fprop"), stem_windows("wgrad")), st.integers(1, 30))
 @settings(max_examples=150)
 def test_candidates_are_unique_and_round_trip(workload, limit):
-    backend = HopperBackend(limit)
+    backend = sm90_backend(limit)
     found = backend.propose(workload, DEVICE)
     if isinstance(found, Decline):
         assert backend.accepts(workload, DEVICE) == found and found.reason
@@ -147,21 +150,21 @@ def test_candidates_are_unique_and_round_trip(workload, limit):
 def test_few_tiles_get_a_split_reduction_first():
     """At N = 8 a 14x14 layer has 64 tiles of 128x128 for 132 multiprocessors."""
     small = changed(h=14, w=14, c=512, k=512)
-    names = [c.kernel for c in HopperBackend().propose(small, DEVICE)]
+    names = [c.kernel for c in sm90_backend().propose(small, DEVICE)]
     assert any("split2" in name for name in names[:4]), names
-    large = [c.kernel for c in HopperBackend(4).propose(changed(n=256), DEVICE)]
+    large = [c.kernel for c in sm90_backend(4).propose(changed(n=256), DEVICE)]
     assert not any("split2" in name for name in large), large
 
 
 def test_zero_phases_get_kernels_that_can_write_them():
     for size, zeros in ((1, True), (2, False), (3, False)):
         workload = changed(r=size, s=size, padding=(0, 0, 0, 0))
-        for candidate in HopperBackend().propose(workload, DEVICE):
+        for candidate in sm90_backend().propose(workload, DEVICE):
             assert launch_of(candidate).kernel.zeros == zeros
 
 
 def test_build_refuses_candidates_of_other_workloads():
-    backend = HopperBackend()
+    backend = sm90_backend()
     stem = backend.propose(STEM, DEVICE)[0]
     with pytest.raises(InvalidOption, match="for this workload"):
         backend.build(BASE, stem, DEVICE)
@@ -182,13 +185,13 @@ def test_build_refuses_candidates_of_other_workloads():
 
 
 def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
-    from convoy.backends import hopper
-
     error = CompileFailed("an error from nvcc", "a kernel library")
-    monkeypatch.setattr(hopper, "compile_many", lambda kernels: dict.fromkeys(kernels, error))
-    backend = HopperBackend()
+    monkeypatch.setattr(
+        kernel_backend, "compile_many", lambda kernels, progress: dict.fromkeys(kernels, error)
+    )
+    backend = sm90_backend()
     candidate = backend.propose(BASE, DEVICE)[0]
-    backend.prepare([(BASE, candidate)], DEVICE)
+    assert backend.prepare([(BASE, candidate)], DEVICE) == {candidate: error}
     with pytest.raises(CompileFailed):
         backend.build(BASE, candidate, DEVICE)
 
@@ -199,26 +202,27 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
         ({"columns": 192}, "tile 128x192"),
         ({"rows": 64}, "tile 64x128"),  # a cooperative consumer has half of it
         ({"rows": 512}, "tile 512x128"),
-        ({"slots": 3}, "1 to 2"),
-        ({"batch": 2, "slots": 1}, "a divisor of 1 slots and 2 pieces"),
-        ({"batch": 2, "split": 2}, "a divisor of 2 slots and 1 pieces"),
+        ({"epilogue_stages": 3}, "1 to 2"),
+        (
+            {"commit_group": 2, "epilogue_stages": 1},
+            "a divisor of 1 epilogue stages and 2 subtiles",
+        ),
+        ({"commit_group": 2, "split": 2}, "a divisor of 2 epilogue stages and 1 subtiles"),
         ({"consumers": 3}, "tile 128x128"),
         ({"consumers": 3, "pingpong": True, "rows": 192}, "that share a tile"),
         ({"stages": 99}, "shared memory"),
         ({"split": 3}, "divisor of 2"),
         ({"split": 2, "pingpong": True}, "cooperative schedule"),
-        ({"later": True, "pingpong": True}, "stores under the next tile"),
-        ({"later": True, "split": 2}, "two consumers"),
-        ({"store_warps": True}, "store warps"),
-        ({"store_warps": True, "later": True, "batch": 2}, "batches of 1"),
-        ({"swapped": True, "pingpong": True}, "swapped, tile 128x128"),
-        ({"swapped": True, "columns": 256}, "64 columns for each"),
-        ({"swapped": True, "rows": 384}, "64, 128 or 256 rows"),
+        ({"overlapped_epilogue": True, "pingpong": True}, "overlapped_epilogue"),
+        ({"overlapped_epilogue": True, "split": 2}, "two consumers"),
+        ({"swap_ab": True, "pingpong": True}, "swap_ab, tile 128x128"),
+        ({"swap_ab": True, "columns": 256}, "64 columns for each"),
+        ({"swap_ab": True, "rows": 384}, "64, 128 or 256 rows"),
         ({"dtype": "float32"}, "float16, bfloat16"),
     ],
 )
 def test_kernels_that_cannot_exist(fields, words):
-    base = {"rows": 128, "columns": 128, "pingpong": False, "slots": 2}
+    base = {"rows": 128, "columns": 128, "pingpong": False, "epilogue_stages": 2}
     with pytest.raises(InvalidOption, match=words):
         DgradKernel(**base | fields)
 

@@ -8,10 +8,10 @@ import subprocess
 import pytest
 from hypothesis import assume, given, settings
 
-from convoy.backends.hopper import HopperBackend, is_stem, launch_of
+from convoy.backends.kernels.compile import compile_kernel, compile_to
 from convoy.backends.kernels.library import KernelLibrary, Shape
-from convoy.backends.kernels.sm90.compile import compile_kernel, compile_to
-from convoy.backends.kernels.sm90.kernels import DgradKernel
+from convoy.backends.kernels.sm90.dgrad import DgradKernel
+from convoy.backends.kernels.sm90.family import is_stem, sm90_backend
 from convoy.backends.kernels.sm90.space import stem_launches
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
@@ -26,11 +26,12 @@ KERNELS = [
     GENERAL,
     DgradKernel(128, 256, False, 4, 4, dtype="bfloat16"),
     DgradKernel(256, 128, False, 2, 2),
-    DgradKernel(256, 128, False, 2, 2, swapped=True),
-    DgradKernel(128, 256, False, 1, later=True, zeros=True),
-    DgradKernel(128, 256, False, 1, later=True, store_warps=True, zeros=True),
-    DgradKernel(256, 128, False, 2, later=True, swapped=True, store_warps=True),
-    DgradKernel(128, 128, False, 2, later=True, swapped=True, zeros=True, dtype="bfloat16"),
+    DgradKernel(256, 128, False, 2, 2, swap_ab=True),
+    DgradKernel(128, 256, False, 1, overlapped_epilogue=True, zeros=True),
+    DgradKernel(256, 128, False, 2, overlapped_epilogue=True, swap_ab=True),
+    DgradKernel(
+        128, 128, False, 2, overlapped_epilogue=True, swap_ab=True, zeros=True, dtype="bfloat16"
+    ),
     DgradKernel(192, 256, False, 2, 2, consumers=3),
     DgradKernel(384, 128, False, 1, consumers=3, zeros=True),
     DgradKernel(128, 128, False, 1, split=2),
@@ -97,7 +98,7 @@ def test_compiles_without_spills(toolkit, tmp_path, kernel):
 @settings(max_examples=200)
 def test_library_and_backend_accept_the_same(general, stems, workload):
     assume(workload.stride != (1, 1))  # the kernel can do it; the backend leaves it to others
-    accepted = HopperBackend().accepts(workload, Device()) is None
+    accepted = sm90_backend().accepts(workload, Device()) is None
     shape = Shape.of(workload, sm_count=132)
     if not is_stem(workload):
         assert (general.check(shape) == "") == accepted
@@ -109,24 +110,24 @@ def test_library_and_backend_accept_the_same(general, stems, workload):
 @settings(max_examples=100)
 def test_library_and_backend_accept_the_same_fprops(toolkit, workload):
     library = KernelLibrary(compile_kernel(StemFpropKernel(3, 3, 3), toolkit=toolkit).path)
-    accepted = HopperBackend().accepts(workload, Device()) is None
+    accepted = sm90_backend().accepts(workload, Device()) is None
     assert (library.check(Shape.of(workload, sm_count=132)) == "") == accepted
 
 
 @given(stem_windows("wgrad", filter_sizes=(3,), channels=(3,), strides_w=(2,)))
 @settings(max_examples=100)
 def test_library_and_backend_accept_the_same_wgrads(small_wgrad, workload):
-    found = HopperBackend().propose(workload, Device())
+    found = sm90_backend().propose(workload, Device())
     assert (small_wgrad.check(Shape.of(workload, sm_count=132)) == "") == isinstance(found, list)
 
 
 @given(stem_windows("wgrad", filter_sizes=(3,), channels=(3,), strides_w=(2,)))
 @settings(max_examples=50)
 def test_candidates_tell_their_workspace(small_wgrad, workload):
-    found = HopperBackend().propose(workload, Device())
+    found = sm90_backend().propose(workload, Device())
     assume(isinstance(found, list))
     for candidate in found:
-        launch = launch_of(candidate)
+        launch = sm90_backend().launch_of(candidate)
         shape = Shape.of(workload, Device().sm_count, swizzle=launch.swizzle)
         if launch.kernel == SMALL_WGRAD:
             assert small_wgrad.workspace(shape) == candidate.workspace

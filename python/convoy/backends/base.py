@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConvoyError
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
@@ -73,5 +74,14 @@ class Backend(abc.ABC):
         none to compile. Raises LibraryMissing where the compiler's version must be known."""
         return True
 
-    def prepare(self, jobs: Sequence[tuple[Workload, Candidate]], device: Device) -> None:
-        """Build many candidates ahead of time, in parallel where that helps. Optional."""
+    def prepare(
+        self, jobs: Sequence[tuple[Workload, Candidate]], device: Device
+    ) -> Mapping[Candidate, ConvoyError]:
+        """Build many candidates ahead of time, in parallel where that helps. Optional.
+
+        Returns:
+            Those of the jobs' candidates that cannot be built, with the reason: a kernel that
+            does not compile, a compiler that is missing. They cost nobody else anything:
+            :meth:`build` raises for them, and whoever places takes the next best.
+        """
+        return {}

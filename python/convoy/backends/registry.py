@@ -16,8 +16,8 @@ from .base import Backend
 GROUP = "convoy.backends"
 BUILT_IN = {
     "cudnn": "convoy.backends.cudnn:CudnnBackend",
-    "cutlass": "convoy.backends.cutlass:CutlassBackend",
-    "hopper": "convoy.backends.hopper:HopperBackend",
+    "cutlass": "convoy.backends.kernels.cutlass.family:cutlass_backend",
+    "hopper": "convoy.backends.kernels.sm90.family:sm90_backend",
     "tvm": "convoy.backends.tvm:TvmBackend",
 }
 

@@ -19,6 +19,7 @@ from ..errors import ConvoyError, InvalidOption
 from ..ir.device import Device
 from ..measure import gpu as gpus
 from ..runtime import library
+from . import upgrade
 
 Match = Literal["strict", "loose"]
 MATCHES: tuple[Match, ...] = ("strict", "loose")
@@ -100,7 +101,7 @@ class Environment:
 
         A cuDNN figure stays strictly valid when a kernel source changes:
         ``environment.narrowed(["cudnn"])``; that of a kernel when another kernel's source does:
-        ``narrowed(["cuda", "kernels"], "hopper/stem_fprop_library.cuh")``.
+        ``narrowed(["cuda", "kernels"], "sm90/stem_fprop_library.cuh")``.
         Raises InvalidOption for an unknown library.
         """
         kept = set(libraries)
@@ -117,9 +118,11 @@ class Environment:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Environment:
-        """Inverse of :meth:`to_json`; fields of later versions are left out."""
+        """Inverse of :meth:`to_json`, also of earlier versions' (:mod:`.upgrade`); fields of
+        later versions are left out."""
         known = {field.name: field for field in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in known})
+        fields = {name: value for name, value in data.items() if name in known}
+        return cls(**{**fields, "kernels": upgrade.kernels(fields.get("kernels", ""))})
 
 
 def same_kernels(mine: str, its: str) -> bool:

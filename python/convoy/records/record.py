@@ -25,6 +25,7 @@ from ..errors import ConvoyError
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Epilogue, Workload
+from . import upgrade
 from .environment import Environment
 
 FORMAT_VERSION = 1
@@ -130,7 +131,7 @@ class Parser:
             self._workloads[text] = Workload.from_json(data["workload"])
         return Record(
             self._workloads[text],
-            Candidate.from_json(data["candidate"]),
+            Candidate.from_json(upgrade.candidate(data["candidate"])),
             Measurement.from_json(data["measurement"]),
             environment,
             str(data["time"]),

@@ -80,7 +80,7 @@ class LocalExecutor(Executor):
             MeasuringProcess(spec, gpu, timeout_s) for _ in range(processes) for gpu in gpus
         ]
         self._free: queue.SimpleQueue[MeasuringProcess] = queue.SimpleQueue()
-        compile_jobs = compile_jobs or default_jobs(sm90=True)
+        compile_jobs = compile_jobs or default_jobs()
         self._compilers = concurrent.futures.ThreadPoolExecutor(compile_jobs, "compile")
         self._compiled: dict[str, concurrent.futures.Future[None]] = {}
         self._lock = threading.Lock()

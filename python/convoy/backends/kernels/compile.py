@@ -1,4 +1,4 @@
-"""Compiles kernels with nvcc into the cache: one, or many at once."""
+"""Compile kernels with nvcc into the cache: one, or many at once."""
 
 from __future__ import annotations
 
@@ -10,57 +10,34 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from ... import paths
-from ...errors import CompileFailed, ConvoyError, InvalidOption
+from ...errors import CompileFailed, InvalidOption
 from . import sources
 from .cache import Entry, KernelCache
-from .emit import emit
-from .kernel import KernelConfig
+from .kernel import K, Kernel
 from .toolkit import Toolkit, find_toolkit
 
-#: Peak memory of one nvcc run in bytes (measured: sm80 0.6 GB, sm90 3.1 to 4.6 GB).
-MEMORY_OF_A_BUILD = {True: 5 << 30, False: 1 << 30}
+#: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialise the
+#: tensor core pipeline.
+FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")
 NVCC_TIMEOUT_S = 1800
 
 #: Called after each kernel: how many are done, of how many, which one, seconds (0 from the cache).
-Progress = Callable[[int, int, KernelConfig, float], None]
+Progress = Callable[[int, int, Any, float], None]
 
 
-def flags(config: KernelConfig) -> list[str]:
-    """Compiler flags that decide the code of a kernel.
-
-    NDEBUG is not optional: device-side asserts make ptxas serialise the tensor core pipeline.
-    """
-    arch = "90a" if config.arch == 90 else str(config.arch)
-    return [
-        f"-gencode=arch=compute_{arch},code=sm_{arch}",
-        "-O3",
-        "-DNDEBUG",
-        "-std=c++17",
-        "--expt-relaxed-constexpr",
-        "-Xcompiler=-fPIC,-fvisibility=hidden",
-    ]
-
-
-def source_files(config: KernelConfig) -> list[Path]:
-    """The files besides CUTLASS's and CUDA's that a kernel is made of."""
-    folder = paths.codegen_dir() / "cutlass"
-    return [*sources.closure(folder / f"{config.family}.cuh"), folder / "exports.map"]
-
-
-def cache_key(config: KernelConfig, toolkit: Toolkit) -> str:
+def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
     """Hash of everything that the compiled bytes depend on."""
-    digest = hashlib.sha256()
-    parts = [emit(config), toolkit.version, toolkit.cutlass_version, *flags(config)]
-    parts += [path.name + "\n" + path.read_text() for path in source_files(config)]
-    for part in parts:
-        digest.update(part.encode() + b"\0")
-    return digest.hexdigest()
+    parts = [kernel.source, sources.code(_header(kernel)), _exports().read_text()]
+    parts += [toolkit.version, *kernel.flags, *FLAGS]
+    parts += [toolkit.cutlass_version] if kernel.uses_cutlass else []
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def compile_kernel(
-    config: KernelConfig, *, cache: KernelCache | None = None, toolkit: Toolkit | None = None
+    kernel: Kernel, *, cache: KernelCache | None = None, toolkit: Toolkit | None = None
 ) -> Entry:
     """The compiled library of one kernel, from the cache where it is there and whole.
 
@@ -68,7 +45,7 @@ def compile_kernel(
     """
     cache = cache or KernelCache()
     toolkit = toolkit or find_toolkit()
-    key = cache_key(config, toolkit)
+    key = cache_key(kernel, toolkit)
     if (entry := cache.get(key)) is not None:
         return entry
     cache.check_writable()
@@ -76,67 +53,70 @@ def compile_kernel(
         if (entry := cache.get(key)) is not None:
             return entry  # another process was first
         started = time.monotonic()
-        library = _run_nvcc(config, toolkit)
-        about = {
-            "name": config.name,
-            "kernel": config.to_json(),
+        about: dict[str, Any] = {
+            "name": kernel.name,
+            "kernel": kernel.to_json(),
             "nvcc": toolkit.version,
-            "cutlass": toolkit.cutlass_version,
-            "seconds": round(time.monotonic() - started, 1),
+            **({"cutlass": toolkit.cutlass_version} if kernel.uses_cutlass else {}),
         }
-        return cache.put(key, library, about)
+        with tempfile.TemporaryDirectory(prefix="convoy-nvcc-") as folder:
+            library = Path(folder) / "kernel.so"
+            compile_to(kernel, library, toolkit)
+            about["seconds"] = round(time.monotonic() - started, 1)
+            return cache.put(key, library.read_bytes(), about)
 
 
 def compile_many(
-    configs: Iterable[KernelConfig],
+    kernels: Iterable[K],
     *,
     jobs: int | None = None,
     progress: Progress | None = None,
     cache: KernelCache | None = None,
     toolkit: Toolkit | None = None,
-) -> dict[KernelConfig, Entry | ConvoyError]:
-    """Compiles distinct kernels in parallel, the slow sm90 ones first.
+) -> dict[K, Entry | CompileFailed]:
+    """Compile distinct kernels in parallel, those that take most memory (and time) first.
 
     ``jobs`` defaults to :func:`default_jobs`. A kernel that fails has its error as its value and
     does not stop the others. Raises LibraryMissing and CacheUnwritable, which concern all.
     """
-    cache = cache or KernelCache()
-    toolkit = toolkit or find_toolkit()
-    pending = sorted(set(configs), key=lambda c: (not c.is_sm90, c.name))
+    pending = sorted(set(kernels), key=lambda kernel: (-kernel.build_bytes, kernel.name))
     if not pending:
         return {}
-    jobs = jobs or default_jobs(any(c.is_sm90 for c in pending))
-    done: dict[KernelConfig, Entry | ConvoyError] = {}
+    cache = cache or KernelCache()
+    toolkit = toolkit or find_toolkit()
+    jobs = jobs or default_jobs(max(kernel.build_bytes for kernel in pending))
+    done: dict[K, Entry | CompileFailed] = {}
 
-    def one(config: KernelConfig) -> tuple[Entry | ConvoyError, float]:
+    def one(kernel: K) -> tuple[Entry | CompileFailed, float]:
         started = time.monotonic()
         try:
-            return compile_kernel(config, cache=cache, toolkit=toolkit), time.monotonic() - started
+            return compile_kernel(kernel, cache=cache, toolkit=toolkit), time.monotonic() - started
         except CompileFailed as error:
             return error, time.monotonic() - started
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        futures = {pool.submit(one, config): config for config in pending}
+        futures = {pool.submit(one, kernel): kernel for kernel in pending}
         try:
             for future in concurrent.futures.as_completed(futures):
-                config = futures[future]
-                done[config], seconds = future.result()
+                kernel = futures[future]
+                done[kernel], seconds = future.result()
                 if progress:
-                    progress(len(done), len(pending), config, seconds)
+                    progress(len(done), len(pending), kernel, seconds)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return done
 
 
-def default_jobs(sm90: bool) -> int:
-    """Builds to run at once: CONVOY_BUILD_JOBS, otherwise as many as cores and memory allow."""
+def default_jobs(build_bytes: int = 5 << 30) -> int:
+    """Builds to run at once: CONVOY_BUILD_JOBS, otherwise as many as cores and memory allow when
+    each takes ``build_bytes``, by default those of CUTLASS's largest kernels."""
     if text := os.environ.get("CONVOY_BUILD_JOBS"):
         if not text.isdigit() or int(text) < 1:
             raise InvalidOption(f"CONVOY_BUILD_JOBS={text}", "a positive number")
         return int(text)
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, _free_memory() // MEMORY_OF_A_BUILD[sm90]))
+    return max(1, min(cores, _free_memory() // build_bytes))
 
 
 def _free_memory() -> int:
@@ -155,30 +135,46 @@ def _free_memory() -> int:
     return free
 
 
-def _run_nvcc(config: KernelConfig, toolkit: Toolkit) -> bytes:
+def compile_to(
+    kernel: Kernel, library: Path, toolkit: Toolkit, extra_flags: Iterable[str] = ()
+) -> str:
+    """Run nvcc; returns its messages. ``extra_flags`` such as ``-Xptxas=-v``."""
     with tempfile.TemporaryDirectory(prefix="convoy-nvcc-") as folder:
-        source, library = Path(folder) / f"{config.family}.cu", Path(folder) / "kernel.so"
-        source.write_text(emit(config))
-        own = paths.codegen_dir() / "cutlass"
-        includes = [own, paths.include_dir(), toolkit.cutlass / "include"]
-        includes += [toolkit.cutlass / "tools/util/include", *toolkit.includes]
-        command = [str(toolkit.nvcc), *flags(config), *(f"-I{path}" for path in includes)]
-        # Linked by path: the wheel has libcudart.so.13 but no libcudart.so.
-        command += ["-shared", "-cudart=none", f"-Xlinker={toolkit.cudart}"]
-        command += [f"-Xlinker=--version-script={own / 'exports.map'}"]
-        command += ["-o", str(library), str(source)]
+        source = Path(folder) / f"{_header(kernel).stem}.cu"
+        source.write_text(kernel.source)
+        command = _command(kernel, toolkit, [*extra_flags, "-o", str(library), str(source)])
         try:
             result = subprocess.run(
                 command, capture_output=True, text=True, timeout=NVCC_TIMEOUT_S, check=False
             )
         except subprocess.TimeoutExpired:
-            raise _failure(config, command, f"no result after {NVCC_TIMEOUT_S} s") from None
+            raise _failure(kernel, command, f"no result after {NVCC_TIMEOUT_S} s") from None
         except OSError as error:
-            raise _failure(config, command, str(error)) from None
-        if result.returncode != 0 or not library.is_file() or library.stat().st_size == 0:
-            words = (result.stderr + result.stdout).splitlines()
-            raise _failure(config, command, "\n".join(_first_errors(words, result.returncode)))
-        return library.read_bytes()
+            raise _failure(kernel, command, str(error)) from None
+    messages = result.stderr + result.stdout
+    if result.returncode != 0 or not library.is_file() or library.stat().st_size == 0:
+        errors = _first_errors(messages.splitlines(), result.returncode)
+        raise _failure(kernel, command, "\n".join(errors))
+    return messages
+
+
+def _command(kernel: Kernel, toolkit: Toolkit, rest: list[str]) -> list[str]:
+    includes = [_header(kernel).parent, paths.include_dir()]
+    if kernel.uses_cutlass:
+        includes += [toolkit.cutlass / "include", toolkit.cutlass / "tools/util/include"]
+    command = [str(toolkit.nvcc), *kernel.flags, *FLAGS]
+    command += [f"-I{path}" for path in (*includes, *toolkit.includes)]
+    # Linked by path: the wheel has libcudart.so.13 but no libcudart.so.
+    command += ["-shared", "-cudart=none", f"-Xlinker={toolkit.cudart}"]
+    return [*command, f"-Xlinker=--version-script={_exports()}", *rest]
+
+
+def _header(kernel: Kernel) -> Path:
+    return paths.codegen_dir() / kernel.header
+
+
+def _exports() -> Path:
+    return paths.include_dir() / "convoy" / "exports.map"
 
 
 def _first_errors(lines: list[str], returncode: int, limit: int = 8) -> list[str]:
@@ -187,9 +183,9 @@ def _first_errors(lines: list[str], returncode: int, limit: int = 8) -> list[str
     return chosen[:limit] or [f"no output, exit status {returncode}"]
 
 
-def _failure(config: KernelConfig, command: list[str], words: str) -> CompileFailed:
+def _failure(kernel: Kernel, command: list[str], words: str) -> CompileFailed:
     return CompileFailed(
-        f"an error from nvcc for kernel {config.name}:\n{words}\ncommand: {' '.join(command)}",
+        f"an error from nvcc for kernel {kernel.name}:\n{words}\ncommand: {' '.join(command)}",
         "a kernel library",
         "If nvcc was killed, lower CONVOY_BUILD_JOBS (an sm90 kernel takes up to 5 GB)",
     )

@@ -1,4 +1,4 @@
-"""Which of the project's own headers a kernel is made of, and hashes over them."""
+"""The code that a kernel header stands for, and a hash of it that records carry."""
 
 from __future__ import annotations
 
@@ -10,44 +10,68 @@ from pathlib import Path
 from ... import paths
 
 #: Folders of ``codegen_dir()`` whose headers are kernels or parts of kernels.
-FOLDERS = ("cutlass", "hopper")
-_INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
+FOLDERS = ("cutlass", "sm90")
+_INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
+# Comments first, so that what looks like a token in one is none.
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\\n])*"|\w+|[^\w\s])', re.DOTALL)
+_ONCE = re.compile(r"^\s*#\s*pragma\s+once\s*$", re.MULTILINE)
 
 
 def closure(header: Path) -> list[Path]:
-    """``header`` and every header of the project that it includes, directly or not, sorted.
+    """``header`` and every header of the project that it includes, directly or not, in the order
+    in which the preprocessor comes to them.
 
     Includes are looked up beside the including file, then in ``include_dir()``; what is in
     neither place (CUTLASS, CUDA) is not the project's.
     """
-    found: set[Path] = set()
-    pending = [header]
-    while pending:
-        path = pending.pop()
-        if path in found:
-            continue
-        found.add(path)
-        for name in _INCLUDE.findall(path.read_text()):
-            own = [folder / name for folder in (path.parent, paths.include_dir())]
-            pending += [candidate for candidate in own if candidate.is_file()][:1]
-    return sorted(found)
+    found: dict[Path, None] = {}
+    _expand(header, found)
+    return list(found)
+
+
+def code(header: Path) -> str:
+    """All tokens that a header stands for, with the project's own includes expanded in place.
+
+    Comments, spacing, names of files and how the code is divided among them are left out: where
+    only these differ, so does no kernel.
+    """
+    return " ".join(filter(None, map(_tokens, _expand(header, {}))))
+
+
+def _expand(header: Path, seen: dict[Path, None]) -> list[str]:
+    """The text of a header between its own includes, which are expanded where they first stand."""
+    seen[header] = None
+    texts, lines = [], []
+    for line in header.read_text().splitlines():
+        included = _own_include(header, line)
+        if included is None:
+            lines.append(line)
+        elif included not in seen:
+            texts += ["\n".join(lines), *_expand(included, seen)]
+            lines = []
+    return [*texts, "\n".join(lines)]
+
+
+def _own_include(header: Path, line: str) -> Path | None:
+    if (match := _INCLUDE.match(line)) is None:
+        return None
+    own = (folder / match[1] for folder in (header.parent, paths.include_dir()))
+    return next((path for path in own if path.is_file()), None)
+
+
+@functools.lru_cache(maxsize=256)
+def _tokens(text: str) -> str:
+    found = _TOKEN.finditer(_ONCE.sub("", text))
+    return " ".join(match["token"] for match in found if match["token"])
 
 
 @functools.cache
 def source_hashes() -> dict[str, str]:
-    """A short hash for every header in FOLDERS, by its path there (``cutlass/sm90_conv.cuh``).
-
-    It covers the header's :func:`closure`; comments and spacing are left out, since figures
-    outlive them.
-    """
+    """A short hash of :func:`code` for every header in FOLDERS, by its path in ``codegen``
+    (``cutlass/sm90_conv.cuh``)."""
     root = paths.codegen_dir()
     headers = [path for folder in FOLDERS for path in sorted((root / folder).glob("*.cuh"))]
-    return {path.relative_to(root).as_posix(): _hash(closure(path)) for path in headers}
-
-
-def _hash(files: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        code = re.sub(r"//[^\n]*", "", path.read_text())
-        digest.update(path.name.encode() + b"\0" + " ".join(code.split()).encode() + b"\0")
-    return digest.hexdigest()[:12]
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(code(path).encode()).hexdigest()[:12]
+        for path in headers
+    }

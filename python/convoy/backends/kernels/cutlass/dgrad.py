@@ -1,4 +1,4 @@
-"""Which CUTLASS kernels a dgrad is offered; the same questions as in :mod:`.cutlass_rules`.
+"""Which CUTLASS kernels a dgrad is offered; the same questions as in :mod:`.rules`.
 
 With stride 1 dx is a forward convolution of dy (``codegen/cutlass/dgrad_shape.cuh``), and the rules
 of the forward kernels decide on that turned problem. Strided problems have sm80 kernels alone.
@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from ....ir.device import Device
 from ....ir.workload import Epilogue, Workload
-from ..kernel import Family, KernelConfig
-from . import rules as rules
-from . import space as space
+from . import rules, space
+from .config import Family, KernelConfig
 from .rules import Launch, workspace_bytes_of
 
 #: Strided dgrad: few tiles, since every phase of dx has its own and they differ in work.
@@ -56,14 +55,14 @@ def _unit_stride_sm80(
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
     """Why the kernel cannot run the workload; empty when it can."""
-    if w.op != "dgrad" or launch.config.op != "dgrad":
-        return f"a kernel for {launch.config.op}, the workload is {w.op}"
-    if launch.config.family == "sm80_strided_dgrad" and w.dilation != (1, 1):
+    if w.op != "dgrad" or launch.kernel.op != "dgrad":
+        return f"a kernel for {launch.kernel.op}, the workload is {w.op}"
+    if launch.kernel.family == "sm80_strided_dgrad" and w.dilation != (1, 1):
         return "strided dgrad with dilation"
     forward = turned(w)
-    if w.stride != (1, 1) and launch.config.family != "sm80_strided_dgrad":
+    if w.stride != (1, 1) and launch.kernel.family != "sm80_strided_dgrad":
         return "stride above 1"
-    if forward is None and launch.config.is_sm90:
+    if forward is None and launch.kernel.is_sm90:
         return "padding beyond the filter's reach"
     return rules.why_not(_turned_launch(launch), forward or _phase(w), device)
 
@@ -94,14 +93,14 @@ def reduction_tiles(config: KernelConfig, w: Workload) -> int:
 
 def workspace_bytes(launch: Launch, w: Workload) -> int:
     """Workspace of a launch; for stream-K an upper bound."""
-    return workspace_bytes_of(launch, output_tiles(launch.config, w), w.n * w.h * w.w * w.c)
+    return workspace_bytes_of(launch, output_tiles(launch.kernel, w), w.n * w.h * w.w * w.c)
 
 
 def _turned_launch(launch: Launch) -> Launch:
     """The launch as a forward one: vector widths along C and K change places."""
-    config = launch.config
+    config = launch.kernel
     config = dataclasses.replace(config, align=config.align_out, align_out=config.align)
-    return dataclasses.replace(launch, config=config)
+    return dataclasses.replace(launch, kernel=config)
 
 
 def _phase(w: Workload) -> Workload:

@@ -7,11 +7,11 @@ empty, not one tile on a whole device. Everything else is left to measurement.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
-from ..kernel import KernelConfig, shared_memory
+from .. import kernel
+from .config import KernelConfig, shared_memory
 from .space import is_pointwise, kernels
 
 __all__ = [
@@ -37,13 +37,8 @@ _GEMM_FAMILIES = ("sm90_gemm", "sm90_dgrad_gemm")
 _IM2COL_FAMILIES = ("sm90_conv", "sm90_dgrad")
 
 
-@dataclass(frozen=True, order=True)
-class Launch:
-    """A kernel with its run-time choices: reduction slices and tile rasterisation (0: default)."""
-
-    config: KernelConfig
-    split_k: int = 1
-    swizzle: int = 0
+#: Of a CUTLASS kernel: reduction slices, and tile rasterisation as ``swizzle``.
+Launch = kernel.Launch[KernelConfig]
 
 
 def output_rows(workload: Workload) -> int:
@@ -79,13 +74,13 @@ def output_tiles(config: KernelConfig, workload: Workload) -> int:
 
 def workspace_bytes(launch: Launch, workload: Workload) -> int:
     """Workspace of a launch; for stream-K an upper bound (the library knows the exact figure)."""
-    tiles = output_tiles(launch.config, workload)
+    tiles = output_tiles(launch.kernel, workload)
     return workspace_bytes_of(launch, tiles, output_rows(workload) * workload.k)
 
 
 def workspace_bytes_of(launch: Launch, tiles: int, elements: int) -> int:
     """Workspace for so many output tiles and elements."""
-    config = launch.config
+    config = launch.kernel
     if config.scheduler == "splitk":
         return launch.split_k * elements * 4
     if config.scheduler == "streamk":
@@ -95,7 +90,7 @@ def workspace_bytes_of(launch: Launch, tiles: int, elements: int) -> int:
 
 def why_not(launch: Launch, workload: Workload, device: Device) -> str:
     """Why the kernel cannot run the workload; empty when it can. Mirrors the library's check."""
-    config = launch.config
+    config = launch.kernel
     if (config.dtype, config.out_dtype) != (workload.dtype, workload.out_dtype):
         return "compiled for other dtypes"
     epilogue = workload.epilogue
@@ -152,7 +147,7 @@ def im2col_limits(workload: Workload) -> str:
 
 
 def _split_limits(launch: Launch, workload: Workload) -> str:
-    config, split = launch.config, launch.split_k
+    config, split = launch.kernel, launch.split_k
     if config.scheduler == "tiles":
         return "" if split == 1 else "the kernel does not split the reduction"
     if config.scheduler == "streamk":

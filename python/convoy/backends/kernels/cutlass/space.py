@@ -2,7 +2,7 @@
 
 Every entry is a kernel that is compiled at most once for each dtype and epilogue and then serves
 every workload that fits, so the lists are short on purpose: an sm90 kernel costs 30 to 50 seconds
-of a core. What a workload is offered of them is decided by :mod:`.cutlass_rules`.
+of a core. What a workload is offered of them is decided by :mod:`.rules`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.workload import DTYPE_BYTES, Workload
-from ..kernel import Family, KernelConfig, shared_memory
+from .config import Family, KernelConfig, shared_memory
 
 
 @dataclass(frozen=True)

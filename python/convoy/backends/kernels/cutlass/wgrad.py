@@ -1,4 +1,4 @@
-"""Which CUTLASS kernels a wgrad is offered; the same questions as in :mod:`.cutlass_rules`.
+"""Which CUTLASS kernels a wgrad is offered; the same questions as in :mod:`.rules`.
 
 The output is a filter, K rows by C columns for each of its R * S taps, and the reduction runs over
 all N * P * Q pixels. Split-K cuts the pixels into slices, one or a few for each multiprocessor,
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
-from ..kernel import KernelConfig, shared_memory
-from . import space as space
+from . import space
+from .config import KernelConfig, shared_memory
 from .rules import Launch, im2col_limits, workspace_bytes_of
 from .space import Sm80Tile, Sm90Tile
 
@@ -62,7 +62,7 @@ def kernels(w: Workload, arch: int) -> Iterator[KernelConfig]:
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
     """Why the kernel cannot run the workload; empty when it can. Mirrors the library's check."""
-    config, split = launch.config, launch.split_k
+    config, split = launch.kernel, launch.split_k
     if w.op != "wgrad" or config.op != "wgrad":
         return f"a kernel for {config.op}, the workload is {w.op}"
     if (config.dtype, config.out_dtype) != (w.dtype, w.out_dtype):
@@ -123,7 +123,7 @@ def launches(config: KernelConfig, w: Workload, device: Device) -> Iterator[Laun
 
 def guess(launch: Launch, w: Workload, device: Device) -> float:
     """A rough time in clock cycles to order candidates by: waves of slices, their partial sums."""
-    config, split = launch.config, launch.split_k
+    config, split = launch.kernel, launch.split_k
     m, n, k = config.tile
     mma = m * n * k * 2 / (4096 if config.is_sm90 else 2048)
     step = max(mma, (m + n) * k * DTYPE_BYTES[config.dtype] / LOAD_BYTES_PER_CYCLE)
@@ -151,4 +151,4 @@ def reduction_tiles(config: KernelConfig, w: Workload) -> int:
 
 def workspace_bytes(launch: Launch, w: Workload) -> int:
     """Workspace of a launch; for stream-K an upper bound."""
-    return workspace_bytes_of(launch, output_tiles(launch.config, w), w.k * w.r * w.s * w.c)
+    return workspace_bytes_of(launch, output_tiles(launch.kernel, w), w.k * w.r * w.s * w.c)

@@ -1,32 +1,69 @@
-"""The ``.cu`` text of a kernel of ``codegen/hopper``: one instance of a template, exported."""
+"""What all kernels of ``codegen/sm90`` are: one instance of a template each, exported."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+import dataclasses
+from typing import Any, ClassVar, TypeVar
 
 from ....errors import InvalidOption
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 SHORT = {"float16": "f16", "bfloat16": "bf16"}
 
+L = TypeVar("L", bound="Sm90Library")
 
-class _Kernel(Protocol):
+
+class Sm90Library:
+    """Base of the dataclasses that describe a library: what :class:`..kernel.Kernel` asks for."""
+
+    #: Its header is ``codegen/sm90/FAMILY_library.cuh``.
     family: ClassVar[str]
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Unique among all kernels."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def header(self) -> str:
+        return f"sm90/{self.family}_library.cuh"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """wgmma, setmaxnreg and TMA exist for sm_90a alone."""
+        return ("-gencode=arch=compute_90a,code=sm_90a",)
+
+    @property
+    def build_bytes(self) -> int:
+        return 1 << 30
+
+    @property
+    def uses_cutlass(self) -> bool:
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"family": self.family, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+    @classmethod
+    def from_json(cls: type[L], data: dict[str, Any]) -> L:
+        """Of :meth:`to_json`'s fields without ``family``; raises TypeError for others."""
+        return cls(**data)
 
 
 def source_text(
-    kernel: _Kernel, config: str, arguments: list[str], library: str, *, workspace: bool = False
+    kernel: Sm90Library, config: str, arguments: list[str], library: str, *, workspace: bool = False
 ) -> str:
     """Source of ``library<config<arguments>>``; ``workspace`` where the class needs one."""
-    export = "CONVOY_EXPORT_HOPPER_WORKSPACE_KERNEL" if workspace else "CONVOY_EXPORT_HOPPER_KERNEL"
+    export = "CONVOY_EXPORT_SM90_WORKSPACE_KERNEL" if workspace else "CONVOY_EXPORT_SM90_KERNEL"
     return (
         f"// {kernel.name}\n"
         f'#include "{kernel.family}_library.cuh"\n\n'
-        f"using Config = convoy::hopper::{config}<{', '.join(arguments)}>;\n"
-        f"using Kernel = convoy::hopper::{library}<Config>;\n\n"
+        f"using Config = convoy::sm90::{config}<{', '.join(arguments)}>;\n"
+        f"using Kernel = convoy::sm90::{library}<Config>;\n\n"
         f"{export}(Kernel)\n"
     )
 

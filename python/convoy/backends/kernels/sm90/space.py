@@ -1,4 +1,4 @@
-"""Which kernels of ``codegen/hopper`` a workload is offered, and which of them look promising."""
+"""Which kernels of ``codegen/sm90`` a workload is offered, and which of them look promising."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from dataclasses import dataclass
 
 from ....ir.device import Device
 from ....ir.workload import Workload
-from .kernels import DgradKernel, HopperKernel
+from .. import kernel as kernels
+from .dgrad import DgradKernel
+from .kernels import Sm90Kernel
 from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from .wgrad import wgrad_choices, wgrad_workspace
 
 #: Orders of tiles (``OrderKind`` of tile_order.cuh), as ConvoyShape.swizzle.
 UNITS, SORTED, TURNED = 1, 2, 3
 
-# Schedules: LATER and SWAPPED store a tile under the arithmetic of the next one.
-COOPERATIVE, LATER, SWAPPED, PINGPONG = "cooperative", "later", "swapped", "pingpong"
+# Schedules: OVERLAPPED and SWAP_AB store a tile under the main loop of the next one.
+COOPERATIVE, OVERLAPPED, SWAP_AB, PINGPONG = "cooperative", "overlapped", "swap_ab", "pingpong"
 
-# rows, columns, schedule, slots, batch, consumers, split. With as many slots as pieces a tile's
-# stores drain under the next tile's arithmetic; variants with fewer have room for a stage more.
+# rows, columns, schedule, epilogue stages, commit group, consumers, split. With as many epilogue
+# stages as subtiles a tile's stores drain under the next tile's main loop; variants with fewer have
+# room for a load stage more.
 _TILES = (
     (192, 256, COOPERATIVE, 2, 1, 3, 1),
     (192, 256, COOPERATIVE, 2, 2, 3, 1),
     (128, 256, COOPERATIVE, 4, 4, 2, 1),
     (128, 256, COOPERATIVE, 2, 2, 2, 1),
-    (128, 256, LATER, 2, 1, 2, 1),
-    (128, 256, LATER, 1, 1, 2, 1),
+    (128, 256, OVERLAPPED, 2, 1, 2, 1),
+    (128, 256, OVERLAPPED, 1, 1, 2, 1),
     (256, 128, COOPERATIVE, 2, 2, 2, 1),
-    (256, 128, LATER, 2, 2, 2, 1),
-    (256, 128, SWAPPED, 2, 2, 2, 1),
+    (256, 128, OVERLAPPED, 2, 2, 2, 1),
+    (256, 128, SWAP_AB, 2, 2, 2, 1),
     (128, 128, PINGPONG, 4, 4, 2, 1),
     (128, 128, COOPERATIVE, 2, 2, 2, 1),
     (384, 64, COOPERATIVE, 2, 2, 3, 1),
@@ -40,13 +43,8 @@ _TILES = (
 )
 
 
-@dataclass(frozen=True, order=True)
-class Launch:
-    """A kernel with its run-time choice: order of tiles, or rows of a chunk for the stem (0: the
-    kernel's default)."""
-
-    kernel: HopperKernel
-    swizzle: int = 0
+#: Of an own kernel: ``swizzle`` is the order of tiles, or rows of a chunk for the stem.
+Launch = kernels.Launch[Sm90Kernel]
 
 
 @dataclass(frozen=True)
@@ -91,23 +89,24 @@ def dgrad_launches(w: Workload, device: Device) -> list[Launch]:
     orders = (UNITS, SORTED, TURNED) if len(taps) - taps.count(0) > 1 else (UNITS,)
     widest = -(-w.c // 64) * 64
     launches = []
-    for rows, columns, schedule, slots, batch, consumers, split in _TILES:
+    for rows, columns, schedule, stages, group, consumers, split in _TILES:
         if columns > max(64, widest):
             continue
         kernel = DgradKernel(
-            rows, columns, schedule == PINGPONG, slots, batch, consumers,
-            swapped=schedule == SWAPPED, later=schedule in (LATER, SWAPPED),
+            rows, columns, schedule == PINGPONG, stages, group, consumers,
+            swap_ab=schedule == SWAP_AB,
+            overlapped_epilogue=schedule in (OVERLAPPED, SWAP_AB),
             zeros=zeros, split=split, dtype=w.dtype,
         )  # fmt: skip
-        launches += [Launch(kernel, order) for order in orders]
+        launches += [Launch(kernel, swizzle=order) for order in orders]
     return sorted(launches, key=lambda launch: _rank(launch, w, device))
 
 
 def stem_launches(w: Workload, device: Device) -> list[Launch]:
     """The stem's kernels with their own choice of chunks, and with fixed ones around it."""
     if w.op == "wgrad":
-        return [Launch(kernel, rows) for kernel, rows in wgrad_choices(w, device)]
-    kernel: HopperKernel
+        return [Launch(kernel, swizzle=rows) for kernel, rows in wgrad_choices(w, device)]
+    kernel: Sm90Kernel
     if w.op == "dgrad":
         kernel = StemDgradKernel(w.c, w.dtype)
         rows, strips = (w.h + 1) // 2, (w.w + 239) // 240  # 120 output columns, two of dx each
@@ -115,12 +114,12 @@ def stem_launches(w: Workload, device: Device) -> list[Launch]:
         relu = w.epilogue.activation == "relu"
         kernel = StemFpropKernel(w.c, w.r, w.s, relu, w.dtype)
         rows, strips = w.p, (w.q + 127) // 128
-    # As many chunks as give every multiprocessor one or two.
+    # As many chunks as give every SM one or two.
     chunks = set()
     for blocks in (1, 2):
         per_image = max(1, blocks * device.sm_count // (w.n * strips))
         chunks.add(-(-rows // min(rows, per_image)))
-    return [Launch(kernel), *(Launch(kernel, size) for size in sorted(chunks))]
+    return [Launch(kernel), *(Launch(kernel, swizzle=size) for size in sorted(chunks))]
 
 
 def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
@@ -132,12 +131,19 @@ def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
 
 def _rank(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, int, int, bool, str]:
     """What candidates are ordered by: their guessed time; of equals, as measured on an H200, those
-    first that store a tile under the next one, with more stages, fewer rows, swapped."""
+    first that store a tile under the next one, with more stages, fewer rows, swap-AB."""
     kernel = launch.kernel
     assert isinstance(kernel, DgradKernel)
     name = f"{kernel.name}.{launch.swizzle}"
     time = _guess(kernel, launch.swizzle, w, device)
-    return time, not kernel.later, -kernel.stages, kernel.rows, not kernel.swapped, name
+    return (
+        time,
+        not kernel.overlapped_epilogue,
+        -kernel.stages,
+        kernel.rows,
+        not kernel.swap_ab,
+        name,
+    )
 
 
 def _guess(kernel: DgradKernel, swizzle: int, w: Workload, device: Device) -> float:
@@ -147,7 +153,7 @@ def _guess(kernel: DgradKernel, swizzle: int, w: Workload, device: Device) -> fl
     area = kernel.rows * kernel.columns / (128 * 128)
     step = max(area, (kernel.rows + kernel.columns) / 256 * 1.2) / kernel.split
     store = area * (0.3 if kernel.pingpong else 1.0) + (1.0 if kernel.split > 1 else 0.0)
-    teams = device.sm_count // kernel.split
+    clusters = device.sm_count // kernel.split
     times = [
         (-(-w.n * h.extent * x.extent // kernel.rows), h.taps * x.taps * -(-w.k // 64) * step)
         for h, x in phases(w)
@@ -157,9 +163,9 @@ def _guess(kernel: DgradKernel, swizzle: int, w: Workload, device: Device) -> fl
         return 0.0
     if swizzle != SORTED:
         units = max(tiles for tiles, _ in times) * columns
-        time = -(-units // teams) * sum(steps + store for _, steps in times)
+        time = -(-units // clusters) * sum(steps + store for _, steps in times)
     else:
         total = sum(tiles * columns * (steps + store) for tiles, steps in times)
         longest = times[0][1] + store
-        time = max(longest, total / teams + longest / 4)
+        time = max(longest, total / clusters + longest / 4)
     return time

@@ -1,14 +1,13 @@
-"""The stem's kernels of ``codegen/hopper`` as plain data: what one library is, and its source."""
+"""The stem's kernels of ``codegen/sm90`` as plain data: what one library is, and its source."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....errors import InvalidOption
-from ..emit import boolean
-from .source import ELEMENT, SHORT, check_dtype, source_text
+from ..kernel import bool_literal
+from .source import ELEMENT, SHORT, Sm90Library, check_dtype, source_text
 
 #: Of stem_dgrad: largest filter and output channels.
 LARGEST_STEM_FILTER = 7
@@ -21,7 +20,7 @@ MOST_WARPGROUPS = 6
 
 
 @dataclass(frozen=True, order=True)
-class StemDgradKernel:
+class StemDgradKernel(Sm90Library):
     """One instance of ``stem_dgrad.cuh``, compiled for a number of input channels (1 to 4)."""
 
     channels: int
@@ -43,12 +42,9 @@ class StemDgradKernel:
             self, "StemConfig", [ELEMENT[self.dtype], str(self.channels)], "StemDgrad"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {"family": self.family, **dataclasses.asdict(self)}
-
 
 @dataclass(frozen=True, order=True)
-class StemFpropKernel:
+class StemFpropKernel(Sm90Library):
     """One instance of ``stem_fprop.cuh``, compiled for input channels (1 to 4) and filter size.
 
     Takes a bias or none; ``relu`` is compiled in.
@@ -76,15 +72,12 @@ class StemFpropKernel:
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
         sizes = map(str, (self.channels, self.filter_h, self.filter_w))
-        arguments = [ELEMENT[self.dtype], *sizes, boolean(self.relu)]
+        arguments = [ELEMENT[self.dtype], *sizes, bool_literal(self.relu)]
         return source_text(self, "WindowConfig", arguments, "StemFprop")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"family": self.family, **dataclasses.asdict(self)}
 
 
 @dataclass(frozen=True, order=True)
-class StemWgradKernel:
+class StemWgradKernel(Sm90Library):
     """One instance of ``stem_wgrad.cuh``, compiled for input channels (1 to 4), filter size and
     horizontal stride.
 
@@ -145,11 +138,8 @@ class StemWgradKernel:
         sizes = (self.channels, self.filter_h, self.filter_w, self.stride_w)
         schedule = (self.parts, self.blocks, self.group)
         arguments = [ELEMENT[self.dtype], *map(str, sizes + schedule)]
-        arguments += [boolean(self.ahead), str(self.depth)]
+        arguments += [bool_literal(self.ahead), str(self.depth)]
         return source_text(self, "StemWgradConfig", arguments, "StemWgrad", workspace=True)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"family": self.family, **dataclasses.asdict(self)}
 
 
 def _check_input(dtype: str, channels: int) -> None:

@@ -1,0 +1,159 @@
+"""Backends of compiled kernel libraries: one class, and a :class:`Family` for each of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from ...errors import CacheUnwritable, CompileFailed, ConvoyError, InvalidOption, LibraryMissing
+from ...ir.candidate import Candidate, Decline, make_config
+from ...ir.device import Device
+from ...ir.workload import Workload
+from ..base import Backend, Binary
+from .cache import KernelCache
+from .compile import Progress, cache_key, compile_kernel, compile_many
+from .kernel import K, Launch
+from .toolkit import find_toolkit
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Family(Generic[K]):
+    """Kernels of one folder of ``codegen``, and the rules by which they are chosen.
+
+    name             of the backend, in records, plans and ``backends=(...)``
+    libraries        what its measurements depend on (``Backend.libraries``)
+    objections       (reason, remedy) of all that rules every kernel out, most telling first
+    launches         valid launches of a workload without objections, best guess first; a Decline
+                     where none is
+    why_not          why a launch cannot run a workload; empty when it can
+    workspace_bytes  workspace of a launch
+    kernel_from_json inverse of ``Kernel.to_json``; raises InvalidOption
+    limit            most candidates of a workload
+    splits           whether launches choose ``split_k``, which candidates then carry
+    """
+
+    name: str
+    libraries: tuple[str, ...]
+    objections: Callable[[Workload, Device], Iterable[tuple[str, str]]]
+    launches: Callable[[Workload, Device], Sequence[Launch[K]] | Decline]
+    why_not: Callable[[Launch[K], Workload, Device], str]
+    workspace_bytes: Callable[[Launch[K], Workload, Device], int]
+    kernel_from_json: Callable[[dict[str, Any]], K]
+    limit: int
+    splits: bool = False
+
+
+class KernelBackend(Backend, Generic[K]):
+    """Kernels that are compiled with nvcc on this machine on demand, one library each.
+
+    Args:
+        family: The kernels and their rules.
+        limit: Most candidates of a workload; ``family.limit`` by default.
+        progress: Called after each kernel that :meth:`prepare` compiles.
+    """
+
+    def __init__(
+        self, family: Family[K], limit: int | None = None, progress: Progress | None = None
+    ) -> None:
+        self.family, self.name, self.libraries = family, family.name, family.libraries
+        self._limit = limit if limit is not None else family.limit
+        self._progress = progress
+        self._failed: dict[K, CompileFailed] = {}
+
+    def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        for reason, remedy in self.family.objections(workload, device):
+            return Decline(self.name, reason, remedy)
+        return None
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        """Candidates, best guess first: needs no compiler, only :meth:`build` does."""
+        if (decline := self.accepts(workload, device)) is not None:
+            return decline
+        launches = self.family.launches(workload, device)
+        if isinstance(launches, Decline):
+            return launches
+        return [
+            self._candidate(launch, workload, device, rank)
+            for rank, launch in enumerate(launches[: self._limit])
+        ]
+
+    def launch_of(self, candidate: Candidate) -> Launch[K]:
+        """Kernel and run-time choices of a candidate. Raises InvalidOption when it is not of
+        this backend."""
+        options = candidate.options()
+        try:
+            kernel = self.family.kernel_from_json(options["kernel"])
+            split_k = int(options["split_k"]) if self.family.splits else 1
+            return Launch(kernel, split_k, int(options["swizzle"]))
+        except KeyError as error:
+            raise InvalidOption(
+                f"candidate {candidate.key} without {error}",
+                f"a candidate of the {self.name} backend",
+            ) from None
+
+    def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
+        """Compile the candidate's kernel library, or take it from the cache.
+
+        Raises LibraryMissing, CompileFailed, CacheUnwritable, and InvalidOption for a candidate
+        that is not of this backend or not for this workload.
+        """
+        launch = self.launch_of(candidate)
+        decline = self.accepts(workload, device)
+        if reason := decline.reason if decline else self.family.why_not(launch, workload, device):
+            raise InvalidOption(
+                f"candidate {candidate.key} for {workload.key}",
+                f"a kernel for this workload ({reason})",
+            )
+        if (error := self._failed.get(launch.kernel)) is not None:
+            raise error
+        entry = compile_kernel(launch.kernel)
+        return Binary(
+            {
+                "workload": workload.to_json(),
+                "backend": "kernel",
+                "library": entry.sha256,
+                "split_k": launch.split_k,
+                "swizzle": launch.swizzle,
+            },
+            {entry.sha256: entry.read()},
+        )
+
+    def prepare(
+        self, jobs: Sequence[tuple[Workload, Candidate]], device: Device
+    ) -> dict[Candidate, ConvoyError]:
+        """Compile all kernels of the jobs in parallel."""
+        kernels = {candidate: self.launch_of(candidate).kernel for _, candidate in jobs}
+        wanted = set(kernels.values()) - self._failed.keys()
+        try:
+            for kernel, result in compile_many(wanted, progress=self._progress).items():
+                if isinstance(result, CompileFailed):
+                    self._failed[kernel] = result
+                    _log.warning("%s", result)
+        except (LibraryMissing, CacheUnwritable) as error:
+            _log.warning("%s", error)
+            return {c: self._failed.get(k, error) for c, k in kernels.items()}
+        return {c: self._failed[k] for c, k in kernels.items() if k in self._failed}
+
+    def kernel_source(self, candidate: Candidate) -> str:
+        return self.launch_of(candidate).kernel.header
+
+    def is_ready(self, candidate: Candidate) -> bool:
+        key = cache_key(self.launch_of(candidate).kernel, find_toolkit())
+        return KernelCache().get(key) is not None
+
+    def _candidate(
+        self, launch: Launch[K], workload: Workload, device: Device, rank: int
+    ) -> Candidate:
+        split = {"split_k": launch.split_k} if self.family.splits else {}
+        return Candidate(
+            backend=self.name,
+            kernel=launch.label,
+            config=make_config(kernel=launch.kernel.to_json(), swizzle=launch.swizzle, **split),
+            workspace=self.family.workspace_bytes(launch, workload, device),
+            priority=rank,
+            notes=("tensor_core", *(["tf32"] if launch.kernel.dtype == "float32" else [])),
+        )

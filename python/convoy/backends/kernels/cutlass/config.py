@@ -1,0 +1,309 @@
+"""A CUTLASS kernel as plain data: what is compiled once and then serves every fitting workload."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ....errors import InvalidOption
+from ....ir.workload import ACTIVATIONS, DTYPE_BYTES
+from .emit import emit
+
+#: What a family's kernels compute; its header is ``codegen/cutlass/FAMILY.cuh``.
+Family = Literal[
+    "sm80_conv",
+    "sm90_conv",
+    "sm90_gemm",
+    "sm80_dgrad",
+    "sm80_strided_dgrad",
+    "sm90_dgrad",
+    "sm90_dgrad_gemm",
+    "sm80_wgrad",
+    "sm90_wgrad",
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+SCHEDULES = ("cooperative", "pingpong")
+#: How the output is divided among thread blocks. ``tiles``: whole output tiles; ``streamk``:
+#: CUTLASS's stream-K; ``splitk``: equal slices of the reduction, added up by a second kernel.
+SCHEDULERS = ("tiles", "streamk", "splitk")
+ITERATORS = ("optimized", "analytic", "fixed_channels", "few_channels")
+
+#: Bytes of shared memory that one block may use, by compute capability.
+SHARED_MEMORY = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+
+
+@dataclass(frozen=True, order=True)
+class KernelConfig:
+    """Everything that distinguishes one compiled kernel from another.
+
+    tile        output rows, output columns, reduction depth of a thread block: N*P*Q, K, C*R*S
+                (fprop), N*H*W, C, K*R*S (dgrad), K, C*R*S, N*P*Q (wgrad)
+    warp        rows and channels of a warp (sm80 only)
+    stages      depth of the copy pipeline; 0 on sm90 takes as many as fit
+    cluster     thread blocks along rows and columns that share loads (sm90 only)
+    align       vector width in elements along C; ``align_out`` along K
+    dtype       of the operands; float32 means tf32 arithmetic
+    out_dtype   of y, y2, residual, bias, scale and shift
+    arch        compute capability times ten that it is compiled for
+    epilogue_stages   subtiles of the output that the epilogue has under way (sm90 with whole tiles
+                only): residuals in shared memory, stores; (0, 0) leaves both to CUTLASS
+    epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
+
+    A bias needs no configuration of its own: every kernel takes one, or a null pointer.
+    Raises InvalidOption where fields contradict each other.
+    """
+
+    family: Family
+    tile: tuple[int, int, int]
+    warp: tuple[int, int] = (0, 0)
+    stages: int = 0
+    cluster: tuple[int, int] = (1, 1)
+    schedule: str = ""
+    scheduler: str = "tiles"
+    iterator: str = "optimized"
+    align: int = 8
+    align_out: int = 8
+    dtype: str = "float16"
+    out_dtype: str = "float16"
+    activation: str = "none"
+    residual: bool = False
+    affine_relu: bool = False
+    arch: int = 90
+    epilogue_stages: tuple[int, int] = (0, 0)
+    epilogue_columns: int = 0
+
+    def __post_init__(self) -> None:
+        _one_of("family", self.family, FAMILIES)
+        _one_of("scheduler", self.scheduler, SCHEDULERS)
+        _one_of("iterator", self.iterator, ITERATORS)
+        _one_of("activation", self.activation, ACTIVATIONS)
+        _one_of("dtype", self.dtype, tuple(DTYPE_BYTES))
+        _one_of("out_dtype", self.out_dtype, tuple(DTYPE_BYTES))
+        if self.op != "fprop":
+            self._check_backward()
+        if self.is_sm90:
+            self._check_sm90()
+        else:
+            self._check_sm80()
+
+    def _check_backward(self) -> None:
+        if (self.activation, self.residual, self.affine_relu) != ("none", False, False):
+            raise InvalidOption(
+                f"{self.family} with an epilogue", f"none: {self.op} has no epilogue"
+            )
+        if self.is_sm90 and DTYPE_BYTES[self.dtype] != 2:
+            raise InvalidOption(f"{self.family} in {self.dtype}", "float16 or bfloat16")
+        wanted = {"sm80_wgrad": "splitk", "sm80_dgrad": "tiles", "sm80_strided_dgrad": "tiles"}
+        if self.scheduler != wanted.get(self.family, self.scheduler):
+            raise InvalidOption(
+                f"{self.family} with scheduler {self.scheduler}", wanted[self.family]
+            )
+        if self.has_own_epilogue:
+            raise InvalidOption(f"{self.family} with stages of an epilogue", "(0, 0), 0 columns")
+
+    def _check_sm90(self) -> None:
+        _one_of("schedule", self.schedule, SCHEDULES)
+        m, n, k = self.tile
+        if self.arch != 90:
+            raise InvalidOption(f"{self.family} for sm_{self.arch}", "arch = 90")
+        if m % (128 if self.schedule == "cooperative" else 64) or n % 8 or n > 256:
+            raise InvalidOption(
+                f"tile {m}x{n} with schedule {self.schedule}",
+                "rows in multiples of 128 (cooperative) or 64, channels in multiples of 8 to 256",
+            )
+        if k * DTYPE_BYTES[self.dtype] % 128:
+            raise InvalidOption(f"reduction tile of {k} {self.dtype}", "a multiple of 128 bytes")
+        if self.scheduler == "streamk" and self.schedule != "cooperative":
+            raise InvalidOption("stream-K with the pingpong schedule", "the cooperative schedule")
+        if self.iterator != "optimized" or self.warp != (0, 0):
+            raise InvalidOption(
+                f"iterator {self.iterator}, warp tile {self.warp} in {self.family}",
+                "neither: both belong to sm80_conv",
+            )
+        if self.has_own_epilogue:
+            self._check_epilogue()
+
+    def _check_epilogue(self) -> None:
+        m, n, _ = self.tile
+        loads, stores = self.epilogue_stages
+        shape = f"epilogue stages {self.epilogue_stages}, {self.epilogue_columns} columns"
+        if self.scheduler != "tiles":
+            raise InvalidOption(f"{shape} with scheduler {self.scheduler}", "scheduler tiles")
+        columns = self.epilogue_columns
+        if columns < 16 or columns % 16 or n % columns:
+            raise InvalidOption(shape, f"columns in multiples of 16 that divide {n}")
+        # The kernel gives back at its end only as many stages as a tile has subtiles.
+        subtiles = m * n // (self.epilogue_rows * columns)
+        if not 1 <= stores <= subtiles + 1 or loads <= stores:
+            raise InvalidOption(
+                shape, f"1 to {subtiles + 1} stages for stores, and more than those for residuals"
+            )
+
+    def _check_sm80(self) -> None:
+        if self.arch < 80:
+            raise InvalidOption(f"sm80_conv for sm_{self.arch}", "arch of at least 80")
+        m, n, _ = self.tile
+        if self.schedule or self.cluster != (1, 1) or self.scheduler == "streamk":
+            raise InvalidOption(
+                f"schedule {self.schedule!r}, cluster {self.cluster}, scheduler {self.scheduler}",
+                "none of sm90's: sm80_conv has tiles and splitk",
+            )
+        if self.has_own_epilogue:
+            raise InvalidOption(
+                f"epilogue stages {self.epilogue_stages}, {self.epilogue_columns} columns",
+                "neither: both belong to sm90",
+            )
+        if self.stages < 3 or min(self.warp) < 1 or m % self.warp[0] or n % self.warp[1]:
+            raise InvalidOption(
+                f"tile {m}x{n}, warp tile {self.warp}, {self.stages} stages",
+                "warp tiles that divide the tile, and at least 3 stages",
+            )
+        spreads = self.iterator in ("fixed_channels", "few_channels")
+        if self.scheduler == "splitk" and spreads:
+            raise InvalidOption(f"split-K with iterator {self.iterator}", "optimized or analytic")
+        if self.affine_relu and self.scheduler != "splitk":
+            raise InvalidOption(
+                "affine_relu in an sm80 kernel without split-K",
+                "split-K, whose reduction writes both outputs, or an sm90 kernel",
+            )
+
+    @property
+    def label(self) -> str:
+        """:attr:`mechanics`: dtypes and epilogue are the workload's."""
+        return self.mechanics
+
+    @property
+    def header(self) -> str:
+        return f"cutlass/{self.family}.cuh"
+
+    @property
+    def source(self) -> str:
+        return emit(self)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        arch = "90a" if self.arch == 90 else str(self.arch)
+        return (f"-gencode=arch=compute_{arch},code=sm_{arch}", "--expt-relaxed-constexpr")
+
+    @property
+    def build_bytes(self) -> int:
+        """Measured: sm80 0.6 GB, sm90 3.1 to 4.6 GB."""
+        return (5 << 30) if self.is_sm90 else (1 << 30)
+
+    @property
+    def uses_cutlass(self) -> bool:
+        return True
+
+    @property
+    def is_sm90(self) -> bool:
+        return self.family.startswith("sm90")
+
+    @property
+    def op(self) -> str:
+        """fprop, dgrad or wgrad."""
+        return next((op for op in ("dgrad", "wgrad") if op in self.family), "fprop")
+
+    @property
+    def has_own_epilogue(self) -> bool:
+        """Whether stages and columns of the epilogue are given, not left to CUTLASS."""
+        return self.epilogue_stages != (0, 0) or self.epilogue_columns != 0
+
+    @property
+    def epilogue_rows(self) -> int:
+        """Rows of an epilogue subtile (sm90 only)."""
+        return 128 if self.schedule == "cooperative" else 64
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        if self.is_sm90:
+            return 384  # one producer and two consumer warpgroups
+        m, n, _ = self.tile
+        return 32 * (m // self.warp[0]) * (n // self.warp[1])
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of one pipeline stage."""
+        m, n, k = self.tile
+        return (m + n) * k * DTYPE_BYTES[self.dtype]
+
+    @property
+    def least_shared_bytes(self) -> int:
+        """Shared memory below which the kernel cannot exist: two stages and the epilogue's tiles
+        on sm90 (an estimate from above), all stages or the epilogue on sm80."""
+        if not self.is_sm90:
+            return self.stages * self.stage_bytes
+        stages = self.stages or 2
+        out = 4 if self.scheduler == "splitk" else DTYPE_BYTES[self.out_dtype]
+        if self.has_own_epilogue:
+            loads, stores = self.epilogue_stages
+            subtiles = (loads if self.residual else stores) + stores * self.affine_relu
+            subtile_bytes = self.epilogue_rows * self.epilogue_columns * out
+        else:
+            subtiles = 4 * (1 + self.residual + self.affine_relu)
+            subtile_bytes = self.epilogue_rows * 32 * out
+        return stages * self.stage_bytes + subtiles * subtile_bytes + 4096
+
+    @property
+    def mechanics(self) -> str:
+        """Name without dtypes and epilogue, e.g. ``sm90_conv_128x256x64_c2x1_cooperative``."""
+        parts = [self.family, "x".join(map(str, self.tile))]
+        if self.warp != (0, 0):
+            parts.append("w" + "x".join(map(str, self.warp)))
+        if self.stages:
+            parts.append(f"s{self.stages}")
+        if self.cluster != (1, 1):
+            parts.append("c" + "x".join(map(str, self.cluster)))
+        parts += [self.schedule] if self.schedule else []
+        parts += [self.scheduler] if self.scheduler != "tiles" else []
+        if self.has_own_epilogue:
+            loads, stores = self.epilogue_stages
+            parts.append(f"e{loads}-{stores}x{self.epilogue_columns}")
+        parts += [self.iterator] if self.iterator != "optimized" else []
+        if (self.align, self.align_out) != (8, 8):
+            parts.append(f"a{self.align}-{self.align_out}")
+        return "_".join(parts)
+
+    @property
+    def name(self) -> str:
+        """Unique name: mechanics, dtypes, epilogue, architecture where it is not 90."""
+        parts = [self.mechanics, _SHORT[self.dtype], _SHORT[self.out_dtype]]
+        parts += ["residual"] * self.residual
+        parts += [self.activation] if self.activation != "none" else []
+        parts += ["affinerelu"] * self.affine_relu
+        parts += [f"sm{self.arch}"] if self.arch != 90 else []
+        return "_".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, JSON types only."""
+        data = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                data[field.name] = list(value) if isinstance(value, tuple) else value
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> KernelConfig:
+        """Inverse of :meth:`to_json`; raises InvalidOption on unknown or missing fields."""
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
+
+
+@functools.cache
+def shared_memory(arch: int) -> int:
+    """Bytes of shared memory that one block may use on this architecture."""
+    return SHARED_MEMORY.get(arch, 101376)
+
+
+def _one_of(what: str, got: str, expected: tuple[str, ...]) -> None:
+    if got not in expected:
+        raise InvalidOption(f"{what} {got!r}", f"one of {', '.join(expected)}")

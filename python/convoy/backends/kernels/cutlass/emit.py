@@ -1,0 +1,90 @@
+"""CUDA source of a kernel: a few lines that instantiate the headers of ``codegen/cutlass``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..kernel import bool_literal
+
+if TYPE_CHECKING:
+    from .config import KernelConfig
+
+_ELEMENT = {"float16": "cutlass::half_t", "bfloat16": "cutlass::bfloat16_t", "float32": "float"}
+_ACTIVATION = {
+    "none": "kNone",
+    "relu": "kRelu",
+    "clip": "kClip",
+    "sigmoid": "kSigmoid",
+    "silu": "kSilu",
+}
+_SCHEDULE = {"cooperative": "kCooperative", "pingpong": "kPingpong"}
+_SCHEDULER = {"tiles": "kPersistent", "streamk": "kStreamK", "splitk": "kSplitK"}
+_ITERATOR = {
+    "optimized": "kOptimized",
+    "analytic": "kAnalytic",
+    "fixed_channels": "kFixedChannels",
+    "few_channels": "kFewChannels",
+}
+_KERNEL = {
+    "sm80_conv": "Sm80Conv",
+    "sm90_conv": "Sm90Conv",
+    "sm90_gemm": "Sm90Gemm",
+    "sm80_dgrad": "Sm80Dgrad",
+    "sm80_strided_dgrad": "Sm80StridedDgrad",
+    "sm90_dgrad": "Sm90Dgrad",
+    "sm90_dgrad_gemm": "Sm90DgradGemm",
+    "sm80_wgrad": "Sm80Wgrad",
+    "sm90_wgrad": "Sm90Wgrad",
+}
+
+_TEMPLATE = """\
+// {name}
+#include "{family}.cuh"
+
+using Spec = convoy::EpilogueSpec<{out}, {activation}, {residual}, {affine}>;
+using Config = convoy::{config};
+using Kernel = convoy::{kernel}<Config>;
+
+CONVOY_EXPORT_KERNEL(Kernel)
+"""
+
+
+def emit(config: KernelConfig) -> str:
+    """The ``.cu`` text of a kernel; equal text for equal configurations."""
+    return _TEMPLATE.format(
+        name=config.name,
+        family=config.family,
+        out=_ELEMENT[config.out_dtype],
+        activation=f"convoy::Activation::{_ACTIVATION[config.activation]}",
+        residual=bool_literal(config.residual),
+        affine=bool_literal(config.affine_relu),
+        config=_sm90(config) if config.is_sm90 else _sm80(config),
+        kernel=_KERNEL[config.family],
+    )
+
+
+def _sm90(config: KernelConfig) -> str:
+    sizes = ", ".join(map(str, (*config.tile, *config.cluster)))
+    epilogue = ""
+    if config.has_own_epilogue:
+        shape = ", ".join(map(str, (*config.epilogue_stages, config.epilogue_columns)))
+        epilogue = f",\n                                  convoy::EpilogueShape<{shape}>"
+    return (
+        f"Sm90Config<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
+        f"                                  convoy::Schedule::{_SCHEDULE[config.schedule]},\n"
+        f"                                  convoy::Scheduler::{_SCHEDULER[config.scheduler]},"
+        f" {config.stages}{epilogue}>"
+    )
+
+
+def _sm80(config: KernelConfig) -> str:
+    sizes = ", ".join(map(str, (*config.tile, *config.warp, config.stages)))
+    name, split = "Sm80BackwardConfig", ""
+    if config.op == "fprop":
+        name, split = "Sm80Config", f", {bool_literal(config.scheduler == 'splitk')}"
+    return (
+        f"{name}<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"
+        f"                                  cutlass::conv::IteratorAlgorithm::"
+        f"{_ITERATOR[config.iterator]},\n"
+        f"                                  {config.align}, {config.align_out}{split}>"
+    )

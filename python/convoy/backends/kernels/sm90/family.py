@@ -1,0 +1,159 @@
+"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, and the first
+convolution of a network (the stem) in all directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....ir.device import Device
+from ....ir.workload import Epilogue, Workload
+from ..backend import Family, KernelBackend
+from ..compile import Progress
+from . import space
+from .dgrad import LARGEST_TILE, MOST_PHASES
+from .kernels import Sm90Kernel, kernel_from_json
+from .space import Launch
+from .stem import (
+    LARGEST_STEM_FILTER,
+    LARGEST_STEM_K,
+    MOST_ROW_ELEMENTS,
+    MOST_WINDOW_ROWS,
+    MOST_WINDOW_STEPS,
+    StemDgradKernel,
+    StemFpropKernel,
+    StemWgradKernel,
+    window_row_elements,
+    window_steps,
+)
+
+#: In records, plans and ``backends=(...)``.
+NAME = "hopper"
+#: Most channels of the network's input for which the stem's kernels exist.
+STEM_CHANNELS = 4
+
+
+def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBackend[Sm90Kernel]:
+    """dgrad, strided convolutions above all, and all directions of a network's first one, in fp16
+    and bf16: see docs/hopper-kernels.md. ``limit`` caps the candidates of a workload."""
+    family = Family(
+        name=NAME,
+        libraries=("cuda", "kernels"),
+        objections=_objections,
+        launches=_launches,
+        why_not=_why_not,
+        workspace_bytes=space.workspace_bytes,
+        kernel_from_json=kernel_from_json,
+        limit=limit,
+    )
+    return KernelBackend(family, progress=progress)
+
+
+def is_stem(workload: Workload) -> bool:
+    """Whether a stem's kernel is meant for the workload rather than the general one."""
+    return workload.c <= STEM_CHANNELS
+
+
+def _launches(workload: Workload, device: Device) -> list[Launch]:
+    find = space.stem_launches if is_stem(workload) else space.dgrad_launches
+    return find(workload, device)
+
+
+def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
+    """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
+    if _fits(launch.kernel, workload):
+        return ""
+    return f"{launch.kernel.name} is of another operation or compiled for other sizes"
+
+
+def _fits(kernel: Sm90Kernel, w: Workload) -> bool:
+    """Whether a kernel is of the family and the compiled sizes that a workload needs."""
+    if isinstance(kernel, StemFpropKernel):
+        size = (kernel.channels, kernel.filter_h, kernel.filter_w)
+        relu = w.epilogue.activation == "relu"
+        return w.op == "fprop" and size == (w.c, w.r, w.s) and kernel.relu == relu
+    if isinstance(kernel, StemWgradKernel):
+        wanted = (w.c, w.r, w.s, w.stride[1])
+        fields = (kernel.channels, kernel.filter_h, kernel.filter_w, kernel.stride_w)
+        return w.op == "wgrad" and fields == wanted
+    if isinstance(kernel, StemDgradKernel):
+        return w.op == "dgrad" and kernel.channels == w.c
+    no_taps = any(h.taps * x.taps == 0 for h, x in space.phases(w))
+    return w.op == "dgrad" and not is_stem(w) and (kernel.zeros or not no_taps)
+
+
+def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
+    """(reason, remedy) of everything that rules the kernels out, most telling first."""
+    window = w.op in ("fprop", "wgrad")
+    if not (w.op == "dgrad" or (window and is_stem(w))):
+        found = f"op {w.op}" + (f" with C = {w.c}" if window else "")
+        expected = f"only dgrad, and fprop and wgrad with at most {STEM_CHANNELS} channels"
+        yield f"{found}: {expected}", "use the cudnn or cutlass backend"
+        return
+    if device.arch != 90:
+        yield f"architecture sm_{device.arch}: the kernels are sm_90a code", ""
+    if w.dilation != (1, 1):
+        yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
+    if w.groups != 1:
+        yield f"groups = {w.groups}", "use the cudnn backend"
+    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
+        yield f"{w.dtype} in, {w.out_dtype} out: both must be float16 or bfloat16", ""
+    if w.acc_dtype != "float32":
+        yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
+    if w.k % 8:
+        yield f"K = {w.k}", "pad K to a multiple of 8"
+    if window:
+        yield from _window_objections(w)
+        return
+    if w.epilogue != Epilogue():
+        yield f"epilogue {w.epilogue.name}: dgrad writes dx alone", "leave it outside the subgraph"
+    yield from _stem_objections(w) if is_stem(w) else _general_objections(w)
+
+
+def _window_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    size = f"a filter of {w.r}x{w.s} with C = {w.c}"
+    if w.r > MOST_WINDOW_ROWS or window_steps(w.r, w.s, w.c) > MOST_WINDOW_STEPS:
+        yield f"{size}: at most {MOST_WINDOW_ROWS} rows, {16 * MOST_WINDOW_STEPS} weights", ""
+    elif window_row_elements(16, w.stride[1], w.padding[1], w.s, w.c) > MOST_ROW_ELEMENTS:
+        yield f"stride {w.stride[1]}: 16 windows span over {MOST_ROW_ELEMENTS} elements", ""
+    if w.stride[0] > w.r:
+        yield f"stride {w.stride[0]} beyond the filter's {w.r} rows", ""
+    if w.stride[1] * w.c % 2:
+        yield f"C = {w.c} with stride {w.stride[1]}: windows at odd elements", "pad C to 4"
+    if w.w * w.c % 8:
+        yield f"rows of W * C = {w.w * w.c} elements", "a multiple of 8: pad C to 4 and W to even"
+    e = w.epilogue
+    if w.op == "wgrad" and e != Epilogue():
+        yield f"epilogue {e.name}: wgrad writes dw alone", "leave it outside the subgraph"
+    if e.residual or e.affine_relu or e.activation not in ("none", "relu"):
+        yield f"epilogue {e.name}: only bias and relu", "use the cudnn or cutlass backend"
+    if w.k > 64 * 65535:
+        yield f"K = {w.k}", ""
+
+
+def _stem_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    if w.stride != (2, 2):
+        yield f"C = {w.c} with stride {w.stride[0]}x{w.stride[1]}", "pad C to a multiple of 8"
+    if max(w.r, w.s) > LARGEST_STEM_FILTER:
+        yield f"C = {w.c} with a filter of {w.r}x{w.s} (at most 7x7)", "pad C to a multiple of 8"
+    if w.k > LARGEST_STEM_K:
+        yield f"C = {w.c} with K = {w.k} (at most {LARGEST_STEM_K})", "pad C to a multiple of 8"
+
+
+def _general_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    if w.c % 8:
+        yield f"C = {w.c}", "pad C to a multiple of 8"
+    if w.stride[0] * w.stride[1] > MOST_PHASES:
+        yield f"stride {w.stride[0]}x{w.stride[1]}: at most {MOST_PHASES} phases", ""
+        return
+    for h, x in space.phases(w):
+        for axis, outputs in ((h, w.p), (x, w.q)):
+            upper = axis.lower + axis.extent - outputs
+            if axis.taps and not (axis.taps <= 256 and _corner(axis.lower) and _corner(upper)):
+                yield "filter or padding beyond TMA's range of 128 pixels", ""
+                return
+    if w.n * w.h * w.w + LARGEST_TILE * w.stride[1] >= 1 << 31:
+        yield "more than 2^31 pixels", "split the batch"
+
+
+def _corner(value: int) -> bool:
+    return -128 <= value <= 127
