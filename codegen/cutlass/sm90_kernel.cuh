@@ -56,18 +56,11 @@ struct Sm90Config {
       cute::conditional_t<kSplitK, EpilogueSpec<float, Activation::kNone, false, false>, Spec>;
 };
 
-// Problem gives Config, Epilogue (a Sm90Epilogue), Kernel (a GemmUniversal), and
-//   static int32_t check(ConvoyShape const&);
-//   static int reduction_tiles(ConvoyShape const&);      main loop steps of one output tile
-//   static typename Kernel::Arguments arguments(ConvoyShape const&, ConvoyOperands const&);
-template <class Problem>
-struct Sm90Kernel {
-  using Config = typename Problem::Config;
-  using Kernel = typename Problem::Kernel;
+// Host side of a CUTLASS GemmUniversal kernel: from arguments to a state, from a state to a launch.
+template <class Kernel, class Config>
+struct Sm90Launch {
   using Arguments = typename Kernel::Arguments;
-  using Spec = typename Config::Spec;
   static constexpr bool kStreamK = Config::kScheduler == Scheduler::kStreamK;
-  static constexpr int kReduceVector = 4;
   static_assert(Kernel::SharedStorageSize <= 232448, "tile and stages exceed shared memory");
 
   struct State {
@@ -75,41 +68,26 @@ struct Sm90Kernel {
     Arguments arguments;  // stream-K needs them again to clear its barriers
     void* workspace;
     dim3 grid;
-    ReduceParams<typename Spec::Element> reduce;
   };
 
-  static int32_t check(ConvoyShape const& s) {
-    if (int32_t code = check_sizes(s)) return code;
-    if (s.op != CONVOY_FPROP) return kWrongOp;
-    if (s.groups != 1) return kUnsupported;
-    if (s.c % Config::kAlignment || s.k % Spec::kOutputVector) return kMisaligned;
-    if (Config::kScheduler == Scheduler::kPersistent && s.split_k != 1) return kBadSplit;
-    if (Config::kSplitK && s.split_k < 2) return kBadSplit;
-    if (kStreamK && s.split_k > Problem::reduction_tiles(s)) return kBadSplit;
-    if (output_rows(s) > INT32_MAX || output_rows(s) * s.k * int64_t(s.split_k) >= (1ll << 40)) {
-      return kTooLarge;
-    }
-    if (int32_t code = Problem::check(s)) return code;
-    return from_cutlass(Kernel::can_implement(full_arguments(s, placeholder_operands()))
-                            ? cutlass::Status::kSuccess
-                            : cutlass::Status::kErrorNotSupported);
+  // The run-time choices of the problem.
+  static void set_schedule(ConvoyShape const& s, Arguments* a) {
+    a->mode = cutlass::gemm::GemmUniversalMode::kGemm;
+    a->hw_info.device_id = 0;  // only used to ask for the SM count, which is given
+    a->hw_info.sm_count = s.sm_count > 0 ? s.sm_count : 1;
+    a->scheduler.max_swizzle_size = s.swizzle > 0 ? s.swizzle : 1;
+    if constexpr (kStreamK) a->scheduler.splits = s.split_k;
   }
 
-  static int64_t workspace(ConvoyShape const& s) {
-    if (Config::kSplitK) return split_k_workspace(s);
-    return int64_t(Kernel::get_workspace_size(full_arguments(s, placeholder_operands())));
+  static int32_t check(Arguments const& a) {
+    return from_cutlass(Kernel::can_implement(a) ? cutlass::Status::kSuccess
+                                                 : cutlass::Status::kErrorNotSupported);
   }
 
-  static int32_t prepare(ConvoyShape const& s, ConvoyOperands const& o, State* state) {
-    if (int32_t code = check_operands<Spec>(o)) return code;
-    ConvoyOperands main = o;
-    if constexpr (Config::kSplitK) {
-      main = {o.a, o.b, nullptr, nullptr, nullptr, nullptr, o.workspace, nullptr, nullptr};
-      state->reduce = make_reduce_params<Spec>(s, o);
-    }
-    state->arguments = full_arguments(s, main);
-    state->workspace = main.workspace;
-    state->params = Kernel::to_underlying_arguments(state->arguments, main.workspace);
+  static int32_t prepare(Arguments const& a, void* workspace, State* state) {
+    state->arguments = a;
+    state->workspace = workspace;
+    state->params = Kernel::to_underlying_arguments(a, workspace);
     state->grid = Kernel::get_grid_shape(state->params);
     return allow_shared(function(), Kernel::SharedStorageSize);
   }
@@ -132,12 +110,8 @@ struct Sm90Kernel {
     config.stream = stream;
     config.attrs = &cluster;
     config.numAttrs = 1;
-    void* arguments[] = {const_cast<typename Kernel::Params*>(&state.params)};
-    int32_t code = from_cuda(cudaLaunchKernelExC(&config, function(), arguments));
-    if constexpr (Config::kSplitK) {
-      if (code == kOk) code = launch_reduce<Spec, kReduceVector, true>(state.reduce, stream);
-    }
-    return code;
+    void* parameters[] = {const_cast<typename Kernel::Params*>(&state.params)};
+    return from_cuda(cudaLaunchKernelExC(&config, function(), parameters));
   }
 
   static int32_t footprint(State const& state, ConvoyFootprint* out) {
@@ -149,7 +123,68 @@ struct Sm90Kernel {
   static void const* function() {
     return reinterpret_cast<void const*>(cutlass::device_kernel<Kernel>);
   }
+};
 
+// Problem gives Config, Epilogue (a Sm90Epilogue), Kernel (a GemmUniversal), and
+//   static int32_t check(ConvoyShape const&);
+//   static int reduction_tiles(ConvoyShape const&);      main loop steps of one output tile
+//   static typename Kernel::Arguments arguments(ConvoyShape const&, ConvoyOperands const&);
+template <class Problem>
+struct Sm90Kernel {
+  using Config = typename Problem::Config;
+  using Kernel = typename Problem::Kernel;
+  using Arguments = typename Kernel::Arguments;
+  using Spec = typename Config::Spec;
+  using Launch = Sm90Launch<Kernel, Config>;
+  static constexpr int kReduceVector = 4;
+
+  struct State : Launch::State {
+    ReduceParams<typename Spec::Element> reduce;
+  };
+
+  static int32_t check(ConvoyShape const& s) {
+    if (int32_t code = check_sizes(s)) return code;
+    if (s.op != CONVOY_FPROP) return kWrongOp;
+    if (s.groups != 1) return kUnsupported;
+    if (s.c % Config::kAlignment || s.k % Spec::kOutputVector) return kMisaligned;
+    if (Config::kScheduler == Scheduler::kPersistent && s.split_k != 1) return kBadSplit;
+    if (Config::kSplitK && s.split_k < 2) return kBadSplit;
+    if (Launch::kStreamK && s.split_k > Problem::reduction_tiles(s)) return kBadSplit;
+    if (output_rows(s) > INT32_MAX || output_rows(s) * s.k * int64_t(s.split_k) >= (1ll << 40)) {
+      return kTooLarge;
+    }
+    if (int32_t code = Problem::check(s)) return code;
+    return Launch::check(full_arguments(s, placeholder_operands()));
+  }
+
+  static int64_t workspace(ConvoyShape const& s) {
+    if (Config::kSplitK) return split_k_workspace(s);
+    return int64_t(Kernel::get_workspace_size(full_arguments(s, placeholder_operands())));
+  }
+
+  static int32_t prepare(ConvoyShape const& s, ConvoyOperands const& o, State* state) {
+    if (int32_t code = check_operands<Spec>(o)) return code;
+    ConvoyOperands main = o;
+    if constexpr (Config::kSplitK) {
+      main = {o.a, o.b, nullptr, nullptr, nullptr, nullptr, o.workspace, nullptr, nullptr};
+      state->reduce = make_reduce_params<Spec>(s, o);
+    }
+    return Launch::prepare(full_arguments(s, main), main.workspace, state);
+  }
+
+  static int32_t launch(State const& state, cudaStream_t stream) {
+    int32_t code = Launch::launch(state, stream);
+    if constexpr (Config::kSplitK) {
+      if (code == kOk) code = launch_reduce<Spec, kReduceVector, true>(state.reduce, stream);
+    }
+    return code;
+  }
+
+  static int32_t footprint(State const& state, ConvoyFootprint* out) {
+    return Launch::footprint(state, out);
+  }
+
+ private:
   // Aligned stand-ins for questions that are asked before there is memory.
   static ConvoyOperands placeholder_operands() {
     void* p = reinterpret_cast<void*>(uintptr_t(256));
@@ -158,12 +193,8 @@ struct Sm90Kernel {
 
   static Arguments full_arguments(ConvoyShape const& s, ConvoyOperands const& o) {
     Arguments a = Problem::arguments(s, o);
-    a.mode = cutlass::gemm::GemmUniversalMode::kGemm;
     a.epilogue = Problem::Epilogue::arguments(s, o);
-    a.hw_info.device_id = 0;  // only used to ask for the SM count, which is given
-    a.hw_info.sm_count = s.sm_count > 0 ? s.sm_count : 1;
-    a.scheduler.max_swizzle_size = s.swizzle > 0 ? s.swizzle : 1;
-    if constexpr (kStreamK) a.scheduler.splits = s.split_k;
+    Launch::set_schedule(s, &a);
     return a;
   }
 };

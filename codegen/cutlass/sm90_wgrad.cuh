@@ -82,7 +82,6 @@ struct Sm90Wgrad {
   using Config = Config_;
   using Element = typename Config::Element;
   using Output = typename Config::Spec::Element;
-  static constexpr bool kStreamK = Config::kScheduler == Scheduler::kStreamK;
   static constexpr bool kSplitK = Config::kSplitK;
 
   using TileShape = cute::Shape<cute::Int<Config::kTileM>, cute::Shape<cute::Int<Config::kTileN>>,
@@ -110,13 +109,9 @@ struct Sm90Wgrad {
   using Kernel = cutlass::gemm::kernel::GemmUniversal<GemmShape, Mainloop, Epilogue,
                                                       typename Config::SchedulerTag>;
   using Arguments = typename Kernel::Arguments;
-  static_assert(Kernel::SharedStorageSize <= 232448, "tile and stages exceed shared memory");
+  using Launch = Sm90Launch<Kernel, Config>;
 
-  struct State {
-    typename Kernel::Params params;
-    Arguments arguments;  // stream-K needs them again to clear its barriers
-    void* workspace;
-    dim3 grid;
+  struct State : Launch::State {
     SliceSum<Output> sum;
   };
 
@@ -133,9 +128,7 @@ struct Sm90Wgrad {
     if (kSplitK && s.split_k < 2) return kBadSplit;
     if (output_rows(s) > INT32_MAX - 4096 || filter_size(s) > INT32_MAX) return kTooLarge;
     if (s.split_k > reduction_tiles(s)) return kBadSplit;
-    return from_cutlass(Kernel::can_implement(arguments(s, placeholder_operands()))
-                            ? cutlass::Status::kSuccess
-                            : cutlass::Status::kErrorNotSupported);
+    return Launch::check(arguments(s, placeholder_operands()));
   }
 
   static int64_t workspace(ConvoyShape const& s) {
@@ -146,33 +139,11 @@ struct Sm90Wgrad {
   static int32_t prepare(ConvoyShape const& s, ConvoyOperands const& o, State* state) {
     if (!o.a || !o.b || !o.d) return kMissingOperand;
     state->sum = make_slice_sum<Output>(s, o);
-    state->arguments = arguments(s, o);
-    state->workspace = kSplitK ? nullptr : o.workspace;
-    state->params = Kernel::to_underlying_arguments(state->arguments, state->workspace);
-    state->grid = Kernel::get_grid_shape(state->params);
-    return allow_shared(function(), Kernel::SharedStorageSize);
+    return Launch::prepare(arguments(s, o), kSplitK ? nullptr : o.workspace, state);
   }
 
   static int32_t launch(State const& state, cudaStream_t stream) {
-    if constexpr (kStreamK) {
-      if (state.workspace) {  // the barriers count up and are not reset by the kernel
-        auto status = Kernel::initialize_workspace(state.arguments, state.workspace, stream);
-        if (status != cutlass::Status::kSuccess) return from_cutlass(status);
-      }
-    }
-    cudaLaunchAttribute cluster;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {cute::size<0>(typename Config::ClusterShape{}),
-                              cute::size<1>(typename Config::ClusterShape{}), 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = state.grid;
-    config.blockDim = Kernel::get_block_shape();
-    config.dynamicSmemBytes = Kernel::SharedStorageSize;
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    void* parameters[] = {const_cast<typename Kernel::Params*>(&state.params)};
-    int32_t code = from_cuda(cudaLaunchKernelExC(&config, function(), parameters));
+    int32_t code = Launch::launch(state, stream);
     if constexpr (kSplitK) {
       if (code == kOk) code = state.sum.enqueue(stream, true);
     }
@@ -180,15 +151,10 @@ struct Sm90Wgrad {
   }
 
   static int32_t footprint(State const& state, ConvoyFootprint* out) {
-    return fill_footprint(function(), blocks(state.grid), int(Kernel::MaxThreadsPerBlock),
-                          Kernel::SharedStorageSize, out);
+    return Launch::footprint(state, out);
   }
 
  private:
-  static void const* function() {
-    return reinterpret_cast<void const*>(cutlass::device_kernel<Kernel>);
-  }
-
   // Aligned stand-ins for questions that are asked before there is memory.
   static ConvoyOperands placeholder_operands() {
     void* p = reinterpret_cast<void*>(uintptr_t(256));
@@ -199,7 +165,6 @@ struct Sm90Wgrad {
     int pixels = int(output_rows(s)), slices = kSplitK ? s.split_k : 1;
     int tiles = (reduction_tiles(s) + slices - 1) / slices;
     Arguments a{};
-    a.mode = cutlass::gemm::GemmUniversalMode::kGemm;
     a.problem_shape = cute::make_shape(s.k, cute::make_shape(s.c, s.s, s.r),
                                        kSplitK ? tiles * Config::kTileK : pixels, slices);
     a.mainloop.ptr_A = static_cast<Element const*>(o.a);
@@ -219,10 +184,7 @@ struct Sm90Wgrad {
     a.epilogue.ptr_D = static_cast<Written*>(kSplitK ? o.workspace : o.d);
     a.epilogue.dD = cute::make_stride(s.r * row, cute::make_stride(cute::_1{}, int64_t(s.c), row),
                                       filter_size(s));
-    a.hw_info.device_id = 0;  // only used to ask for the SM count, which is given
-    a.hw_info.sm_count = s.sm_count > 0 ? s.sm_count : 1;
-    a.scheduler.max_swizzle_size = s.swizzle > 0 ? s.swizzle : 1;
-    if constexpr (kStreamK) a.scheduler.splits = s.split_k;
+    Launch::set_schedule(s, &a);
     return a;
   }
 };

@@ -182,6 +182,40 @@ def test_engine_that_cannot_be_compiled_here(monkeypatch: pytest.MonkeyPatch) ->
         CudnnBackend().build(workload, recorded, Device())
 
 
+def test_plans_that_are_compiled_are_prepared_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plan is built once; one that cuDNN refuses costs its candidate alone."""
+    asked = []
+
+    def build_plan(name: str, entry: dict, options: dict) -> dict:
+        asked.append((name, entry["engine"]))
+        good = entry["engine"] != 2
+        return {"plan_json": "{}", "workspace": 0} if good else {"refusal": "out of luck"}
+
+    monkeypatch.setattr(module, "call_json", build_plan)
+    candidates = [
+        Candidate(
+            "cudnn",
+            f"eng{engine}",
+            make_config(engine=engine, knobs=[], version=91900),
+            notes=("runtime_compilation",) if engine else (),
+        )
+        for engine in range(4)
+    ]
+    backend = CudnnBackend()
+    failed = backend.prepare([(conv(), c) for c in candidates], H200)
+    assert list(failed) == [candidates[2]] and "out of luck" in str(failed[candidates[2]])
+    assert backend.build(conv(), candidates[3], H200).entry["plan_json"] == "{}"
+    assert sorted(asked) == [("cudnn.build_plan", engine) for engine in (1, 2, 3)]
+
+
+@needs_cudnn
+def test_many_workloads_are_proposed_as_one_is() -> None:
+    workloads = [conv(c=c) for c in (8, 16, 64)] + [conv(acc_dtype="float16")]
+    backend = CudnnBackend()
+    expected = [backend.propose(workload, H200) for workload in workloads]
+    assert backend.propose_all(workloads, H200) == expected
+
+
 def test_candidates_survive_json() -> None:
     for candidate in propose(conv()):
         assert Candidate.from_json(json.loads(json.dumps(candidate.to_json()))) == candidate

@@ -61,7 +61,7 @@ class DirectBackend(Backend):
         return [Candidate(self.name, "one_thread_an_output", config)]
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
-        """Compiles the kernel, or takes it from the cache. Raises CompileFailed, LibraryMissing."""
+        """Compile the kernel, or take it from the cache. Raises CompileFailed, LibraryMissing."""
         content = _library(candidate, device)
         sha256 = hashlib.sha256(content).hexdigest()
         entry = {

@@ -1,4 +1,4 @@
-"""What a backend is: it proposes candidates for a workload, or declines with a reason."""
+"""The interface of a backend: propose candidates for a workload, or decline with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Binary:
-    """What a built candidate adds to the exported module.
+    """Part of the exported module that a built candidate adds.
 
     ``entry`` is the JSON description that the C++ runtime reads for this function;
     ``blobs`` maps content hashes to kernel library bytes referenced by ``entry``.
@@ -32,11 +32,10 @@ class Backend(abc.ABC):
     """Base class of all backends. Stateless apart from caches; safe to share between threads."""
 
     name: str
-    #: What a measurement of its candidates depends on; of measure.environment.LIBRARIES.
+    #: What a measurement of its candidates depends on; of records.environment.LIBRARIES.
     libraries: tuple[str, ...] = ("cuda", "cudnn", "cutlass", "kernels")
-    #: Microseconds that the processor takes longer for a launch when others were launched before
-    #: it, as in a network, than when it is measured, again and again: for an asynchronous launch,
-    #: and for a call that is waited for.
+    #: Microseconds of CPU time that a launch takes longer behind other launches, as in a network,
+    #: than when it is measured repeatedly: for an asynchronous launch, and for a synchronised call.
     after_others_us: tuple[float, float] = (0.0, 0.0)
 
     @abc.abstractmethod
@@ -47,6 +46,12 @@ class Backend(abc.ABC):
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
         """All candidates worth measuring, best guess first, or a Decline. Never raises for a
         workload that it cannot do; raises LibraryMissing where its library is not installed."""
+
+    def propose_all(
+        self, workloads: Sequence[Workload], device: Device
+    ) -> list[Sequence[Candidate] | Decline]:
+        """:meth:`propose` of each of them, in their order, in parallel where that helps."""
+        return [self.propose(workload, device) for workload in workloads]
 
     def neighbours(
         self, workload: Workload, candidate: Candidate, device: Device
@@ -60,8 +65,8 @@ class Backend(abc.ABC):
         """Make the candidate runnable; raises CompileFailed or LibraryMissing."""
 
     def patterns(self) -> Sequence[Pattern]:
-        """Patterns of the graph that this backend brings along, beside those that are always
-        there. What they find is offered to all backends, as any workload is."""
+        """Patterns that this backend adds to the built-in ones. The workloads that they match are
+        offered to all backends."""
         return ()
 
     def kernel_source(self, candidate: Candidate) -> str:

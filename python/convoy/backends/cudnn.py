@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
-from ..ir.candidate import Candidate, Decline, make_config
+from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
 from ..runtime.device import current_device
 from ..runtime.library import call_json, function
 from .base import Backend, Binary
+from .cudnn_engines import Engines
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
-
-# Engines compiled at run time cost seconds to build, so that no more than this many are measured
-# where there are ready-made ones as well.
-_MAX_COMPILED = 3
 
 # In a refusal: nothing is wrong with the engine, but compiling it needs what is not here.
 _NO_DRIVER = "RUNTIME_PREREQUISITE_MISSING"
@@ -44,6 +46,7 @@ class CudnnBackend(Backend):
         if max_workspace < 0:
             raise InvalidOption(f"max_workspace = {max_workspace}", "bytes, 0 or more")
         self.max_workspace = max_workspace
+        self._compiled: dict[tuple[Workload, Candidate, Device], dict[str, Any]] = {}
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
@@ -77,7 +80,7 @@ class CudnnBackend(Backend):
         """
         if decline := self.accepts(workload, device):
             return decline
-        found = _Found(workload)
+        found = Engines(workload)
         if _wants_zero_bias(workload):
             found.add(self._enumerate(workload, device, zero_bias=True), zero_bias=True)
         answer = self._enumerate(workload, device)
@@ -87,6 +90,12 @@ class CudnnBackend(Backend):
         version = _version(answer["cudnn_version"])
         why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
         return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
+
+    def propose_all(
+        self, workloads: Sequence[Workload], device: Device
+    ) -> list[Sequence[Candidate] | Decline]:
+        """In threads: cuDNN's heuristics take 0.1 to 0.6 s a workload and run without the GIL."""
+        return in_threads(lambda workload: self.propose(workload, device), workloads)
 
     def neighbours(
         self, workload: Workload, candidate: Candidate, device: Device
@@ -111,7 +120,7 @@ class CudnnBackend(Backend):
             return ()
         limits = {"max_workspace": self.max_workspace, "configs": changed, **common}
         checked = call_json("cudnn.check", workload.to_json(), limits)
-        found = _Found(workload)
+        found = Engines(workload)
         found.add(checked, zero_bias=zero_bias)
         # In the backend's order of preference they stand where the one stands that they vary.
         return [dataclasses.replace(c, priority=candidate.priority) for c in found.candidates]
@@ -143,7 +152,10 @@ class CudnnBackend(Backend):
             "zero_bias": options.get("zero_bias", False),
         }
         if "runtime_compilation" in candidate.notes:
-            built = call_json("cudnn.build_plan", entry, _target_options(device))
+            built = self._compiled.get(key := (workload, candidate, device))
+            if built is None:
+                built = call_json("cudnn.build_plan", entry, _target_options(device))
+                self._compiled[key] = built
             if _NO_DRIVER in built.get("refusal", ""):
                 return Binary(entry, {})
             if "refusal" in built:
@@ -151,6 +163,22 @@ class CudnnBackend(Backend):
             entry["plan_json"] = built["plan_json"]
             entry["workspace"] = built["workspace"]
         return Binary(entry, {})
+
+    def prepare(
+        self, jobs: Sequence[tuple[Workload, Candidate]], device: Device
+    ) -> dict[Candidate, ConvoyError]:
+        """Build the plans of engines that are compiled at run time (seconds each), in threads."""
+
+        def failure(job: tuple[Workload, Candidate]) -> ConvoyError | None:
+            try:
+                self.build(*job, device)
+            except ConvoyError as error:
+                return error
+            return None
+
+        slow = [job for job in dict.fromkeys(jobs) if "runtime_compilation" in job[1].notes]
+        failures = zip(slow, in_threads(failure, slow), strict=True)
+        return {candidate: error for (_, candidate), error in failures if error is not None}
 
     def build_plan(self, workload: Workload, candidate: Candidate, device: Device) -> int:
         """Build the candidate's plan now, for a device that need not be present; its workspace in
@@ -166,78 +194,13 @@ class CudnnBackend(Backend):
         return Decline(self.name, reason, remedy)
 
 
-def _wrong(engine: int, workload: Workload) -> str:
-    """Why an engine's result would be wrong, as measured with cuDNN 9.19 on an H200; empty when it
-    was right."""
-    uneven = not workload.symmetric_padding
-    if (workload.op, engine) in (("dgrad", 50), ("wgrad", 1)) and uneven:
-        return f"engine {engine} is wrong for uneven padding"
-    if (workload.op, engine) == ("wgrad", 61) and workload.is_depthwise:
-        return "engine 61 adds up depthwise filter gradients in the type of the result"
-    return ""
-
-
-def _unwanted(notes: Iterable[str], workload: Workload) -> str:
-    """Why an engine would not compute what the workload asks for; empty when it would."""
-    notes = set(notes)
-    if "down_convert_inputs" in notes:
-        return "rounds its inputs to a narrower type"
-    if "reduced_precision_reduction" in notes:
-        return f"reduces in a type narrower than {workload.acc_dtype}"
-    if workload.dtype == "float32":
-        if workload.math == "default" and "tensor_core" in notes:
-            return "uses tensor cores, which round float32 to tf32 (math='tf32' allows it)"
-    elif any(note.startswith("winograd") for note in notes):
-        return f"Winograd transform in {workload.dtype}"
-    return ""
-
-
-class _Found:
-    """Candidates out of what the runtime enumerated, and why the others are none."""
-
-    def __init__(self, workload: Workload) -> None:
-        self.candidates: list[Candidate] = []
-        self.reasons: list[str] = []
-        self._workload = workload
-        self._compiled = 0
-
-    def add(self, answer: dict[str, Any], zero_bias: bool = False) -> None:
-        self.reasons += answer["refusals"]
-        self.reasons += [config["reason"] for config in answer["dropped"]]
-        for config in answer["configs"]:
-            wrong = _wrong(config["engine"], self._workload)
-            if reason := wrong or self._unwanted(config["notes"]):
-                self.reasons.append(reason)
-            else:
-                self._append(config, answer["cudnn_version"], zero_bias)
-
-    def _unwanted(self, notes: Sequence[str]) -> str:
-        if reason := _unwanted(notes, self._workload):
-            return reason
-        if "runtime_compilation" in notes:
-            self._compiled += 1
-            if self._compiled > _MAX_COMPILED:
-                return f"beyond the first {_MAX_COMPILED} that are compiled at run time"
-        return ""
-
-    def _append(self, config: dict[str, Any], version: int, zero_bias: bool) -> None:
-        knobs = [tuple(knob) for knob in config["knobs"]]
-        options = {"engine": config["engine"], "knobs": knobs, "version": version}
-        parts = [f"eng{config['engine']}", *(f"k{kind}={value}" for kind, value in knobs)]
-        if zero_bias:
-            options["zero_bias"] = True
-            parts.append("zerobias")
-        self.candidates.append(
-            Candidate(
-                backend="cudnn",
-                kernel="_".join(parts),
-                config=make_config(**options),
-                workspace=config["workspace"],
-                priority=len(self.candidates),
-                deterministic="nondeterministic" not in config["notes"],
-                notes=tuple(config["notes"]),
-            )
-        )
+def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """``[function(item) for item in items]`` on as many threads as there are cores, up to 8."""
+    threads = min(8, len(items), len(os.sched_getaffinity(0)))
+    if threads <= 1:
+        return list(map(function, items))
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, items))
 
 
 def _wants_zero_bias(workload: Workload) -> bool:
