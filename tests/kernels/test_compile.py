@@ -57,7 +57,7 @@ def test_without_locks_each_builds_for_itself(nvcc, cache, monkeypatch):
 
 def test_truncated_library_is_built_again(nvcc, cache):
     entry = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
-    entry.path.write_bytes(entry.read()[:10])
+    entry.path.write_bytes(entry.library[:10])
     again = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
     assert nvcc.runs == 2
     assert again.sha256 == entry.sha256

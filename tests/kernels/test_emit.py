@@ -52,7 +52,7 @@ CONFIGS = [
         dtype="bfloat16",
         out_dtype="bfloat16",
         activation="clip",
-        arch=86,
+        arch=80,
     ),
     KernelConfig("sm90_dgrad", (128, 128, 64), cluster=(2, 1), schedule="pingpong"),
     KernelConfig(

@@ -64,7 +64,7 @@ DEEP = KernelConfig(
                 "stages": 3,
                 "arch": 75,
             },
-            "at least 80",
+            "arch 80 or 90",
         ),
         (
             {

@@ -48,10 +48,23 @@ class Backend(abc.ABC):
         workload that it cannot do; raises LibraryMissing where its library is not installed."""
 
     def propose_all(
-        self, workloads: Sequence[Workload], device: Device
+        self, workloads: Sequence[Workload], device: Device, compiled: bool = False
     ) -> list[Sequence[Candidate] | Decline]:
-        """:meth:`propose` of each of them, in their order, in parallel where that helps."""
-        return [self.propose(workload, device) for workload in workloads]
+        """:meth:`propose` of each of them, in their order, in parallel where that helps.
+
+        With ``compiled`` only candidates that need no compiler run (:meth:`is_ready`).
+        """
+        answers = [self.propose(workload, device) for workload in workloads]
+        return [self.ready(answer) for answer in answers] if compiled else answers
+
+    def ready(self, answer: Sequence[Candidate] | Decline) -> Sequence[Candidate] | Decline:
+        """Of an answer of :meth:`propose` what needs no compiler run."""
+        if isinstance(answer, Decline):
+            return answer
+        found = [candidate for candidate in answer if self.is_ready(candidate)]
+        if answer and not found:
+            return Decline(self.name, "no compiled kernel fits", 'compile others: kernels="all"')
+        return found
 
     def neighbours(
         self, workload: Workload, candidate: Candidate, device: Device

@@ -92,7 +92,7 @@ class CudnnBackend(Backend):
         return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
 
     def propose_all(
-        self, workloads: Sequence[Workload], device: Device
+        self, workloads: Sequence[Workload], device: Device, compiled: bool = False
     ) -> list[Sequence[Candidate] | Decline]:
         """In threads: cuDNN's heuristics take 0.1 to 0.6 s a workload and run without the GIL."""
         return in_threads(lambda workload: self.propose(workload, device), workloads)

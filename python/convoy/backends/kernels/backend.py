@@ -12,10 +12,8 @@ from ...ir.candidate import Candidate, Decline, make_config
 from ...ir.device import Device
 from ...ir.workload import Workload
 from ..base import Backend, Binary
-from .cache import KernelCache
-from .compile import Progress, cache_key, compile_kernel, compile_many
+from .compile import Progress, compile_kernel, compile_many, is_compiled
 from .kernel import K, Launch
-from .toolkit import find_toolkit
 
 _log = logging.getLogger(__name__)
 
@@ -71,11 +69,25 @@ class KernelBackend(Backend, Generic[K]):
 
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
         """Candidates, best guess first: needs no compiler, only :meth:`build` does."""
+        return self._propose(workload, device, compiled=False)
+
+    def propose_all(
+        self, workloads: Sequence[Workload], device: Device, compiled: bool = False
+    ) -> list[Sequence[Candidate] | Decline]:
+        return [self._propose(workload, device, compiled) for workload in workloads]
+
+    def _propose(
+        self, workload: Workload, device: Device, compiled: bool
+    ) -> Sequence[Candidate] | Decline:
         if (decline := self.accepts(workload, device)) is not None:
             return decline
         launches = self.family.launches(workload, device)
         if isinstance(launches, Decline):
             return launches
+        if compiled:
+            launches = [launch for launch in launches if is_compiled(launch.kernel)]
+        if not launches:
+            return Decline(self.name, "no compiled kernel fits", 'compile others: kernels="all"')
         return [
             self._candidate(launch, workload, device, rank)
             for rank, launch in enumerate(launches[: self._limit])
@@ -119,7 +131,7 @@ class KernelBackend(Backend, Generic[K]):
                 "split_k": launch.split_k,
                 "swizzle": launch.swizzle,
             },
-            {entry.sha256: entry.read()},
+            {entry.sha256: entry.library},
         )
 
     def prepare(
@@ -142,8 +154,7 @@ class KernelBackend(Backend, Generic[K]):
         return self.launch_of(candidate).kernel.header
 
     def is_ready(self, candidate: Candidate) -> bool:
-        key = cache_key(self.launch_of(candidate).kernel, find_toolkit())
-        return KernelCache().get(key) is not None
+        return is_compiled(self.launch_of(candidate).kernel)
 
     def _candidate(
         self, launch: Launch[K], workload: Workload, device: Device, rank: int

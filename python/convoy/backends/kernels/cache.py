@@ -27,14 +27,13 @@ from ...errors import CacheUnwritable
 
 @dataclass(frozen=True)
 class Entry:
-    """A compiled kernel library: where it lies, the SHA-256 of its bytes, and how it was made."""
+    """A compiled kernel library, the SHA-256 of its bytes, how it was made, and its file in the
+    cache (None for one that came with the package)."""
 
-    path: Path
+    library: bytes
     sha256: str
     about: dict[str, Any]
-
-    def read(self) -> bytes:
-        return self.path.read_bytes()
+    path: Path | None = None
 
 
 def kernels_dir() -> Path:
@@ -53,11 +52,16 @@ class KernelCache:
         try:
             record = json.loads((self.folder / f"{key}.json").read_text())
             path = self.folder / f"{record['sha256']}.so"
-            if hashlib.sha256(path.read_bytes()).hexdigest() != record["sha256"]:
+            library = path.read_bytes()
+            if hashlib.sha256(library).hexdigest() != record["sha256"]:
                 return None
-            return Entry(path, record["sha256"], record["about"])
+            return Entry(library, record["sha256"], record["about"], path)
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def __contains__(self, key: str) -> bool:
+        """Whether there is an entry; whether it is whole, :meth:`get` finds out."""
+        return (self.folder / f"{key}.json").is_file()
 
     def put(self, key: str, library: bytes, about: dict[str, Any]) -> Entry:
         """Stores a library. Raises CacheUnwritable."""
@@ -66,7 +70,7 @@ class KernelCache:
         record = json.dumps({"sha256": sha256, "about": about}, indent=1, sort_keys=True)
         self._write(path, library)
         self._write(self.folder / f"{key}.json", record.encode())
-        return Entry(path, sha256, about)
+        return Entry(library, sha256, about, path)
 
     @contextmanager
     def being_built(self, key: str, seconds: float) -> Iterator[None]:

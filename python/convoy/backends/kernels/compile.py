@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ... import paths
-from ...errors import CompileFailed, InvalidOption
-from . import sources
+from ...errors import CompileFailed, InvalidOption, LibraryMissing
+from . import shipped, sources
 from .cache import Entry, KernelCache
 from .kernel import K, Kernel
 from .toolkit import Toolkit, find_toolkit
 
-#: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialise the
-#: tensor core pipeline.
-FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")
 NVCC_TIMEOUT_S = 1800
 
 #: Called after each kernel: how many are done, of how many, which one, seconds (0 from the cache).
@@ -30,8 +27,7 @@ Progress = Callable[[int, int, Any, float], None]
 
 def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
     """Hash of everything that the compiled bytes depend on."""
-    parts = [kernel.source, sources.code(_header(kernel)), _exports().read_text()]
-    parts += [toolkit.version, *kernel.flags, *FLAGS]
+    parts = [sources.code_key(kernel), toolkit.version]
     parts += [toolkit.cutlass_version] if kernel.uses_cutlass else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -39,10 +35,13 @@ def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
 def compile_kernel(
     kernel: Kernel, *, cache: KernelCache | None = None, toolkit: Toolkit | None = None
 ) -> Entry:
-    """The compiled library of one kernel, from the cache where it is there and whole.
+    """The compiled library of one kernel: the one that came with the package or lies in the cache,
+    otherwise compiled now.
 
     Raises LibraryMissing (no nvcc, CUTLASS or CUDA runtime), CompileFailed, CacheUnwritable.
     """
+    if (entry := shipped.find(kernel)) is not None:
+        return entry
     cache = cache or KernelCache()
     toolkit = toolkit or find_toolkit()
     key = cache_key(kernel, toolkit)
@@ -64,6 +63,16 @@ def compile_kernel(
             compile_to(kernel, library, toolkit)
             about["seconds"] = round(time.monotonic() - started, 1)
             return cache.put(key, library.read_bytes(), about)
+
+
+def is_compiled(kernel: Kernel) -> bool:
+    """Whether :func:`compile_kernel` would need no compiler."""
+    if shipped.has(kernel):
+        return True
+    try:
+        return cache_key(kernel, find_toolkit()) in KernelCache()
+    except LibraryMissing:
+        return False
 
 
 def compile_many(
@@ -140,7 +149,7 @@ def compile_to(
 ) -> str:
     """Run nvcc; returns its messages. ``extra_flags`` such as ``-Xptxas=-v``."""
     with tempfile.TemporaryDirectory(prefix="convoy-nvcc-") as folder:
-        source = Path(folder) / f"{_header(kernel).stem}.cu"
+        source = Path(folder) / f"{sources.header(kernel).stem}.cu"
         source.write_text(kernel.source)
         command = _command(kernel, toolkit, [*extra_flags, "-o", str(library), str(source)])
         try:
@@ -159,22 +168,14 @@ def compile_to(
 
 
 def _command(kernel: Kernel, toolkit: Toolkit, rest: list[str]) -> list[str]:
-    includes = [_header(kernel).parent, paths.include_dir()]
+    includes = [sources.header(kernel).parent, paths.include_dir()]
     if kernel.uses_cutlass:
         includes += [toolkit.cutlass / "include", toolkit.cutlass / "tools/util/include"]
-    command = [str(toolkit.nvcc), *kernel.flags, *FLAGS]
+    command = [str(toolkit.nvcc), *kernel.flags, *sources.FLAGS]
     command += [f"-I{path}" for path in (*includes, *toolkit.includes)]
     # Linked by path: the wheel has libcudart.so.13 but no libcudart.so.
     command += ["-shared", "-cudart=none", f"-Xlinker={toolkit.cudart}"]
-    return [*command, f"-Xlinker=--version-script={_exports()}", *rest]
-
-
-def _header(kernel: Kernel) -> Path:
-    return paths.codegen_dir() / kernel.header
-
-
-def _exports() -> Path:
-    return paths.include_dir() / "convoy" / "exports.map"
+    return [*command, f"-Xlinker=--version-script={sources.exports()}", *rest]
 
 
 def _first_errors(lines: list[str], returncode: int, limit: int = 8) -> list[str]:

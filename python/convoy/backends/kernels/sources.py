@@ -1,4 +1,4 @@
-"""The code that a kernel header stands for, and a hash of it that records carry."""
+"""What a kernel is compiled from: its source and headers, and hashes over them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import re
 from pathlib import Path
 
 from ... import paths
+from .kernel import Kernel
+from .toolkit import CUTLASS_VERSION
 
 #: Folders of ``codegen_dir()`` whose headers are kernels or parts of kernels.
 FOLDERS = ("cutlass", "sm90")
+#: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialise the
+#: tensor core pipeline.
+FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")
 _INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 # Comments first, so that what looks like a token in one is none.
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\\n])*"|\w+|[^\w\s])', re.DOTALL)
@@ -29,6 +34,7 @@ def closure(header: Path) -> list[Path]:
     return list(found)
 
 
+@functools.cache
 def code(header: Path) -> str:
     """All tokens that a header stands for, with the project's own includes expanded in place.
 
@@ -63,6 +69,23 @@ def _own_include(header: Path, line: str) -> Path | None:
 def _tokens(text: str) -> str:
     found = _TOKEN.finditer(_ONCE.sub("", text))
     return " ".join(match["token"] for match in found if match["token"])
+
+
+@functools.lru_cache(maxsize=4096)
+def code_key(kernel: Kernel) -> str:
+    """Hash of everything that the compiled bytes depend on but the compiler."""
+    parts = [kernel.source, code(header(kernel)), exports().read_text()]
+    parts += [*kernel.flags, *FLAGS]
+    parts += [CUTLASS_VERSION] if kernel.uses_cutlass else []
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def header(kernel: Kernel) -> Path:
+    return paths.codegen_dir() / kernel.header
+
+
+def exports() -> Path:
+    return paths.include_dir() / "convoy" / "exports.map"
 
 
 @functools.cache

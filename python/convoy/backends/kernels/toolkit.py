@@ -15,6 +15,8 @@ from pathlib import Path
 
 from ...errors import LibraryMissing
 
+#: What the kernels of ``codegen/cutlass`` are written against, and what pyproject.toml pins.
+CUTLASS_VERSION = "4.2.0.0"
 #: Kernel libraries link against libcudart.so.13, as TVM's CUDA runtime does.
 CUDA_MAJOR = 13
 _REMEDY = "Run `pip install 'tvm-convoy[nvcc]'`, or set CONVOY_NVCC to an nvcc 13"
@@ -167,5 +169,5 @@ def _find_cutlass() -> tuple[Path, str]:
     raise LibraryMissing(
         "no CUTLASS headers",
         "the nvidia-cutlass wheel",
-        "Run `pip install nvidia-cutlass==4.2.0.0`",
+        f"Run `pip install nvidia-cutlass=={CUTLASS_VERSION}`",
     )

@@ -32,6 +32,12 @@ ITERATORS = ("optimized", "analytic", "fixed_channels", "few_channels")
 
 #: Bytes of shared memory that one block may use, by compute capability.
 SHARED_MEMORY = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
+#: Machine code for sm_90a alone, which has no compatible successor; PTX beside that of sm_80, which
+#: the driver compiles for every later architecture.
+_GENCODE = {
+    80: "-gencode=arch=compute_80,code=[compute_80,sm_80]",
+    90: "-gencode=arch=compute_90a,code=sm_90a",
+}
 _SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 
 
@@ -47,7 +53,7 @@ class KernelConfig:
     align       vector width in elements along C; ``align_out`` along K
     dtype       of the operands; float32 means tf32 arithmetic
     out_dtype   of y, y2, residual, bias, scale and shift
-    arch        compute capability times ten that it is compiled for
+    arch        90 for Hopper, 80 for every other architecture (see :func:`kernel_arch`)
     epilogue_stages   subtiles of the output that the epilogue has under way (sm90 with whole tiles
                 only): residuals in shared memory, stores; (0, 0) leaves both to CUTLASS
     epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
@@ -143,8 +149,8 @@ class KernelConfig:
             )
 
     def _check_sm80(self) -> None:
-        if self.arch < 80:
-            raise InvalidOption(f"sm80_conv for sm_{self.arch}", "arch of at least 80")
+        if self.arch not in _GENCODE:
+            raise InvalidOption(f"{self.family} for sm_{self.arch}", "arch 80 or 90")
         m, n, _ = self.tile
         if self.schedule or self.cluster != (1, 1) or self.scheduler == "streamk":
             raise InvalidOption(
@@ -185,8 +191,7 @@ class KernelConfig:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        arch = "90a" if self.arch == 90 else str(self.arch)
-        return (f"-gencode=arch=compute_{arch},code=sm_{arch}", "--expt-relaxed-constexpr")
+        return (_GENCODE[self.arch], "--expt-relaxed-constexpr")
 
     @property
     def build_bytes(self) -> int:
@@ -296,6 +301,11 @@ class KernelConfig:
             return cls(**fields)
         except TypeError as error:
             raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
+
+
+def kernel_arch(device_arch: int) -> int:
+    """The architecture whose kernels a device of compute capability ``device_arch`` / 10 runs."""
+    return 90 if device_arch == 90 else 80
 
 
 @functools.cache

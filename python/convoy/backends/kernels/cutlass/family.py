@@ -13,7 +13,7 @@ from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from . import dgrad, rules, space, wgrad
-from .config import KernelConfig
+from .config import KernelConfig, kernel_arch
 from .rules import Launch
 
 NAME = "cutlass"
@@ -61,7 +61,7 @@ def _launches(workload: Workload, device: Device) -> Sequence[Launch] | Decline:
     its_rules = rules_of(workload)
     possible = [
         launch
-        for config in its_rules.kernels(workload, device.arch)
+        for config in its_rules.kernels(workload, kernel_arch(device.arch))
         for launch in its_rules.launches(config, workload, device)
     ]
     valid = [launch for launch in possible if not its_rules.why_not(launch, workload, device)]

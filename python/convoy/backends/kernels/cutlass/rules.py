@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
 from .. import kernel
-from .config import KernelConfig, shared_memory
+from .config import KernelConfig, kernel_arch, shared_memory
 from .space import is_pointwise, kernels
 
 __all__ = [
@@ -102,7 +102,7 @@ def why_not(launch: Launch, workload: Workload, device: Device) -> str:
         return "compiled for another epilogue"
     if workload.c % config.align or workload.k % config.align_out:
         return f"C and K must be multiples of {config.align} and {config.align_out}"
-    if config.arch != device.arch:
+    if config.arch != kernel_arch(device.arch):
         return f"compiled for sm_{config.arch}, the device is sm_{device.arch}"
     if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
         return "tile and stages exceed shared memory"

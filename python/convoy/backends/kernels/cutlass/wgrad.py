@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
 from . import space
-from .config import KernelConfig, shared_memory
+from .config import KernelConfig, kernel_arch, shared_memory
 from .rules import Launch, im2col_limits, workspace_bytes_of
 from .space import Sm80Tile, Sm90Tile
 
@@ -69,7 +69,7 @@ def why_not(launch: Launch, w: Workload, device: Device) -> str:
         return "compiled for other dtypes"
     if w.c % config.align or w.k % config.align_out:
         return f"C and K must be multiples of {config.align} and {config.align_out}"
-    if config.arch != device.arch:
+    if config.arch != kernel_arch(device.arch):
         return f"compiled for sm_{config.arch}, the device is sm_{device.arch}"
     if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
         return "tile and stages exceed shared memory"

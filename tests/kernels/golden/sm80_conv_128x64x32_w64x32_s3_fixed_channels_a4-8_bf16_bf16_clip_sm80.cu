@@ -1,4 +1,4 @@
-// sm80_conv_128x64x32_w64x32_s3_fixed_channels_a4-8_bf16_bf16_clip_sm86
+// sm80_conv_128x64x32_w64x32_s3_fixed_channels_a4-8_bf16_bf16_clip_sm80
 #include "sm80_conv.cuh"
 
 using Spec = convoy::EpilogueSpec<cutlass::bfloat16_t, convoy::Activation::kClip, false, false>;

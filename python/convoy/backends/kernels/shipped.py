@@ -1,0 +1,116 @@
+"""Kernel libraries that come compiled with the package, one archive for each architecture.
+
+``codegen/compiled/NAME.zip`` holds ``manifest.json`` and the libraries under their SHA-256. A
+kernel is found by :func:`code_key`: its source, the project's headers, CUTLASS's version and the
+flags, but not the compiler that happens to be installed. So an entry whose code has changed since
+is not found, and the kernel is compiled like any other.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ... import paths
+from ...errors import CorruptArtefact
+from .cache import Entry
+from .kernel import Kernel
+from .sources import code_key
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One archive: where it lies, what compiled it, and its entries by code key."""
+
+    path: Path
+    toolkit: str
+    entries: Mapping[str, dict[str, Any]]
+
+    @classmethod
+    def open(cls, path: Path) -> Archive:
+        """Read the manifest. Raises CorruptArtefact for anything but an archive of this format."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                data = json.loads(archive.read(MANIFEST))
+            if data["format"] != FORMAT:
+                raise ValueError(f"format {data['format']}")
+            return cls(path, str(data["toolkit"]), dict(data["kernels"]))
+        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise CorruptArtefact(
+                f"{path}, no archive of compiled kernels ({error})",
+                f"what tuning/ship_kernels.py writes, format {FORMAT}",
+            ) from None
+
+    def read(self, key: str) -> Entry | None:
+        """The library of a key; None where there is none or its bytes are damaged."""
+        about = self.entries.get(key)
+        if about is None:
+            return None
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                library = archive.read(f"{about['sha256']}.so")
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+            return None
+        if hashlib.sha256(library).hexdigest() != about["sha256"]:
+            return None
+        return Entry(library, about["sha256"], about)
+
+
+@functools.cache
+def archives() -> tuple[Archive, ...]:
+    """All archives that came with the package."""
+    folder = paths.codegen_dir() / "compiled"
+    return tuple(Archive.open(path) for path in sorted(folder.glob("*.zip")))
+
+
+def find(kernel: Kernel) -> Entry | None:
+    """The shipped library of a kernel, or None."""
+    key = code_key(kernel)
+    return next((e for archive in archives() if (e := archive.read(key)) is not None), None)
+
+
+def has(kernel: Kernel) -> bool:
+    """Whether :func:`find` would find the kernel; reads no library."""
+    key = code_key(kernel)
+    return any(key in archive.entries for archive in archives())
+
+
+def stale(archive: Archive, kernels: Iterable[Kernel]) -> list[str]:
+    """Names of entries that no kernel of today's sources has."""
+    current = {code_key(kernel) for kernel in kernels}
+    return sorted(about["name"] for key, about in archive.entries.items() if key not in current)
+
+
+def pack(
+    path: Path, toolkit: str, libraries: Mapping[Kernel, Entry], backend_of: Mapping[Kernel, str]
+) -> None:
+    """Write an archive; equal libraries give equal bytes."""
+    entries = {
+        code_key(kernel): {
+            "backend": backend_of[kernel],
+            "name": kernel.name,
+            "kernel": kernel.to_json(),
+            "sha256": entry.sha256,
+        }
+        for kernel, entry in libraries.items()
+    }
+    content = {entry.sha256: entry.library for entry in libraries.values()}
+    manifest = {"format": FORMAT, "toolkit": toolkit, "kernels": entries}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
+        files = {MANIFEST: json.dumps(manifest, indent=1, sort_keys=True).encode()}
+        files |= {f"{sha256}.so": content[sha256] for sha256 in sorted(content)}
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_LZMA)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(buffer.getvalue())

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Compile the kernels that ship with convoy and pack them, one archive for each architecture.
+
+    python tuning/ship_kernels.py --arch 90 --most 128     compile, then pack
+    python tuning/ship_kernels.py --arch 80 --pack         pack what the cache holds
+
+Kernels of Hopper are chosen from the shipped records (convoy.tune.kernel_set); the best of them
+also come for the precisions and epilogues that the records lack. For other GPUs, of which there
+are no records, those come that the backend itself would try first for the recorded workloads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from convoy import paths
+from convoy.backends import registry
+from convoy.backends.kernels import shipped
+from convoy.backends.kernels.cache import Entry, KernelCache
+from convoy.backends.kernels.compile import cache_key, compile_many
+from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.backends.kernels.kernel import Kernel
+from convoy.backends.kernels.toolkit import find_toolkit
+from convoy.errors import InvalidOption
+from convoy.ir.candidate import Decline
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue
+from convoy.records.store import RecordStore
+from convoy.tune import kernel_set
+
+NAMES = {90: "sm90a", 80: "sm80"}
+A100 = Device("NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040, 85899345920, 1.5e12)
+#: Best kernels whose variants come too: for fprop, and for each of dgrad and wgrad.
+VARIED, VARIED_BACKWARD = 8, 3
+EPILOGUES = [
+    {"activation": activation, "residual": residual}
+    for residual in (False, True)
+    for activation in (("none", "relu") if residual else ("none", "relu", "clip", "silu"))
+]
+#: Kernels for GPUs other than Hopper, by epilogue.
+PER_EPILOGUE = 8
+
+
+def recorded(most: int) -> Iterator[tuple[str, Kernel]]:
+    """Kernels by the greedy cover of the shipped records, with what each step reaches."""
+    times = kernel_set.times_by_kernel(RecordStore([paths.records_dir()]))
+    print(f"{len(times)} workloads")
+    for i, step in enumerate(kernel_set.choose(times, most), 1):
+        backend, description = step.kernel
+        kernel = registry.get(backend).family.kernel_from_json(json.loads(description))
+        if i % 16 == 0:
+            print(f"{i:4d} kernels: {step.mean:.5f} of the best, worst {step.worst:.3f}")
+        yield backend, kernel
+
+
+def variants(kernels: list[tuple[str, Kernel]]) -> Iterator[tuple[str, Kernel]]:
+    """The first few CUTLASS kernels of each direction in all precisions, with all epilogues."""
+    left = collections.Counter(fprop=VARIED, dgrad=VARIED_BACKWARD, wgrad=VARIED_BACKWARD)
+    seen = set()
+    for backend, kernel in kernels:
+        if not isinstance(kernel, KernelConfig) or kernel.label in seen or not left[kernel.op]:
+            continue
+        seen.add(kernel.label)
+        left[kernel.op] -= 1
+        for dtype in ("float16", "bfloat16", "float32"):
+            for epilogue in EPILOGUES if kernel.op == "fprop" else ({},):
+                changes = {"dtype": dtype, "out_dtype": dtype, **epilogue, "affine_relu": False}
+                if dtype == "float32":  # tf32: as many bytes, half as many elements
+                    m, n, k = kernel.tile
+                    changes |= {"tile": (m, n, k // 2), "align": 4, "align_out": 4}
+                try:
+                    yield backend, dataclasses.replace(kernel, **changes)
+                except InvalidOption:
+                    continue  # a combination that does not exist
+
+
+def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
+    """For each precision and epilogue the kernels that come first for most workloads."""
+    workloads = {record.workload for record in RecordStore([paths.records_dir()])}
+    backend = registry.get("cutlass")
+    for dtype in ("float16", "bfloat16", "float32"):
+        math = "tf32" if dtype == "float32" else "default"
+        for epilogue in EPILOGUES:
+            counts: collections.Counter[Kernel] = collections.Counter()
+            for workload in workloads:
+                if workload.op == "matmul" or (epilogue != EPILOGUES[0] and workload.op != "fprop"):
+                    continue
+                with_bias = (
+                    Epilogue(bias=True, **epilogue) if workload.op == "fprop" else Epilogue()
+                )
+                asked = dataclasses.replace(
+                    workload, dtype=dtype, out_dtype=dtype, math=math, epilogue=with_bias
+                )
+                launches = backend.family.launches(asked, device)
+                if not isinstance(launches, Decline):
+                    counts.update({launch.kernel for launch in launches[:3]})
+            for kernel, _ in counts.most_common(PER_EPILOGUE):
+                yield "cutlass", kernel
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--arch", type=int, choices=sorted(NAMES), default=90)
+    parser.add_argument("--most", type=int, default=128, help="kernels chosen from the records")
+    parser.add_argument("--list", action="store_true", help="print the kernels, compile nothing")
+    parser.add_argument("--pack", action="store_true", help="only pack what is compiled already")
+    parser.add_argument("--out", type=Path, default=paths.codegen_dir() / "compiled")
+    options = parser.parse_args()
+    started = time.monotonic()
+    if options.arch == 90:
+        chosen = list(recorded(options.most))
+        chosen += variants(chosen)
+    else:
+        chosen = list(guessed(A100))
+    backend_of = {kernel: backend for backend, kernel in chosen}
+    print(f"{len(backend_of)} kernels chosen in {time.monotonic() - started:.0f} s", flush=True)
+    if options.list:
+        print(*sorted(kernel.name for kernel in backend_of), sep="\n")
+        return
+    if not options.pack:
+        done = compile_many(backend_of, progress=_show)
+        for kernel, result in done.items():
+            if not isinstance(result, Entry):
+                print(f"left out: {kernel.name}: {result}")
+        print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
+    toolkit, cache = find_toolkit(), KernelCache()
+    found = {k: cache.get(cache_key(k, toolkit)) for k in backend_of}
+    libraries = {kernel: entry for kernel, entry in found.items() if entry is not None}
+    path = options.out / f"{NAMES[options.arch]}.zip"
+    shipped.pack(path, toolkit.version, libraries, backend_of)
+    print(f"{path.name}: {len(libraries)} kernels, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _show(done: int, of: int, kernel: Kernel, seconds: float) -> None:
+    print(f"{done}/{of} {kernel.name} {seconds:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
