@@ -123,15 +123,17 @@ def main() -> None:
     if options.list:
         print(*sorted(kernel.name for kernel in backend_of), sep="\n")
         return
-    if not options.pack:
-        done = compile_many(backend_of, progress=_show)
-        for kernel, result in done.items():
-            if not isinstance(result, Entry):
-                print(f"left out: {kernel.name}: {result}")
-        print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
     toolkit, cache = find_toolkit(), KernelCache()
-    found = {k: cache.get(cache_key(k, toolkit)) for k in backend_of}
-    libraries = {kernel: entry for kernel, entry in found.items() if entry is not None}
+    found: dict[Kernel, object] = {}
+    if options.pack:
+        for kernel in backend_of:
+            found[kernel] = shipped.find(kernel) or cache.get(cache_key(kernel, toolkit))
+    else:  # those that ship already and whose code has not changed stay as they are
+        found.update(compile_many(backend_of, progress=_show))
+        print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
+    libraries = {kernel: entry for kernel, entry in found.items() if isinstance(entry, Entry)}
+    for kernel in found.keys() - libraries.keys():
+        print(f"left out: {kernel.name}: {found[kernel] or 'not compiled'}")
     path = options.out / f"{NAMES[options.arch]}.zip"
     shipped.pack(path, toolkit.version, libraries, backend_of)
     print(f"{path.name}: {len(libraries)} kernels, {path.stat().st_size / 1e6:.1f} MB")

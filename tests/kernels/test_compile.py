@@ -27,7 +27,7 @@ def test_second_time_comes_from_the_cache(nvcc, cache):
     second = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
     assert nvcc.runs == 1
     assert first.sha256 == second.sha256
-    assert b"Sm90Conv" in second.read()
+    assert b"Sm90Conv" in second.library
     assert second.about["kernel"] == CONFIG.to_json()
 
 
@@ -51,7 +51,7 @@ def test_without_locks_each_builds_for_itself(nvcc, cache, monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
-    assert compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit).read()
+    assert compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit).library
     assert nvcc.runs == 1
 
 
@@ -61,7 +61,7 @@ def test_truncated_library_is_built_again(nvcc, cache):
     again = compile_kernel(CONFIG, cache=cache, toolkit=nvcc.toolkit)
     assert nvcc.runs == 2
     assert again.sha256 == entry.sha256
-    assert len(again.read()) > 10
+    assert len(again.library) > 10
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"sha256": 3}'])
@@ -100,7 +100,7 @@ def test_many_at_once_and_one_fails(nvcc, cache):
     )
     assert results.keys() == {CONFIG, OTHER, BROKEN}
     assert isinstance(results[BROKEN], CompileFailed)
-    assert b"kRelu" in results[OTHER].read()
+    assert b"kRelu" in results[OTHER].library
     assert [(done, total) for done, total, _ in seen] == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -135,14 +135,14 @@ def test_key_depends_on_everything_that_decides_the_code(nvcc, tmp_path, monkeyp
         cache_key(CONFIG, dataclasses.replace(nvcc.toolkit, version="release 13.1")),
         cache_key(CONFIG, dataclasses.replace(nvcc.toolkit, cutlass_version="4.3")),
     }
-    monkeypatch.setattr(compiling, "FLAGS", ("-O1",))
+    monkeypatch.setattr(compiling.sources, "FLAGS", ("-O1",))
     keys.add(cache_key(CONFIG, nvcc.toolkit))
     monkeypatch.undo()
-    monkeypatch.setattr(compiling.sources, "code", lambda header: "other code")
+    monkeypatch.setattr(compiling.sources, "_code_once", lambda header: "other code")
     keys.add(cache_key(CONFIG, nvcc.toolkit))
     monkeypatch.undo()
     (tmp_path / "exports.map").write_text("{ local: *; };")
-    monkeypatch.setattr(compiling, "_exports", lambda: tmp_path / "exports.map")
+    monkeypatch.setattr(compiling.sources, "exports", lambda: tmp_path / "exports.map")
     keys.add(cache_key(CONFIG, nvcc.toolkit))
     assert len(keys) == 7
 

@@ -65,7 +65,9 @@ def small_wgrad(toolkit) -> KernelLibrary:
 
 @pytest.fixture(scope="module")
 def stems(toolkit) -> dict[int, KernelLibrary]:
-    return {c: KernelLibrary(compile_kernel(StemDgradKernel(c)).path) for c in (1, 3)}
+    return {
+        c: KernelLibrary(compile_kernel(StemDgradKernel(c), toolkit=toolkit).path) for c in (1, 3)
+    }
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -153,7 +155,7 @@ def test_library_declines_with_words(general, stems):
 
 
 def test_kernel_without_zero_tile_declines_zero_phases(toolkit):
-    library = KernelLibrary(compile_kernel(DgradKernel(128, 128, True, 4, 4)).path)
+    library = KernelLibrary(compile_kernel(DgradKernel(128, 128, True, 4, 4), toolkit=toolkit).path)
     workload = changed(r=1, s=1, padding=(0, 0, 0, 0))
     assert "zero tile" in library.check(Shape.of(workload, sm_count=132))
     assert library.check(Shape.of(BASE, sm_count=132)) == ""

@@ -36,11 +36,11 @@ def compile_kernel(
     kernel: Kernel, *, cache: KernelCache | None = None, toolkit: Toolkit | None = None
 ) -> Entry:
     """The compiled library of one kernel: the one that came with the package or lies in the cache,
-    otherwise compiled now.
+    otherwise compiled now. With a ``toolkit`` it is that compiler's code, not the package's.
 
     Raises LibraryMissing (no nvcc, CUTLASS or CUDA runtime), CompileFailed, CacheUnwritable.
     """
-    if (entry := shipped.find(kernel)) is not None:
+    if toolkit is None and (entry := shipped.find(kernel)) is not None:
         return entry
     cache = cache or KernelCache()
     toolkit = toolkit or find_toolkit()
@@ -88,13 +88,17 @@ def compile_many(
     ``jobs`` defaults to :func:`default_jobs`. A kernel that fails has its error as its value and
     does not stop the others. Raises LibraryMissing and CacheUnwritable, which concern all.
     """
-    pending = sorted(set(kernels), key=lambda kernel: (-kernel.build_bytes, kernel.name))
+    done: dict[K, Entry | CompileFailed] = {}
+    if toolkit is None:
+        kernels = set(kernels)
+        done.update({k: entry for k in kernels if (entry := shipped.find(k)) is not None})
+    pending = sorted(set(kernels) - done.keys(), key=lambda k: (-k.build_bytes, k.name))
     if not pending:
-        return {}
+        return done
+    came = len(done)
     cache = cache or KernelCache()
     toolkit = toolkit or find_toolkit()
     jobs = jobs or default_jobs(max(kernel.build_bytes for kernel in pending))
-    done: dict[K, Entry | CompileFailed] = {}
 
     def one(kernel: K) -> tuple[Entry | CompileFailed, float]:
         started = time.monotonic()
@@ -110,7 +114,7 @@ def compile_many(
                 kernel = futures[future]
                 done[kernel], seconds = future.result()
                 if progress:
-                    progress(len(done), len(pending), kernel, seconds)
+                    progress(len(done) - came, len(pending), kernel, seconds)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -45,8 +45,6 @@ class Kernel(Protocol):
     def dtype(self) -> str:
         """Of the operands."""
 
-    def __hash__(self) -> int: ...
-
     def to_json(self) -> dict[str, Any]:
         """The fields, JSON types only."""
 

@@ -34,7 +34,6 @@ def closure(header: Path) -> list[Path]:
     return list(found)
 
 
-@functools.cache
 def code(header: Path) -> str:
     """All tokens that a header stands for, with the project's own includes expanded in place.
 
@@ -71,13 +70,17 @@ def _tokens(text: str) -> str:
     return " ".join(match["token"] for match in found if match["token"])
 
 
-@functools.lru_cache(maxsize=4096)
 def code_key(kernel: Kernel) -> str:
     """Hash of everything that the compiled bytes depend on but the compiler."""
-    parts = [kernel.source, code(header(kernel)), exports().read_text()]
+    parts = [kernel.source, _code_once(header(kernel)), exports().read_text()]
     parts += [*kernel.flags, *FLAGS]
     parts += [CUTLASS_VERSION] if kernel.uses_cutlass else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _code_once(header: Path) -> str:
+    return code(header)
 
 
 def header(kernel: Kernel) -> Path:
