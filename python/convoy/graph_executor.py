@@ -9,8 +9,11 @@ y = module.get_output(0).numpy()
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -252,10 +255,79 @@ def _copied(tensor: Any, out: Any) -> Any:
     return out
 
 
+class GraphExecutorFactoryModule:
+    """A built network, as `relay.build` returns it: `lib["default"](dev)` makes an executor.
+
+    Attributes:
+        module: The compiled module, a `convoy.CompiledModule`.
+        ir_mod: The Relay module it was built from, None for a loaded one.
+        target: The kind of target, "cuda" or "llvm".
+        libmod_name: The name under which it makes executors.
+    """
+
+    def __init__(self, compiled: Any, ir_mod: Any, target: str, name: str) -> None:
+        self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
+        self.function_metadata: dict[str, Any] = {}
+
+    def __getitem__(self, item: str) -> Any:
+        if item != self.libmod_name:
+            raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
+        return self._create
+
+    def _create(self, *devices: Any) -> Any:
+        """Make an executor on the first device; further ones are ignored."""
+        return Executor(self.module.session(devices[0] if devices else None))
+
+    def get_params(self) -> dict[str, Any]:
+        """Return no parameters: bound ones are constants inside the module."""
+        return {}
+
+    def get_lib(self) -> Any:
+        """Return the compiled module."""
+        return self.module
+
+    def get_graph_json(self) -> str:
+        """Return inputs and outputs as JSON; the graph itself is inside the module."""
+        return json.dumps(
+            {
+                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
+                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
+            }
+        )
+
+    get_executor_config = get_graph_json
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        fcompile: Any = None,
+        addons: Any = None,
+        **kwargs: Any,
+    ) -> str:
+        """Write one self-contained shared object, which `relay.load_module` reads."""
+        if addons:
+            raise InvalidOption("addons", "none")
+        if fcompile is not None:
+            kwargs["fcompile"] = fcompile
+        self.module.export_library(file_name, **kwargs)
+        return os.fspath(file_name)
+
+    def __iter__(self) -> Iterator[Any]:
+        warnings.warn(
+            "legacy graph executor behavior of producing json / lib / params:"
+            " use the factory itself",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter((self.get_graph_json(), self, self.get_params()))
+
+
+def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(t.name, t.shape, t.dtype) for t in tensors]
+
+
 def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
     """The older way to make a GraphModule, of the three parts that relay.build's result yields."""
-    from convoy.relay.build import GraphExecutorFactoryModule
-
     if not isinstance(libmod, GraphExecutorFactoryModule):
         raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
     del graph_json_str  # the graph is inside the library

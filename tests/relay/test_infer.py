@@ -6,8 +6,8 @@ import pytest
 
 from convoy import relay
 from convoy.errors import ConvoyError, RelayTypeError
-from convoy.relay.infer.shape import reshaped
 from convoy.relay.layout import layout
+from convoy.relay.ops.reshape import reshaped
 from convoy.relay.types import Any
 
 from .running import HEAD

@@ -9,7 +9,7 @@ import pytest
 
 from convoy import relay
 from convoy.errors import ConvoyError, RelayTypeError, UnsupportedOp
-from convoy.relay.canonicalize.qnn import fixed_point
+from convoy.relay.ops.qnn_arithmetic import fixed_point
 from convoy.relay.qnn import op as qnn
 
 from .reference import conv, pool, sigmoid, softmax

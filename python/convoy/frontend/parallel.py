@@ -68,8 +68,8 @@ def _to_relax(module: Any) -> Any:
 
     if isinstance(module, tvm.IRModule):
         return module
-    from ..relay.build import as_module
     from ..relay.convert import to_relax
+    from ..relay.module import as_module
 
     return to_relax(as_module(module), None)
 

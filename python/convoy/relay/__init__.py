@@ -21,6 +21,7 @@ from convoy.relay.ast import (
 )
 from convoy.relay.build import build, load_module
 from convoy.relay.builder import ScopeBuilder, const, var
+from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.executor import create_executor
 from convoy.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from convoy.relay.json_format import load_json, save_json
@@ -39,7 +40,7 @@ from convoy.relay.types import (
     TypeVar,
     scalar_type,
 )
-from convoy.relay.visit import assert_structural_equal, bind, structural_equal
+from convoy.relay.visit import bind
 
 __all__ = [
     "analysis",

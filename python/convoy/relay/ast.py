@@ -9,7 +9,7 @@ Constructor arguments are those of TVM 0.18's `tvm.relay` classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any as AnyValue
@@ -17,9 +17,26 @@ from typing import Any as AnyValue
 import numpy as np
 
 from convoy.errors import RelayTypeError
-from convoy.relay.attrs import Attrs
+from convoy.relay.attrs import Attrs, make_attrs
+from convoy.relay.schema import op_schema
 from convoy.relay.source import Span
 from convoy.relay.types import FuncType, IncompleteType, TensorType, TupleType, Type
+
+# Prints a module or an expression as text: `printer.astext`, which registers itself, because it
+# needs the classes of this module.
+Printer = Callable[[AnyValue, bool], str]
+_printers: list[Printer] = []
+
+
+def register_printer(function: Printer) -> Printer:
+    """Make a function the printer of modules and expressions."""
+    _printers[:] = [function]
+    return function
+
+
+def print_text(node: AnyValue, show_meta_data: bool = True) -> str:
+    """Print a module or an expression as Relay text; see `printer.astext`."""
+    return _printers[0](node, show_meta_data)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,10 +66,8 @@ class Expr:
         return self.checked_type_
 
     def astext(self, show_meta_data: bool = True, annotate: object = None) -> str:
-        """The expression as Relay text; free variables come first as `free_var` lines."""
-        from convoy.relay.printer import astext
-
-        return astext(self, show_meta_data)
+        """Print the expression as Relay text; free variables come first as `free_var` lines."""
+        return print_text(self, show_meta_data)
 
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
@@ -113,8 +128,6 @@ class Op(Expr):
 @cache
 def op(name: str) -> Op:
     """The one node of a known operator; raises UnsupportedOp with near names otherwise."""
-    from convoy.relay.schema import op_schema
-
     op_schema(name)
     return Op(name)
 
@@ -264,8 +277,6 @@ class Function(Expr):
 
 def op_call(name: str, args: Sequence[Expr], /, **attrs: AnyValue) -> Call:
     """A call of an operator by name, its attributes completed with the C++ defaults."""
-    from convoy.relay.attrs import make_attrs
-
     return Call(op(name), tuple(args), make_attrs(name, attrs))
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.graph_executor import GraphExecutorFactoryModule
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Function
 from convoy.relay.infer import infer_module
-from convoy.relay.module import IRModule
+from convoy.relay.module import IRModule, as_module
 from convoy.relay.visit import post_order
 
 # Precision follows the dtype of what convolutions and matrix products work on, in this order.
@@ -75,19 +75,6 @@ def from_attributes(mod: IRModule, kind: str, options: dict[str, Any]) -> None:
     options.setdefault("precision", mod.attrs.get("convoy.precision") or precision_of(mod))
     if kind == "cuda" and "convoy.backends" in mod.attrs:
         options.setdefault("backends", tuple(mod.attrs["convoy.backends"]))
-
-
-def as_module(ir_mod: Any) -> IRModule:
-    """The module to compile; a bare function becomes its `main`."""
-    if isinstance(ir_mod, Function):
-        return IRModule.from_expr(ir_mod)
-    if not isinstance(ir_mod, IRModule):
-        raise InvalidOption(
-            f"a {type(ir_mod).__module__}.{type(ir_mod).__name__}",
-            "a convoy.relay IRModule",
-            "Type of input parameter mod must be IRModule",
-        )
-    return ir_mod
 
 
 def device_target(target: Any) -> str:
@@ -181,76 +168,6 @@ def _is_static(type_: ty.Type) -> bool:
     if isinstance(type_, ty.TupleType):
         return all(map(_is_static, type_.fields))
     return not isinstance(type_, ty.TensorType) or type_.is_static
-
-
-class GraphExecutorFactoryModule:
-    """What relay.build returns: `lib["default"](dev)` makes an executor.
-
-    Attributes:
-        ir_mod: the Relay module it was built from (None for a loaded one).
-        module: the compiled module, a `convoy.CompiledModule`.
-    """
-
-    def __init__(self, compiled: Any, ir_mod: IRModule | None, target: str, name: str) -> None:
-        self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
-        self.function_metadata: dict[str, Any] = {}
-
-    def __getitem__(self, item: str) -> Any:
-        if item != self.libmod_name:
-            raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
-        return self._create
-
-    def _create(self, *devices: Any) -> Any:
-        """An instance on the first device; others are of no use to it."""
-        from convoy.graph_executor import Executor
-
-        return Executor(self.module.session(devices[0] if devices else None))
-
-    def get_params(self) -> dict[str, Any]:
-        """Empty: bound parameters are constants inside the module."""
-        return {}
-
-    def get_lib(self) -> Any:
-        return self.module
-
-    def get_graph_json(self) -> str:
-        """Inputs and outputs as JSON. The graph itself is inside the module."""
-        return json.dumps(
-            {
-                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
-                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
-            }
-        )
-
-    get_executor_config = get_graph_json
-
-    def export_library(
-        self,
-        file_name: str | os.PathLike[str],
-        fcompile: Any = None,
-        addons: Any = None,
-        **kwargs: Any,
-    ) -> str:
-        """Write one self-contained shared object; `load_module` reads it back."""
-        if addons:
-            raise InvalidOption("addons", "none")
-        if fcompile is not None:
-            kwargs["fcompile"] = fcompile
-        self.module.export_library(file_name, **kwargs)
-        return os.fspath(file_name)
-
-    def __iter__(self) -> Iterator[Any]:
-        warnings.warn(
-            "legacy graph executor behavior of producing json / lib / params:"
-            " use the factory itself",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return iter((self.get_graph_json(), self, self.get_params()))
-
-
-def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
-    return [(t.name, t.shape, t.dtype) for t in tensors]
 
 
 def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:

@@ -8,8 +8,7 @@ from typing import Any
 from convoy.errors import InvalidOption
 from convoy.relay import vm
 from convoy.relay.ast import Expr, Function, GlobalVar
-from convoy.relay.build import as_module
-from convoy.relay.module import IRModule
+from convoy.relay.module import IRModule, as_module
 
 _KINDS = ("debug", "graph", "vm", "aot")
 

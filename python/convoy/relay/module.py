@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from convoy.errors import RelayTypeError
-from convoy.relay.ast import Expr, Function, GlobalVar
+from convoy.errors import InvalidOption, RelayTypeError
+from convoy.relay.ast import Expr, Function, GlobalVar, print_text
 from convoy.relay.source import nearest
+from convoy.relay.visit import free_vars
 
 
 class IRModule:
@@ -39,8 +40,6 @@ class IRModule:
         type_defs: Mapping[Any, Any] | None = None,
     ) -> IRModule:
         """A module with `expr` as `main`; free variables of a bare expression become parameters."""
-        from convoy.relay.visit import free_vars
-
         mod = IRModule(functions, type_defs)
         if not isinstance(expr, Function):
             expr = Function(tuple(free_vars(expr)), expr)
@@ -111,10 +110,25 @@ class IRModule:
         return copy
 
     def astext(self, show_meta_data: bool = True, annotate: object = None) -> str:
-        """The module as text that `relay.parse` reads back (and TVM 0.18 too)."""
-        from convoy.relay.printer import astext
-
-        return astext(self, show_meta_data)
+        """Print the module as text that `relay.parse` (and TVM 0.18) reads back."""
+        return print_text(self, show_meta_data)
 
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
+
+
+def as_module(ir_mod: Any) -> IRModule:
+    """Return the module to compile; a bare function becomes its `main`.
+
+    Raises:
+        InvalidOption: Neither a module nor a function.
+    """
+    if isinstance(ir_mod, Function):
+        return IRModule.from_expr(ir_mod)
+    if not isinstance(ir_mod, IRModule):
+        raise InvalidOption(
+            f"a {type(ir_mod).__module__}.{type(ir_mod).__name__}",
+            "a convoy.relay IRModule",
+            "Type of input parameter mod must be IRModule",
+        )
+    return ir_mod

@@ -18,12 +18,14 @@ import numpy as np
 from convoy.errors import RelayTypeError
 from convoy.relay import ast
 from convoy.relay import types as ty
-from convoy.relay.ast import Expr, Function, Var
+from convoy.relay.ast import Expr, Function, Var, register_printer
 from convoy.relay.attrs import Attrs, Int64
+from convoy.relay.equality import same_attrs
+from convoy.relay.json_format import save_metadata
 from convoy.relay.module import IRModule
-from convoy.relay.schema import MANDATORY, Field
+from convoy.relay.schema import MANDATORY, Field, op_schema
 from convoy.relay.trampoline import Step, run
-from convoy.relay.visit import children, free_vars, post_order, same_attrs
+from convoy.relay.visit import children, free_vars, post_order
 
 VERSION_LINE = '#[version = "0.0.5"]\n'
 _SUFFIX = {
@@ -42,6 +44,7 @@ _NAME = re.compile(r"[A-Za-z](?:\w|/(?=[\w/]))*(?:(?:\.|::)[\w/]*\w)*", re.ASCII
 _ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var)
 
 
+@register_printer
 def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
     """A module or an expression as text.
 
@@ -59,8 +62,6 @@ def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
     body = printer.module(node) if isinstance(node, IRModule) else printer.lone(node)
     text = VERSION_LINE + body
     if show_meta_data and printer.meta:
-        from convoy.relay.json_format import save_metadata
-
         text += "\n#[metadata]\n" + save_metadata(printer.meta)
     return text
 
@@ -322,8 +323,6 @@ class _Printer:
         if not isinstance(call.op, ast.Op):
             items = [f"{k}={self._value(v)}" for k, v in attrs.items()]
             return [*items, f'attrs_type_key="{attrs.type_key}"']
-        from convoy.relay.schema import op_schema
-
         schema = op_schema(call.op.name)
         if not schema.printed or attrs.cls is None or attrs.cls is not schema.attrs:
             return [self._meta(attrs.type_key, attrs)]

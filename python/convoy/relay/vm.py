@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
-from convoy.relay.build import as_module, check_graph, device_target, from_attributes
+from convoy.relay.build import check_graph, device_target, from_attributes
 from convoy.relay.infer import infer_module
+from convoy.relay.module import as_module
 from convoy.relay.params import to_array
 
 

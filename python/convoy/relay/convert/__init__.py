@@ -1,19 +1,9 @@
-"""Relay to Relax: `engine` walks a module; each other file converts one family of operators."""
+"""Relay to Relax.
 
-from convoy.relay.convert import (  # noqa: F401  (the imports register the converters)
-    blocks,
-    elementwise,
-    image,
-    indexing,
-    misc,
-    nn_conv,
-    nn_conv_transpose,
-    nn_dense,
-    nn_norm,
-    nn_pool,
-    reduce,
-    shape,
-)
+`canonicalize` expands operators that stand for several, `engine` walks a module and applies the
+converters that `relay.ops` registers.
+"""
+
 from convoy.relay.convert.engine import supported_ops, to_relax
 
 __all__ = ["supported_ops", "to_relax"]

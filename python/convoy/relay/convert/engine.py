@@ -25,11 +25,12 @@ from convoy.errors import (
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Expr, Function, GlobalVar, Var
-from convoy.relay.canonicalize import EXPANSIONS, canonicalize, has_expansions
-from convoy.relay.convert.context import CONVERTERS, OpCall, RelaxExpr, constant
+from convoy.relay.convert.canonicalize import canonicalize, has_expansions
 from convoy.relay.diagnostics import place
 from convoy.relay.infer import infer_module
-from convoy.relay.module import IRModule
+from convoy.relay.module import IRModule, as_module
+from convoy.relay.ops import OPERATORS
+from convoy.relay.ops.relax_call import OpCall, RelaxExpr, constant
 from convoy.relay.params import to_array
 from convoy.relay.source import nearest
 from convoy.relay.trampoline import Step, run
@@ -43,7 +44,7 @@ _MAX_INLINED = 10_000
 
 def supported_ops() -> list[str]:
     """The operators that can be converted."""
-    return sorted({*CONVERTERS, *EXPANSIONS})
+    return sorted(name for name, operator in OPERATORS.items() if operator.is_supported)
 
 
 def to_relax(
@@ -64,8 +65,6 @@ def to_relax(
         RelayTypeError: shapes, dtypes or parameters that do not fit.
         DynamicShape: an operator that needs static shapes.
     """
-    from convoy.relay.build import as_module
-
     mod = as_module(mod)
     infer_module(mod)
     if has_expansions(mod):  # scales and shapes among the parameters must be known for it
@@ -229,15 +228,15 @@ class _Conversion:
         raise RelayTypeError(f"%{node.name_hint}, which is not defined here")
 
     def _op_call(self, node: ast.Call, name: str, scope: _Scope) -> RelaxExpr:
-        convert = CONVERTERS.get(name)
-        if convert is None:
+        operator = OPERATORS.get(name)
+        if operator is None or operator.converter is None:
             raise UnsupportedOp(
-                f"{name} cannot be converted to Relax", remedy=nearest(name, CONVERTERS)
+                f"{name} cannot be converted to Relax", remedy=nearest(name, supported_ops())
             )
         _check_dtype(node.checked_type)
         args = [scope.need(a) for a in node.args]
         try:
-            return scope.bind(convert(OpCall(node, args, scope.builder)))
+            return scope.bind(operator.converter(OpCall(node, args, scope.builder)))
         except ConvoyError:
             raise
         except Exception as error:  # what TVM refuses, it says in many classes

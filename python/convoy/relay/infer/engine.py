@@ -15,8 +15,10 @@ from convoy.relay import ast
 from convoy.relay.ast import Call, Expr, Function, GlobalVar, Var
 from convoy.relay.diagnostics import error_at, place
 from convoy.relay.infer.polymorphic import instantiate
-from convoy.relay.infer.rules import RULES, Inputs, Undetermined, compatible
 from convoy.relay.module import IRModule
+from convoy.relay.ops import OPERATORS
+from convoy.relay.ops.type_inputs import Inputs, Undetermined
+from convoy.relay.shapes import compatible
 from convoy.relay.types import (
     FuncType,
     IncompleteType,
@@ -273,14 +275,14 @@ class _Inference:
         if not isinstance(node.op, ast.Op):
             callee = self._callee(node.op)
             return instantiate(callee, [self._need(a) for a in node.args])
-        found = RULES.get(node.op.name)
-        if found is None:
+        operator = OPERATORS.get(node.op.name)
+        if operator is None or operator.type_rule is None:
             raise UnsupportedOp(
                 f"{node.op.name} is a Relay operator that convoy does not support",
                 remedy="The guide lists the operators that are supported",
             )
         inputs = Inputs(node, [self._get(a) for a in node.args])
-        result = found(inputs)
+        result = operator.type_rule(inputs)
         for index, wanted in inputs.assigned.items():
             self.types[id(node.args[index])] = wanted
         return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from convoy.errors import RelayTypeError
-from convoy.relay.infer.rules import compatible
+from convoy.relay.shapes import compatible
 from convoy.relay.types import FuncType, TupleType, Type, TypeVar
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay import types as ty
-from convoy.relay.attrs import Attrs, Int64, complete_attrs
+from convoy.relay.attrs import Attrs, Int64, complete_attrs, make_attrs
+from convoy.relay.json_format.scalars import string_of, to_int
 from convoy.relay.module import IRModule
 from convoy.relay.schema import MANDATORY, Field, attrs_class
 from convoy.relay.source import Span
@@ -121,15 +122,11 @@ def mapping(node: Node) -> Step:
 
 @decodes("runtime.String")
 def string(node: Node) -> Any:
-    from convoy.relay.json_format.reader import string_of
-
     return string_of(node.raw)
 
 
 @decodes("runtime.BoxInt", "runtime.BoxBool")
 def box_int(node: Node) -> Any:
-    from convoy.relay.json_format.reader import to_int
-
     return to_int(str(node.raw.get("repr_str", "")), node.key)
 
 
@@ -297,8 +294,6 @@ def call(node: Node) -> Step:
     args = _all((yield from node.ref("args")), ast.Expr, node, "args")
     attrs = _is((yield from node.ref("attrs")), (Attrs, type(None)), node, "attrs")
     if isinstance(callee, ast.Op) and attrs is None:
-        from convoy.relay.attrs import make_attrs
-
         attrs = make_attrs(callee.name, {})
     return ast.Call(callee, args, attrs, span=(yield from _span(node)))
 

@@ -7,8 +7,6 @@ fields) is understood without looking at the version.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Generator
 from types import GeneratorType
@@ -18,6 +16,7 @@ from convoy.errors import ConvoyError, RelaySyntaxError
 from convoy.relay.ast import Expr
 from convoy.relay.infer import infer_module
 from convoy.relay.json_format.nodes import DECODERS, canonical_key, decode_attrs
+from convoy.relay.json_format.scalars import string_of, to_int
 from convoy.relay.json_format.tensor_bytes import decode_base64
 from convoy.relay.module import IRModule
 
@@ -124,17 +123,6 @@ class _File:
 _STRINGS = ("runtime.String", "ffi.String")
 
 
-def string_of(node: dict[str, Any]) -> str:
-    """The text of a string node."""
-    if "repr_b64" not in node:
-        return str(node.get("repr_str", ""))
-    try:
-        raw = base64.b64decode(str(node["repr_b64"]))
-    except (binascii.Error, ValueError):
-        raise RelaySyntaxError("a string that is no base64") from None
-    return raw[8:].decode("utf-8", "replace")  # behind its length
-
-
 class Node:
     """One node of a file, as the decoders see it."""
 
@@ -188,11 +176,3 @@ class Node:
 
     def tensor(self, field: str) -> Any:
         return self.file.array(self.int(field))
-
-
-def to_int(text: str, what: str) -> int:
-    """A number of a file, which is a string there."""
-    digits = text[1:] if text.startswith("-") else text
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
-        raise RelaySyntaxError(f"{what} = '{text[:32]}'", "an integer")
-    return int(text)

@@ -1,5 +1,12 @@
-"""`relay.vision`: regions of pictures."""
+"""`relay.vision`: regions of interest."""
 
-from convoy.relay.op.blocks import roi_align, roi_pool
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["roi_align", "roi_pool"]
+from convoy.relay.ops import builders
+
+globals().update(builders("vision"))
+__all__ = [*builders("vision")]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

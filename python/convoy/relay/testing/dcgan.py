@@ -8,7 +8,7 @@ from typing import Any
 from convoy.relay.ast import Expr, Function
 from convoy.relay.builder import var
 from convoy.relay.module import IRModule
-from convoy.relay.op import elementwise, nn, tensor
+from convoy.relay.op import nn, tensor
 from convoy.relay.testing import layers
 from convoy.relay.testing.init import create_workload
 from convoy.relay.visit import free_vars
@@ -61,7 +61,7 @@ def get_net(
         )
         if not last:
             body = nn.relu(layers.batch_norm_infer(body, axis=axis, name=f"g{layer}_batch_norm"))
-    net = elementwise.HELPERS["tanh"](body)
+    net = tensor.tanh(body)
     return Function(free_vars(net), net)
 
 

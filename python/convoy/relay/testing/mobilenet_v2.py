@@ -8,7 +8,7 @@ from typing import Any
 from convoy.relay.ast import Expr, Function
 from convoy.relay.builder import var
 from convoy.relay.module import IRModule
-from convoy.relay.op import elementwise, nn, tensor
+from convoy.relay.op import nn, tensor
 from convoy.relay.testing import layers
 from convoy.relay.testing.init import create_workload
 from convoy.relay.visit import free_vars
@@ -54,7 +54,7 @@ def _block(data: Expr, name: str, width: int, expansion: int, channels: int, str
     body = _relu6(_conv(body, f"{name}_filter", inner, 3, stride, groups=inner))
     body = _conv(body, f"{name}_project", channels, 1)
     if stride == 1 and width == channels:
-        body = elementwise.HELPERS["add"](data, body)
+        body = tensor.add(data, body)
     return body
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from convoy.relay.ast import Expr, Function
 from convoy.relay.builder import var
 from convoy.relay.module import IRModule
-from convoy.relay.op import elementwise, nn
+from convoy.relay.op import nn, tensor
 from convoy.relay.testing import layers
 from convoy.relay.testing.init import create_workload
 from convoy.relay.visit import free_vars
@@ -65,7 +65,7 @@ class _Builder:
             body = self.conv(first, f"{name}_conv1", channels, 3, stride)
             body = self.conv(self.norm_relu(body, f"{name}_bn2"), f"{name}_conv2", channels, 3)
         shortcut = self.conv(first, f"{name}_sc", channels, 1, stride) if project else data
-        return elementwise.HELPERS["add"](body, shortcut)
+        return tensor.add(body, shortcut)
 
 
 def resnet(

@@ -8,7 +8,7 @@ from typing import Any
 from convoy.relay.ast import Expr, Function
 from convoy.relay.builder import var
 from convoy.relay.module import IRModule
-from convoy.relay.op import elementwise, nn
+from convoy.relay.op import nn, tensor
 from convoy.relay.testing import layers
 from convoy.relay.testing.init import create_workload
 from convoy.relay.visit import free_vars
@@ -40,7 +40,7 @@ def _block(data: Expr, name: str, inner: int, groups: int, channels: int, stride
     shortcut = data
     if name.endswith("block1"):
         shortcut = _conv(data, f"{name}_shortcut", channels, 1, stride)
-    return nn.relu(elementwise.HELPERS["add"](body, shortcut))
+    return nn.relu(tensor.add(body, shortcut))
 
 
 def get_net(

@@ -1,0 +1,70 @@
+"""Operators that return their argument: copies, and the annotations of Relay's partitioner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from convoy.relay.ast import Call, Expr
+from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.registry import builder, converter, type_rule
+from convoy.relay.ops.relax_call import OpCall, RelaxExpr
+from convoy.relay.ops.type_inputs import Inputs
+from convoy.relay.types import Type
+
+_ANNOTATIONS = [f"annotation.{n}" for n in ("stop_fusion", "compiler_begin", "compiler_end")]
+_ANNOTATIONS.append("annotation.checkpoint")
+
+
+@builder("copy")
+def copy(data: Expr) -> Call:
+    """Copy a tensor."""
+    return make_call("copy", data)
+
+
+@builder("annotation.stop_fusion")
+def stop_fusion(data: Expr) -> Call:
+    """Mark the end of a fusion group; without effect here."""
+    return make_call("annotation.stop_fusion", data)
+
+
+@builder("annotation.compiler_begin")
+def compiler_begin(data: Expr, compiler: str) -> Call:
+    """Mark an input of a subgraph for an external compiler; without effect here."""
+    return make_call("annotation.compiler_begin", data, compiler=compiler)
+
+
+@builder("annotation.compiler_end")
+def compiler_end(data: Expr, compiler: str) -> Call:
+    """Mark an output of a subgraph for an external compiler; without effect here."""
+    return make_call("annotation.compiler_end", data, compiler=compiler)
+
+
+@builder("annotation.checkpoint")
+def checkpoint(data: Expr) -> Call:
+    """Mark a value to keep for the backward pass; without effect here."""
+    return make_call("annotation.checkpoint", data)
+
+
+@builder("annotation.on_device")
+def on_device(body: Expr, device: Any = None, **constraints: Any) -> Expr:
+    """Return the body: a module runs on one device."""
+    del device, constraints
+    return body
+
+
+@type_rule("copy", "on_device")
+def infer_any(call: Inputs) -> Type:
+    call.count(1)
+    return call.type(0)
+
+
+@type_rule(*_ANNOTATIONS, "device_copy", "debug")
+def infer_tensor(call: Inputs) -> Type:
+    call.count(1)
+    return call.tensor(0)
+
+
+@converter(*_ANNOTATIONS, "copy", "on_device", "device_copy")
+def convert_identity(op: OpCall) -> RelaxExpr:
+    """Return the argument: Convoy partitions and places the network itself."""
+    return op.args[0]

@@ -1,0 +1,88 @@
+"""Deformable 2D convolutions, which sample the data at learned offsets."""
+
+from __future__ import annotations
+
+from convoy.relay.ast import Call, Expr
+from convoy.relay.ops.arguments import Size, both_sides, make_call, sizes
+from convoy.relay.ops.convolution import infer_conv
+from convoy.relay.ops.lazy import topi
+from convoy.relay.ops.registry import builder, converter, type_rule
+from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
+from convoy.relay.ops.type_inputs import Inputs
+from convoy.relay.types import Any as DynamicDim
+from convoy.relay.types import Dim, TensorType, Type
+
+
+@builder("nn.deformable_conv2d")
+def deformable_conv2d(
+    data: Expr,
+    offset: Expr,
+    weight: Expr,
+    strides: Size = (1, 1),
+    padding: Size = (0, 0),
+    dilation: Size = (1, 1),
+    deformable_groups: int = 1,
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Size | None = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Call:
+    """Convolve data sampled at offsets from the regular grid; see `conv2d`.
+
+    Args:
+        offset: (n, 2 * deformable_groups * kh * kw, oh, ow): offsets along h and w, in elements.
+    """
+    return make_call(
+        "nn.deformable_conv2d",
+        data,
+        offset,
+        weight,
+        strides=sizes(strides, 2),
+        padding=both_sides(padding, 2),
+        dilation=sizes(dilation, 2),
+        deformable_groups=deformable_groups,
+        groups=groups,
+        channels=channels,
+        kernel_size=None if kernel_size is None else sizes(kernel_size, 2),
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+        out_layout=out_layout,
+        out_dtype=out_dtype,
+    )
+
+
+@type_rule("nn.deformable_conv2d")
+def infer_deformable_conv2d(call: Inputs) -> Type:
+    call.count(3)
+    attrs = call.attrs
+    weight = call.tensor(2)
+    result = infer_conv(Inputs(call.call, [call.type(0), weight]))
+    layout = call.layout(attrs["data_layout"], "NCHW")
+    n, _, h, w = layout.to_axes(result.shape, "NCHW")
+    kernel = call.layout(attrs["kernel_layout"], "OIHW").to_axes(weight.shape, "OIHW")[2:]
+    offsets: Dim = DynamicDim()
+    if all(isinstance(k, int) for k in kernel):
+        offsets = 2 * attrs.get_int("deformable_groups") * int(kernel[0]) * int(kernel[1])  # type: ignore[arg-type]
+    call.expect(1, TensorType(layout.from_axes((n, offsets, h, w), "NCHW"), call.tensor(0).dtype))
+    return result
+
+
+@converter("nn.deformable_conv2d")
+def convert_deformable_conv2d(op: OpCall) -> RelaxExpr:
+    attrs = op.attrs
+    found = (attrs["data_layout"], attrs["kernel_layout"])
+    if found != ("NCHW", "OIHW"):
+        raise op.unsupported(f"layouts {found}", "NCHW and OIHW")
+    return op.te(
+        topi.nn.deformable_conv2d_nchw,
+        *op.args,
+        ints(attrs["strides"]),
+        ints(attrs["padding"]),
+        ints(attrs["dilation"]),
+        attrs.get_int("deformable_groups"),
+        attrs.get_int("groups"),
+        op.result.dtype,
+    )

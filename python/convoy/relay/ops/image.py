@@ -1,0 +1,277 @@
+"""Resizing and sampling images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from convoy.relay.ast import Call, Expr
+from convoy.relay.layout import layout
+from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.lazy import relax, topi
+from convoy.relay.ops.registry import builder, converter, type_rule
+from convoy.relay.ops.relax_call import OpCall, RelaxExpr
+from convoy.relay.ops.type_inputs import Inputs
+from convoy.relay.ops.window import (
+    SPATIAL,
+)
+from convoy.relay.types import Any as DynamicDim
+from convoy.relay.types import TensorType, Type
+
+
+def _resize(rank: int) -> None:
+    def resize(
+        data: Expr,
+        size: Sequence[int],
+        roi: Sequence[float] | None = None,
+        layout: str = "NC" + SPATIAL[rank],
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "",
+        cubic_alpha: float = -0.5,
+        cubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: str | None = None,
+    ) -> Call:
+        return make_call(
+            f"image.resize{rank}d",
+            data,
+            size=(size,) if isinstance(size, int) else tuple(size),
+            roi=(0.0,) * (2 * rank) if roi is None else tuple(roi),
+            layout=layout,
+            method=method,
+            coordinate_transformation_mode=coordinate_transformation_mode,
+            rounding_method=rounding_method,
+            cubic_alpha=cubic_alpha,
+            cubic_exclude=cubic_exclude,
+            extrapolation_value=extrapolation_value,
+            out_dtype=out_dtype,
+        )
+
+    resize.__name__ = resize.__qualname__ = f"resize{rank}d"
+    resize.__doc__ = f"Resize {rank} axes to `size`; `method` is nearest_neighbor, linear or cubic."
+    builder(f"image.resize{rank}d")(resize)
+
+
+for _rank in SPATIAL:
+    _resize(_rank)
+
+
+@type_rule("image.resize1d", "image.resize2d", "image.resize3d")
+def infer_resize(call: Inputs) -> Type:
+    call.count(1)
+    spatial = SPATIAL[int(call.name[-2])]
+    layout = call.layout(call.attrs["layout"], "NC" + spatial)
+    data = call.tensor(0, len(layout.parts))
+    shape = list(data.shape)
+    for axis, size in zip(spatial, call.positive("size", len(spatial)), strict=False):
+        shape[layout.index(axis)] = size
+    return TensorType(shape, call.out_dtype(data.dtype))
+
+
+@converter("image.resize1d", "image.resize2d", "image.resize3d")
+def convert_resize(op: OpCall) -> RelaxExpr:
+    attrs, rank = op.attrs, int(op.name[-2])
+    roi = [float(r) for r in attrs["roi"] or (0.0,) * (2 * rank)]
+    compute = {1: topi.image.resize1d, 2: topi.image.resize2d, 3: topi.image.resize3d}
+    return op.te(
+        compute[rank],
+        op.args[0],
+        roi,
+        [int(s) for s in attrs["size"]],
+        attrs["layout"],
+        attrs["method"],
+        attrs["coordinate_transformation_mode"],
+        attrs["rounding_method"],
+        attrs["cubic_alpha"],
+        attrs["cubic_exclude"],
+        attrs["extrapolation_value"],
+        op.result.dtype,
+    )
+
+
+@builder("nn.upsampling")
+def upsampling(
+    data: Expr,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Call:
+    """Resize h and w by factors.
+
+    Args:
+        method: "nearest_neighbor", "bilinear" or "bicubic".
+        align_corners: Align the centres of corner elements; only interpolation heeds it.
+    """
+    return make_call(
+        "nn.upsampling",
+        data,
+        scale_h=scale_h,
+        scale_w=scale_w,
+        layout=layout,
+        method=method,
+        align_corners=align_corners,
+    )
+
+
+@type_rule("nn.upsampling")
+def infer_upsampling(call: Inputs) -> Type:
+    call.count(1)
+    layout = call.layout(call.attrs["layout"], "NCHW")
+    data = call.tensor(0, len(layout.parts))
+    shape = list(data.shape)
+    for axis, scale in (("H", call.attrs["scale_h"]), ("W", call.attrs["scale_w"])):
+        size = shape[layout.index(axis)]
+        if not 0 < scale < 1e6:
+            raise call.error(f"scale_{axis.lower()}={scale}", "a scale over zero")
+        # TVM rounds half to even.
+        shape[layout.index(axis)] = round(size * scale) if isinstance(size, int) else DynamicDim()
+    return TensorType(shape, data.dtype)
+
+
+@converter("nn.upsampling")
+def convert_upsampling(op: OpCall) -> RelaxExpr:
+    attrs = op.attrs
+    found = layout(attrs["layout"], "NCHW")
+    shape = op.result.shape
+    size = (shape[found.index("H")], shape[found.index("W")])
+    if not all(isinstance(s, int) for s in size):
+        op.result_shape()  # raises
+    method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
+    if attrs["method"] not in method:
+        raise op.unsupported(f"method='{attrs['method']}'", ", ".join(method))
+    nearest = attrs["method"] == "nearest_neighbor"
+    mode = "align_corners" if attrs["align_corners"] and not nearest else "asymmetric"
+    return relax.op.image.resize2d(
+        op.args[0],
+        size,
+        layout=attrs["layout"],
+        method=method[attrs["method"]],
+        coordinate_transformation_mode=mode,
+        rounding_method="floor" if nearest else "round",
+        cubic_alpha=-0.5,
+    )
+
+
+@builder("nn.upsampling3d")
+def upsampling3d(
+    data: Expr,
+    scale_d: float = 1,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Call:
+    """Resize d, h and w by factors.
+
+    Args:
+        method: "nearest_neighbor" or "trilinear".
+    """
+    return make_call(
+        "nn.upsampling3d", data, scale_d=float(scale_d), scale_h=float(scale_h),
+        scale_w=float(scale_w), layout=layout, method=method,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+    )  # fmt: skip
+
+
+@type_rule("nn.upsampling3d")
+def infer_upsampling3d(call: Inputs) -> Type:
+    call.count(1)
+    layout = call.layout(call.attrs["layout"], "NCDHW")
+    data = call.tensor(0, len(layout.parts))
+    shape = list(data.shape)
+    for axis in "DHW":
+        scale, i = call.attrs[f"scale_{axis.lower()}"], layout.index(axis)
+        if not 0 < scale < 1e6:
+            raise call.error(f"scale_{axis.lower()}={scale}", "a number over zero")
+        size = shape[i]
+        shape[i] = round(size * scale) if isinstance(size, int) else DynamicDim()
+    return TensorType(shape, data.dtype)
+
+
+@converter("nn.upsampling3d")
+def convert_upsampling3d(op: OpCall) -> RelaxExpr:
+    attrs = op.attrs
+    found, shape = layout(attrs["layout"], "NCDHW"), op.result_shape()
+    methods = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}
+    if attrs["method"] not in methods:
+        raise op.unsupported(f"method='{attrs['method']}'", ", ".join(methods))
+    nearest = attrs["method"] == "nearest_neighbor"
+    return op.te(
+        topi.image.resize3d,
+        op.args[0],
+        [0.0] * 6,
+        [shape[found.index(a)] for a in "DHW"],
+        attrs["layout"],
+        methods[attrs["method"]],
+        "asymmetric" if nearest else attrs["coordinate_transformation_mode"],
+        "floor" if nearest else "round",
+    )
+
+
+@builder("image.grid_sample")
+def grid_sample(
+    data: Expr,
+    grid: Expr,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Call:
+    """Sample at coordinates in [-1, 1].
+
+    Args:
+        data: (n, c, h, w).
+        grid: (n, 2, oh, ow): x, then y.
+
+    Returns:
+        (n, c, oh, ow).
+    """
+    attrs = {"method": method, "layout": layout, "padding_mode": padding_mode}
+    return make_call("image.grid_sample", data, grid, align_corners=align_corners, **attrs)
+
+
+@type_rule("image.grid_sample")
+def infer_grid_sample(call: Inputs) -> Type:
+    call.count(2)
+    if call.attrs["layout"] != "NCHW":
+        raise call.error(f"layout='{call.attrs['layout']}'", "'NCHW'")
+    data, grid = call.tensor(0, 4), call.tensor(1, 4)
+    return TensorType((*data.shape[:2], *grid.shape[2:]), data.dtype)
+
+
+@converter("image.grid_sample")
+def convert_grid_sample(op: OpCall) -> RelaxExpr:
+    attrs = op.attrs
+    return relax.op.image.grid_sample(
+        *op.args, attrs["method"], attrs["layout"], attrs["padding_mode"], attrs["align_corners"]
+    )
+
+
+@builder("image.affine_grid")
+def affine_grid(data: Expr, target_shape: Sequence[int]) -> Call:
+    """Make the grid of an affine transform for `grid_sample`.
+
+    Args:
+        data: Transforms, (n, 2, 3).
+        target_shape: (h, w).
+
+    Returns:
+        (n, 2, h, w).
+    """
+    return make_call("image.affine_grid", data, target_shape=tuple(target_shape))
+
+
+@type_rule("image.affine_grid")
+def infer_affine_grid(call: Inputs) -> Type:
+    call.count(1)
+    theta = call.tensor(0, 3)
+    return TensorType((theta.shape[0], 2, *call.positive("target_shape", 2)), theta.dtype)
+
+
+@converter("image.affine_grid")
+def convert_affine_grid(op: OpCall) -> RelaxExpr:
+    size = tuple(int(s) for s in op.attrs["target_shape"])
+    return relax.op.image.affine_grid(op.args[0], size)
