@@ -5,7 +5,7 @@ expressions with TVM 0.18's names, and compiles with `relay.build`.
 """
 
 from convoy.relay import analysis, backend, build_module, op, qnn, testing, transform, vm
-from convoy.relay.api import fromtext, parse, parse_expr, to_relax
+from convoy.relay.api import fromtext, parse, parse_expr
 from convoy.relay.ast import (
     Call,
     Constant,
@@ -21,6 +21,7 @@ from convoy.relay.ast import (
 )
 from convoy.relay.build import build, load_module
 from convoy.relay.builder import ScopeBuilder, const, var
+from convoy.relay.convert import to_relax
 from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.executor import create_executor
 from convoy.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor

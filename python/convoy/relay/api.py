@@ -1,8 +1,7 @@
-"""Reading and printing under the names that TVM 0.18 gave them."""
+"""Reading Relay text under the names that TVM 0.18 gave it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from convoy.errors import RelaySyntaxError
@@ -18,33 +17,33 @@ def parse(
     init_module: IRModule | None = None,
     init_meta_table: dict[str, Any] | None = None,
 ) -> IRModule:
-    """A module from its text, with all types inferred.
+    """Read a module from Relay text and infer its types.
 
-    Arguments:
-        source: text that begins with `#[version = "0.0.5"]`.
-        source_name: the name to show in errors.
-        init_module: functions that the text may call besides its own.
-        init_meta_table: what `meta[key][n]` stands for where the text has no metadata section.
+    Args:
+        source: Text that begins with `#[version = "0.0.5"]`.
+        source_name: The name to show in errors.
+        init_module: Functions that the text may call besides its own.
+        init_meta_table: The objects of `meta[key][n]`, for text without a metadata section.
 
     Raises:
-        RelaySyntaxError: text that does not parse.
-        RelayTypeError: shapes or dtypes that do not fit.
-        UnsupportedOp: an operator that does not exist or that convoy does not support.
+        RelaySyntaxError: Text that does not parse.
+        RelayTypeError: Shapes or dtypes that do not fit.
+        UnsupportedOp: An operator that does not exist or that Convoy does not support.
     """
-    from convoy.relay.text import parse_module_text
+    from convoy.relay.text import parse_module_text  # loads the grammar
 
     text = Source(source_name, _text(source))
     return infer_module(parse_module_text(text, init_module, init_meta_table))
 
 
 def fromtext(source: str, source_name: str = "from_string") -> IRModule:
-    """As `parse`."""
+    """Read a module from Relay text; see `parse`."""
     return parse(source, source_name)
 
 
 def parse_expr(source: str, source_name: str = "from_string") -> Expr:
-    """One expression from its text, without type inference; the version line may be missing."""
-    from convoy.relay.text import parse_expr_text
+    """Read one expression from Relay text, without type inference; the version line is optional."""
+    from convoy.relay.text import parse_expr_text  # loads the grammar
 
     return parse_expr_text(Source(source_name, _text(source)))
 
@@ -58,10 +57,3 @@ def _text(source: Any) -> str:
     if not isinstance(source, str):
         raise RelaySyntaxError(f"a {type(source).__name__}", "text")
     return source
-
-
-def to_relax(mod: Any, params: Mapping[str, Any] | None = None, func_name: str = "main") -> Any:
-    """The Relax module of a Relay one; see `convert.engine.to_relax`."""
-    from convoy.relay.convert import to_relax as convert
-
-    return convert(mod, params, func_name)

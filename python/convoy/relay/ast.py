@@ -1,8 +1,8 @@
-"""Relay expressions and modules as plain nodes.
+"""Relay expressions as plain nodes.
 
-Nodes are immutable and compare by identity: sharing one node is how Relay says that a value is
-computed once (`%0` used twice). `structural_equal` in `visit.py` compares by content. The only
-thing written later is `checked_type_`, which type inference fills in.
+Nodes are immutable and compare by identity: sharing one node is how Relay expresses that a value is
+computed once (`%0` used twice). `equality.structural_equal` compares by content. Only
+`checked_type_` is written later, by type inference.
 
 Constructor arguments are those of TVM 0.18's `tvm.relay` classes.
 """
@@ -18,9 +18,10 @@ import numpy as np
 
 from convoy.errors import RelayTypeError
 from convoy.relay.attrs import Attrs, make_attrs
+from convoy.relay.lazy import tvm
 from convoy.relay.schema import op_schema
 from convoy.relay.source import Span
-from convoy.relay.types import FuncType, IncompleteType, TensorType, TupleType, Type
+from convoy.relay.types import FuncType, IncompleteType, TensorType, Type
 
 # Prints a module or an expression as text: `printer.astext`, which registers itself, because it
 # needs the classes of this module.
@@ -44,8 +45,8 @@ class Expr:
     """Base of all Relay expressions.
 
     Attributes:
-        span: where the expression stands in its text, if it came from one.
-        checked_type_: the type that inference found, None before.
+        span: Where the expression stands in its text, if it came from one.
+        checked_type_: The type that inference found, None before.
     """
 
     span: Span | None = field(default=None, kw_only=True)
@@ -56,7 +57,7 @@ class Expr:
         """The type that inference found.
 
         Raises:
-            RelayTypeError: if `relay.transform.InferType` (or `parse`) has not seen it yet.
+            RelayTypeError: If `relay.transform.InferType` (or `parse`) has not seen it yet.
         """
         if self.checked_type_ is None:
             raise RelayTypeError(
@@ -76,7 +77,7 @@ class Expr:
         return Call(self, args)
 
     def astype(self, dtype: str) -> Call:
-        """Cast to another element type."""
+        """Cast to another dtype."""
         return op_call("cast", [self], dtype=str(dtype))
 
     def __neg__(self) -> Call:
@@ -120,14 +121,18 @@ def _binary(name: str, lhs: Expr, rhs: object) -> Call:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Op(Expr):
-    """A built-in operator. Get it with `op("nn.conv2d")`: there is one node a name."""
+    """A built-in operator. `op("nn.conv2d")` returns it: there is one node for each name."""
 
     name: str
 
 
 @cache
 def op(name: str) -> Op:
-    """The one node of a known operator; raises UnsupportedOp with near names otherwise."""
+    """Return the one node of a known operator.
+
+    Raises:
+        UnsupportedOp: Relay has no such operator; the message suggests near names.
+    """
     op_schema(name)
     return Op(name)
 
@@ -159,7 +164,7 @@ class Constant(Expr):
     """A tensor known at compile time.
 
     Attributes:
-        value: the numbers; bfloat16 is held as ml_dtypes.bfloat16.
+        value: The numbers; bfloat16 is held as ml_dtypes.bfloat16.
     """
 
     value: np.ndarray
@@ -167,17 +172,17 @@ class Constant(Expr):
     @property
     def data(self) -> AnyValue:
         """The value as a TVM tensor, as in TVM 0.18 (`const.data.numpy()`)."""
-        import tvm
 
         return tvm.runtime.tensor(self.value)
 
     @property
     def tensor_type(self) -> TensorType:
+        """The type of the constant."""
         return TensorType(self.value.shape, dtype_name(self.value.dtype))
 
 
 def dtype_name(dtype: np.dtype) -> str:
-    """A numpy element type as Relay spells it."""
+    """Spell a numpy dtype as Relay does."""
     name = dtype.name if dtype.names is None else str(dtype)
     return "bool" if name == "bool_" else name
 
@@ -260,14 +265,14 @@ class Function(Expr):
         object.__setattr__(self, "attrs", dict(self.attrs or {}))
 
     def with_attr(self, key: str | Mapping[str, AnyValue], value: AnyValue = None) -> Function:
-        """The same function with one more attribute, or with all of a dict."""
+        """Return the function with one more attribute, or with all of a dict."""
         more = dict(key) if isinstance(key, Mapping) else {key: value}
         attrs = {**(self.attrs or {}), **more}
         return Function(self.params, self.body, self.ret_type, self.type_params, attrs)
 
     @property
     def func_type_annotation(self) -> FuncType | None:
-        """The function's type as far as its annotations say it, or None."""
+        """The function's type as far as its annotations determine it, or None."""
         types = [p.type_ for p in self.params]
         ret = self.ret_type
         if ret is None or isinstance(ret, IncompleteType) or any(t is None for t in types):
@@ -276,21 +281,22 @@ class Function(Expr):
 
 
 def op_call(name: str, args: Sequence[Expr], /, **attrs: AnyValue) -> Call:
-    """A call of an operator by name, its attributes completed with the C++ defaults."""
+    """Make a call of an operator by name, its attributes completed with the C++ defaults."""
     return Call(op(name), tuple(args), make_attrs(name, attrs))
 
 
 class TupleWrapper:
-    """What an operator with several results returns: index it, iterate it, or take its length."""
+    """The result of an operator with several results: index it, iterate it, or take its length."""
 
     def __init__(self, tuple_value: Expr, size: int) -> None:
         self.tuple_value, self.size = tuple_value, size
 
     def astuple(self) -> Expr:
-        """The expression that yields the tuple."""
+        """Return the expression of the tuple."""
         return self.tuple_value
 
     def astext(self) -> str:
+        """Print the expression of the tuple."""
         return self.tuple_value.astext()
 
     def __getitem__(self, index: int) -> TupleGetItem:
@@ -303,7 +309,3 @@ class TupleWrapper:
 
     def __iter__(self) -> Iterator[TupleGetItem]:
         return (self[i] for i in range(self.size))
-
-
-def tuple_type(fields: Sequence[Type]) -> TupleType:
-    return TupleType(fields)

@@ -32,7 +32,7 @@ class Attrs(Mapping[str, Any]):
     """The attributes of a call: `attrs["strides"]` or `attrs.strides`.
 
     Attributes:
-        cls: the attribute class, None for a dictionary of free names (DictAttrs).
+        cls: The attribute class, None for a dictionary of free names (DictAttrs).
     """
 
     __slots__ = ("_values", "cls")
@@ -45,6 +45,7 @@ class Attrs(Mapping[str, Any]):
 
     @property
     def type_key(self) -> str:
+        """The type key in files: `relay.attrs.Conv2DAttrs`."""
         return self.cls.type_key if self.cls else "DictAttrs"
 
     def __getitem__(self, key: str) -> Any:
@@ -66,10 +67,10 @@ class Attrs(Mapping[str, Any]):
         return len(self._values)
 
     def get_int(self, key: str) -> int:
-        """The integer of a field.
+        """Return the integer of a field.
 
         Raises:
-            RelayTypeError: something else in it, which only damaged files have.
+            RelayTypeError: Something else in it, which only damaged files have.
         """
         value = self._values[key]
         if not isinstance(value, int):
@@ -81,10 +82,17 @@ class Attrs(Mapping[str, Any]):
 
 
 def make_attrs(op_name: str, given: Mapping[str, Any]) -> Attrs | None:
-    """The attributes of a call of `op_name`: `given`, completed with the C++ defaults.
+    """Complete the attributes of a call with the C++ defaults.
+
+    Args:
+        op_name: The operator.
+        given: Attributes by name.
+
+    Returns:
+        The attributes; None for an operator without any.
 
     Raises:
-        RelayTypeError: a name that the class does not have, a value of the wrong kind, or a
+        RelayTypeError: A name that the class does not have, a value of the wrong kind, or a
             mandatory field without a value.
     """
     cls = op_schema(op_name).attrs
@@ -97,7 +105,13 @@ def make_attrs(op_name: str, given: Mapping[str, Any]) -> Attrs | None:
 
 
 def complete_attrs(cls: AttrsClass, given: Mapping[str, Any], where: str) -> Attrs:
-    """As make_attrs, for a class; `where` names the call in errors."""
+    """Complete attributes of a class with the C++ defaults; raises as `make_attrs`.
+
+    Args:
+        cls: The attribute class.
+        given: Attributes by name.
+        where: The call, for errors.
+    """
     known = cls.field_names
     for name in given:
         if name not in known:
@@ -120,7 +134,7 @@ def complete_attrs(cls: AttrsClass, given: Mapping[str, Any], where: str) -> Att
 
 
 def _coerce(field: Field, value: Any, where: str) -> Any:
-    """`value` as the kind of `field` holds it."""
+    """Convert a value to the kind of a field."""
     check = _COERCE[field.kind]
     try:
         return check(value)

@@ -1,4 +1,4 @@
-"""`relay.backend`: the names that scripts pass to relay.build."""
+"""`relay.backend`: the executors and runtimes that scripts pass to `relay.build`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from convoy.errors import InvalidOption
 
 
 class Executor:
-    """A kind of executor. There is one here, which serves for "graph" and for "aot"."""
+    """A kind of executor, "graph" or "aot"; both are the one that Convoy has."""
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         if name not in ("graph", "aot"):

@@ -1,4 +1,4 @@
-"""The same network for another batch size."""
+"""Changing the batch size of a network."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from convoy.relay.visit import rewrite
 
 
 def with_batch(mod: IRModule, batch: int) -> IRModule:
-    """`mod` with the first dimension of its first parameter replaced by `batch`.
+    """Replace the first dimension of the first parameter by `batch`, and infer types again.
 
-    Parameters of `main` whose first dimension equals that of the first one only by chance
-    (weights) stay as they are: just the first is the network's input. Types are inferred again.
+    Other parameters of `main` (weights) keep their types, even where their first dimension equals
+    the old batch.
+
+    Args:
+        mod: A module whose first parameter is the network's input.
+        batch: The new batch size.
 
     Raises:
-        RelayTypeError: a network whose shapes depend on the batch in other places, such as a
-            reshape to fixed sizes.
-        DynamicShape: a first parameter without a static shape.
+        RelayTypeError: A network whose shapes depend on the batch elsewhere, such as a reshape to
+            fixed sizes.
+        DynamicShape: A first parameter without a static shape.
     """
     main = mod["main"]
     old = main.params[0] if main.params else None

@@ -1,4 +1,4 @@
-"""`relay.build`: from a Relay module to a compiled one, under the interface of TVM 0.18."""
+"""Compilation of Relay modules under the interface of TVM 0.18: `relay.build`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import convoy
 from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import GraphExecutorFactoryModule
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Function
+from convoy.relay.convert import to_relax
 from convoy.relay.infer import infer_module
+from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.visit import post_order
 
@@ -34,26 +37,24 @@ def build(
 ) -> GraphExecutorFactoryModule:
     """Compile a Relay module.
 
-    Arguments:
-        ir_mod: a module, or a function, which becomes `main`.
+    Args:
+        ir_mod: A module, or a function, which becomes `main`.
         target: "cuda" or "llvm", a Target, a list of which the first device target counts
             (`[cuda, cutlass]`), or a dict from devices to targets; None is the current Target.
-        target_host, executor, runtime: accepted; there is one host and one executor.
-        workspace_memory_pools, constant_memory_pools: accepted with a warning.
-        params: values by name, which are bound as constants; unknown names are passed over.
-        mod_name: the name under which the factory makes executors.
-        **options: of `convoy.build` (precision, objective, backends, records, ...). Without
+        target_host, executor, runtime: Accepted; there is one host and one executor.
+        workspace_memory_pools, constant_memory_pools: Accepted with a warning.
+        params: Values by name, which are bound as constants; unknown names are ignored.
+        mod_name: The name under which the factory makes executors.
+        **options: Options of `convoy.build` (precision, objective, backends, records, ...). Without
             `precision` the module keeps its own: float32 stays float32.
 
     Raises:
-        UnsupportedOp, UnsupportedDtype, UnsupportedLayout: what cannot be compiled, and where.
-        RelayTypeError: shapes, dtypes or parameters that do not fit.
-        DynamicShape: a dimension without a size; `relay.vm.compile` takes those.
-        InvalidOption: an unknown target.
+        UnsupportedOp, UnsupportedDtype, UnsupportedLayout: Code that cannot be compiled; the
+            message tells where it is.
+        RelayTypeError: Shapes, dtypes or parameters that do not fit.
+        DynamicShape: A dimension without a size; `relay.vm.compile` takes those.
+        InvalidOption: An unknown target.
     """
-    import convoy
-    from convoy.relay.convert import to_relax
-
     mod = as_module(ir_mod)
     kind = device_target(target)
     for name, value in (
@@ -71,20 +72,24 @@ def build(
 
 
 def from_attributes(mod: IRModule, kind: str, options: dict[str, Any]) -> None:
-    """Options that passes and partitioning left in the module; those given come first."""
+    """Set options that passes and partitioning left in the module, unless they are given."""
     options.setdefault("precision", mod.attrs.get("convoy.precision") or precision_of(mod))
     if kind == "cuda" and "convoy.backends" in mod.attrs:
         options.setdefault("backends", tuple(mod.attrs["convoy.backends"]))
 
 
 def device_target(target: Any) -> str:
-    """The kind of target to compile for, of everything that relay.build accepts.
+    """Return the kind of target to compile for, "cuda" or "llvm".
 
     Libraries in a target (`-libs=cudnn`) and targets of external code generators (cutlass) are
-    accepted: which library runs an operator is decided by placement.
-    """
-    import tvm
+    accepted: placement decides which library runs an operator.
 
+    Args:
+        target: Anything that `relay.build` accepts.
+
+    Raises:
+        InvalidOption: Another target, or none.
+    """
     if target is None:
         target = tvm.target.Target.current(allow_none=True)
         if target is None:
@@ -119,9 +124,7 @@ def _is_external(target: Any) -> bool:
 
 
 def warn_about_passes(stacklevel: int) -> None:
-    """Say which settings of the current PassContext mean nothing here."""
-    import tvm
-
+    """Warn about settings of the current PassContext that have no effect here."""
     context = tvm.transform.PassContext.current()
     for field in ("disabled_pass", "required_pass"):
         names = [str(n) for n in getattr(context, field)]
@@ -133,7 +136,7 @@ def warn_about_passes(stacklevel: int) -> None:
 
 
 def precision_of(mod: IRModule) -> str:
-    """The dtype that the module computes its convolutions and products in."""
+    """Return the dtype that the module computes its convolutions and GEMMs in."""
     found: set[str] = set()
     for name in mod:
         for node in post_order(mod[name]):
@@ -148,10 +151,11 @@ def precision_of(mod: IRModule) -> str:
 
 
 def check_graph(mod: IRModule) -> None:
-    """Refuse what a graph executor cannot hold: unknown sizes and control flow.
+    """Check that a graph executor can run the module.
 
     Raises:
-        DynamicShape, UnsupportedOp: with the way out.
+        DynamicShape: A parameter with an unknown size.
+        UnsupportedOp: Control flow.
     """
     main = mod["main"]
     remedy = "relay.vm.compile takes such modules"
@@ -171,12 +175,10 @@ def _is_static(type_: ty.Type) -> bool:
 
 
 def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:
-    """A factory from a file that export_library wrote.
+    """Load what `export_library` wrote.
 
     Raises:
-        CorruptArtefact: not such a file, or a damaged one.
+        CorruptArtefact: Not such a file, or a damaged one.
     """
-    import convoy
-
     compiled = convoy.load(path)
     return GraphExecutorFactoryModule(compiled, None, compiled.meta.target, "default")

@@ -12,10 +12,14 @@ from convoy.relay.visit import bind
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """The function with parameters replaced by constants; unknown names are passed over.
+    """Replace parameters by constants.
+
+    Args:
+        func: The function.
+        params: Values by name; unknown names are ignored.
 
     Raises:
-        RelayTypeError: a name that two parameters have.
+        RelayTypeError: A name that two parameters have.
     """
     found: dict[Var, Expr] = {}
     seen: set[str] = set()

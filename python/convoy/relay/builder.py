@@ -22,7 +22,14 @@ def var(
     dtype: str = "float32",
     span: Span | None = None,
 ) -> Var:
-    """A variable. A string as annotation is a scalar's dtype; `shape` and `dtype` a tensor's."""
+    """Make a variable.
+
+    Args:
+        name: Its name, without %.
+        type_annotation: Its type, or the dtype of a scalar.
+        shape, dtype: The type of a tensor, in place of `type_annotation`.
+        span: Its place in a text.
+    """
     if type_annotation is not None and shape is not None:
         raise ValueError("Can only specify either type_annotation or shape.")
     if shape is not None:
@@ -35,7 +42,16 @@ def var(
 
 
 def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Constant:
-    """A constant: of a number (int is int32, float is float32), an array or a TVM tensor."""
+    """Make a constant.
+
+    Args:
+        value: A number (int is int32, float is float32), a list, an array or a TVM tensor.
+        dtype: The dtype to convert to; None keeps that of an array.
+        span: Its place in a text.
+
+    Raises:
+        RelayTypeError: Something other than numbers.
+    """
     if isinstance(value, bool | int | float | list | tuple) and not isinstance(value, np.generic):
         array = np.array(value)
         if dtype is None:
@@ -52,10 +68,10 @@ def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Con
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
-    """The numpy type of a Relay dtype, bfloat16 among them.
+    """Return the numpy dtype of a Relay dtype; bfloat16 is that of ml_dtypes.
 
     Raises:
-        RelayTypeError: numpy has no such type.
+        RelayTypeError: Numpy has no such dtype.
     """
     if dtype == "bfloat16":
         import ml_dtypes
@@ -68,7 +84,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 
 class ScopeBuilder:
-    """Builds nested lets and ifs in the order of the statements.
+    """Build nested lets and ifs in the order of statements.
 
     Example:
         sb = ScopeBuilder()
@@ -85,7 +101,7 @@ class ScopeBuilder:
         self._branches: list[list[Expr]] = [[]]
 
     def let(self, var: Var | str | tuple[str, Type], value: Expr) -> Var:
-        """Bind a value; returns the variable."""
+        """Bind a value to a variable; return the variable."""
         if isinstance(var, tuple):
             var = Var(*var)
         elif isinstance(var, str):
@@ -97,12 +113,14 @@ class ScopeBuilder:
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:
+        """Open the branch taken where `cond` holds."""
         with self._scope():
             yield
         self._branches[-1] = [cond, self._done]
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
+        """Open the other branch; follows `if_scope`."""
         if len(self._branches[-1]) != 2:
             raise RuntimeError("else_scope must follow if_scope")
         with self._scope():
@@ -123,17 +141,17 @@ class ScopeBuilder:
         self._branches.pop()
 
     def type_of(self, expr: Expr) -> Type | None:
-        """The type of an expression, where it is known."""
+        """Return the type of an expression, None where it is not known."""
         return expr.type_ if isinstance(expr, Var) else expr.checked_type_
 
     def ret(self, value: Expr) -> None:
-        """The value of this scope."""
+        """Set the value of this scope."""
         if self._ret[-1] is not None:
             raise RuntimeError("ret value can only be set once per scope")
         self._ret[-1] = value
 
     def get(self) -> Expr:
-        """The expression that was built."""
+        """Return the expression that was built."""
         body = self._ret[-1]
         if body is None:
             raise RuntimeError("no return value: call ret first")

@@ -1,4 +1,4 @@
-"""Raising errors that show their place in the source."""
+"""Errors that show their place in the source."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ E = TypeVar("E", bound=ConvoyError)
 def error_at(
     cls: type[E], message: str, span: Span | None, expected: str = "", remedy: str = ""
 ) -> E:
-    """An error of `cls` with file, line, column, the source line and a caret.
+    """Make an error with file, line, column, the source line and a caret.
 
-    Its attribute `span` has the place; `got`, `expected` and `remedy` have the words alone.
+    Args:
+        cls: The class of the error.
+        message: What was found; becomes its attribute `got`.
+        span: The place, which becomes its attribute `span`; None for no place.
+        expected, remedy: What was expected and what to do.
     """
     text = message
     if expected:
@@ -31,7 +35,7 @@ def error_at(
 
 
 def place(error: ConvoyError, span: Span | None) -> ConvoyError:
-    """The same error with a place, unless it has one already."""
+    """Return the error with a place, unless it has one already."""
     if getattr(error, "span", None) is not None or span is None:
         return error
     return error_at(type(error), error.got, span, error.expected, error.remedy)

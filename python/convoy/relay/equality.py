@@ -15,10 +15,10 @@ from convoy.relay.visit import children
 
 
 def structural_equal(lhs: Any, rhs: Any) -> bool:
-    """Whether two modules or expressions are the same up to names of local variables.
+    """Compare two modules or expressions up to the names of local variables.
 
-    Sharing counts: a value computed once is not equal to the same value computed twice.
-    Spans and inferred types do not count.
+    Sharing counts: a value computed once differs from the same value computed twice. Spans and
+    inferred types do not count.
     """
     if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
         return set(lhs) == set(rhs) and all(structural_equal(lhs[n], rhs[n]) for n in lhs)
@@ -52,12 +52,12 @@ def assert_structural_equal(lhs: Any, rhs: Any) -> None:
 
 
 def _is_leaf(node: Expr) -> bool:
-    """Nodes of which sharing means nothing."""
+    """Check for nodes whose sharing has no meaning."""
     return isinstance(node, (ast.Op, ast.GlobalVar, ast.Constant))
 
 
 def _same_node(a: Expr, b: Expr) -> bool:
-    """Equality of what the nodes hold besides other expressions."""
+    """Compare what two nodes contain besides other expressions."""
     if isinstance(a, Var) and isinstance(b, Var):
         return _type(a) == _type(b)
     if isinstance(a, (ast.Op, ast.GlobalVar)):
@@ -89,7 +89,7 @@ def _type(var: Var) -> Type | None:
 
 
 def same_attrs(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> bool:
-    """Equality of attributes; expressions among the values compare structurally."""
+    """Compare attributes; expressions among the values compare structurally."""
     if a is None or b is None:
         return (not a) and (not b)
     if getattr(a, "type_key", None) != getattr(b, "type_key", None) or set(a) != set(b):

@@ -8,13 +8,16 @@ from typing import Any
 from convoy.errors import InvalidOption
 from convoy.relay import vm
 from convoy.relay.ast import Expr, Function, GlobalVar
+from convoy.relay.build import device_target
+from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
+from convoy.relay.visit import bind
 
 _KINDS = ("debug", "graph", "vm", "aot")
 
 
 class Executor:
-    """Evaluates expressions of a module on a device."""
+    """Evaluate expressions of a module on a device."""
 
     def __init__(
         self, kind: str, mod: IRModule, device: Any, target: Any, params: Mapping[str, Any] | None
@@ -25,14 +28,12 @@ class Executor:
     def evaluate(
         self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None
     ) -> Callable[..., Any] | Any:
-        """A Python function of a Relay one; the value of an expression without parameters.
+        """Compile a Relay function to a Python one; evaluate an expression without parameters.
 
-        Arguments:
-            expr: a function, a GlobalVar of the module or an expression; None is `main`.
-            binds: values for free variables of `expr`.
+        Args:
+            expr: A function, a GlobalVar of the module or an expression; None is `main`.
+            binds: Values for free variables of `expr`.
         """
-        from convoy.relay.visit import bind
-
         if binds and expr is not None:
             expr = bind(expr, binds)  # type: ignore[arg-type]
         mod = self._module(expr)
@@ -61,19 +62,18 @@ def create_executor(
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Executor:
-    """An executor. All kinds run compiled code; they differ in name only.
+    """Make an executor. All kinds run compiled code; they differ in name only.
 
-    Arguments:
+    Args:
         kind: "debug", "graph", "vm" or "aot".
-        device: a TVM device; None is the first of the target's kind.
+        mod: The module; None for an empty one.
+        device: A TVM device; None is the first one of the target's kind.
+        target: As `relay.build` takes it.
+        params: Values by name, which are bound as constants.
 
     Raises:
-        InvalidOption: another kind.
+        InvalidOption: Another kind.
     """
-    import tvm
-
-    from convoy.relay.build import device_target
-
     if kind not in _KINDS:
         raise InvalidOption(f"kind='{kind}'", ", ".join(_KINDS))
     if device is None:

@@ -1,6 +1,6 @@
 """Visitors with a method for each kind of node, as in TVM 0.18.
 
-They recurse, as user code expects of them; `visit.post_order` and `visit.rewrite` do not.
+They recurse, as user code expects; `visit.post_order` and `visit.rewrite` do not.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ _METHODS: tuple[tuple[type[Expr], str], ...] = (
 
 
 class ExprFunctor:
-    """Calls the method of a node's kind; each node is visited once."""
+    """Call the method of a node's kind; each node is visited once."""
 
     def __init__(self) -> None:
         self.memo_map: dict[Expr, Any] = {}
 
     def visit(self, expr: Expr) -> Any:
+        """Return the result of the node's method, computed once."""
         if expr not in self.memo_map:
             name = next(method for kind, method in _METHODS if isinstance(expr, kind))
             self.memo_map[expr] = getattr(self, name, self.visit_default)(expr)
         return self.memo_map[expr]
 
     def visit_default(self, expr: Expr) -> Any:
+        """Handle a kind of node without a method."""
         raise NotImplementedError(f"no method for a {type(expr).__name__}")
 
 
 class ExprVisitor(ExprFunctor):
-    """Visits all parts of an expression."""
+    """Visit all parts of an expression."""
 
     def visit_default(self, expr: Expr) -> Any:
         for child in children(expr):
@@ -54,7 +56,7 @@ class ExprVisitor(ExprFunctor):
 
 
 class ExprMutator(ExprFunctor):
-    """Rebuilds an expression of its rebuilt parts; parts that stay are shared."""
+    """Rebuild an expression from its rebuilt parts; unchanged parts are shared."""
 
     def visit_default(self, expr: Expr) -> Any:
         return rebuild(expr, {id(child): self.visit(child) for child in children(expr)})

@@ -23,9 +23,9 @@ class Layout:
     """A parsed layout.
 
     Attributes:
-        name: as written.
-        parts: per dimension of the tensor the axis (upper case) and the factor that is split off
-            (0 for the axis itself).
+        name: The layout as written.
+        parts: For each dimension of the tensor its axis (upper case) and the factor that is split
+            off (0 for the axis itself).
     """
 
     name: str
@@ -38,23 +38,24 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
+        """Whether no axis is split."""
         return len(self.axes) == len(self.parts)
 
     def index(self, axis: str) -> int:
-        """The dimension of a plain axis."""
+        """Return the dimension of a plain axis."""
         return self.parts.index((axis, 0))
 
     def factor(self, axis: str) -> int:
-        """The product of what is split off an axis; 1 for a plain axis."""
+        """Return the product of the factors split off an axis; 1 for a plain axis."""
         return prod(f for a, f in self.parts if a == axis and f)
 
     def to_axes(self, shape: Sequence[Dim], axes: str) -> tuple[Dim, ...]:
-        """A shape in this layout as the plain shape of `axes`."""
+        """Convert a shape in this layout to the plain shape of `axes`."""
         sizes = dict(zip(self.parts, shape, strict=False))
         return tuple(_times(sizes[(a, 0)], self.factor(a)) for a in axes)
 
     def from_axes(self, shape: Sequence[Dim], axes: str) -> tuple[Dim, ...]:
-        """The plain shape of `axes` as a shape in this layout."""
+        """Convert the plain shape of `axes` to a shape in this layout."""
         sizes = dict(zip(axes, shape, strict=False))
         return tuple(f or _over(sizes[a], self.factor(a)) for a, f in self.parts)
 
@@ -71,13 +72,14 @@ def _over(size: Dim, factor: int) -> Dim:
 
 @cache
 def layout(name: str, axes: str = "") -> Layout:
-    """The layout of a name.
+    """Parse a layout.
 
-    Arguments:
-        axes: the axes it must have, in any order; "" for no check.
+    Args:
+        name: The layout, such as "NCHW16c".
+        axes: The axes it must have, in any order; "" for no check.
 
     Raises:
-        UnsupportedLayout: not a layout, or one of other axes.
+        UnsupportedLayout: Not a layout, or one of other axes.
     """
     found = _PART.findall(name)
     if "".join("".join(f) for f in found) != name or not found:

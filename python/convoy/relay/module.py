@@ -1,4 +1,4 @@
-"""IRModule: functions by name."""
+"""Modules: functions by name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from convoy.relay.visit import free_vars
 
 
 class IRModule:
-    """A set of functions, each under its GlobalVar.
+    """A set of functions, each with its GlobalVar.
 
-    Arguments:
-        functions: functions by GlobalVar or by name.
-        type_definitions: algebraic data types; Convoy supports none, so this must be empty.
-        attrs: attributes of the module.
+    Args:
+        functions: Functions by GlobalVar or by name.
+        type_definitions: Algebraic data types, which are not supported: must be empty.
+        attrs: Attributes of the module.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class IRModule:
         functions: Mapping[Any, Function] | None = None,
         type_defs: Mapping[Any, Any] | None = None,
     ) -> IRModule:
-        """A module with `expr` as `main`; free variables of a bare expression become parameters."""
+        """Make a module with `expr` as `main`; its free variables become parameters."""
         mod = IRModule(functions, type_defs)
         if not isinstance(expr, Function):
             expr = Function(tuple(free_vars(expr)), expr)
@@ -48,6 +48,7 @@ class IRModule:
 
     @property
     def functions(self) -> dict[GlobalVar, Function]:
+        """The functions by GlobalVar."""
         return dict(self._functions.values())
 
     def __getitem__(self, key: GlobalVar | str) -> Function:
@@ -84,27 +85,33 @@ class IRModule:
         return len(self._functions)
 
     def items(self) -> list[tuple[GlobalVar, Function]]:
+        """Return pairs of GlobalVar and function."""
         return list(self._functions.values())
 
     def get_global_var(self, name: str) -> GlobalVar:
+        """Return the GlobalVar of a function."""
         self[name]  # raises with the near names
         return self._functions[name][0]
 
     def get_global_vars(self) -> list[GlobalVar]:
+        """Return the GlobalVars of all functions."""
         return [var for var, _ in self._functions.values()]
 
     def update_func(self, var: GlobalVar, function: Function) -> None:
+        """Replace or add a function."""
         self[var] = function
 
     def update(self, other: IRModule) -> None:
-        """Take over the functions of another module."""
+        """Replace or add the functions of another module."""
         for var, function in other.items():
             self[var] = function
 
     def shallow_copy(self) -> IRModule:
+        """Return a module of the same functions and attributes."""
         return IRModule(self.functions, attrs=self.attrs)
 
     def with_attr(self, key: str, value: Any) -> IRModule:
+        """Return a copy with one more attribute."""
         copy = self.shallow_copy()
         copy.attrs[key] = value
         return copy

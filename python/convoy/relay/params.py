@@ -14,27 +14,31 @@ from typing import Any
 import numpy as np
 
 from convoy.errors import RelaySyntaxError, RelayTypeError
+from convoy.relay.json_format.tensor_bytes import decode_at, encode
+from convoy.relay.lazy import tvm
 
 _MAGIC = 0xF7E58D4F05049CB7
 
 
 def load_param_dict(data: bytes | bytearray | str | os.PathLike[str]) -> dict[str, Any]:
-    """Tensors by name, from the bytes of a file (or from the file of a path).
+    """Read a parameter file.
+
+    Args:
+        data: The bytes of the file, or its path.
+
+    Returns:
+        TVM tensors by name.
 
     Raises:
-        RelaySyntaxError: bytes that are no parameter file, or a truncated one.
+        RelaySyntaxError: Not a parameter file, or a truncated one.
     """
-    import tvm
-
     if isinstance(data, (str, os.PathLike)):
         data = Path(data).read_bytes()
     return {name: tvm.runtime.tensor(value) for name, value in read_params(bytes(data)).items()}
 
 
 def read_params(data: bytes) -> dict[str, np.ndarray]:
-    """As load_param_dict, as numpy arrays."""
-    from convoy.relay.json_format.tensor_bytes import decode_at
-
+    """Read the bytes of a parameter file as numpy arrays; raises as `load_param_dict`."""
     reader = _Reader(data)
     if reader.uint64() != _MAGIC:
         raise RelaySyntaxError(
@@ -55,9 +59,7 @@ def read_params(data: bytes) -> dict[str, np.ndarray]:
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
-    """The bytes of a parameter file, of numpy arrays or TVM tensors by name."""
-    from convoy.relay.json_format.tensor_bytes import encode
-
+    """Write numpy arrays or TVM tensors by name as the bytes of a parameter file."""
     names = [name.encode("utf-8") for name in params]
     parts = [struct.pack("<QQQ", _MAGIC, 0, len(names))]
     parts += [struct.pack("<Q", len(name)) + name for name in names]
@@ -67,10 +69,14 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
 
 
 def to_array(value: Any, what: str = "a value") -> np.ndarray:
-    """A numpy array of an array, a number or a TVM tensor.
+    """Convert an array, a number or a TVM tensor to a numpy array.
+
+    Args:
+        value: The value.
+        what: Its name, for the error.
 
     Raises:
-        RelayTypeError: anything else; `what` names it.
+        RelayTypeError: Anything else.
     """
     if hasattr(value, "numpy"):
         value = value.numpy()

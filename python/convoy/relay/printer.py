@@ -1,9 +1,9 @@
-"""Relay text that `relay.parse`, and TVM 0.18's parser, read back.
+"""Printing of Relay text that `relay.parse`, and TVM 0.18's parser, read back.
 
 Every computed value gets a number, `%0 = nn.conv2d(...)`, counted over the whole module, except
 the last one of a block that nothing else uses. Attributes are printed where they differ from
-their defaults, in the order of their class. What text cannot say (tensors that are no scalars,
-attributes of an unexpected class, boxed integers) goes into the metadata section.
+their defaults, in the order of their class. Values that text cannot hold (tensors that are no
+scalars, attributes of an unexpected class, boxed integers) go into the metadata section.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var)
 
 @register_printer
 def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
-    """A module or an expression as text.
+    """Print a module or an expression.
 
-    Arguments:
-        show_meta_data: append the metadata section. Without it text with `meta[...]` in it cannot
+    Args:
+        node: The module or expression.
+        show_meta_data: Append the metadata section. Without it text with `meta[...]` in it cannot
             be read back.
 
     Raises:
-        RelayTypeError: something else than a module or an expression, or code nested beyond what
-            text can hold.
+        RelayTypeError: Neither a module nor an expression, or code nested too deep for text.
     """
     if not isinstance(node, (IRModule, Expr)):
         raise RelayTypeError(f"a {type(node).__name__}", "a module or an expression")
@@ -109,7 +109,7 @@ class _Printer:
         return "\n".join(block.lines) + "\n"
 
     def _count_uses(self, expr: Expr) -> None:
-        """How often each expression stands inside another one."""
+        """Count how often each expression is used by another one."""
         self.uses = {}
         for node in post_order(expr):
             for child in children(node):
@@ -118,7 +118,7 @@ class _Printer:
     # ---- names
 
     def _unique(self, name: str) -> str:
-        """The name, with a number behind it if it was given before."""
+        """Return the name, with a number appended if it was given before."""
         result = name
         if name in self.names:
             while result in self.names:
@@ -128,7 +128,7 @@ class _Printer:
         return result
 
     def _global(self, name: str) -> str:
-        """`@name` of a function of the module."""
+        """Return `@name` of a function of the module."""
         if name not in self.globals:
             plain = _readable(name)
             while plain in self.globals.values():
@@ -137,7 +137,7 @@ class _Printer:
         return f"@{self.globals[name]}"
 
     def _declare(self, var: Var) -> str:
-        """`%name: type`, at the place where a variable is introduced."""
+        """Return `%name: type`, for the place where a variable is introduced."""
         name = "%" + self._unique(_readable(var.name_hint))
         self.memo[id(var)] = name
         annotation = var.type_annotation
@@ -180,7 +180,7 @@ class _Printer:
         return "\n".join(["{", *block.lines, "  " * indent + "}"])
 
     def _scope(self, expr: Expr, block: _Block) -> Step:
-        """The lines of an expression, the last one its value."""
+        """Print the lines of an expression, the last one its value."""
         while isinstance(expr, ast.Let) and self._is_unique(expr):
             yield self._let(expr, block)
             expr = expr.body
@@ -198,7 +198,7 @@ class _Printer:
     # ---- expressions
 
     def _print(self, expr: Expr, block: _Block, inline: bool = False) -> Step:
-        """How an expression is referred to; prints its own line first where it needs one."""
+        """Return the reference to an expression; print its own line first where it needs one."""
         if id(expr) in self.memo:
             return self.memo[id(expr)]
         inline = isinstance(expr, _ALWAYS_INLINE) or (inline and self._is_unique(expr))
@@ -219,7 +219,7 @@ class _Printer:
         return name
 
     def _dataflow(self, root: Expr) -> list[Expr]:
-        """Calls, tuples and projections inside that are not printed yet, in evaluation order."""
+        """Return the unprinted calls, tuples and projections inside, in evaluation order."""
         order: list[Expr] = []
         seen: set[int] = set()
         stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -280,7 +280,7 @@ class _Printer:
         return f"if ({cond}) {true} else {false}"
 
     def _nested_let(self, expr: ast.Let, block: _Block) -> Step:
-        """A let as an operand stands in brackets."""
+        """Print a let that is an operand, in brackets."""
         if block.indent >= _MAX_INDENT:
             raise RelayTypeError(f"lets nested over {_MAX_INDENT} deep", "code that can be printed")
         inner = _Block(block.indent + 1)
@@ -304,7 +304,7 @@ class _Printer:
         return self._meta("relay.Constant", expr)
 
     def _meta(self, key: str, value: Any) -> str:
-        """`meta[key][n]`, one entry for one object."""
+        """Return `meta[key][n]`, one entry for one object."""
         identity = value if isinstance(value, str) else id(value)
         if not isinstance(value, int) and identity in self.meta_index:
             return self.meta_index[identity]
@@ -362,14 +362,14 @@ class _Printer:
 
 
 def _readable(name: str) -> str:
-    """A name that can be read back. Those that cannot have other characters replaced by `_`."""
+    """Return a name that can be read back, with other characters replaced by `_`."""
     if not name[:1].isalpha() or not name.isascii():
         name = "v" + name
     return name if _NAME.fullmatch(name) else re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def _operands(node: Expr) -> Sequence[Expr]:
-    """What a call, a tuple or a projection takes; nothing for other nodes."""
+    """Return the operands of a call, a tuple or a projection; nothing for other nodes."""
     if isinstance(node, ast.Call):
         return node.args
     if isinstance(node, ast.Tuple):
@@ -382,16 +382,16 @@ def _same_default(value: Any, f: Field) -> bool:
 
 
 def _typed(value: Any) -> Any:
-    """Values such that an int64 differs from an int32."""
+    """Mark values such that an int64 differs from an int32."""
     if isinstance(value, tuple):
         return tuple(map(_typed, value))
     return f"{int(value)}i64" if isinstance(value, Int64) else value
 
 
 def _float(value: float, dtype: str = "float64") -> str:
-    """Six significant digits, as C++ streams print, or as many more as tell the value apart.
+    """Print six significant digits, as C++ streams do, or as many as tell the value apart.
 
-    TVM prints six always, and reads back another number then.
+    TVM always prints six, and then reads back another number.
     """
     short = f"{value:.6g}"
     exact = np.dtype(dtype).type(value)
@@ -404,5 +404,5 @@ _COMMENT = re.compile(r" ?/\*.*?\*/")
 
 
 def without_comments(text: str) -> str:
-    """Printed text without the types in it."""
+    """Remove the types from printed text."""
     return _COMMENT.sub("", text)

@@ -47,10 +47,12 @@ class AttrsClass:
 
     @property
     def type_key(self) -> str:
+        """The type key in files."""
         return f"relay.attrs.{self.name}"
 
     @property
     def field_names(self) -> tuple[str, ...]:
+        """The names of the fields, in order."""
         return tuple(f.name for f in self.fields)
 
 
@@ -59,9 +61,9 @@ class OpSchema:
     """An operator.
 
     Attributes:
-        inputs: the names of its tensor inputs.
-        attrs: the class of its attributes, None if it takes none.
-        printed: whether attributes are printed as `name=value`. Otherwise TVM prints them as
+        inputs: The names of its tensor inputs.
+        attrs: The class of its attributes, None if it takes none.
+        printed: Whether attributes are printed as `name=value`. Otherwise TVM prints them as
             `meta[...]`, because they are not of the class that the operator is registered with.
     """
 
@@ -90,15 +92,15 @@ def _load() -> tuple[dict[str, AttrsClass], dict[str, OpSchema]]:
 
 
 def op_names() -> tuple[str, ...]:
-    """Every operator that TVM 0.18 knows."""
+    """Return every operator that TVM 0.18 knows."""
     return tuple(_load()[1])
 
 
 def op_schema(name: str) -> OpSchema:
-    """The schema of an operator.
+    """Return the schema of an operator.
 
     Raises:
-        UnsupportedOp: Relay has no operator of this name; the message has the nearest ones.
+        UnsupportedOp: Relay has no operator of this name; the message suggests the nearest ones.
     """
     found = _load()[1].get(name)
     if found is None:
@@ -107,5 +109,5 @@ def op_schema(name: str) -> OpSchema:
 
 
 def attrs_class(name: str) -> AttrsClass | None:
-    """The attribute class of a name or a type key (`relay.attrs.Conv2DAttrs`), or None."""
+    """Return the attribute class of a name or a type key (`relay.attrs.Conv2DAttrs`), or None."""
     return _load()[0].get(name.removeprefix("relay.attrs."))

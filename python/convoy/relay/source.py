@@ -1,4 +1,4 @@
-"""Source files, spans, and the rendering of an error at its place.
+"""Source texts, spans, and errors rendered at their place.
 
 A rendered error shows file, line and column, the line itself, and a caret under the column:
 
@@ -37,12 +37,12 @@ class Source:
         return starts
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column, both from 1, of a character offset."""
+        """Return line and column, both from 1, of a character offset."""
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its end."""
+        """Return a line, counted from 1, without its end."""
         starts = self._line_starts
         if not 1 <= number <= len(starts):
             return ""
@@ -55,8 +55,8 @@ class Span:
     """The place of an expression.
 
     Attributes:
-        source: the text, where it is at hand.
-        binding: the variable that the expression is bound to, such as `%3`, or "".
+        source: The text, where it is at hand.
+        binding: The variable that the expression is bound to, such as `%3`, or "".
     """
 
     source_name: str
@@ -72,7 +72,7 @@ class Span:
 
 
 def caret(source: Source | None, line: int, column: int) -> str:
-    """The line with a caret under the column, or nothing where the text is not at hand."""
+    """Render a line with a caret under the column; empty where the text is not at hand."""
     text = source.line(line) if source else ""
     if not text:
         return ""
@@ -87,7 +87,7 @@ def caret(source: Source | None, line: int, column: int) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x' or 'y'?` for the known names closest to `name`, or an empty string."""
+    """Suggest the known names closest to `name`: "Did you mean 'x' or 'y'?", or an empty string."""
     if len(name) > 64:  # the comparison is quadratic, and nothing known is that long
         return ""
     names = list(known)

@@ -14,7 +14,7 @@ Step = Generator[Any, Any, Any]
 
 
 def run(first: Any) -> Any:
-    """The result of a handler: of a generator, what it returns; of anything else, itself."""
+    """Run a handler: return what a generator returns, anything else as it is."""
     stack: list[Step] = []
     value = first
     while True:

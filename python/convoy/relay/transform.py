@@ -1,8 +1,8 @@
 """`relay.transform`: the passes of TVM 0.18.
 
-`InferType`, `ToMixedPrecision` and `Sequential` do what they say. The passes in `WITHOUT_EFFECT`
-rewrite a module into an equal one that suits Relay's code generation; convoy's own pipeline does
-that work later, so they return the module as it is.
+`InferType`, `ToMixedPrecision`, `RemoveUnusedFunctions` and `Sequential` do as in TVM. The passes
+in `WITHOUT_EFFECT` rewrite a module into an equal one that suits Relay's code generation; Convoy's
+pipeline does that work later, so they return the module as it is.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from convoy.errors import InvalidOption
+from convoy.relay.ast import GlobalVar
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
+from convoy.relay.source import nearest
 from convoy.relay.visit import post_order
 
 
 class Pass:
-    """A function from modules to modules, with a name."""
+    """A named function from modules to modules."""
 
     def __init__(self, name: str, run: Callable[[IRModule], IRModule]) -> None:
         self.name, self._run = name, run
@@ -27,12 +29,12 @@ class Pass:
 
 
 def InferType() -> Pass:
-    """Type inference. Types are written into the module itself."""
+    """Infer types, writing them into the module itself."""
     return Pass("InferType", infer_module)
 
 
 def Sequential(passes: Sequence[Callable[[IRModule], IRModule]], **options: object) -> Pass:
-    """Passes one after the other."""
+    """Run passes one after the other."""
     del options
 
     def run(mod: IRModule) -> IRModule:
@@ -44,7 +46,7 @@ def Sequential(passes: Sequence[Callable[[IRModule], IRModule]], **options: obje
 
 
 def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int = 1) -> Pass:
-    """Have `relay.build` compute in a half precision, accumulating in float32.
+    """Let `relay.build` compute in half precision, accumulating in float32.
 
     Inputs and outputs keep their types.
     """
@@ -58,7 +60,6 @@ def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int
 
 def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
     """Keep the functions that the entry functions call."""
-    from convoy.relay.ast import GlobalVar
 
     def run(mod: IRModule) -> IRModule:
         keep: dict[str, None] = {}
@@ -119,9 +120,7 @@ globals().update({name: _without_effect(name) for name in WITHOUT_EFFECT})
 
 
 def __getattr__(name: str) -> Any:
-    """Names that TVM has and convoy has not are named, with the way out where there is one."""
-    from convoy.relay.source import nearest
-
+    """Raise an AttributeError that suggests near names, or the alternative where there is one."""
     if name in ("gradient", "FirstOrderGradient"):
         hint = "convoy differentiates Relax modules: relay.to_relax(mod), then convoy.training"
     else:

@@ -71,8 +71,8 @@ class ExternalTarget:
     """A target of a code generator, `{"kind": "cutlass", "sm": 80}`, which TVM no longer knows.
 
     Attributes:
-        kind: has the `name`.
-        attrs: the other options; convoy measures instead of following them.
+        kind: Has the `name`.
+        attrs: The other options; convoy measures instead of following them.
     """
 
     def __init__(self, kind: str, attrs: Mapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ def make_target(target: Any, host: Any = None) -> Any:
     """A target of what 0.18 took: a name, a command line, a dict, another target.
 
     Raises:
-        InvalidOption: a command line that is none.
+        InvalidOption: A command line that is none.
     """
     if isinstance(target, str) and " " in target.strip():
         target = _from_command_line(target)

@@ -1,4 +1,4 @@
-"""Relay types: tensors, tuples, functions, and types that inference still has to find.
+"""Relay types: tensors, tuples, functions, and types still to be inferred.
 
 Types are plain values: they compare and hash by content. A dimension is an `int`, an `Any`
 (printed `?`, a size known only at run time) or a `SymbolicDim` (a named size).
@@ -44,18 +44,18 @@ class Type:
     """Base of all Relay types.
 
     Attributes:
-        depth: how deep tuples and functions nest in it.
-        size: how many types are in it, itself included.
+        depth: How deep tuples and functions nest in it.
+        size: The number of types in it, itself included.
     """
 
     depth = 0
     size = 1
 
     def _measure(self, parts: Sequence[Type]) -> None:
-        """Sets depth and size of a type of parts.
+        """Set depth and size from those of the parts.
 
         Raises:
-            RelayTypeError: a type beyond all reason.
+            RelayTypeError: A type beyond the limits.
         """
         depth = 1 + max((p.depth for p in parts), default=0)
         size = 1 + sum(p.size for p in parts)
@@ -70,7 +70,7 @@ class Type:
 
 @dataclass(frozen=True)
 class TensorType(Type):
-    """A tensor of a shape and element type; `shape == ()` is a scalar."""
+    """The type of a tensor; `shape == ()` is a scalar."""
 
     shape: tuple[Dim, ...]
     dtype: str = "float32"
@@ -86,6 +86,7 @@ class TensorType(Type):
 
     @property
     def is_static(self) -> bool:
+        """Whether all dimensions are known sizes."""
         return all(isinstance(d, int) for d in self.shape)
 
     def __str__(self) -> str:
@@ -156,5 +157,5 @@ class IncompleteType(Type):
 
 
 def scalar_type(dtype: str) -> TensorType:
-    """The type of a 0-d tensor."""
+    """Return the type of a 0-d tensor."""
     return TensorType((), dtype)

@@ -9,7 +9,7 @@ from convoy.relay.ast import Expr, Function, Var
 
 
 def children(expr: Expr) -> Sequence[Expr]:
-    """The expressions directly inside, in evaluation order; a function's parameters first."""
+    """Return the expressions directly inside, in evaluation order, parameters first."""
     if isinstance(expr, ast.Call):
         return (expr.op, *expr.args)
     if isinstance(expr, ast.Tuple):
@@ -26,7 +26,7 @@ def children(expr: Expr) -> Sequence[Expr]:
 
 
 def post_order(expr: Expr) -> Iterator[Expr]:
-    """Every expression once, those inside before those around them."""
+    """Yield every expression once, inner ones before those around them."""
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
@@ -40,13 +40,13 @@ def post_order(expr: Expr) -> Iterator[Expr]:
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
-    """Call `fvisit` on every expression once, those inside first."""
+    """Call `fvisit` on every expression once, inner ones first."""
     for node in post_order(expr):
         fvisit(node)
 
 
 def bound_vars(expr: Expr) -> list[Var]:
-    """Variables that a function or a let inside `expr` declares."""
+    """Return the variables that functions and lets inside `expr` declare."""
     found: dict[Var, None] = {}
     for node in post_order(expr):
         if isinstance(node, Function):
@@ -57,16 +57,17 @@ def bound_vars(expr: Expr) -> list[Var]:
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """Variables that `expr` uses and does not declare, in order of first use."""
+    """Return the variables that `expr` uses and does not declare, in order of first use."""
     bound = set(bound_vars(expr))
     return [n for n in post_order(expr) if isinstance(n, Var) and n not in bound]
 
 
 def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """The expression with parts replaced, from the inside out; sharing is kept.
+    """Replace parts of an expression, from the inside out; sharing is kept.
 
-    Arguments:
-        replace: gets each node after its parts were rebuilt; None keeps it.
+    Args:
+        expr: The expression.
+        replace: Gets each node after its parts were rebuilt; returns None to keep it.
     """
     memo: dict[int, Expr] = {}
     for node in post_order(expr):
@@ -77,7 +78,7 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def rebuild(node: Expr, memo: Mapping[int, Expr]) -> Expr:
-    """`node` with its parts as in `memo`; `node` itself where none changed."""
+    """Return `node` with its parts replaced as `memo` tells; `node` itself where none changed."""
     old = children(node)
     new = tuple(memo[id(c)] for c in old)
     if all(a is b for a, b in zip(old, new, strict=False)):

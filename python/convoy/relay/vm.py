@@ -1,7 +1,7 @@
 """`relay.vm`: compiling and running modules that a graph executor cannot hold.
 
 Modules with unknown sizes or control flow are compiled by TVM's own Relax pipeline, with TVM's own
-kernels; all others go the way of `relay.build`.
+kernels; all others are compiled as by `relay.build`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import convoy
 from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
+from convoy.graph_executor import timed
 from convoy.relay.build import check_graph, device_target, from_attributes
+from convoy.relay.convert import to_relax
 from convoy.relay.infer import infer_module
+from convoy.relay.lazy import tvm
 from convoy.relay.module import as_module
 from convoy.relay.params import to_array
 
@@ -21,8 +25,9 @@ class Executable:
     """A compiled module, for `VirtualMachine`.
 
     Attributes:
-        compiled: a `convoy.CompiledModule`, or TVM's executable for modules beyond it.
-        input_names: the inputs of `main`, in order.
+        compiled: A `convoy.CompiledModule`, or TVM's executable for modules beyond it.
+        input_names: The inputs of `main`, in order.
+        is_graph: Whether `compiled` is a CompiledModule.
     """
 
     def __init__(self, compiled: Any, input_names: list[str], is_graph: bool) -> None:
@@ -37,18 +42,24 @@ class Executable:
         return self.compiled
 
     def save(self) -> tuple[bytearray, Any]:
-        """The code and the library, as TVM has it: `lib.export_library` writes the library, the
-        code is a few bytes that say how to call it."""
+        """Return the code and the library, as TVM has it.
+
+        `lib.export_library` writes the library; the code is a few bytes that tell how to call it.
+        """
         about = {"inputs": self.input_names, "graph": self.is_graph}
         return bytearray(json.dumps(about).encode()), self.compiled
 
     @staticmethod
     def load_exec(code: bytes | bytearray, lib: Any) -> Executable:
-        """An executable of what `save` gave. ``lib`` is the library itself, or loaded: by
-        `relay.load_module`, or `tvm.runtime.load_module` for one with unknown sizes or branches.
+        """Make an executable of what `save` returned.
+
+        Args:
+            code: The code.
+            lib: The library, or the loaded one: by `relay.load_module`, or, with unknown sizes or
+                branches, by `tvm.runtime.load_module`.
 
         Raises:
-            CorruptArtefact: code that `save` did not write, or a library that does not go with it.
+            CorruptArtefact: Code that `save` did not write, or a library that does not go with it.
         """
         try:
             about = json.loads(bytes(code))
@@ -69,15 +80,13 @@ def compile(
     params: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Executable:
-    """Compile a module for VirtualMachine; arguments and errors are those of `relay.build`, except
-    that sizes may be unknown and that there may be an `if`.
+    """Compile a module for VirtualMachine.
+
+    Arguments and errors are those of `relay.build`, but unknown sizes and an `if` are allowed.
 
     Raises:
-        UnsupportedOp: also for what TVM's pipeline does not compile with unknown sizes.
+        UnsupportedOp: Also code that TVM's pipeline does not compile with unknown sizes.
     """
-    import convoy
-    from convoy.relay.convert import to_relax
-
     mod = as_module(mod)
     kind = device_target(target)
     infer_module(mod)
@@ -92,9 +101,7 @@ def compile(
 
 
 def _with_tvm_alone(converted: Any, kind: str) -> Any:
-    """TVM's executable of a Relax module that a graph cannot hold."""
-    import tvm
-
+    """Compile a Relax module that a graph cannot hold, by TVM alone."""
     try:
         return tvm.compile(_accumulating_in_float32(converted), tvm.target.Target(kind))
     except Exception as failure:  # what TVM refuses, it says in many classes
@@ -106,12 +113,11 @@ def _with_tvm_alone(converted: Any, kind: str) -> Any:
 
 
 def _accumulating_in_float32(mod: Any) -> Any:
-    """The module with 16-bit convolutions and products that are rounded once, at their end.
+    """Compute 16-bit convolutions and GEMMs in float32, rounded once at their end.
 
-    `graph.accumulate` does more of this, for functions without control flow.
+    `lower.accumulate` does more of this, for functions without control flow.
     """
-    import tvm
-    from tvm import relax
+    from tvm import relax  # the mutator is a class of TVM
 
     from convoy.graph.expr import call_like, dtype_of, op_name
     from convoy.lower.accumulate import NARROW, PRODUCTS
@@ -133,11 +139,9 @@ def _accumulating_in_float32(mod: Any) -> Any:
 
 
 class VirtualMachine:
-    """Runs an Executable on a device. Inputs may be numpy arrays or TVM tensors."""
+    """Run an Executable on a device. Inputs may be numpy arrays or TVM tensors."""
 
     def __init__(self, exe: Executable, device: Any, memory_cfg: Any = None) -> None:
-        import tvm
-
         if not isinstance(exe, Executable):
             raise InvalidOption(f"a {type(exe).__name__}", "what relay.vm.compile returns")
         del memory_cfg  # memory is planned when compiling
@@ -151,12 +155,12 @@ class VirtualMachine:
             self._machine = tvm.relax.VirtualMachine(exe.compiled, self._device)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Inputs for `invoke_stateful`, by position or by name."""
+        """Set inputs for `invoke_stateful`, by position or by name."""
         self._check(func_name)
         self._inputs = self._named(args, kwargs)
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Run; returns a tensor, or a list of them where the function returns a tuple."""
+        """Run; return a tensor, or a list of them where the function returns a tuple."""
         self._check(func_name)
         values = self._named(args, kwargs) if args or kwargs else self._inputs
         missing = [n for n in self._exe.input_names if n not in values]
@@ -170,11 +174,11 @@ class VirtualMachine:
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Run with the inputs of set_input; get_outputs has the results."""
+        """Run with the inputs of set_input; get_outputs returns the results."""
         self.invoke(func_name, *args, **kwargs)
 
     def get_outputs(self) -> list[Any]:
-        """The results of the last run."""
+        """Return the results of the last run."""
         return list(self._result)
 
     def benchmark(
@@ -186,10 +190,8 @@ class VirtualMachine:
         number: int = 5,
         **kwargs: Any,
     ) -> Any:
-        """Times of runs, as TVM's BenchmarkResult."""
+        """Time runs; return TVM's BenchmarkResult, in seconds."""
         from tvm.runtime.module import BenchmarkResult
-
-        from convoy.graph_executor import timed
 
         values = self._named(args, kwargs) if args or kwargs else dict(self._inputs)
         self.invoke(func_name, **values)
@@ -201,8 +203,10 @@ class VirtualMachine:
             raise InvalidOption(f"function '{func_name}'", "'main'")
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by name: those by name first, the others in the order of the rest. A tuple counts
-        as its fields."""
+        """Return values by name; positional ones fill the other inputs in order.
+
+        A tuple counts as its fields.
+        """
         names = self._exe.input_names
         args = tuple(leaf for i, arg in enumerate(args) for _, leaf in _leaves(str(i), arg))
         kwargs = dict(leaf for name, value in kwargs.items() for leaf in _leaves(name, value))
@@ -215,8 +219,6 @@ class VirtualMachine:
         return {**kwargs, **dict(zip(rest, args, strict=False))}
 
     def _run(self, values: list[Any]) -> list[Any]:
-        import tvm
-
         if self._exe.is_graph:
             for position, value in enumerate(values):
                 self._session.set_input(position, value)
@@ -236,20 +238,18 @@ class VirtualMachine:
 
 
 def _copy(tensor: Any, device: Any) -> Any:
-    import tvm
-
     return tvm.runtime.empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
 
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
-    """The tensors of a value by the names of their inputs: `t_0` and `t_1` of a tuple `t`."""
+    """Return the tensors of a value by their inputs' names: `t_0` and `t_1` of a tuple `t`."""
     if not isinstance(value, tuple):
         return [(name, value)]
     return [leaf for i, field in enumerate(value) for leaf in _leaves(f"{name}_{i}", field)]
 
 
 def _flat(result: Any) -> list[Any]:
-    """Tensors of nested tuples, in order."""
+    """Return the tensors of nested tuples, in order."""
     if hasattr(result, "numpy"):
         return [result]
     return [tensor for part in result for tensor in _flat(part)]

@@ -1,7 +1,7 @@
 """The walk of type inference over a module.
 
 Types flow from arguments to results. A variable without a type gets it from the first operator
-that can tell (a convolution knows its weight's shape); calls that need it earlier wait until then.
+that determines it (a convolution knows its weight's shape); calls that need it earlier wait.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from convoy.relay.visit import post_order
 
 
 def infer_module(mod: IRModule) -> IRModule:
-    """Infer the types of all functions, writing `checked_type_` of every expression.
+    """Infer the types of all functions, and write `checked_type_` of every expression.
 
     Returns:
         The same module.
 
     Raises:
-        RelayTypeError: shapes or dtypes that do not fit, or types that cannot be found.
-        UnsupportedOp: an operator whose rule convoy does not have.
+        RelayTypeError: Shapes or dtypes that do not fit, or types that nothing determines.
+        UnsupportedOp: An operator without a type rule.
     """
     found: dict[str, FuncType] = {}
     for name in _callees_first(mod):
@@ -49,7 +49,7 @@ def infer_module(mod: IRModule) -> IRModule:
 
 
 def infer_expr(expr: Expr, mod: IRModule | None = None) -> Expr:
-    """Infer the types of one expression; free variables need annotations."""
+    """Infer the types of one expression; its free variables need annotations."""
     inference = _Inference(mod or IRModule(), {}, "")
     if mod is not None:
         infer_module(mod)
@@ -62,7 +62,7 @@ def infer_expr(expr: Expr, mod: IRModule | None = None) -> Expr:
 
 
 def _callees_first(mod: IRModule) -> list[str]:
-    """Names of functions such that callees come before callers, where calls are not circular."""
+    """Order functions so that callees come before callers, where calls are not circular."""
     order: dict[str, None] = {}
     entered: set[str] = set()
     stack = [(name, False) for name in reversed(list(mod))]
@@ -80,15 +80,20 @@ def _callees_first(mod: IRModule) -> list[str]:
 
 @dataclass(frozen=True)
 class _Step:
-    """One step of the walk: find the type of `node`, bind a let's variable to its value, or
-    declare the variable of a function that may call itself."""
+    """One step of the walk.
+
+    Attributes:
+        kind: Infer the type of `node`, bind a let's variable to its value, or declare the variable
+            of a function that may call itself.
+        node: The expression.
+    """
 
     kind: Literal["type", "bind", "declare"]
     node: Expr
 
 
 def _steps(expr: Expr) -> Iterator[_Step]:
-    """The steps in evaluation order. A let's variable is bound before its body is looked at."""
+    """Yield the steps in evaluation order; a let's variable is bound before its body."""
     seen: set[int] = set()
     stack: list[tuple[Expr, int]] = [(expr, 0)]
     while stack:
@@ -158,7 +163,7 @@ class _Inference:
                 _write(node, self.types[id(node)])
 
     def _stuck(self, waiting: list[_Step]) -> RelayTypeError:
-        """The error for types that nothing determines; names the variables without types."""
+        """Make the error for types that nothing determines, with the variables that lack one."""
         step = waiting[0]
         unknown = [
             f"%{n.name_hint}"

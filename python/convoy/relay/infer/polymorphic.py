@@ -10,10 +10,10 @@ from convoy.relay.types import FuncType, TupleType, Type, TypeVar
 
 
 def instantiate(function: FuncType, args: Sequence[Type]) -> Type:
-    """The result type of a call; type parameters are found from the arguments.
+    """Infer the type of a call; type parameters are determined by the arguments.
 
     Raises:
-        RelayTypeError: arguments that do not fit.
+        RelayTypeError: Arguments that do not fit.
     """
     if len(args) != len(function.arg_types):
         raise RelayTypeError(f"{len(args)} arguments", f"{len(function.arg_types)}")
@@ -27,7 +27,7 @@ def instantiate(function: FuncType, args: Sequence[Type]) -> Type:
 
 
 def _match(wanted: Type, got: Type, params: Sequence[TypeVar], found: dict[TypeVar, Type]) -> None:
-    """Read off, where `wanted` has type parameters, what `got` has in their places."""
+    """Record what `got` has in the places of type parameters of `wanted`."""
     if isinstance(wanted, TypeVar) and wanted in params:
         found.setdefault(wanted, got)
     elif isinstance(wanted, TupleType) and isinstance(got, TupleType):
@@ -40,7 +40,7 @@ def _match(wanted: Type, got: Type, params: Sequence[TypeVar], found: dict[TypeV
 
 
 def substitute(type_: Type, found: dict[TypeVar, Type]) -> Type:
-    """`type_` with its type parameters replaced."""
+    """Replace the type parameters of a type."""
     if isinstance(type_, TypeVar):
         return found.get(type_, type_)
     if isinstance(type_, TupleType):

@@ -1,4 +1,4 @@
-"""How each type of node is decoded.
+"""Decoders of the types of node.
 
 A decoder that needs other nodes is a generator: `yield index` gives the decoded object.
 """
@@ -46,7 +46,7 @@ _UNPREFIXED = (  # noqa: SIM905
 
 
 def canonical_key(key: str) -> str:
-    """A type key as TVM 0.18 spells it."""
+    """Return a type key as TVM 0.18 spells it."""
     if key in _RENAMED:
         return _RENAMED[key]
     bare = key.removeprefix("relay.")
@@ -56,6 +56,8 @@ def canonical_key(key: str) -> str:
 
 
 def decodes(*keys: str) -> Callable[[Decoder], Decoder]:
+    """Register the decoder of type keys."""
+
     def register(function: Decoder) -> Decoder:
         for key in keys:
             DECODERS[key] = function
@@ -166,7 +168,7 @@ def dict_attrs(node: Node) -> Step:
 
 @decodes("VirtualDevice", "SourceMap", "Source", "EnvFunc", "Target")
 def opaque(node: Node) -> Any:
-    """Nothing that a program's meaning depends on."""
+    """Drop a node that does not affect the meaning of a program."""
     return None
 
 
@@ -353,8 +355,10 @@ def module(node: Node) -> Step:
 
 
 def decode_attrs(node: Node) -> Step:
-    """Attributes of a class of the schema. A field that an old version did not have gets its
-    default."""
+    """Decode attributes of a class of the schema.
+
+    A field that an old version did not have gets its default.
+    """
     cls = attrs_class(node.key)
     if cls is None:
         raise RelaySyntaxError(f"attributes of class '{node.key[:64]}'", "a class of TVM 0.18")

@@ -24,11 +24,14 @@ Step = Generator[int, Any, Any]
 
 
 def load_json(text: str | bytes) -> Any:
-    """The module or expression of a `save_json` file; a module gets its types inferred.
+    """Read a `save_json` file; infer the types of a module.
+
+    Returns:
+        A module or an expression.
 
     Raises:
-        RelaySyntaxError: not such a file, or a damaged one.
-        RelayTypeError, UnsupportedOp: as `parse`.
+        RelaySyntaxError: Not such a file, or a damaged one.
+        RelayTypeError, UnsupportedOp: As `parse`.
     """
     root = _File(text).root()
     if isinstance(root, IRModule):
@@ -39,7 +42,7 @@ def load_json(text: str | bytes) -> Any:
 
 
 def load_metadata(text: str) -> dict[str, list[Any]]:
-    """The table of a text's `#[metadata]` section: objects by type key."""
+    """Read the table of a text's `#[metadata]` section: objects by type key."""
     table = _File(text).root()
     if not isinstance(table, dict) or not all(isinstance(v, tuple) for v in table.values()):
         raise RelaySyntaxError("metadata of another form", "a map from type keys to arrays")
@@ -71,7 +74,7 @@ class _File:
         return self._decode(self._root)
 
     def _decode(self, root: int) -> Any:
-        """Decode a node and all that it refers to, without recursion; finds cycles."""
+        """Decode a node and all that it refers to, without recursion; detect cycles."""
         stack: list[tuple[int, Step]] = []
         active: set[int] = set()
         index, value = root, None
@@ -107,12 +110,13 @@ class _File:
         return Node(self, self._nodes[index]).decode()
 
     def array(self, index: int) -> Any:
+        """Decode a tensor of the file."""
         if not 0 <= index < len(self._arrays) or not isinstance(self._arrays[index], str):
             raise RelaySyntaxError(f"tensor {index} of {len(self._arrays)}")
         return decode_base64(self._arrays[index])
 
     def string_at(self, text: str) -> str | None:
-        """The string of the string node that `text` is the index of, or None."""
+        """Return the string of the string node that `text` is the index of, or None."""
         index = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
         if not 0 < index < len(self._nodes):
             return None
@@ -142,28 +146,29 @@ class Node:
         return (yield from result) if isinstance(result, GeneratorType) else result
 
     def text(self, field: str) -> str:
-        """A field's string as it stands in the file."""
+        """Return a field's string as it is in the file."""
         if field not in self.fields:
             raise RelaySyntaxError(f"a {self.key} without its field '{field}'")
         return str(self.fields[field])
 
     def int(self, field: str) -> int:
+        """Return an integer field."""
         return to_int(self.text(field), f"{self.key}.{field}")
 
     def string(self, field: str) -> str:
-        """A field of type String: a string node's, or in old files the text itself."""
+        """Return a field of type String: that of a string node, in old files the text itself."""
         text = self.text(field)
         found = self.file.string_at(text)
         return text if found is None else found
 
     def ref(self, field: str) -> Step:
-        """The object that a field refers to; None for a null or missing one."""
+        """Yield for the object that a field refers to; None for a null or missing one."""
         if field not in self.fields:
             return None
         return (yield self.int(field))
 
     def data(self) -> Step:
-        """The objects of an array node."""
+        """Yield for the objects of an array node."""
         items = self.raw.get("data", [])
         if not isinstance(items, list):
             raise RelaySyntaxError(f"a {self.key} whose data is no list")
@@ -175,4 +180,5 @@ class Node:
         return out
 
     def tensor(self, field: str) -> Any:
+        """Return the tensor of a field."""
         return self.file.array(self.int(field))

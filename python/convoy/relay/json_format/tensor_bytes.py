@@ -1,4 +1,4 @@
-"""Tensors as bytes, the way TVM writes them into JSON and parameter files.
+"""Encoding of tensors in JSON and parameter files.
 
 All little-endian: uint64 magic, uint64 0, int32 device type, int32 device id, int32 ndim,
 uint8 type code, uint8 bits, uint16 lanes, int64 shape[ndim], int64 size of the data, data.
@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedDtype
+from convoy.relay.builder import numpy_dtype
 
 MAGIC = 0xDD5E40F096B4A13F
 _HEAD = struct.Struct("<QQiiiBBH")
@@ -24,10 +25,10 @@ _MOST_BYTES = 2**62
 
 
 def decode_base64(text: str) -> np.ndarray:
-    """A tensor from its base64 text.
+    """Decode a tensor from base64.
 
     Raises:
-        RelaySyntaxError: not base64, or bytes that are no tensor.
+        RelaySyntaxError: Not base64, or not a tensor.
     """
     try:
         raw = base64.b64decode("".join(text.split()), validate=True)
@@ -37,7 +38,7 @@ def decode_base64(text: str) -> np.ndarray:
 
 
 def decode(raw: bytes) -> np.ndarray:
-    """A tensor from its bytes, which must be all of them."""
+    """Decode a tensor from all of `raw`."""
     array, end = decode_at(raw, 0)
     if end != len(raw):
         raise _bad(f"{len(raw) - end} bytes behind its data")
@@ -45,7 +46,7 @@ def decode(raw: bytes) -> np.ndarray:
 
 
 def decode_at(raw: bytes, start: int) -> tuple[np.ndarray, int]:
-    """The tensor that begins at an offset, and the offset behind it."""
+    """Decode the tensor at an offset; return it and the offset after it."""
     if len(raw) - start < _HEAD.size:
         raise _bad(f"{len(raw) - start} bytes")
     magic, _, _, _, ndim, code, bits, lanes = _HEAD.unpack_from(raw, start)
@@ -73,8 +74,6 @@ def _bad(got: str) -> ConvoyError:
 
 
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype:
-    from convoy.relay.builder import numpy_dtype
-
     if lanes == 1 and (code, bits) in ((1, 1), (6, 8)):
         return np.dtype(bool)
     name = f"{_KINDS.get(code, f'code{code}_')}{bits}"
@@ -93,7 +92,7 @@ _SUPPORTED = (
 
 
 def encode(array: np.ndarray) -> bytes:
-    """The bytes of a tensor."""
+    """Encode a tensor."""
     array = np.ascontiguousarray(array).reshape(array.shape)
     name = array.dtype.name
     if name == "bfloat16":
@@ -109,4 +108,5 @@ def encode(array: np.ndarray) -> bytes:
 
 
 def encode_base64(array: np.ndarray) -> str:
+    """Encode a tensor in base64."""
     return base64.b64encode(encode(array)).decode("ascii")

@@ -20,16 +20,17 @@ Step = Generator[Any, Any, int]
 
 
 def save_json(node: IRModule | ast.Expr) -> str:
-    """A module or an expression as the text of a `save_json` file."""
+    """Write a module or an expression as a `save_json` file; return its text."""
     if not isinstance(node, (IRModule, ast.Expr)):
         raise RelayTypeError(f"a {type(node).__name__}", "a module or an expression")
     return _Writer().file(node)
 
 
 def save_metadata(table: Mapping[str, list[Any]]) -> str:
-    """The `#[metadata]` section of a text: objects by type key.
+    """Write the `#[metadata]` section of a text.
 
-    Attributes are written as nodes of their class, integers of `runtime.BoxInt` as boxed ones.
+    Args:
+        table: Objects by type key. Integers of `runtime.BoxInt` are written boxed.
     """
     return _Writer().file(_Table(table))
 
@@ -44,7 +45,7 @@ class _Box(int):
 
 
 class _Writer:
-    """Numbers nodes in pre-order, as TVM does."""
+    """Write nodes, numbered in pre-order as in TVM."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = [{"type_key": ""}]
@@ -63,7 +64,7 @@ class _Writer:
         return json.dumps(data, indent=2)
 
     def ref(self, value: Any) -> Any:
-        """The index of a value's node; writes the node the first time."""
+        """Return the index of a value's node, which is written the first time."""
         if value is None:
             return 0
         key = self._identity(value)
@@ -73,7 +74,7 @@ class _Writer:
 
     @staticmethod
     def _identity(value: Any) -> Hashable | None:
-        """What two occurrences of one node have in common; None for nodes never shared."""
+        """Return what two occurrences of one node have in common; None for nodes never shared."""
         if isinstance(value, ast.Op):
             return ("op", value.name)
         if isinstance(value, ast.GlobalVar):
@@ -166,7 +167,7 @@ _Fields = list[tuple[str, Any]]
 
 
 def _describe(value: Any) -> tuple[str, _Fields]:
-    """The type key of a node and its fields in TVM's order."""
+    """Return the type key of a node and its fields, in TVM's order."""
     if isinstance(value, bool):
         return "IntImm", _number("bool", str(int(value)))
     if isinstance(value, int):
@@ -210,7 +211,7 @@ def _double(value: float) -> str:
 
 
 def _attr(field: Field, value: Any) -> Any:
-    """The content of a field of an attribute class."""
+    """Return the content of a field of an attribute class."""
     if field.kind == "bool":
         return _Raw(int(bool(value)))
     if field.kind == "double":
@@ -282,7 +283,7 @@ def _describe_expr(value: ast.Expr) -> tuple[str, _Fields]:
 
 
 def _type_args(call: ast.Call) -> Any:
-    """The types of an operator's arguments, which TVM's type inference leaves in the call."""
+    """Return the types of an operator's arguments, which TVM's inference leaves in the call."""
     types = [a.checked_type_ for a in call.args]
     if call.type_args or not isinstance(call.op, ast.Op) or None in types:
         return call.type_args

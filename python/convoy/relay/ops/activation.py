@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from convoy.relay.ast import Call, Expr, TupleGetItem, TupleWrapper
+from convoy.relay.lazy import relax
 from convoy.relay.ops.arguments import make_call
-from convoy.relay.ops.lazy import relax
 from convoy.relay.ops.normalization import along, axis_of, infer_vector_along_axis
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr

@@ -10,9 +10,9 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import layout
+from convoy.relay.lazy import relax
 from convoy.relay.ops.arguments import Size, both_sides, make_call, sizes
 from convoy.relay.ops.layouts import from_plain, to_plain
-from convoy.relay.ops.lazy import relax
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs

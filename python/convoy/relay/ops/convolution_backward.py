@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import Layout, layout
+from convoy.relay.lazy import relax
 from convoy.relay.ops.arguments import Size
 from convoy.relay.ops.convolution import make_conv
 from convoy.relay.ops.layouts import from_plain
-from convoy.relay.ops.lazy import relax
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs

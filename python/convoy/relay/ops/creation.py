@@ -8,8 +8,8 @@ import numpy as np
 
 from convoy.relay.ast import Call, Constant, Expr
 from convoy.relay.builder import const
+from convoy.relay.lazy import relax
 from convoy.relay.ops.arguments import make_call
-from convoy.relay.ops.lazy import relax
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, constant, is_const
 from convoy.relay.ops.type_inputs import Inputs

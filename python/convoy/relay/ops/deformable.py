@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from convoy.relay.ast import Call, Expr
+from convoy.relay.lazy import topi
 from convoy.relay.ops.arguments import Size, both_sides, make_call, sizes
 from convoy.relay.ops.convolution import infer_conv
-from convoy.relay.ops.lazy import topi
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs

@@ -7,8 +7,8 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.builder import const
+from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import make_call
-from convoy.relay.ops.lazy import relax, topi
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, is_const
 from convoy.relay.ops.type_inputs import Inputs

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import layout
+from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import make_call
-from convoy.relay.ops.lazy import relax, topi
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs

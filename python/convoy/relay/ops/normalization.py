@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from convoy.relay.ast import Call, Expr, TupleWrapper
+from convoy.relay.lazy import relax
 from convoy.relay.ops.arguments import make_call
-from convoy.relay.ops.lazy import relax
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs

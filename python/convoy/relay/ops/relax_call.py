@@ -12,7 +12,7 @@ from convoy.relay import ast
 from convoy.relay.ast import dtype_name
 from convoy.relay.attrs import Attrs
 from convoy.relay.builder import numpy_dtype
-from convoy.relay.ops.lazy import ir, relax
+from convoy.relay.lazy import ir, relax
 from convoy.relay.types import TensorType, TupleType
 
 RelaxExpr = Any  # relax.Expr; the wheel has no stubs

@@ -28,13 +28,13 @@ def get_net(
 ) -> Function:
     """The generator.
 
-    Arguments:
-        random_len: length of the random vector.
-        oshape: of the image, in `layout` without the batch; (3, 64, 64) or (64, 64, 3).
-        ngf: channels before the last layer.
+    Args:
+        random_len: Length of the random vector.
+        oshape: Of the image, in `layout` without the batch; (3, 64, 64) or (64, 64, 3).
+        ngf: Channels before the last layer.
 
     Raises:
-        ValueError: another size of image.
+        ValueError: Another size of image.
     """
     if tuple(oshape) != ((3, 64, 64) if layout == "NCHW" else (64, 64, 3)):
         raise ValueError(f"images of {tuple(oshape)} in {layout}; 3 x 64 x 64 can be made")

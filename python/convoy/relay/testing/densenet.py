@@ -59,7 +59,7 @@ def get_net(
     """DenseNet.
 
     Raises:
-        ValueError: no DenseNet of the size.
+        ValueError: No DenseNet of the size.
     """
     if densenet_size not in _SPEC:
         raise ValueError(f"no DenseNet of {densenet_size} layers; known are {sorted(_SPEC)}")

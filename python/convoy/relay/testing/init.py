@@ -10,6 +10,7 @@ import numpy as np
 from convoy.errors import RelayTypeError
 from convoy.relay.ast import Function
 from convoy.relay.infer import infer_module
+from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
 from convoy.relay.types import TensorType
 
@@ -86,8 +87,6 @@ def create_workload(
 
     The values are those that TVM's function of this name makes of the same seed.
     """
-    import tvm
-
     mod = infer_module(IRModule.from_expr(net))
     initializer = initializer or Xavier()
     np.random.seed(seed)

@@ -30,9 +30,9 @@ def mobile_net(
 ) -> Function:
     """MobileNet.
 
-    Arguments:
-        alpha: a factor on all channels.
-        is_shallow: leave out the five blocks of 512 channels.
+    Args:
+        alpha: A factor on all channels.
+        is_shallow: Leave out the five blocks of 512 channels.
     """
     axis = layout.index("C")
     kernel = layers.conv_kernel_layout(layout)

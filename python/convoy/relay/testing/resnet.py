@@ -79,10 +79,10 @@ def resnet(
 ) -> Function:
     """A ResNet.
 
-    Arguments:
-        units: residual units a stage.
-        filters: channels of the stem and of each stage.
-        data_shape: of the input, in `layout`.
+    Args:
+        units: Residual units a stage.
+        filters: Channels of the stem and of each stage.
+        data_shape: Of the input, in `layout`.
     """
     build = _Builder(layout)
     data = var("data", shape=data_shape, dtype=dtype)
@@ -115,7 +115,7 @@ def get_net(
     """ResNet of a number of layers.
 
     Raises:
-        ValueError: no such ResNet.
+        ValueError: No such ResNet.
     """
     height = image_shape[layout[1:].index("H")]
     if height <= 28 or (height <= 32 and num_layers not in _UNITS):

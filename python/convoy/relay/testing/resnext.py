@@ -54,12 +54,12 @@ def get_net(
 ) -> Function:
     """ResNeXt-50 or -101.
 
-    Arguments:
-        groups: of the 3x3 convolutions (cardinality).
-        group_width: channels of each group in the first stage.
+    Args:
+        groups: Of the 3x3 convolutions (cardinality).
+        group_width: Channels of each group in the first stage.
 
     Raises:
-        ValueError: no such ResNeXt.
+        ValueError: No such ResNeXt.
     """
     if num_layers not in _BLOCKS:
         raise ValueError(f"no ResNeXt of {num_layers} layers; known are {sorted(_BLOCKS)}")

@@ -41,7 +41,7 @@ def get_net(
     """SqueezeNet.
 
     Raises:
-        ValueError: a version other than "1.0" and "1.1".
+        ValueError: A version other than "1.0" and "1.1".
     """
     if version not in _VERSIONS:
         raise ValueError(f"no SqueezeNet {version}; known are {sorted(_VERSIONS)}")

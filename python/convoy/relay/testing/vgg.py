@@ -33,7 +33,7 @@ def get_net(
     """VGG of a number of layers.
 
     Raises:
-        ValueError: no such VGG.
+        ValueError: No such VGG.
     """
     if num_layers not in _CONVS:
         raise ValueError(f"no VGG of {num_layers} layers; known are {sorted(_CONVS)}")

@@ -1,4 +1,4 @@
-"""Blanking of comments and splitting off of the metadata section."""
+"""Blanking comments, up to the metadata section."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _INSIDE = re.compile(r"/\*|\*/")
 
 
 def blank_comments(source: Source) -> str:
-    """The text with every comment replaced by spaces, so that all positions stay.
+    """Replace every comment by spaces, so that all positions stay.
 
     `//` runs to the end of the line; `/* */` nests. The metadata section is left as it is.
 
     Raises:
-        RelaySyntaxError: a comment that is not closed.
+        RelaySyntaxError: A comment that is not closed.
     """
     text = source.text
     parts: list[str] = []
@@ -42,7 +42,7 @@ def blank_comments(source: Source) -> str:
 
 
 def _close(source: Source, start: int) -> int:
-    """The offset after the comment that opens at `start`."""
+    """Return the offset after the comment that opens at `start`."""
     depth, at = 1, start + 2
     while depth:
         match = _INSIDE.search(source.text, at)

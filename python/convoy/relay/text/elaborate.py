@@ -1,4 +1,4 @@
-"""Syntax tree to expressions: scopes, sharing, literals, attributes and metadata."""
+"""Syntax trees to expressions: scopes, sharing, literals, attributes and metadata."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
 from convoy.relay.attrs import Attrs, complete_attrs, make_attrs
 from convoy.relay.diagnostics import error_at, place
+from convoy.relay.json_format import load_metadata
 from convoy.relay.module import IRModule
 from convoy.relay.schema import attrs_class
 from convoy.relay.source import Source, Span, nearest
@@ -41,12 +42,12 @@ _BINARY = {
 
 
 class Elaborator:
-    """Makes a module or an expression of one syntax tree.
+    """Elaborate the syntax tree of one module or expression.
 
-    Arguments:
-        source: the text, for places in errors.
-        init_module: functions that the text may call besides its own.
-        meta_table: what `meta[key][n]` stands for when the text has no metadata section.
+    Args:
+        source: The text, for places in errors.
+        init_module: Functions that the text may call besides its own.
+        meta_table: The objects of `meta[key][n]`, for text without a metadata section.
     """
 
     def __init__(
@@ -110,8 +111,6 @@ class Elaborator:
 
     def _metadata(self, children: list[Any]) -> None:
         if children and isinstance(children[-1], Token):
-            from convoy.relay.json_format import load_metadata
-
             token = children.pop()
             try:
                 self.meta.update(load_metadata(token.partition("]")[2]))
@@ -121,7 +120,7 @@ class Elaborator:
     # ---- places and names
 
     def span(self, at: Syntax | Token) -> Span:
-        """The place of a token, or of the first one of a tree."""
+        """Return the place of a token, or of the first token of a tree."""
         tree, path = at, []
         while not isinstance(tree, Token):
             path.append(tree)
@@ -157,7 +156,7 @@ class Elaborator:
         return self.globals[name]
 
     def meta_object(self, token: Token) -> Any:
-        """What `meta[key][index]` stands for."""
+        """Return the object of `meta[key][index]`."""
         key, index = str(token)[5:-1].split("][")
         table = self.meta.get(key)
         if table is None:
@@ -203,7 +202,7 @@ class Elaborator:
         return var
 
     def _name_and_type(self, tree: Syntax) -> tuple[str, Type | None]:
-        """`%input.1: T`: names with dots do not parse in TVM; here they are read."""
+        """Read `%input.1: T`; names with dots, which TVM does not parse, are accepted."""
         annotation = None
         for child in tree.children[1:]:
             if child.data != "virtual_device":
@@ -211,7 +210,7 @@ class Elaborator:
         return str(tree.children[0])[1:], annotation
 
     def expr(self, tree: Syntax) -> Step:
-        """A sequence of bindings and its value. `let` and discarded values nest to the right."""
+        """Elaborate bindings and their value; `let` and discarded values nest to the right."""
         lets: list[tuple[Var, Expr, Span]] = []
         pushed, leaves = 0, ""
         for statement in tree.children[:-1]:

@@ -22,7 +22,7 @@ Number = int | float
 
 
 class BadNumber(ValueError):
-    """Carries what was got, what was expected and what to do."""
+    """A malformed literal: what was got, what was expected, what to do."""
 
     def __init__(self, got: str, expected: str, remedy: str = "") -> None:
         super().__init__(got)
@@ -30,10 +30,10 @@ class BadNumber(ValueError):
 
 
 def parse_number(text: str) -> tuple[Number, str]:
-    """The value and the dtype of a literal.
+    """Parse a literal; return its value and dtype.
 
     Raises:
-        BadNumber: not a number of the format.
+        BadNumber: Not a number of the format.
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -79,13 +79,13 @@ def _int(text: str, digits: str, width: str | None, sign: int) -> tuple[int, str
 
 
 def as_constant(value: Number, dtype: str) -> np.ndarray:
-    """A literal as a 0-d tensor."""
+    """Convert a literal to a 0-d array."""
     with np.errstate(over="ignore"):  # 1e9f16 is infinite, as in C++
         return np.array(value, dtype=dtype)
 
 
 def as_attribute(value: Number, dtype: str) -> Number:
-    """A literal as an attribute value: `2i64` keeps its width."""
+    """Convert a literal to an attribute value: `2i64` keeps its width."""
     return Int64(value) if dtype == "int64" and abs(value) < _MAX_INT64 else value
 
 

@@ -67,12 +67,12 @@ def _grammar() -> Lark:
 def parse_module_text(
     source: Source, init_module: IRModule | None = None, meta_table: dict[str, Any] | None = None
 ) -> IRModule:
-    """The module that the text describes, before type inference."""
+    """Parse a module; its types are not inferred."""
     return Elaborator(source, init_module, meta_table).module(_tree(source, "module"))
 
 
 def parse_expr_text(source: Source, meta_table: dict[str, Any] | None = None) -> Expr:
-    """The expression that the text describes, before type inference."""
+    """Parse an expression; its types are not inferred."""
     return Elaborator(source, None, meta_table).lone_expr(_tree(source, "lone_expr"))
 
 
@@ -127,7 +127,7 @@ def _short(token: str) -> str:
 
 
 def _expectation(terminals: set[str]) -> str:
-    """The terminals as a reader knows them, at most eight."""
+    """Name at most eight terminals as a reader knows them."""
     literal = {t.name: t.pattern.value for t in _grammar().terminals if t.pattern.type == "str"}
     names = [
         f"'{literal[t]}'" if t in literal else _TERMINALS.get(t, "") for t in sorted(terminals)

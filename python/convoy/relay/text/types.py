@@ -22,11 +22,11 @@ _MAX_DEPTH = 100
 
 
 class TypeElaborator:
-    """Syntax trees of types to types.
+    """Elaborate syntax trees of types.
 
-    Arguments:
-        span: the place of a tree or token.
-        meta_object: what a `meta[...][n]` token stands for.
+    Args:
+        span: Returns the place of a tree or token.
+        meta_object: Returns the object of a `meta[...][n]` token.
     """
 
     def __init__(
@@ -42,9 +42,11 @@ class TypeElaborator:
         return var
 
     def forget(self, name: str) -> None:
+        """Take a type parameter out of scope."""
         self._variables[name].pop()
 
     def elaborate(self, tree: Syntax, depth: int = 0) -> ty.Type:
+        """Return the type of a syntax tree."""
         if depth > _MAX_DEPTH:
             raise error_at(
                 RelaySyntaxError, f"a type nested over {_MAX_DEPTH} deep", self._span(tree)

@@ -11,10 +11,11 @@ from convoy.relay.module import IRModule
 
 
 def partition_for_cudnn(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """The module, to be built with cuDNN and TVM's kernels alone.
+    """Restrict a module to kernels of cuDNN and of TVM.
 
-    Arguments:
-        params: values that become constants; unknown names are passed over.
+    Args:
+        mod: The module.
+        params: Values that become constants; unknown names are ignored.
     """
     result = mod.shallow_copy()
     if params:

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.relay.ast import Call, Op
+from convoy.relay.build import load_module
 from convoy.relay.build_module import bind_params_by_name
 from convoy.relay.infer import infer_module
+from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
 from convoy.relay.visit import post_order
+from convoy.relay.vm import Executable
 
 # What CUTLASS has kernels for.
 _OPS = (
@@ -24,10 +27,11 @@ _OPS = (
 
 
 def partition_for_cutlass(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """The module, to be built with CUTLASS and TVM's kernels alone.
+    """Restrict a module to kernels of CUTLASS and of TVM.
 
-    Arguments:
-        params: values that become constants; unknown names are passed over.
+    Args:
+        mod: The module.
+        params: Values that become constants; unknown names are ignored.
     """
     result = mod.shallow_copy()
     if params:
@@ -37,7 +41,7 @@ def partition_for_cutlass(mod: IRModule, params: Mapping[str, Any] | None = None
 
 
 def num_cutlass_partitions(mod: IRModule) -> int:
-    """The number of operators that CUTLASS may run; 0 for a module that is not partitioned."""
+    """Count the operators that CUTLASS may run; 0 for a module that is not partitioned."""
     if mod.attrs.get("convoy.backends") != ("cutlass", "tvm"):
         return 0
     return sum(
@@ -48,20 +52,19 @@ def num_cutlass_partitions(mod: IRModule) -> int:
 
 
 def has_cutlass() -> bool:
-    """Whether kernels of CUTLASS can be compiled: always; `convoy doctor` says with what."""
+    """Return True: kernels of CUTLASS can be compiled; `convoy doctor` reports with what."""
     return True
 
 
 def finalize_modules(
     lib: Any, lib_path: str | os.PathLike[str] = "compile.so", tmp_dir: str = "./tmp"
 ) -> Any:
-    """Export a library and load it again; kernels are compiled already when it is built.
+    """Export a library and load it again; its kernels were compiled when it was built.
 
-    Arguments:
-        lib_path: the file's name, in `tmp_dir`.
+    Args:
+        lib: What `relay.build` returned.
+        lib_path: The file's name, in `tmp_dir`.
     """
-    from convoy.relay.build import load_module
-
     os.makedirs(tmp_dir, exist_ok=True)
     path = os.path.join(tmp_dir, lib_path)
     lib.export_library(path)
@@ -74,12 +77,7 @@ def finalize_modules_vm(
     vmcode_path: str | os.PathLike[str] = "vmcode.ro",
     tmp_dir: str = "./tmp",
 ) -> Any:
-    """As finalize_modules, of what relay.vm.compile made; the code goes into a file of its own."""
-    import tvm
-
-    from convoy.relay.build import load_module
-    from convoy.relay.vm import Executable
-
+    """Export and load what `relay.vm.compile` returned, with its code in a file of its own."""
     os.makedirs(tmp_dir, exist_ok=True)
     library, code_path = os.path.join(tmp_dir, lib_path), os.path.join(tmp_dir, vmcode_path)
     code, lib = vm_exec.save()
@@ -92,10 +90,13 @@ def finalize_modules_vm(
 
 
 def tune_cutlass_kernels(mod: IRModule, sm: int = 80, **options: Any) -> tuple[IRModule, int]:
-    """The module as it is, and how many operators CUTLASS may run: relay.build chooses kernels.
+    """Return the module as it is and the number of operators CUTLASS may run.
 
-    Arguments:
-        sm, **options: accepted; the GPU and its measurements decide.
+    `relay.build` chooses the kernels.
+
+    Args:
+        mod: The module.
+        sm, **options: Accepted; the GPU and its measurements decide.
     """
     del sm, options
     return mod, num_cutlass_partitions(mod)
@@ -104,7 +105,7 @@ def tune_cutlass_kernels(mod: IRModule, sm: int = 80, **options: Any) -> tuple[I
 def build_cutlass_kernels(
     lib: Any, sm: int = 80, tmp_dir: str = "./tmp", lib_path: str = "compile.so", **options: Any
 ) -> Any:
-    """As finalize_modules, under the name of scripts of 2022."""
+    """Do as `finalize_modules`, under the name of scripts of 2022."""
     del sm, options
     return finalize_modules(lib, lib_path, tmp_dir)
 
@@ -117,6 +118,6 @@ def build_cutlass_kernels_vm(
     vmcode_path: str = "vmcode.ro",
     **options: Any,
 ) -> Any:
-    """As finalize_modules_vm, under the name of scripts of 2022."""
+    """Do as `finalize_modules_vm`, under the name of scripts of 2022."""
     del sm, options
     return finalize_modules_vm(vm_exec, lib_path, vmcode_path, tmp_dir)

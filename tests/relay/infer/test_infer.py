@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from convoy import relay
-from convoy.errors import ConvoyError, RelayTypeError
-from convoy.relay.layout import layout
-from convoy.relay.ops.reshape import reshaped
-from convoy.relay.types import Any
+from convoy.errors import RelayTypeError
 
-from .running import HEAD
+from ..running import HEAD
 
 
 def result(body: str, **params: str) -> str:
@@ -138,46 +135,3 @@ def test_refused(body: str, words: str) -> None:
 def test_types_that_nothing_tells() -> None:
     with pytest.raises(RelayTypeError, match="type of %y in @main cannot be inferred"):
         result("exp(%y)", y="")
-
-
-class TestReshape:
-    @pytest.mark.parametrize(
-        ("shape", "new", "want"),
-        [
-            ((2, 3, 4), (0, -1), (2, 12)),
-            ((2, 3, 4), (-2,), (2, 3, 4)),
-            ((2, 3, 4), (-3, 0), (6, 4)),
-            ((2, 3, 4), (0, 0, -4, 2, -1), (2, 3, 2, 2)),
-            ((2, 3, 4), (-4, 1, 2, -2), (1, 2, 3, 4)),
-            ((2, 3, 4), (4, 0, 2), (4, 3, 2)),
-            ((2, Any(), 4), (0, 0, -1), (2, Any(), Any())),
-            ((), (1, 1), (1, 1)),
-            ((0, 3), (0, -1), None),
-        ],
-    )
-    def test_values(self, shape: tuple, new: tuple, want: tuple | None) -> None:
-        if want is None:
-            with pytest.raises(ValueError, match="divide"):
-                reshaped(shape, new, False)
-        else:
-            assert reshaped(shape, new, False) == want
-
-    @pytest.mark.parametrize(
-        "new", [(-1, -1), (-5,), (-4, 5), (-4, -1, -1), (0, 0, 0, 0), (-3, -3)]
-    )
-    def test_refused(self, new: tuple) -> None:
-        with pytest.raises(ValueError, match=r".+"):
-            reshaped((2, 3, 4), new, False)
-
-
-class TestLayouts:
-    def test_blocks(self) -> None:
-        found = layout("NCHW16c", "NCHW")
-        assert found.to_axes((1, 4, 5, 6, 16), "NHWC") == (1, 5, 6, 64)
-        assert found.from_axes((1, 5, 6, 64), "NHWC") == (1, 4, 5, 6, 16)
-        assert layout("OIHW4i8o").factor("O") == 8
-
-    @pytest.mark.parametrize("name", ["", "NCHX", "NCH", "NCHW4x", "NCHWW", "nchw", "NCHW0c", "N!"])
-    def test_refused(self, name: str) -> None:
-        with pytest.raises(ConvoyError):
-            layout(name, "NCHW")

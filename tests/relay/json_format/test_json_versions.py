@@ -11,7 +11,7 @@ import pytest
 from convoy import relay
 from convoy.relay.schema import attrs_class
 
-from .conftest import corpus_names
+from ..conftest import corpus_names
 from .test_json import TEXT
 
 VERSIONS = ["0.17.0", "0.16.0", "0.15.0", "0.14.0", "0.9.0", "0.8.0", "0.7.0", "0.6.1", "0.6.0"]

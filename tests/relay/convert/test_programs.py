@@ -13,7 +13,7 @@ import tvm
 
 from convoy import relay
 
-from .running import HEAD, flatten, relative_error, run_graph, run_stock
+from ..running import HEAD, flatten, relative_error, run_graph, run_stock
 
 RNG = np.random.default_rng(5)
 X2 = "%x: Tensor[(2), float32]"

@@ -12,7 +12,7 @@ from convoy import relay
 from convoy.errors import ConvoyError, UnsupportedOp
 from convoy.relay.printer import without_comments
 
-from .conftest import corpus_path
+from ..conftest import corpus_path
 
 # Here convoy is meant to differ.
 REFUSED = {"adt", "ref"}  # recognised, and refused by name

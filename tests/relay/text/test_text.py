@@ -9,7 +9,7 @@ from convoy import relay
 from convoy.errors import ConvoyError, RelaySyntaxError, RelayTypeError, UnsupportedOp
 from convoy.relay.text.literals import BadNumber, as_constant, parse_number
 
-from .running import HEAD
+from ..running import HEAD
 
 X = "%x: Tensor[(1, 4, 8, 8), float32]"
 

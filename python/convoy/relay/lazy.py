@@ -1,4 +1,4 @@
-"""TVM's modules, imported on first use: reading and printing Relay does not need TVM."""
+"""TVM's modules, imported on first use: reading, typing and printing Relay needs no TVM."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class _LazyModule:
 
 
 relax: Any = _LazyModule("tvm.relax")
+tvm: Any = _LazyModule("tvm")
 ir: Any = _LazyModule("tvm.ir")
 te: Any = _LazyModule("tvm.te")
 tirx: Any = _LazyModule("tvm.tirx")

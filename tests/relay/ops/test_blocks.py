@@ -1,4 +1,4 @@
-"""Operators of windows, blocks and regions, against numpy."""
+"""Windows, blocks, regions of interest and rare operators, against numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from convoy import relay
 from convoy.errors import RelayTypeError
 
-from .running import HEAD, run_stock
+from ..running import HEAD, run_stock
 
 RNG = np.random.default_rng(4)
 PICTURE = RNG.uniform(-1, 1, (2, 3, 4, 6)).astype("float32")

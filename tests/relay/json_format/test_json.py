@@ -21,7 +21,7 @@ from convoy.errors import (
 )
 from convoy.relay.json_format.tensor_bytes import MAGIC, decode, encode
 
-from .running import HEAD
+from ..running import HEAD
 
 TEXT = f"""{HEAD}def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 3, 3), float32]) {{
   %0 = nn.conv2d(%x, %w, strides=[2i64, 2i64], padding=[1, 1]);
