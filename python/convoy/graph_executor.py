@@ -42,13 +42,13 @@ class Executor:
 
 
 class GraphModule:
-    """Runs a compiled graph.
+    """Run a compiled graph.
 
-    Inputs have fixed buffers on the device that `set_input` copies into, so that weights swapped
-    between runs are seen by the next one, under CUDA graph replay too.
+    Inputs have fixed buffers on the device that `set_input` copies into, so that a weight replaced
+    between two runs is seen by the second one, also when a CUDA graph is replayed.
 
-    Arguments:
-        module: what `lib["default"](dev)` returns.
+    Args:
+        module: What `lib["default"](dev)` returns.
     """
 
     def __init__(self, module: Executor) -> None:
@@ -66,13 +66,14 @@ class GraphModule:
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs.
 
-        Arguments:
-            key, value: name or index of an input, and a numpy array or TVM tensor for it.
-            **params: more of them by name; unknown names are passed over.
+        Args:
+            key: The name or index of an input.
+            value: A numpy array or TVM tensor for it.
+            **params: Further inputs by name; unknown names are ignored.
 
         Raises:
-            InputNotFound: `key` names no input.
-            InvalidOption: a value of another shape, or of a dtype that would lose digits.
+            InputNotFound: The graph has no input `key`.
+            InvalidOption: A value of another shape, or of a dtype that would lose digits.
         """
         if key is not None:
             self._set(self._need(key), value)
@@ -86,7 +87,7 @@ class GraphModule:
         self._session.set_input(index, value)
 
     def set_input_zero_copy(self, key: str | int, value: Any = None, **params: Any) -> None:
-        """Use a tensor as an input for all runs to come: what it holds at the time of a run.
+        """Use a tensor as an input of all following runs, with its values at the time of each run.
 
         It is copied on the device at the start of each run, because a replayed CUDA graph reads
         from a fixed address.
@@ -97,7 +98,7 @@ class GraphModule:
             self._sources[index] = tensor
 
     def set_output_zero_copy(self, key: int | str, value: Any) -> None:
-        """Write an output into a tensor after every run to come."""
+        """Write an output into a tensor after each following run."""
         index = self._output_index(key)
         info = self._session.meta.outputs[index]
         if tuple(value.shape) != info.shape or str(value.dtype) != info.dtype:
@@ -115,13 +116,13 @@ class GraphModule:
         return index
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
-        """Set inputs from the bytes of a parameter file; names of no input are passed over."""
+        """Set inputs from the bytes of a parameter file; unknown names are ignored."""
         from convoy.relay.params import read_params
 
         self.set_input(None, None, **dict[str, Any](read_params(bytes(params_bytes))))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
-        """Set the inputs named in a parameter file to what another module has in them."""
+        """Set the inputs named in a parameter file to another module's values."""
         from convoy.relay.params import read_params
 
         for name in read_params(bytes(params_bytes)):
@@ -153,15 +154,17 @@ class GraphModule:
     # ---- outputs and what is known of the graph
 
     def get_num_outputs(self) -> int:
+        """Return the number of outputs."""
         return self._session.num_outputs
 
     def get_num_inputs(self) -> int:
+        """Return the number of inputs."""
         return len(self._session.input_info)
 
     def get_input(self, index: int | str, out: Any = None) -> Any:
-        """The tensor of an input, by index or name; copied into `out` if that is given.
+        """Return the tensor of an input, by index or name; copy it into `out` if given.
 
-        None for a name that the graph does not have, as in TVM.
+        Returns None for an unknown name, as in TVM.
         """
         if isinstance(index, str) and self.get_input_index(index) < 0:
             return None
@@ -169,21 +172,21 @@ class GraphModule:
         return _copied(tensor, out)
 
     def get_input_index(self, name: str) -> int:
-        """The index of an input, -1 if there is none of the name."""
+        """Return the index of an input, -1 for an unknown name."""
         names = self._names()
         return names.index(name) if name in names else -1
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes by name, and dtypes by name."""
+        """Return shapes by name, and dtypes by name."""
         info = self._session.input_info
         return {n: s for n, s, _ in info}, {n: d for n, _, d in info}
 
     def get_output(self, index: int | str, out: Any = None) -> Any:
-        """An output of the last run, copied into `out` if that is given."""
+        """Return an output of the last run; copy it into `out` if given."""
         return _copied(self._session.output(self._output_index(index)), out)
 
     def debug_get_output(self, node: Any, out: Any = None) -> None:
-        """Not available, as in TVM outside the debug executor."""
+        """Raise NotImplementedError, as in TVM outside the debug executor."""
         raise NotImplementedError("Please use debugger.debug_executor as graph_executor instead.")
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
@@ -204,12 +207,18 @@ class GraphModule:
     ) -> Any:
         """Time runs.
 
-        Arguments:
-            repeat, number: `repeat` figures, each the mean of `number` runs in a row followed by
-                one wait for the device.
-            min_repeat_ms: make `number` larger until one figure takes at least so long.
-            end_to_end: copy the inputs `kwargs` to the device and the outputs back every run.
-            cooldown_interval_ms, repeats_to_cooldown: rest so long after so many figures.
+        Args:
+            device: The device to wait for.
+            func_name: "run".
+            repeat: The number of measurements.
+            number: The number of runs in a measurement, which is their mean; the device is waited
+                for once, at its end.
+            min_repeat_ms: Increase `number` until a measurement takes at least so long.
+            limit_zero_time_iterations: Accepted.
+            end_to_end: Copy the inputs `kwargs` to the device and the outputs back in every run.
+            cooldown_interval_ms: Sleep so long after every `repeats_to_cooldown` measurements.
+            repeats_to_cooldown: See `cooldown_interval_ms`.
+            **kwargs: Inputs by name.
 
         Returns:
             TVM's BenchmarkResult, in seconds: mean, median, min, max, std, results.
@@ -240,7 +249,7 @@ class GraphModule:
 
 
 def timed(once: Callable[[], None], device: Any, number: int) -> float:
-    """Mean seconds of a run."""
+    """Return the mean seconds of a run."""
     start = time.perf_counter()
     for _ in range(max(1, number)):
         once()
@@ -327,7 +336,7 @@ def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
 
 
 def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
-    """The older way to make a GraphModule, of the three parts that relay.build's result yields."""
+    """Make a GraphModule of the three parts that iterating over a built library yields."""
     if not isinstance(libmod, GraphExecutorFactoryModule):
         raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
     del graph_json_str  # the graph is inside the library

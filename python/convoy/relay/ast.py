@@ -45,7 +45,7 @@ class Expr:
     """Base of all Relay expressions.
 
     Attributes:
-        span: Where the expression stands in its text, if it came from one.
+        span: The place of the expression in its text, if it came from one.
         checked_type_: The type that inference found, None before.
     """
 

@@ -19,7 +19,7 @@ from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.visit import post_order
 
-# Precision follows the dtype of what convolutions and matrix products work on, in this order.
+# Precision follows the dtype of what convolutions and GEMMs compute in, in this order.
 _HALF = ("float16", "bfloat16")
 
 
@@ -50,7 +50,7 @@ def build(
 
     Raises:
         UnsupportedOp, UnsupportedDtype, UnsupportedLayout: Code that cannot be compiled; the
-            message tells where it is.
+            message has the place.
         RelayTypeError: Shapes, dtypes or parameters that do not fit.
         DynamicShape: A dimension without a size; `relay.vm.compile` takes those.
         InvalidOption: An unknown target.

@@ -4,7 +4,7 @@
 declaration as `[name, kind, default]` (no default: the field is mandatory in text), and for each
 operator `[inputs, attribute class, class its helper makes where that is another one]`.
 
-The kind says how a field is written in `save_json` files:
+The kind determines how a field is written in `save_json` files:
 
     int bool double dtype   the value as a string
     text                    std::string: the string itself

@@ -72,13 +72,13 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     memo: dict[int, Expr] = {}
     for node in post_order(expr):
         new = rebuild(node, memo)
-        swapped = replace(new)
-        memo[id(node)] = new if swapped is None else swapped
+        replaced = replace(new)
+        memo[id(node)] = new if replaced is None else replaced
     return memo[id(expr)]
 
 
 def rebuild(node: Expr, memo: Mapping[int, Expr]) -> Expr:
-    """Return `node` with its parts replaced as `memo` tells; `node` itself where none changed."""
+    """Return `node` with the parts that `memo` has; `node` itself where none changed."""
     old = children(node)
     new = tuple(memo[id(c)] for c in old)
     if all(a is b for a, b in zip(old, new, strict=False)):

@@ -44,7 +44,7 @@ class Executable:
     def save(self) -> tuple[bytearray, Any]:
         """Return the code and the library, as TVM has it.
 
-        `lib.export_library` writes the library; the code is a few bytes that tell how to call it.
+        `lib.export_library` writes the library; the code is a few bytes on how to call it.
         """
         about = {"inputs": self.input_names, "graph": self.is_graph}
         return bytearray(json.dumps(about).encode()), self.compiled
@@ -104,7 +104,7 @@ def _with_tvm_alone(converted: Any, kind: str) -> Any:
     """Compile a Relax module that a graph cannot hold, by TVM alone."""
     try:
         return tvm.compile(_accumulating_in_float32(converted), tvm.target.Target(kind))
-    except Exception as failure:  # what TVM refuses, it says in many classes
+    except Exception as failure:  # TVM raises many classes
         words = (str(failure).strip() or type(failure).__name__).splitlines()[0]
         raise UnsupportedOp(
             f"a module that TVM does not compile for {kind}: {words}",

@@ -55,7 +55,7 @@ def to_relax(
         func_name: The function to convert.
 
     Raises:
-        UnsupportedOp: An operator without a converter; the message tells where it is.
+        UnsupportedOp: An operator without a converter; the message has the place.
         RelayTypeError: Shapes, dtypes or parameters that do not fit.
         DynamicShape: An operator that needs static shapes.
     """

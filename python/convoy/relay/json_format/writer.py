@@ -148,7 +148,7 @@ class _Writer:
 
 
 class _Raw(str):
-    """A field's text that stands in the file as it is."""
+    """Text that is written to the file as it is."""
 
 
 class _Data:

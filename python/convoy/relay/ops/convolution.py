@@ -168,7 +168,7 @@ def infer_conv(call: Inputs) -> TensorType:
 
 
 def rank_of(name: str) -> int:
-    """Return the number of spatial axes that an operator's name tells: 2 of "nn.conv2d"."""
+    """Read the number of spatial axes off an operator's name: 2 of "nn.conv2d"."""
     return next(rank for rank in SPATIAL if f"{rank}d" in name)
 
 

@@ -3,7 +3,7 @@
 Its Relay operator uses Conv2DAttrs with shifted meanings: `data_layout` is the gradient's layout,
 `kernel_layout` the data's, and `out_layout` the weight's.
 
-It becomes Convoy's own operator where that is defined. Elsewhere (integers, say) it becomes a
+It becomes Convoy's own operator where that is defined. Otherwise (integers, for one) it becomes a
 forward convolution with batch and channels exchanged: out[o, i] is the sum over n of data[n, i]
 correlated with grad[n, o].
 """

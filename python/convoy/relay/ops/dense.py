@@ -156,7 +156,7 @@ def convert_batch_matmul(op: OpCall) -> RelaxExpr:
 
 @builder("einsum")
 def einsum(data: Any, equation: str) -> Call:
-    """Sum products as an equation tells: "ij,jk->ik".
+    """Evaluate an Einstein summation: "ij,jk->ik".
 
     Without an arrow the result has the letters that occur once, in alphabetical order.
     """

@@ -180,7 +180,7 @@ def convert_layer_norm(op: OpCall) -> RelaxExpr:
 
 
 def _affine(op: OpCall, value: RelaxExpr, axis: int) -> RelaxExpr:
-    """Scale and shift along an axis, as the attributes `scale` and `center` tell."""
+    """Scale and shift along an axis where the attributes `scale` and `center` are set."""
     if op.attrs["scale"]:
         value = op.emit(relax.op.multiply(value, along(op, op.args[1], axis)))
     if op.attrs["center"]:

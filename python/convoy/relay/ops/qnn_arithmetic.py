@@ -1,8 +1,8 @@
 """Integer arithmetic of quantised values, as Relay expressions: real = scale * (q - zero_point).
 
-Products are exact in int32. Requantisation multiplies by scale_in / scale_out as a 31-bit fraction
-and a shift, in 64 bits, as gemmlowp and TFLite do (Jacob et al. 2018, "Quantization and Training of
-Neural Networks for Efficient Integer-Arithmetic-Only Inference").
+Convolutions and GEMMs are exact in int32. Requantisation multiplies by scale_in / scale_out as a
+31-bit fraction and a shift, in 64 bits, as gemmlowp and TFLite do (Jacob et al. 2018, "Quantization
+and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference").
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class OpCall:
         return self.builder.emit(expr)
 
     def te(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> RelaxExpr:
-        """Emit a call of a tensor expression (a topi function, say)."""
+        """Emit a call of a tensor expression (such as a topi function)."""
         return self.builder.emit_te(
             function, *args, primfunc_name_hint=self.name.replace(".", "_"), **kwargs
         )

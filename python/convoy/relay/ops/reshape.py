@@ -212,7 +212,7 @@ def reshaped(shape: Sequence[Dim], newshape: Sequence[int], allowzero: bool) -> 
     """Return the shape that `newshape` describes; see `reshape`.
 
     Raises:
-        ValueError: Values that do not fit the shape; the message tells how.
+        ValueError: Values that do not fit the shape; the message explains.
     """
     out: list[Dim] = []
     at, i, unknown = 0, 0, -1

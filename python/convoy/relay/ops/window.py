@@ -101,7 +101,7 @@ def infer_weight(call: Inputs, rank: int, axes: str, channels: Sequence[Dim]) ->
         call: The call; argument 1 is the weight.
         rank: The number of spatial axes.
         axes: The plain axes, such as "OIHW"; the channel axes come first.
-        channels: The sizes of the two channel axes as far as attributes and data tell them.
+        channels: The sizes of the two channel axes as far as attributes and data determine them.
 
     Raises:
         RelayTypeError: The weight's type contradicts the attributes or the data.

@@ -1,8 +1,8 @@
-"""Classic networks as Relay modules, under the names of `tvm.relay.testing`; and GoogLeNet,
-MobileNet v2 and ResNeXt beside them.
+"""Classic networks as Relay modules, under the names of `tvm.relay.testing`, and GoogLeNet,
+MobileNet v2 and ResNeXt.
 
-Each has `get_workload(...)`, which gives a module with random parameters, and a function that
-gives the network alone.
+Each has `get_workload(...)`, which returns a module and random parameters, and a function that
+returns the network alone.
 """
 
 from convoy.relay.testing import (

@@ -26,11 +26,11 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The generator.
+    """Make the generator.
 
     Args:
         random_len: Length of the random vector.
-        oshape: Of the image, in `layout` without the batch; (3, 64, 64) or (64, 64, 3).
+        oshape: The shape of the image, in `layout` without the batch; (3, 64, 64) or (64, 64, 3).
         ngf: Channels before the last layer.
 
     Raises:
@@ -73,6 +73,6 @@ def get_workload(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     net = get_net(batch_size, random_len, oshape, ngf, layout=layout, dtype=dtype)
     return create_workload(net)

@@ -1,5 +1,7 @@
-"""DenseNet of 121, 161, 169 or 201 layers (Huang et al. 2017), as TVM's tests build it: a block
-joins the results of its layers, of which each one reads the one before."""
+"""DenseNet of 121, 161, 169 or 201 layers (Huang et al. 2017), as TVM's tests build it.
+
+A block concatenates the results of its layers, each of which reads the one before.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,10 @@ def get_net(
     data_shape: Sequence[int],
     dtype: str,
 ) -> Function:
-    """DenseNet.
+    """Make a DenseNet.
 
     Raises:
-        ValueError: No DenseNet of the size.
+        ValueError: There is no DenseNet of this size.
     """
     if densenet_size not in _SPEC:
         raise ValueError(f"no DenseNet of {densenet_size} layers; known are {sorted(_SPEC)}")
@@ -87,5 +89,5 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(get_net(densenet_size, classes, (batch_size, *image_shape), dtype))

@@ -1,4 +1,4 @@
-"""GoogLeNet, also called Inception v1 (Szegedy et al. 2014), without its auxiliary classifiers."""
+"""GoogLeNet, or Inception v1 (Szegedy et al. 2014), without its auxiliary classifiers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from convoy.relay.testing.init import create_workload
 from convoy.relay.visit import free_vars
 
 # Channels of each inception module (table 1 of the paper): 1x1; 3x3 reduced, 3x3; 5x5 reduced,
-# 5x5; projection behind the pool. None stands for a pool between modules.
+# 5x5; projection behind the pool. None is a pool between modules.
 _MODULES = (
     (64, 96, 128, 16, 32, 32),
     (128, 128, 192, 32, 96, 64),
@@ -60,8 +60,10 @@ def _inception(data: Expr, name: str, channels: Sequence[int]) -> Expr:
 def get_net(
     batch_size: int, num_classes: int, image_shape: Sequence[int], dtype: str = "float32"
 ) -> Function:
-    """GoogLeNet for images of 3 x 224 x 224; local response normalisation is left out, as in
-    later implementations."""
+    """Make GoogLeNet for images of 3 x 224 x 224.
+
+    Local response normalization is left out, as in later implementations.
+    """
     data: Expr = var("data", shape=(batch_size, *image_shape), dtype=dtype)
     body = _pool(_conv_relu(data, "conv1", 64, 7, 2), 2)
     body = _conv_relu(_conv_relu(body, "conv2_reduce", 64, 1), "conv2", 192, 3)
@@ -82,5 +84,5 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

@@ -17,13 +17,13 @@ Size = int | tuple[int, int]
 
 
 class _Builder:
-    """Convolutions named in order."""
+    """Build blocks whose convolutions are numbered in order."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def conv(self, data: Expr, channels: int, kernel: Size, stride: int = 1, pad: Size = 0) -> Expr:
-        """Convolution, batch normalisation, relu."""
+        """Add a convolution, a batch normalization and a relu."""
         name = f"conv_{self.count}"
         self.count += 1
         conv = layers.conv2d(
@@ -42,7 +42,7 @@ class _Builder:
         return data
 
     def pooled(self, data: Expr, kind: str, channels: int) -> Expr:
-        """A pool that keeps the size, and a 1x1 convolution."""
+        """Add a pool that keeps the size and a 1x1 convolution."""
         return self.conv(_pool(data, kind, 3, 1, 1), channels, 1)
 
     def block_a(self, data: Expr, projected: int) -> Expr:
@@ -104,7 +104,7 @@ def _join(*parts: Expr) -> Expr:
 
 
 def get_net(batch_size: int, num_classes: int, image_shape: Sequence[int], dtype: str) -> Function:
-    """Inception v3 for images of 3 x 299 x 299."""
+    """Make Inception v3 for images of 3 x 299 x 299."""
     build = _Builder()
     body: Expr = var("data", shape=(batch_size, *image_shape), dtype=dtype)
     body = build.chain(body, (32, 3, 2), (32, 3), (64, 3, 1, 1))
@@ -130,5 +130,5 @@ def get_workload(
     image_shape: Sequence[int] = (3, 299, 299),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

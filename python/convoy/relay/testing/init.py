@@ -16,7 +16,7 @@ from convoy.relay.types import TensorType
 
 
 class Initializer:
-    """Fills arrays by the end of a parameter's name: weight, bias, gamma, beta, mean, var."""
+    """Fill arrays by the end of a parameter's name: weight, bias, gamma, beta, mean, var."""
 
     def __call__(self, name: str, array: np.ndarray) -> None:
         for suffixes, fill in (
@@ -47,7 +47,7 @@ class Initializer:
 
 
 class Xavier(Initializer):
-    """Uniform or Gaussian weights whose spread is `sqrt(magnitude / fan)` (Glorot and Bengio)."""
+    """Draw weights, uniform or Gaussian, of spread sqrt(magnitude / fan) (Glorot and Bengio)."""
 
     def __init__(
         self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3
@@ -71,7 +71,7 @@ class Xavier(Initializer):
 
 
 class Constant(Initializer):
-    """All weights of one value."""
+    """Fill weights with one value."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -83,9 +83,9 @@ class Constant(Initializer):
 def create_workload(
     net: Function, initializer: Callable[[str, np.ndarray], None] | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module of a network, and random values for all its parameters but `data`.
+    """Make a module of a network, and random values for all its parameters but `data`.
 
-    The values are those that TVM's function of this name makes of the same seed.
+    The values are those of TVM's function of this name for the same seed.
     """
     mod = infer_module(IRModule.from_expr(net))
     initializer = initializer or Xavier()

@@ -18,7 +18,7 @@ def batch_norm_infer(
     name: str = "",
     **attrs: Any,
 ) -> Expr:
-    """Batch normalisation; the result alone."""
+    """Normalize by the batch; return the result alone."""
 
     def part(given: Expr | None, what: str) -> Expr:
         return var(f"{name}_{what}") if given is None else given
@@ -62,7 +62,7 @@ def dense_add_bias(
 
 
 def conv_kernel_layout(data_layout: str, is_depthwise: bool = False) -> str:
-    """The kernel layout that goes with a data layout."""
+    """Return the kernel layout that goes with a data layout."""
     if len(data_layout) == 5:
         return {"NCDHW": "OIDHW", "NDHWC": "DHWIO"}[data_layout]
     return {"NCHW": "OIHW", "NHWC": "HWOI" if is_depthwise else "HWIO"}[data_layout]

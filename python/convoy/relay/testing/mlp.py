@@ -20,7 +20,7 @@ def get_net(
     image_shape: Sequence[int] = (1, 28, 28),
     dtype: str = "float32",
 ) -> Function:
-    """A perceptron of 128, 64 and `num_classes` units."""
+    """Make a perceptron of 128, 64 and `num_classes` units."""
     data = var("data", shape=(batch_size, *image_shape), dtype=dtype)
     body = nn.relu(layers.dense_add_bias(nn.batch_flatten(data), units=128, name="fc1"))
     body = nn.relu(layers.dense_add_bias(body, units=64, name="fc2"))
@@ -34,5 +34,5 @@ def get_workload(
     image_shape: Sequence[int] = (1, 28, 28),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

@@ -28,7 +28,7 @@ def mobile_net(
     is_shallow: bool = False,
     layout: str = "NCHW",
 ) -> Function:
-    """MobileNet.
+    """Make MobileNet v1.
 
     Args:
         alpha: A factor on all channels.
@@ -76,6 +76,6 @@ def get_workload(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters."""
+    """Make a module and random parameters; see `mobile_net`."""
     shape = (batch_size, *image_shape)
     return create_workload(mobile_net(num_classes, shape, dtype, layout=layout))

@@ -28,7 +28,7 @@ _STAGES = (
 def _conv(
     data: Expr, name: str, channels: int, size: int, stride: int = 1, groups: int = 1
 ) -> Expr:
-    """Convolution and batch normalisation."""
+    """Add a convolution and a batch normalization."""
     conv = layers.conv2d(
         data,
         name=f"{name}_depthwise" if groups > 1 else name,
@@ -46,7 +46,7 @@ def _relu6(data: Expr) -> Expr:
 
 
 def _block(data: Expr, name: str, width: int, expansion: int, channels: int, stride: int) -> Expr:
-    """An inverted residual: widened, filtered for each channel alone, narrowed without relu."""
+    """Add an inverted residual: expand, depthwise convolution, project without relu."""
     inner = width * expansion
     body = data
     if expansion > 1:
@@ -61,7 +61,7 @@ def _block(data: Expr, name: str, width: int, expansion: int, channels: int, str
 def get_net(
     batch_size: int, num_classes: int, image_shape: Sequence[int], dtype: str = "float32"
 ) -> Function:
-    """MobileNet v2 of width 1."""
+    """Make MobileNet v2 of width 1."""
     data: Expr = var("data", shape=(batch_size, *image_shape), dtype=dtype)
     width = 32
     body = _relu6(_conv(data, "conv1", width, 3, 2))
@@ -84,5 +84,5 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

@@ -27,7 +27,7 @@ _UNITS = {
 
 
 class _Builder:
-    """Layers of one network, which share layouts."""
+    """Build the layers of one network, which share layouts."""
 
     def __init__(self, layout: str) -> None:
         self.layout, self.kernel = layout, layers.conv_kernel_layout(layout)
@@ -54,7 +54,7 @@ class _Builder:
     def unit(
         self, data: Expr, name: str, channels: int, stride: int, project: bool, bottleneck: bool
     ) -> Expr:
-        """A residual unit; the shortcut is a 1x1 convolution where sizes change."""
+        """Add a residual unit; its shortcut is a 1x1 convolution where sizes change."""
         first = self.norm_relu(data, f"{name}_bn1")
         if bottleneck:
             inner = channels // 4
@@ -77,12 +77,12 @@ def resnet(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """A ResNet.
+    """Make a ResNet of given units.
 
     Args:
-        units: Residual units a stage.
-        filters: Channels of the stem and of each stage.
-        data_shape: Of the input, in `layout`.
+        units: The residual units of each stage.
+        filters: The channels of the stem and of each stage.
+        data_shape: The shape of the input, in `layout`.
     """
     build = _Builder(layout)
     data = var("data", shape=data_shape, dtype=dtype)
@@ -112,10 +112,10 @@ def get_net(
     dtype: str = "float32",
     **kwargs: Any,
 ) -> Function:
-    """ResNet of a number of layers.
+    """Make a ResNet of a number of layers.
 
     Raises:
-        ValueError: No such ResNet.
+        ValueError: There is no such ResNet.
     """
     height = image_shape[layout[1:].index("H")]
     if height <= 28 or (height <= 32 and num_layers not in _UNITS):
@@ -131,7 +131,7 @@ def get_net(
 
 
 def _cifar(num_layers: int) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Three stages, of 9 or 6 layers a unit each."""
+    """Return units, filters and bottleneck of three stages, of 9 or 6 layers for each unit."""
     if (num_layers - 2) % 9 == 0 and num_layers >= 164:
         return ((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True
     if (num_layers - 2) % 6 == 0 and num_layers < 164:
@@ -148,6 +148,6 @@ def get_workload(
     dtype: str = "float32",
     **kwargs: Any,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs)
     return create_workload(net)

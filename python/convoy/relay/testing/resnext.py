@@ -20,7 +20,7 @@ _BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 def _conv(
     data: Expr, name: str, channels: int, size: int, stride: int = 1, groups: int = 1
 ) -> Expr:
-    """Convolution and batch normalisation."""
+    """Add a convolution and a batch normalization."""
     conv = layers.conv2d(
         data,
         name=name,
@@ -85,6 +85,6 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     net = get_net(batch_size, num_classes, num_layers, groups, group_width, image_shape, dtype)
     return create_workload(net)

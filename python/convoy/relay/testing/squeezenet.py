@@ -15,7 +15,7 @@ from convoy.relay.visit import free_vars
 
 # Squeezed channels of each fire module; each of its two halves has four times as many.
 _SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)
-# Version: channels, kernel of the stem, and behind which fire modules a pool stands.
+# Version: channels, kernel of the stem, and the fire modules that a pool follows.
 _VERSIONS = {"1.0": (96, 7, (3, 7)), "1.1": (64, 3, (2, 4))}
 
 
@@ -66,5 +66,5 @@ def get_workload(
     image_shape: Sequence[int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype))

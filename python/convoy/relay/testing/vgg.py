@@ -63,7 +63,7 @@ def get_workload(
     num_layers: int = 11,
     batch_norm: bool = False,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """A module and random parameters; arguments as `get_net`."""
+    """Make a module and random parameters; see `get_net`."""
     return create_workload(
         get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm)
     )

@@ -1,7 +1,7 @@
 """Numbers of the text format.
 
-`1f` is float32, `1f16` and `1f64` say their width; `1` is int32, or int64 where it does not fit;
-`1i16` and `1i64` say their width. A number without `f` is an integer. Minus signs before the first
+`1f` is float32, `1f16` and `1f64` give their width; `1` is int32, or int64 where it does not fit;
+`1i16` and `1i64` give their width. A number without `f` is an integer. Minus signs before the first
 digit fold into the number.
 """
 
