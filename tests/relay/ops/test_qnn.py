@@ -1,4 +1,4 @@
-"""Quantised operators against numpy."""
+"""Quantized operators against numpy."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_pool() -> None:
     assert np.abs(got.astype(int) - want).max() < 1
 
 
-def test_a_quantised_network() -> None:
+def test_a_quantized_network() -> None:
     """Its scales and zero points come with the parameters."""
     text = f"""{HEAD}
 def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), int8], %s: float32,
@@ -213,7 +213,7 @@ def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), int8], %s:
         ('qnn.requantize(%q, 0.1f, 0, 0f, 0, out_dtype="int8")', "ratio"),
         ('qnn.requantize(%q, 1e30f, 0, 1f, 0, out_dtype="int8")', "ratio"),
         ('qnn.requantize(%q, 0.1f, 0, meta[relay.Constant][0], 0, out_dtype="int8")', "3 scales"),
-        ('qnn.quantize(%x, 0.1f, 0, out_dtype="float32")', "quantised float32"),
+        ('qnn.quantize(%x, 0.1f, 0, out_dtype="float32")', "quantized float32"),
         ('qnn.requantize(%q, 0.1f, 0, 0.2f, 0, rounding="DOWN", out_dtype="int8")', "DOWN"),
         ("qnn.dense(%q, %q, meta[relay.Constant][0], 0, 0.1f, 0.1f, units=None)", "3 scales"),
     ],

@@ -15,7 +15,7 @@ from convoy.relay.printer import without_comments
 from ..conftest import corpus_path
 
 # Here convoy is meant to differ.
-REFUSED = {"adt", "ref"}  # recognised, and refused by name
+REFUSED = {"adt", "ref"}  # recognized, and refused by name
 FRIENDLIER = {"graph_reuse_across_defs"}  # numbers are those of one definition
 
 

@@ -8,11 +8,10 @@ from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import layout
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Size, make_call
-from convoy.relay.ops.convolution import rank_of
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
-from convoy.relay.ops.window import SPATIAL
+from convoy.relay.ops.window import SPATIAL, rank_of
 from convoy.relay.types import Dim, TensorType, Type
 
 _GLOBAL = ["nn.global_max_pool2d", "nn.global_avg_pool2d"]

@@ -1,4 +1,4 @@
-"""Normalising what users pass to builders: expressions, sizes, axes, padding."""
+"""Normalizing what users pass to builders: expressions, sizes, axes, padding."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from convoy.relay.ops.window import (
     infer_padding,
     infer_weight,
     infer_window,
+    rank_of,
     relax_padding,
 )
 from convoy.relay.types import Any as DynamicDim
@@ -165,11 +166,6 @@ def infer_conv(call: Inputs) -> TensorType:
     out_layout = call.layout(attrs["out_layout"] or attrs["data_layout"], "NC" + spatial)
     shape = out_layout.from_axes((n, out_channels, *out), "NC" + spatial)
     return TensorType(shape, call.out_dtype(data.dtype))
-
-
-def rank_of(name: str) -> int:
-    """Read the number of spatial axes off an operator's name: 2 of "nn.conv2d"."""
-    return next(rank for rank in SPATIAL if f"{rank}d" in name)
 
 
 # ---- converter

@@ -10,7 +10,7 @@ from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import layout
 from convoy.relay.lazy import relax
 from convoy.relay.ops.arguments import Size
-from convoy.relay.ops.convolution import make_conv, rank_of
+from convoy.relay.ops.convolution import make_conv
 from convoy.relay.ops.layouts import from_plain
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
@@ -21,6 +21,7 @@ from convoy.relay.ops.window import (
     group_size,
     infer_padding,
     infer_weight,
+    rank_of,
     relax_padding,
 )
 from convoy.relay.types import Any as DynamicDim

@@ -6,10 +6,7 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import relax
-from convoy.relay.ops.arguments import (
-    as_tuple,
-    make_call,
-)
+from convoy.relay.ops.arguments import as_tuple, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs

@@ -11,9 +11,7 @@ from convoy.relay.ops.arguments import make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
-from convoy.relay.ops.window import (
-    SPATIAL,
-)
+from convoy.relay.ops.window import SPATIAL, rank_of
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import TensorType, Type
 
@@ -59,7 +57,7 @@ for _rank in SPATIAL:
 @type_rule("image.resize1d", "image.resize2d", "image.resize3d")
 def infer_resize(call: Inputs) -> Type:
     call.count(1)
-    spatial = SPATIAL[int(call.name[-2])]
+    spatial = SPATIAL[rank_of(call.name)]
     layout = call.layout(call.attrs["layout"], "NC" + spatial)
     data = call.tensor(0, len(layout.parts))
     shape = list(data.shape)
@@ -70,11 +68,10 @@ def infer_resize(call: Inputs) -> Type:
 
 @converter("image.resize1d", "image.resize2d", "image.resize3d")
 def convert_resize(op: OpCall) -> RelaxExpr:
-    attrs, rank = op.attrs, int(op.name[-2])
+    attrs, rank = op.attrs, rank_of(op.name)
     roi = [float(r) for r in attrs["roi"] or (0.0,) * (2 * rank)]
-    compute = {1: topi.image.resize1d, 2: topi.image.resize2d, 3: topi.image.resize3d}
     return op.te(
-        compute[rank],
+        getattr(topi.image, f"resize{rank}d"),
         op.args[0],
         roi,
         [int(s) for s in attrs["size"]],
@@ -102,7 +99,7 @@ def upsampling(
 
     Args:
         method: "nearest_neighbor", "bilinear" or "bicubic".
-        align_corners: Align the centres of corner elements; only interpolation heeds it.
+        align_corners: Align the centers of corner elements; only interpolation heeds it.
     """
     return make_call(
         "nn.upsampling",

@@ -1,4 +1,4 @@
-"""Greyscale dilation of images."""
+"""Grayscale dilation of images."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import topi
-from convoy.relay.ops.arguments import (
-    both_sides,
-    make_call,
-    sizes,
-)
+from convoy.relay.ops.arguments import both_sides, make_call, sizes
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.ops.window import (
+    dilated_extent,
     infer_padding,
+    infer_window,
     relax_padding,
 )
-from convoy.relay.shapes import is_int
-from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType, Type
 
 
@@ -58,13 +54,8 @@ def infer_dilation2d(call: Inputs) -> Type:
     strides, dilation = call.positive("strides", 2), call.positive("dilations", 2)
     out: list[Dim] = []
     for i, (before, after) in enumerate(infer_padding(call, 2)):
-        if not is_int(size[i], window[i]):
-            out.append(DynamicDim())
-            continue
-        room = int(size[i]) + before + after - (int(window[i]) - 1) * dilation[i] - 1  # type: ignore[arg-type]
-        if room < 0:
-            raise call.error(f"a window larger than {data}")
-        out.append(room // strides[i] + 1)
+        extent = dilated_extent(window[i], dilation[i])
+        out.append(infer_window(call, size[i], extent, before + after, strides[i]))
     return TensorType(layout.from_axes((n, c, *out), "NCHW"), call.out_dtype(data.dtype))
 
 

@@ -14,9 +14,9 @@ from convoy.relay.shapes import is_int
 from convoy.relay.types import TensorType, TupleType, Type
 
 
-def _channel(call: Inputs, data: TensorType, field: str = "axis") -> TensorType:
+def _channel(call: Inputs, data: TensorType) -> TensorType:
     """Return the type of a vector along the attribute's axis."""
-    axis = call.axis(call.attrs.get_int(field), len(data.shape))
+    axis = call.axis(call.attrs.get_int("axis"), len(data.shape))
     return TensorType((data.shape[axis],), data.dtype)
 
 
@@ -223,9 +223,9 @@ def lrn(
     alpha: float = 1e-5,
     beta: float = 0.75,
 ) -> Call:
-    """Normalize by the response of neighbours along an axis (AlexNet).
+    """Normalize by the response of neighbors along an axis (AlexNet).
 
-    Computes data / (bias + alpha / size * sum of squares of `size` neighbours) ** beta.
+    Computes data / (bias + alpha / size * sum of squares of `size` neighbors) ** beta.
     """
     return make_call("nn.lrn", data, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta)
 

@@ -100,7 +100,7 @@ def convert_mirror_pad(op: OpCall) -> RelaxExpr:
 
 @builder("nn.dilate")
 def dilate(data: Expr, strides: Sequence[int], dilation_value: float = 0.0) -> Call:
-    """Insert `strides - 1` elements of `dilation_value` between neighbours of each axis."""
+    """Insert `strides - 1` elements of `dilation_value` between neighbors of each axis."""
     return make_call(
         "nn.dilate", data, strides=tuple(strides), dilation_value=float(dilation_value)
     )

@@ -7,7 +7,6 @@ from typing import Any
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Size, both_sides, make_call, sizes
-from convoy.relay.ops.convolution import rank_of
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs
@@ -16,6 +15,7 @@ from convoy.relay.ops.window import (
     dilated_extent,
     infer_padding,
     infer_window,
+    rank_of,
     relax_padding,
 )
 from convoy.relay.types import TensorType, Type

@@ -1,10 +1,10 @@
-"""Quantised operators, expanded into integer arithmetic (`qnn_arithmetic`).
+"""Quantized operators, expanded into integer arithmetic (`qnn_arithmetic`).
 
-A quantised value q stands for scale * (q - zero_point). Scales and zero points are expressions
+A quantized value q stands for scale * (q - zero_point). Scales and zero points are expressions
 that must be constants, or bound parameters, when the module is compiled. They do not affect types.
 
 GEMMs and convolutions run on int32 without the zero points, so padding is zero. Functions of one
-value are computed on real numbers, between a dequantisation and a quantisation.
+value are computed on real numbers, between a dequantization and a quantization.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def conv2d(
     out_layout: str = "",
     out_dtype: str = "int32",
 ) -> Call:
-    """Convolve quantised values; the int32 result has the scale input_scale * kernel_scale."""
+    """Convolve quantized values; the int32 result has the scale input_scale * kernel_scale."""
     return make_call(
         "qnn.conv2d", data, kernel, input_zero_point, kernel_zero_point, input_scale, kernel_scale,
         kernel_size=None if kernel_size is None else sizes(kernel_size, 2), channels=channels,
@@ -195,7 +195,7 @@ def dense(
     units: int | None,
     out_dtype: str = "int32",
 ) -> Call:
-    """Multiply quantised matrices; the int32 result has the scale input_scale * kernel_scale."""
+    """Multiply quantized matrices; the int32 result has the scale input_scale * kernel_scale."""
     args = (data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
     return make_call("qnn.dense", *args, units=units, out_dtype=out_dtype)
 
@@ -230,29 +230,29 @@ def expand_linear(call: Call, args: Sequence[Expr]) -> Expr:
 
 
 @builder("qnn.add")
-def add(lhs: Expr, rhs: Expr, *quantisation: Expr, lhs_axis: int = -1, rhs_axis: int = -1) -> Call:
-    """Add quantised tensors.
+def add(lhs: Expr, rhs: Expr, *quantization: Expr, lhs_axis: int = -1, rhs_axis: int = -1) -> Call:
+    """Add quantized tensors.
 
     Args:
         lhs, rhs: The operands.
-        *quantisation: Scale and zero point of lhs, of rhs and of the result.
+        *quantization: Scale and zero point of lhs, of rhs and of the result.
         lhs_axis, rhs_axis: The axes of scales per channel.
     """
-    return make_call("qnn.add", lhs, rhs, *quantisation, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
+    return make_call("qnn.add", lhs, rhs, *quantization, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
 
 @builder("qnn.subtract")
 def subtract(
-    lhs: Expr, rhs: Expr, *quantisation: Expr, lhs_axis: int = -1, rhs_axis: int = -1
+    lhs: Expr, rhs: Expr, *quantization: Expr, lhs_axis: int = -1, rhs_axis: int = -1
 ) -> Call:
-    """Subtract quantised tensors; see `add`."""
-    return make_call("qnn.subtract", lhs, rhs, *quantisation, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
+    """Subtract quantized tensors; see `add`."""
+    return make_call("qnn.subtract", lhs, rhs, *quantization, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
 
 @builder("qnn.mul")
-def mul(lhs: Expr, rhs: Expr, *quantisation: Expr, lhs_axis: int = -1, rhs_axis: int = -1) -> Call:
-    """Multiply quantised tensors; see `add`."""
-    return make_call("qnn.mul", lhs, rhs, *quantisation, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
+def mul(lhs: Expr, rhs: Expr, *quantization: Expr, lhs_axis: int = -1, rhs_axis: int = -1) -> Call:
+    """Multiply quantized tensors; see `add`."""
+    return make_call("qnn.mul", lhs, rhs, *quantization, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
 
 @type_rule("qnn.add", "qnn.mul", "qnn.subtract")
@@ -267,7 +267,7 @@ def infer_binary(call: Inputs) -> Type:
 
 @expansion("qnn.add", "qnn.subtract")
 def expand_sum(call: Call, args: Sequence[Expr]) -> Expr:
-    """Requantise both operands to the result's scale, then add or subtract."""
+    """Requantize both operands to the result's scale, then add or subtract."""
     lhs_scale, lhs_zero, rhs_scale, rhs_zero, *out = _values(call, args, 2, 3, 4, 5, 6, 7)
     axes = [int(attrs_of(call)[f"{side}_axis"]) for side in ("lhs", "rhs")]
     dims = [len(type_of(call, i).shape) for i in (0, 1)]
@@ -281,7 +281,7 @@ def expand_sum(call: Call, args: Sequence[Expr]) -> Expr:
 
 @expansion("qnn.mul")
 def expand_mul(call: Call, args: Sequence[Expr]) -> Expr:
-    """Multiply in int32, then requantise from the product of the scales."""
+    """Multiply in int32, then requantize from the product of the scales."""
     lhs_scale, lhs_zero, rhs_scale, rhs_zero, *out = _values(call, args, 2, 3, 4, 5, 6, 7)
     if lhs_scale.size > 1 or rhs_scale.size > 1:
         raise UnsupportedOp("qnn.mul with a scale for each channel", "one scale")
@@ -306,7 +306,7 @@ def concatenate(
     output_zero_point: Expr,
     axis: int,
 ) -> Call:
-    """Concatenate tensors of several scales, requantised to one."""
+    """Concatenate tensors of several scales, requantized to one."""
     scales, zeros = as_tuple(input_scales), as_tuple(input_zero_points)
     args = (as_tuple(data), scales, zeros, output_scale, output_zero_point)
     return make_call("qnn.concatenate", *args, axis=axis)
@@ -357,7 +357,7 @@ def infer_unary(call: Inputs) -> Type:
 
 @expansion(*(f"qnn.{name}" for name in (*_UNARY, *_UNARY_NN, "hardswish")))
 def expand_unary(call: Call, args: Sequence[Expr]) -> Expr:
-    """Dequantise, apply the function to real numbers, quantise."""
+    """Dequantize, apply the function to real numbers, quantize."""
     scale, zero, out_scale, out_zero = _values(call, args, 1, 2, 3, 4)
     name, type_ = name_of(call).removeprefix("qnn."), _result(call)
     ndim = len(type_.shape)

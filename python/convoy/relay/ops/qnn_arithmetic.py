@@ -1,6 +1,6 @@
-"""Integer arithmetic of quantised values, as Relay expressions: real = scale * (q - zero_point).
+"""Integer arithmetic of quantized values, as Relay expressions: real = scale * (q - zero_point).
 
-Convolutions and GEMMs are exact in int32. Requantisation multiplies by scale_in / scale_out as a
+Convolutions and GEMMs are exact in int32. Requantization multiplies by scale_in / scale_out as a
 31-bit fraction and a shift, in 64 bits, as gemmlowp and TFLite do (Jacob et al. 2018, "Quantization
 and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference").
 """
@@ -32,10 +32,10 @@ def limits(dtype: str) -> tuple[int, int]:
     """Return the smallest and the largest value of an integer type.
 
     Raises:
-        UnsupportedDtype: A type that quantised values do not have.
+        UnsupportedDtype: A type that quantized values do not have.
     """
     if dtype not in _INTEGERS:
-        raise UnsupportedDtype(f"a quantised {dtype or 'value of no type'}", ", ".join(_INTEGERS))
+        raise UnsupportedDtype(f"a quantized {dtype or 'value of no type'}", ", ".join(_INTEGERS))
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -136,7 +136,7 @@ def requantized(
     """Change scale and zero point; the int32 result is not saturated.
 
     Args:
-        value: The quantised expression.
+        value: The quantized expression.
         quantization: Scale and zero point of the value, then those of the result.
         axis: The axis of a scale or zero point per channel.
         ndim: The number of dimensions of the value.

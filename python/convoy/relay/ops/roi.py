@@ -7,10 +7,7 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import topi
-from convoy.relay.ops.arguments import (
-    make_call,
-    sizes,
-)
+from convoy.relay.ops.arguments import make_call, sizes
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs

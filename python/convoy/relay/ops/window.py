@@ -13,6 +13,11 @@ from convoy.relay.types import Dim, TensorType
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
+def rank_of(name: str) -> int:
+    """Read the number of spatial axes off an operator's name: 2 of "nn.conv2d"."""
+    return next(rank for rank in SPATIAL if f"{rank}d" in name)
+
+
 def total_padding(padding: Sequence[int], rank: int) -> list[tuple[int, int]]:
     """Split padding into (before, after) for each spatial axis.
 

@@ -1,4 +1,4 @@
-"""Quantised operators, under the names of TVM 0.18's `relay.qnn`."""
+"""Quantized operators, under the names of TVM 0.18's `relay.qnn`."""
 
 from convoy.relay.qnn import op
 

@@ -1,4 +1,4 @@
-"""`relay.qnn.op`: quantised operators, whose value q stands for scale * (q - zero point).
+"""`relay.qnn.op`: quantized operators, whose value q stands for scale * (q - zero point).
 
 Scales and zero points are expressions, which must be constants when the module is built.
 """
