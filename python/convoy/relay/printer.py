@@ -9,33 +9,21 @@ scalars, attributes of an unexpected class, boxed integers) go into the metadata
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from convoy.errors import RelayTypeError
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Expr, Function, Var, register_printer
-from convoy.relay.attrs import Attrs, Int64
-from convoy.relay.equality import same_attrs
 from convoy.relay.json_format import save_metadata
 from convoy.relay.module import IRModule
-from convoy.relay.schema import MANDATORY, Field, op_schema
+from convoy.relay.print_values import ValuePrinter
 from convoy.relay.trampoline import Step, run
 from convoy.relay.visit import children, free_vars, post_order
 
 VERSION_LINE = '#[version = "0.0.5"]\n'
-_SUFFIX = {
-    "float16": "f16",
-    "float32": "f",
-    "float64": "f64",
-    "int16": "i16",
-    "int32": "",
-    "int64": "i64",
-}
 # Indentation makes the text grow with the square of the depth.
 _MAX_INDENT = 500
 # What the reader takes for a name: dots, colons and slashes included, with which TVM 0.18 prints
@@ -61,8 +49,8 @@ def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
     printer = _Printer()
     body = printer.module(node) if isinstance(node, IRModule) else printer.lone(node)
     text = VERSION_LINE + body
-    if show_meta_data and printer.meta:
-        text += "\n#[metadata]\n" + save_metadata(printer.meta)
+    if show_meta_data and printer.values.meta:
+        text += "\n#[metadata]\n" + save_metadata(printer.values.meta)
     return text
 
 
@@ -80,8 +68,7 @@ class _Block:
 class _Printer:
     def __init__(self) -> None:
         self.memo: dict[int, str] = {}
-        self.meta: dict[str, list[Any]] = {}
-        self.meta_index: dict[int | str, str] = {}
+        self.values = ValuePrinter()
         self.names: dict[str, int] = {}
         self.globals: dict[str, str] = {}
         self.count = 0
@@ -162,7 +149,7 @@ class _Printer:
         items = [self._declare(p) for p in function.params]
         # TVM's reader knows the first attribute by a name without dots.
         attrs = sorted((function.attrs or {}).items(), key=lambda item: "." in item[0])
-        items += [f"{k}={self._value(v)}" for k, v in attrs]
+        items += [f"{k}={self.values.value(v)}" for k, v in attrs]
         ret = function.ret_type
         if ret is None and isinstance(function.checked_type_, ty.FuncType):
             ret = function.checked_type_.ret_type
@@ -247,7 +234,7 @@ class _Printer:
         if isinstance(expr, ast.Let):
             return self._nested_let(expr, block)
         if isinstance(expr, ast.Constant):
-            return self._constant(expr)
+            return self.values.constant(expr)
         if isinstance(expr, ast.Op):
             return expr.name
         if isinstance(expr, ast.GlobalVar):
@@ -259,7 +246,7 @@ class _Printer:
         items = []
         for arg in call.args:
             items.append((yield self._print(arg, block)))
-        items += self._attrs(call)
+        items += self.values.attrs(call)
         callee = yield self._print(call.op, block)
         return f"{callee}({', '.join(items)})"
 
@@ -292,74 +279,6 @@ class _Printer:
         inner.add(value)
         return "\n".join(["(", *inner.lines, "  " * block.indent + ")"])
 
-    def _constant(self, expr: ast.Constant) -> str:
-        value = expr.value
-        name = ast.dtype_name(value.dtype)
-        if value.ndim == 0 and name == "bool":
-            return str(bool(value))
-        # The text format has no NaN.
-        if value.ndim == 0 and name in _SUFFIX and not np.isnan(value):
-            number = str(int(value)) if name.startswith("int") else _float(float(value), name)
-            return number + _SUFFIX[name]
-        return self._meta("relay.Constant", expr)
-
-    def _meta(self, key: str, value: Any) -> str:
-        """Return `meta[key][n]`, one entry for one object."""
-        identity = value if isinstance(value, str) else id(value)
-        if not isinstance(value, int) and identity in self.meta_index:
-            return self.meta_index[identity]
-        table = self.meta.setdefault(key, [])
-        table.append(value)
-        name = f"meta[{key}][{len(table) - 1}]"
-        self.meta_index[identity] = name
-        return name
-
-    # ---- attributes
-
-    def _attrs(self, call: ast.Call) -> list[str]:
-        attrs = call.attrs
-        if attrs is None:
-            return []
-        if not isinstance(call.op, ast.Op):
-            items = [f"{k}={self._value(v)}" for k, v in attrs.items()]
-            return [*items, f'attrs_type_key="{attrs.type_key}"']
-        schema = op_schema(call.op.name)
-        if not schema.printed or attrs.cls is None or attrs.cls is not schema.attrs:
-            return [self._meta(attrs.type_key, attrs)]
-        items = []
-        for f in attrs.cls.fields:
-            if f.default is MANDATORY or not _same_default(attrs[f.name], f):
-                items.append(f"{f.name}={self._value(attrs[f.name], f.kind)}")
-        return items
-
-    def _value(self, value: Any, kind: str = "") -> str:
-        if value is None:
-            return "None"
-        if isinstance(value, bool):
-            return str(value)
-        if isinstance(value, int):
-            if kind == "box":
-                return self._meta("runtime.BoxInt", int(value))
-            return f"{int(value)}i64" if isinstance(value, Int64) else str(int(value))
-        if isinstance(value, float):
-            return _float(value) + "f"
-        if isinstance(value, str):
-            # The text format has no escapes.
-            return self._meta("runtime.String", value) if '"' in value else f'"{value}"'
-        if isinstance(value, (tuple, list)):
-            return f"[{', '.join(self._value(v, kind) for v in value)}]"
-        if isinstance(value, Attrs):
-            return self._meta(value.type_key, value)
-        if isinstance(value, ast.Constant):
-            return self._meta("relay.Constant", value)
-        if isinstance(value, ty.Any):
-            return self._meta("tir.Any", value)
-        if isinstance(value, Mapping):
-            return self._meta("Map", dict(value))
-        raise RelayTypeError(
-            f"an attribute of type {type(value).__name__}", "one that can be printed"
-        )
-
 
 def _readable(name: str) -> str:
     """Return a name that can be read back, with other characters replaced by `_`."""
@@ -375,29 +294,6 @@ def _operands(node: Expr) -> Sequence[Expr]:
     if isinstance(node, ast.Tuple):
         return node.fields
     return (node.tuple_value,) if isinstance(node, ast.TupleGetItem) else ()
-
-
-def _same_default(value: Any, f: Field) -> bool:
-    return same_attrs({"": _typed(value)}, {"": _typed(f.default)})
-
-
-def _typed(value: Any) -> Any:
-    """Mark values such that an int64 differs from an int32."""
-    if isinstance(value, tuple):
-        return tuple(map(_typed, value))
-    return f"{int(value)}i64" if isinstance(value, Int64) else value
-
-
-def _float(value: float, dtype: str = "float64") -> str:
-    """Print six significant digits, as C++ streams do, or as many as tell the value apart.
-
-    TVM always prints six, and then reads back another number.
-    """
-    short = f"{value:.6g}"
-    exact = np.dtype(dtype).type(value)
-    if np.dtype(dtype).type(float(short)) == exact:
-        return short
-    return str(exact)  # the shortest that reads back as the same value
 
 
 _COMMENT = re.compile(r" ?/\*.*?\*/")

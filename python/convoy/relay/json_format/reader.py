@@ -8,19 +8,18 @@ fields) is understood without looking at the version.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from types import GeneratorType
 from typing import Any
 
 from convoy.errors import ConvoyError, RelaySyntaxError
 from convoy.relay.ast import Expr
 from convoy.relay.infer import infer_module
-from convoy.relay.json_format.nodes import DECODERS, canonical_key, decode_attrs
+from convoy.relay.json_format import decode_expressions, decode_types, decode_values  # noqa: F401
+from convoy.relay.json_format.decode_attributes import decode_attrs
+from convoy.relay.json_format.decoding import DECODERS, Step, canonical_key
 from convoy.relay.json_format.scalars import string_of, to_int
 from convoy.relay.json_format.tensor_bytes import decode_base64
 from convoy.relay.module import IRModule
-
-Step = Generator[int, Any, Any]
 
 
 def load_json(text: str | bytes) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from typing import Any
 
 from convoy.errors import RelaySyntaxError
@@ -34,3 +35,14 @@ def to_int(text: str, what: str) -> int:
     if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
         raise RelaySyntaxError(f"{what} = '{text[:32]}'", "an integer")
     return int(text)
+
+
+def to_float(text: str, what: str) -> float:
+    """Parse a float, which is not NaN; raises as `to_int`."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise RelaySyntaxError(f"{what} = '{text[:32]}'", "a number") from None
+    if math.isnan(value):
+        raise RelaySyntaxError(f"{what} = nan", "a number")
+    return value

@@ -7,25 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from lark import Token, Tree
+from lark import Token
 
 from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
 from convoy.relay.attrs import Attrs, complete_attrs, make_attrs
 from convoy.relay.diagnostics import error_at, place
-from convoy.relay.json_format import load_metadata
 from convoy.relay.module import IRModule
 from convoy.relay.schema import attrs_class
 from convoy.relay.source import Source, Span, nearest
-from convoy.relay.text.literals import BadNumber, as_attribute, as_constant, parse_number
+from convoy.relay.text.literals import as_constant
+from convoy.relay.text.reader import VERSION, Literals, is_rule
 from convoy.relay.text.scope import Scopes
 from convoy.relay.text.types import Syntax, TypeElaborator
 from convoy.relay.trampoline import Step, run
 from convoy.relay.types import Type
-
-VERSION = "0.0.5"
-_MAX_LISTS = 16
 
 _BINARY = {
     "*": "multiply",
@@ -41,7 +38,7 @@ _BINARY = {
 }
 
 
-class Elaborator:
+class Elaborator(Literals):
     """Elaborate the syntax tree of one module or expression.
 
     Args:
@@ -53,9 +50,8 @@ class Elaborator:
     def __init__(
         self, source: Source, init_module: IRModule | None, meta_table: dict[str, Any] | None
     ) -> None:
-        self.source = source
+        super().__init__(source, meta_table)
         self.init_module = init_module
-        self.meta: dict[str, Any] = dict(meta_table or {})
         self.scopes = Scopes()
         self.types = TypeElaborator(self.span, self.meta_object)
         # `%0` stands for the expression itself. The first binding of a number wins; numbers are
@@ -63,21 +59,20 @@ class Elaborator:
         # files that use a number twice, and those TVM reads wrongly).
         self.graph: dict[str, Expr] = {}
         self.globals: dict[str, GlobalVar] = {}
-        self.free: list[Var] = []
 
     # ---- whole texts
 
     def module(self, tree: Syntax) -> IRModule:
         children = list(tree.children)
-        if not children or not _is(children[0], "version"):
+        if not children or not is_rule(children[0], "version"):
             raise error_at(
                 RelaySyntaxError,
                 "Relay text without a version",
                 Span(self.source.name, 1, 1, source=self.source),
                 f'#[version = "{VERSION}"] in front',
             )
-        self._version(children.pop(0))
-        self._metadata(children)
+        self.check_version(children.pop(0))
+        self.read_metadata(children)
         mod = self.init_module.shallow_copy() if self.init_module else IRModule()
         for var in mod.get_global_vars():
             self.globals[var.name_hint] = var
@@ -97,53 +92,12 @@ class Elaborator:
 
     def lone_expr(self, tree: Syntax) -> Expr:
         children = list(tree.children)
-        if children and _is(children[0], "version"):
-            self._version(children.pop(0))
-        self._metadata(children)
+        if children and is_rule(children[0], "version"):
+            self.check_version(children.pop(0))
+        self.read_metadata(children)
         return run(self.expr(children[0]))
 
-    def _version(self, tree: Syntax) -> None:
-        got = tree.children[-1][1:-1]
-        if got != VERSION:
-            raise error_at(
-                RelaySyntaxError, f'Relay text of version "{got}"', self.span(tree), f'"{VERSION}"'
-            )
-
-    def _metadata(self, children: list[Any]) -> None:
-        if children and isinstance(children[-1], Token):
-            token = children.pop()
-            try:
-                self.meta.update(load_metadata(token.partition("]")[2]))
-            except ConvoyError as error:
-                raise place(error, self.span(token)) from None
-
-    # ---- places and names
-
-    def span(self, at: Syntax | Token) -> Span:
-        """Return the place of a token, or of the first token of a tree."""
-        tree, path = at, []
-        while not isinstance(tree, Token):
-            path.append(tree)
-            found = getattr(tree, "first", None) or (tree.children[0] if tree.children else None)
-            if found is None:
-                return Span(self.source.name, 1, 1, source=self.source)
-            tree = found
-        # Remembered, because an operator's place is that of its left operand, and so on down.
-        for passed in path:
-            passed.first = tree
-        return Span(
-            self.source.name,
-            tree.line or 1,
-            tree.column or 1,
-            tree.end_line or 0,
-            tree.end_column or 0,
-            self.source,
-        )
-
-    def error(
-        self, at: Syntax | Token, got: str, expected: str = "", remedy: str = ""
-    ) -> ConvoyError:
-        return error_at(RelaySyntaxError, got, self.span(at), expected, remedy)
+    # ---- names
 
     @property
     def _called(self) -> dict[str, tuple[GlobalVar, Span]]:
@@ -155,38 +109,24 @@ class Elaborator:
             self.globals[name] = GlobalVar(name, span=self.span(token) if called else None)
         return self.globals[name]
 
-    def meta_object(self, token: Token) -> Any:
-        """Return the object of `meta[key][index]`."""
-        key, index = str(token)[5:-1].split("][")
-        table = self.meta.get(key)
-        if table is None:
-            raise self.error(
-                token,
-                f"{token}, but the text has no metadata for {key}",
-                remedy="Print with show_meta_data=True, or pass init_meta_table",
-            )
-        if len(index) > 9 or int(index) >= len(table):
-            raise self.error(token, f"{token}, but there are {len(table)} of {key}")
-        return table[int(index)]
-
     # ---- functions and bindings
 
     def function(self, tree: Syntax, at: Token) -> Step:
         *head, body = tree.children
         self.scopes.push()
         type_params: list[Type] = []
-        if head and _is(head[0], "type_params"):
+        if head and is_rule(head[0], "type_params"):
             type_params = [self.types.declare(str(name)) for name in head.pop(0).children]
         params: list[Var] = []
         attrs: dict[str, Any] = {}
         ret_type = None
         for item in head:
-            if _is(item, "param"):
+            if is_rule(item, "param"):
                 if attrs:
                     raise self.error(item, "a parameter behind attributes", "parameters first")
                 params.append(self._param(item))
-            elif _is(item, "attr"):
-                attrs[str(item.children[0])] = self._attr_value(item.children[1])
+            elif is_rule(item, "attr"):
+                attrs[str(item.children[0])] = self.attribute(item.children[1])
             else:
                 ret_type = self.types.elaborate(item)
         value = yield self.expr(body)
@@ -234,7 +174,6 @@ class Elaborator:
             elif kind == "free_var":
                 name, annotation = self._name_and_type(statement)
                 var = Var(name, annotation, span=self.span(statement))
-                self.free.append(var)
                 self.scopes.bind(name, var)
             else:
                 value = yield self.visit(parts[0])
@@ -281,11 +220,11 @@ class Elaborator:
         given: dict[str, Any] = {}
         attrs: Attrs | None = None
         for item in items:
-            if _is(item, "attr"):
+            if is_rule(item, "attr"):
                 name = str(item.children[0])
                 if name in given:
                     raise self.error(item, f"attribute '{name}' twice", "once")
-                given[name] = self._attr_value(item.children[1])
+                given[name] = self.attribute(item.children[1])
                 continue
             if given:
                 raise self.error(item, "an argument behind attributes", "arguments first")
@@ -327,14 +266,8 @@ class Elaborator:
         return self.error(at, f"'{got}'", "a field number, such as %0.1", remedy)
 
     def on_number(self, tree: Syntax) -> Constant:
-        value, dtype = self._number(tree)
+        value, dtype = self.number(tree)
         return Constant(as_constant(value, dtype), span=self.span(tree))
-
-    def _number(self, tree: Syntax) -> tuple[Any, str]:
-        try:
-            return parse_number(str(tree.children[0]))
-        except BadNumber as bad:
-            raise self.error(tree, bad.got, bad.expected, bad.remedy) from None
 
     def on_bool(self, tree: Syntax) -> Constant:
         return Constant(np.array(tree.children[0] == "True"), span=self.span(tree))
@@ -392,32 +325,6 @@ class Elaborator:
         for child in tree.children[1:]:
             fields.append((yield self.visit(child)))
         return ast.Tuple(fields, span=self.span(tree))
-
-    # ---- attribute values
-
-    def _attr_value(self, tree: Syntax, depth: int = 0) -> Any:
-        kind = tree.data
-        if kind == "attr_list":
-            if depth > _MAX_LISTS:
-                raise self.error(tree, f"lists nested over {_MAX_LISTS} deep")
-            return tuple(self._attr_value(child, depth + 1) for child in tree.children)
-        if kind == "number":
-            return as_attribute(*self._number(tree))
-        if kind == "bool":
-            return tree.children[0] == "True"
-        if kind == "string":
-            return str(tree.children[0])[1:-1]
-        if kind == "meta":
-            return self.meta_object(tree.children[0])
-        if str(tree.children[0]) in ("None", "nullptr"):
-            return None
-        raise self.error(
-            tree, f"attribute value '{tree.children[0]}'", "a number, a string, a list or None"
-        )
-
-
-def _is(item: Any, rule: str) -> bool:
-    return isinstance(item, Tree) and item.data == rule
 
 
 def _named(value: Any, binding: str) -> Any:
