@@ -62,6 +62,7 @@ class _Block:
     lines: list[str] = field(default_factory=list)
 
     def add(self, line: str) -> None:
+        """Append a line."""
         self.lines.append("  " * self.indent + line)
 
 
@@ -77,6 +78,7 @@ class _Printer:
     # ---- whole texts
 
     def module(self, mod: IRModule) -> str:
+        """Print all functions of a module."""
         parts = []
         for name in sorted(mod):
             function = mod[name]
@@ -85,6 +87,7 @@ class _Printer:
         return "\n".join(parts)
 
     def lone(self, expr: Expr) -> str:
+        """Print one expression, its free variables first."""
         self._count_uses(expr)
         block = _Block(0)
         for var in free_vars(expr):

@@ -2,8 +2,8 @@
 
     from convoy.relay import tvm018 as tvm
 
-What later versions dropped or changed is here under its old name (`tvm.nd.array`, `tvm.IRModule` of
-Relay functions, targets as command lines, `tvm.ir.save_json` of Relay modules, Relay's keys in a
+Names that later versions dropped or changed are here as they were (`tvm.nd.array`, `tvm.IRModule`
+of Relay functions, targets as command lines, `tvm.ir.save_json` of Relay modules, Relay's keys in a
 PassContext); any other name is that of the installed TVM.
 """
 
@@ -27,7 +27,7 @@ _EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
 
 
 class _Namespace(SimpleNamespace):
-    """Names of ours, and behind them those of a module of TVM."""
+    """Names of this module, and for all others those of a module of TVM."""
 
     def __init__(self, behind: Callable[[], Any], **names: Any) -> None:
         super().__init__(**names)
@@ -41,7 +41,7 @@ class _Namespace(SimpleNamespace):
 
 
 def _array(value: Any, device: Any = None, mem_scope: Any = None) -> Any:
-    """A tensor on a device (default: the CPU) of an array, a number or another tensor."""
+    """Make a tensor on a device (default: the CPU) of an array, a number or another tensor."""
     del mem_scope
     return _tvm.runtime.tensor(to_array(value), device)
 
@@ -72,7 +72,7 @@ class ExternalTarget:
 
     Attributes:
         kind: Has the `name`.
-        attrs: The other options; convoy measures instead of following them.
+        attrs: The other options, which are ignored: placement measures.
     """
 
     def __init__(self, kind: str, attrs: Mapping[str, Any]) -> None:
@@ -83,10 +83,14 @@ class ExternalTarget:
 
 
 def make_target(target: Any, host: Any = None) -> Any:
-    """A target of what 0.18 took: a name, a command line, a dict, another target.
+    """Make a target as TVM 0.18 did.
+
+    Args:
+        target: A name, a command line, a dict or another target.
+        host: The host's target.
 
     Raises:
-        InvalidOption: A command line that is none.
+        InvalidOption: A malformed command line.
     """
     if isinstance(target, str) and " " in target.strip():
         target = _from_command_line(target)
@@ -97,7 +101,7 @@ def make_target(target: Any, host: Any = None) -> Any:
 
 
 def _from_command_line(text: str) -> dict[str, Any]:
-    """`cuda -libs=cudnn,cublas -arch=sm_90` as a dict."""
+    """Parse `cuda -libs=cudnn,cublas -arch=sm_90` to a dict."""
     kind, *words = text.split()
     options: dict[str, Any] = {"kind": kind}
     for word in words:
@@ -127,8 +131,10 @@ def pass_context(
     config: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """TVM's PassContext. Relay's keys (`relay.FuseOps.max_depth`, ...) get a warning: those passes
-    are no more."""
+    """Make TVM's PassContext.
+
+    Relay's keys in `config` (`relay.FuseOps.max_depth`, ...) get a warning: its passes do not run.
+    """
     kept = dict(config or {})
     dropped = [key for key in kept if key.startswith("relay.")]
     for key in dropped:
@@ -151,7 +157,7 @@ transform = _Namespace(
 
 
 def _load_module(path: Any, fmt: str = "") -> Any:
-    """A network that convoy exported, or any module that TVM can load."""
+    """Load a network that Convoy exported, or any module that TVM can load."""
     del fmt
     try:
         return relay.load_module(path)

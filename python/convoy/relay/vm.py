@@ -35,10 +35,12 @@ class Executable:
 
     @property
     def mod(self) -> Executable:
+        """The executable itself, as TVM names it."""
         return self
 
     @property
     def lib(self) -> Any:
+        """The compiled module, which can be exported."""
         return self.compiled
 
     def save(self) -> tuple[bytearray, Any]:

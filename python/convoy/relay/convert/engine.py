@@ -79,6 +79,7 @@ class _Conversion:
         self.inlined = 0
 
     def module(self, function: Function, bound: Mapping[Var, np.ndarray]) -> tvm.IRModule:
+        """Convert a function to a module with it as `main`."""
         builder = relax.BlockBuilder()
         scope = Scope(builder, None)
         names = unique([v.name_hint for v in function.params if v not in bound])

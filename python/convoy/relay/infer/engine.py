@@ -144,9 +144,11 @@ class _Inference:
         self.types: dict[int, Type] = {}
 
     def function(self, function: Function) -> None:
+        """Infer the types of a function."""
         self.solve(function)
 
     def solve(self, expr: Expr) -> None:
+        """Run the steps of an expression until all types are known."""
         pending = list(_steps(expr))
         while pending:
             waiting = []

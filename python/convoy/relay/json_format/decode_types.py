@@ -65,6 +65,7 @@ def type_var(node: Node) -> Any:
     "relay.Clause", "relay.RefCreate", "relay.RefRead", "relay.RefWrite", "RelayRefType",
 )  # fmt: skip
 def refused(node: Node) -> Any:
+    """Refuse nodes of algebraic data types and references."""
     raise UnsupportedOp(
         f"a {node.key}", "tensors, tuples, let, if and functions",
         "Algebraic data types and references are not supported",

@@ -68,6 +68,7 @@ class _File:
         self.measures: dict[int, tuple[int, int]] = {}
 
     def root(self) -> Any:
+        """Decode the root of the file."""
         if not isinstance(self._root, int) or isinstance(self._root, bool):
             raise RelaySyntaxError("JSON without a root", "the index of a node")
         return self._decode(self._root)
@@ -136,6 +137,7 @@ class Node:
         self.fields: dict[str, Any] = attrs if isinstance(attrs, dict) else {}
 
     def decode(self) -> Step:
+        """Decode the node; yield for other nodes."""
         decoder = DECODERS.get(self.key)
         if decoder is None and self.key.startswith("relay.attrs."):
             decoder = decode_attrs

@@ -54,6 +54,7 @@ class _Writer:
         self.kept: list[Any] = []  # keeps alive what `index` knows by id
 
     def file(self, root: Any) -> str:
+        """Write a root and all that it refers to."""
         index = run(self.ref(root))
         data = {
             "root": index,

@@ -34,16 +34,19 @@ def batch_norm_infer(
 
 
 def conv2d(data: Expr, weight: Expr | None = None, name: str = "", **attrs: Any) -> Expr:
+    """Add a convolution over two axes."""
     weight = weight if weight is not None else var(f"{name}_weight")
     return nn.conv2d(data, weight, **attrs)
 
 
 def conv3d(data: Expr, weight: Expr | None = None, name: str = "", **attrs: Any) -> Expr:
+    """Add a convolution over three axes."""
     weight = weight if weight is not None else var(f"{name}_weight")
     return nn.conv3d(data, weight, **attrs)
 
 
 def conv2d_transpose(data: Expr, weight: Expr | None = None, name: str = "", **attrs: Any) -> Expr:
+    """Add a transposed convolution."""
     weight = weight if weight is not None else var(f"{name}_weight")
     return nn.conv2d_transpose(data, weight, **attrs)
 
@@ -56,6 +59,7 @@ def dense_add_bias(
     name: str = "",
     **attrs: Any,
 ) -> Expr:
+    """Add a dense layer with a bias."""
     weight = weight if weight is not None else var(f"{name}_weight")
     bias = bias if bias is not None else var(f"{name}_bias")
     return nn.bias_add(nn.dense(data, weight, units, **attrs), bias, axis=-1)

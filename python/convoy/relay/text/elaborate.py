@@ -18,7 +18,7 @@ from convoy.relay.module import IRModule
 from convoy.relay.schema import attrs_class
 from convoy.relay.source import Source, Span, nearest
 from convoy.relay.text.literals import as_constant
-from convoy.relay.text.reader import VERSION, Literals, is_rule
+from convoy.relay.text.reader import VERSION, TextReader, is_rule
 from convoy.relay.text.scope import Scopes
 from convoy.relay.text.types import Syntax, TypeElaborator
 from convoy.relay.trampoline import Step, run
@@ -38,7 +38,7 @@ _BINARY = {
 }
 
 
-class Elaborator(Literals):
+class Elaborator(TextReader):
     """Elaborate the syntax tree of one module or expression.
 
     Args:
@@ -63,6 +63,7 @@ class Elaborator(Literals):
     # ---- whole texts
 
     def module(self, tree: Syntax) -> IRModule:
+        """Elaborate a whole text."""
         children = list(tree.children)
         if not children or not is_rule(children[0], "version"):
             raise error_at(
@@ -91,6 +92,7 @@ class Elaborator(Literals):
         return mod
 
     def lone_expr(self, tree: Syntax) -> Expr:
+        """Elaborate the text of one expression."""
         children = list(tree.children)
         if children and is_rule(children[0], "version"):
             self.check_version(children.pop(0))
@@ -112,6 +114,7 @@ class Elaborator(Literals):
     # ---- functions and bindings
 
     def function(self, tree: Syntax, at: Token) -> Step:
+        """Elaborate a function; `at` is its place."""
         *head, body = tree.children
         self.scopes.push()
         type_params: list[Type] = []
@@ -190,6 +193,7 @@ class Elaborator(Literals):
     # ---- expressions
 
     def visit(self, tree: Syntax) -> Any:
+        """Elaborate an expression by its rule's method."""
         return getattr(self, f"on_{tree.data}")(tree)
 
     def on_block(self, tree: Syntax) -> Step:

@@ -17,7 +17,7 @@ VERSION = "0.0.5"
 _MAX_LISTS = 16
 
 
-class Literals:
+class TextReader:
     """Read places, metadata and literals, which need no variables.
 
     Args:
