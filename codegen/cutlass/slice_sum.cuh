@@ -1,5 +1,5 @@
 // Adds up the slices of a wgrad whose reduction was split, in fp32 and in a fixed order, and rounds
-// once. Outputs are small (a filter) and slices many (one for each multiprocessor), so that several
+// once. Outputs are small (a filter) and slices many (one for each SM), so that several
 // threads share the slices of an output: reduce_slices of split_k.cuh gives each one thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// dgrad with any stride and no dilation, mma.sync: one matrix product for each position of dx modulo
+// dgrad with any stride and no dilation, mma.sync: one GEMM for each position of dx modulo
 // the stride, a block each.
 #pragma once
 

@@ -1,4 +1,4 @@
-// 1x1 stride-1 convolution without padding, and matrix product, as an sm90 GEMM:
+// 1x1 stride-1 convolution without padding, and GEMM, as an sm90 GEMM:
 //   d (rows, K) = a (rows, C) * b (K, C)^T.
 // Split-K runs as a batched GEMM whose batch index walks along the reduction.
 #pragma once

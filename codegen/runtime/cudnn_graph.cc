@@ -16,7 +16,7 @@ std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape) {
   switch (shape.size()) {
     case 1:  // per channel
       return {1, shape[0], 1, 1};
-    case 2:  // a matrix product is a 1x1 convolution of 1x1 images
+    case 2:  // a GEMM is a 1x1 convolution of 1x1 images
       return {shape[0], shape[1], 1, 1};
     default: return {shape[0], shape[3], shape[1], shape[2]};
   }

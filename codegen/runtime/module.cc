@@ -14,7 +14,7 @@
 #include <map>
 #include <mutex>
 
-#include "artefact.h"
+#include "artifact.h"
 #include "function.h"
 
 namespace convoy {
@@ -124,7 +124,7 @@ class ConvoyModuleObj : public ffi::ModuleObj {
     return std::nullopt;
   }
 
-  ffi::Bytes SaveToBytes() const final { return WriteArtefact({data_->spec, data_->blobs}); }
+  ffi::Bytes SaveToBytes() const final { return WriteArtifact({data_->spec, data_->blobs}); }
 
   ffi::String InspectSource(const ffi::String& format) const final { return data_->spec; }
 
@@ -133,8 +133,8 @@ class ConvoyModuleObj : public ffi::ModuleObj {
   }
 
   static ffi::Module Load(const ffi::Bytes& bytes) {
-    Artefact artefact = ReadArtefact(bytes);
-    return Create(artefact.spec, artefact.blobs);
+    Artifact artifact = ReadArtifact(bytes);
+    return Create(artifact.spec, artifact.blobs);
   }
 
  private:

@@ -29,9 +29,9 @@ struct DgradParams {
   CUtensorMap dx[kMaxPhases];  // pixels of the phase; first those with taps, then the zero ones
   Phase phase[kMaxPhases];
   alignas(16) TileOrder order;  // read four words at a time
-  int zero_spans;     // sum of the zero phases' spans
-  int channel_steps;  // ceil(k / 64)
-  int channels;       // c
+  int zero_spans;               // sum of the zero phases' spans
+  int channel_steps;            // ceil(k / 64)
+  int channels;                 // c
   int filter_w, stride_h, stride_w;
 };
 

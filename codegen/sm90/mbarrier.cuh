@@ -1,4 +1,4 @@
-// mbarriers in shared memory: the handshake between the copy engine and the warpgroups.
+// mbarriers in shared memory: the handshake between TMA and the warpgroups.
 //
 // A barrier counts phases. wait(parity) returns once the phase of that parity has completed, and it
 // can only tell a phase from its direct neighbours: a waiter must never be two phases off. A fresh
@@ -18,7 +18,7 @@ __device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers visible to the copy engine; followed by __syncthreads().
+// Makes initialised barriers visible to TMA; followed by __syncthreads().
 __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -27,7 +27,7 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// One arrival, and the phase also waits until the copy engine has delivered `bytes`.
+// One arrival, and the phase also waits until TMA has delivered `bytes`.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");

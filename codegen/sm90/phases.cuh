@@ -8,8 +8,8 @@
 // and p = i + (phase + pad - r) / stride = i + top - t with top = floor((phase + pad) / stride).
 // With lower = top - (taps - 1), tap t reads dy at i + lower + (taps - 1 - t): a unit-stride
 // correlation over the box of positions lower .. lower + extent - 1, with offsets of at least 0 as
-// the copy engine's im2col mode wants them. Positions outside 0 .. outputs - 1 read as zero.
-// Phases of both axes combine freely: stride_h * stride_w problems, each a matrix product of
+// TMA's im2col mode wants them. Positions outside 0 .. outputs - 1 read as zero.
+// Phases of both axes combine freely: stride_h * stride_w problems, each a GEMM of
 // (n * extent_h * extent_w) x (taps_h * taps_w * k) by (taps_h * taps_w * k) x c.
 //
 // Plain C++ too: the tests compile this file for the host.

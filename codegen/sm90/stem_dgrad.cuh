@@ -1,7 +1,7 @@
 // dgrad of a network's first convolution on sm_90a: stride 2, filters up to 7x7, c <= 4, k <= 128.
 //
-// As a matrix product dgrad has c columns, far too few for the tensor cores. Here a block streams
-// down the rows of dy, reads each once, and multiplies it with all taps that use it: the product
+// As a GEMM dgrad has c columns, far too few for the tensor cores. Here a block streams
+// down the rows of dy, reads each once, and multiplies it with all taps that use it: the result
 // has 16 * c columns (four row shifts x four phases x c, see stem_layout.cuh), and its reduction is
 // k for each of the four column shifts. Accumulators hold four rows of output (each two rows of
 // dx); a row is complete when the fourth row of dy has been added, is sent out, and the others
@@ -87,7 +87,7 @@ struct StemShared {
 };
 
 // All threads: the filter (k,r,s,c), staged at stage 0, into K-major rows of 64 k, one row for each
-// column of the product.
+// column of the result.
 template <class Config>
 __device__ void pack_filter(const StemParams& params, const StemShared<Config>& shared) {
   const int tap_elements = params.filter_h * params.filter_w * Config::kChannels;  // of one k

@@ -71,8 +71,8 @@ struct StemDgrad {
  private:
   static const void* kernel() { return reinterpret_cast<const void*>(&stem_dgrad<Config>); }
 
-  // Rows of a chunk, so that the busiest multiprocessor has least to do. A chunk of r rows reads
-  // r + 3; two blocks on a multiprocessor slow each other down by some 1.6.
+  // Rows of a chunk, so that the busiest SM has least to do. A chunk of r rows reads
+  // r + 3; two blocks on a SM slow each other down by some 1.6.
   static int default_chunk(const StemGrid& grid, int processors) {
     int best = grid.rows;
     double best_time = 1e30;

@@ -2,7 +2,7 @@
 //
 // y (n,p,q,k) from x (n,h,w,c) and the filter (k,r,s,c), both as they lie in memory: no padding of
 // channels, no space-to-depth, no repacked filter. A block streams down the rows of x, each of
-// which the copy engine loads once per strip with zeros at all borders, and keeps the r rows that
+// which TMA loads once per strip with zeros at all borders, and keeps the r rows that
 // an output row needs in a ring. The first operand of wgmma is not laid out as a matrix at all:
 // output column q reads its window of a row (window_layout.cuh) by 32-bit loads at 2 * stride_w * c
 // * q bytes, straight into the registers. For 7x7 with c = 3 the reduction is 176 long, 147 of it
@@ -151,7 +151,7 @@ struct WindowConsumer {
     }
   }
 
-  // Adds the products of the steps from kFirst on to d. The window's first row is in `stage`.
+  // Adds the partial sums of the steps from kFirst on to d. The window's first row is in `stage`.
   template <int kFirst>
   __device__ void multiply(float (&d)[kAccumulators], unsigned stage) {
     constexpr int kLast = kFirst + kGroup < Config::kSteps ? kFirst + kGroup : Config::kSteps;

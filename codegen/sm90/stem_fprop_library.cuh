@@ -103,7 +103,7 @@ struct StemFprop {
     grid.chunks = (s.p + grid.chunk_rows - 1) / grid.chunk_rows;
   }
 
-  // Rows of a chunk, so that the busiest multiprocessor has least to do; a chunk costs the rows of
+  // Rows of a chunk, so that the busiest SM has least to do; a chunk costs the rows of
   // x that its first window needs, some two rows of output.
   static int default_chunk(const ConvoyShape& s, const WindowGrid& grid) {
     int best = s.p;

@@ -5,11 +5,11 @@
 // because r = phase + pad - 2 * shift is negative above that range and at least 7 below it, in both
 // phases. Combinations within it whose r lies outside the filter have weight zero.
 //
-// Columns of the product: slot (0..3: row shift lower + 3 - slot), phases (a, b), channel c. They
+// Columns of the result: slot (0..3: row shift lower + 3 - slot), phases (a, b), channel c. They
 // are permuted so that one thread's accumulators, columns 8j + 2 * (lane % 4) + {0, 1}, belong to
 // one pair of phases, lane % 4 = 2a + b, and count up as 2j + {0, 1} = slot * channels + c.
 //
-// Rows of the product: 8 runs of 15 output columns j = 15 * run + x. A warp's 16 rows are x and
+// Rows of the result: 8 runs of 15 output columns j = 15 * run + x. A warp's 16 rows are x and
 // x + 1 of all runs, so that a shift by one column turns one 8x8 matrix into the next one, and the
 // odd length 15 puts the 8 rows of a matrix into different banks.
 //
@@ -37,7 +37,7 @@ CONVOY_HD int shifted_filter_position(int pad, int phase, int shift) {
   return phase + pad - 2 * shift;
 }
 
-// Meaning of a column of the product (0 .. 16 * channels - 1).
+// Meaning of a column of the result (0 .. 16 * channels - 1).
 struct StemColumn {
   int slot, phase_h, phase_w, c;
 };
@@ -57,7 +57,7 @@ CONVOY_HD int stem_accumulator(int slot, int c, int channels, int lower_row) {
 // Column x within its run of a warp's first 8 rows; the other 8 have x + 1.
 CONVOY_HD int stem_run_column(int group, int warp) { return 8 * group + 2 * warp; }
 
-// A piece of work: output rows row0 .. row1 - 1 (of dx: 2 * row, + 1) of one image and strip.
+// A work item: output rows row0 .. row1 - 1 (of dx: 2 * row, + 1) of one image and strip.
 struct StemItem {
   int n, strip, row0, row1;
 };

@@ -1,7 +1,7 @@
 // wgrad of a network's first convolution on sm_90a: c <= 4.
 //
 // dw (k,r,s,c) from x (n,h,w,c) and dy (n,p,q,k), all as they lie in memory. A block streams down
-// the rows of dy and of x, each of which the copy engine loads once per strip with zeros at all
+// the rows of dy and of x, each of which TMA loads once per strip with zeros at all
 // borders, into two rings. dw^T stays in the accumulators, 64 elements of the window and 64 output
 // channels to a warpgroup: the first operand of wgmma is read from the raw rows of x straight into
 // registers (stem_wgrad_layout.cuh), the second one is dy as it lies, a pixel to a row of 128 bytes.
@@ -150,7 +150,7 @@ struct StemWgradConsumer {
   float d[Config::kColumns / 2] = {};
   int held = -1;  // stage of the row of dy that the tensor cores may still read
 
-  // Adds the products of the steps from kFirst on: `at` is this thread's first word, b the tile.
+  // Adds the partial sums of the steps from kFirst on: `at` is this thread's first word, b the tile.
   template <int kFirst>
   __device__ __forceinline__ void multiply(uint32_t at, uint64_t b) {
     constexpr int kLast = kFirst + kGroup < kSteps ? kFirst + kGroup : kSteps;
@@ -183,7 +183,7 @@ struct StemWgradConsumer {
     if constexpr (kLast < kSteps) multiply<kLast>(at, b);
   }
 
-  // Waits for the products on their way; behind a row's last ones its tile is given back.
+  // Waits for the wgmmas in flight; behind a row's last ones its tile is given back.
   template <bool kRelease>
   __device__ __forceinline__ void finish() {
     mma_wait<0>();

@@ -1,4 +1,4 @@
-// The bulk tensor copy engine: loads that complete on an mbarrier, stores in bulk groups.
+// TMA, the tensor memory accelerator: loads that complete on an mbarrier, stores in bulk groups.
 //
 // Elements outside a tensor read as zero and are not written. Stores belong to the thread that
 // issued them: it alone can wait for them.
@@ -91,7 +91,7 @@ __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// Shared memory written by ordinary stores becomes visible to the copy engine and the tensor cores;
+// Shared memory written by ordinary stores becomes visible to TMA and the tensor cores;
 // each writing thread calls it before the barrier.
 __device__ __forceinline__ void fence_shared_for_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

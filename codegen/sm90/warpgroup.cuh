@@ -24,7 +24,7 @@ __device__ __forceinline__ void sync_threads(int id, int threads) {
 }
 
 // 128-byte swizzle: within 1024-byte aligned blocks of eight 128-byte rows, 16-byte chunk c of row
-// r lies at chunk c ^ (r mod 8). The copy engine and wgmma apply the same rule.
+// r lies at chunk c ^ (r mod 8). TMA and wgmma apply the same rule.
 __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
   return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
 }

@@ -8,7 +8,7 @@
 // quad that fills up the last 16 k, have weight zero. (So an infinity up to 8 elements beside a
 // window makes its output a NaN.)
 //
-// The copy engine starts at 16-byte boundaries only, so a row in shared memory begins up to seven
+// TMA starts at 16-byte boundaries only, so a row in shared memory begins up to seven
 // elements (window_shift) before its first window. Where that is an odd number, pairs begin one
 // element (window_lead) before their window. Strips start at multiples of 16 output columns, thus
 // both are the same for all of them.
@@ -73,7 +73,7 @@ CONVOY_HD int window_weight(int k, int filter_h, int filter_w, int channels, int
   return quad.row * filter_w * channels + element;
 }
 
-// A piece of work: output rows p0 .. p1 - 1 of a strip of columns of one image.
+// A work item: output rows p0 .. p1 - 1 of a strip of columns of one image.
 struct WindowItem {
   int n, q0, p0, p1;
 };

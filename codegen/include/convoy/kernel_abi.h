@@ -17,7 +17,7 @@ extern "C" {
 typedef enum ConvoyOp { CONVOY_FPROP = 0, CONVOY_DGRAD = 1, CONVOY_WGRAD = 2 } ConvoyOp;
 
 // Sizes of the forward convolution: x (n,h,w,c) NHWC, filter (k,r,s,c/groups) KRSC, y (n,p,q,k).
-// A matrix product (n,c)x(k,c)^T is the fprop with h = w = r = s = p = q = 1.
+// A GEMM (n,c)x(k,c)^T is the fprop with h = w = r = s = p = q = 1.
 typedef struct ConvoyShape {
   int32_t op;  // ConvoyOp
   int32_t n, h, w, c, k, r, s, p, q;
@@ -27,7 +27,7 @@ typedef struct ConvoyShape {
   int32_t groups;
   int32_t split_k;           // 1 = none; otherwise the number of slices of the reduction
   int32_t swizzle;           // kernel-specific rasterisation choice; 0 = the kernel's default
-  int32_t sm_count;          // multiprocessors of the device
+  int32_t sm_count;          // SMs of the device
   float clip_min, clip_max;  // only for a clip epilogue
 } ConvoyShape;
 

@@ -16,15 +16,15 @@
 
 namespace convoy {
 
-struct Artefact {
+struct Artifact {
   std::string spec;
   BlobMap blobs;
 };
 
-tvm::ffi::Bytes WriteArtefact(const Artefact& artefact);
+tvm::ffi::Bytes WriteArtifact(const Artifact& artifact);
 
 // Throws CorruptArtefact when bytes are missing or changed, LibraryVersionMismatch when a newer
 // format than this runtime's was written.
-Artefact ReadArtefact(const tvm::ffi::Bytes& bytes);
+Artifact ReadArtifact(const tvm::ffi::Bytes& bytes);
 
 }  // namespace convoy

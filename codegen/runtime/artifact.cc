@@ -1,4 +1,4 @@
-#include "artefact.h"
+#include "artifact.h"
 
 #include <array>
 #include <cstring>
@@ -101,11 +101,11 @@ class Reader {
 
 }  // namespace
 
-tvm::ffi::Bytes WriteArtefact(const Artefact& artefact) {
+tvm::ffi::Bytes WriteArtifact(const Artifact& artifact) {
   std::string payload;
-  AppendText(&payload, artefact.spec.data(), artefact.spec.size());
-  Append<uint64_t>(&payload, artefact.blobs.size());
-  for (const auto& [name, content] : artefact.blobs) {
+  AppendText(&payload, artifact.spec.data(), artifact.spec.size());
+  Append<uint64_t>(&payload, artifact.blobs.size());
+  for (const auto& [name, content] : artifact.blobs) {
     AppendText(&payload, name.data(), name.size());
     AppendText(&payload, content.data(), content.size());
   }
@@ -118,7 +118,7 @@ tvm::ffi::Bytes WriteArtefact(const Artefact& artefact) {
   return tvm::ffi::Bytes(std::move(out));
 }
 
-Artefact ReadArtefact(const tvm::ffi::Bytes& bytes) {
+Artifact ReadArtifact(const tvm::ffi::Bytes& bytes) {
   Reader header(bytes.data(), bytes.size());
   if (bytes.size() < kHeader || std::memcmp(bytes.data(), kMagic, 8) != 0) {
     TVM_FFI_THROW(CorruptArtefact)
@@ -143,14 +143,14 @@ Artefact ReadArtefact(const tvm::ffi::Bytes& bytes) {
         << "a compiled module whose content does not match its checksum" << kAdvice;
   }
   Reader reader(payload, size);
-  Artefact artefact;
-  artefact.spec = reader.Text();
+  Artifact artifact;
+  artifact.spec = reader.Text();
   uint64_t blobs = reader.Number<uint64_t>();
   for (uint64_t i = 0; i < blobs; ++i) {
     tvm::ffi::String name(reader.Text());
-    artefact.blobs.Set(name, tvm::ffi::Bytes(reader.Text()));
+    artifact.blobs.Set(name, tvm::ffi::Bytes(reader.Text()));
   }
-  return artefact;
+  return artifact;
 }
 
 }  // namespace convoy
