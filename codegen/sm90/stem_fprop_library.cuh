@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "stem_fprop.cuh"
+#include "stem_window_library.cuh"
 #include "tensor_map.cuh"
 
 namespace convoy::sm90 {
@@ -11,24 +12,14 @@ namespace convoy::sm90 {
 template <class Config>
 struct StemFprop {
   using T = typename Config::Element;
+  using Window = StemWindow<Config>;
   struct State {
     WindowParams params;
     int blocks;
   };
 
   static int32_t check(const ConvoyShape& s) {
-    if (int32_t code = check_conv(s, CONVOY_FPROP)) return code;
-    if (s.c != Config::kChannels) return kWrongChannels;
-    if (s.r != Config::kFilterH || s.s != Config::kFilterW) return kUnsupported;
-    // Rows that no output needs would never be waited for.
-    if (s.stride_h > s.r) return kUnsupported;
-    // Windows start at 4-byte boundaries; rows of x at 16-byte ones; a strip of 16 columns fits.
-    if (s.stride_w * s.c % 2 != 0 || row_elements(s, 16) > kRowElements) return kUnsupported;
-    if (int64_t(s.w) * s.c % 8 != 0 || s.k % 8 != 0) return kMisaligned;
-    if (s.swizzle < 0 || s.sm_count < 1) return kBadShape;
-    if (int64_t(s.n) * s.p * ((s.q + 15) / 16) >= int64_t(1) << 30) return kTooLarge;
-    if (int64_t(s.w) * s.c >= int64_t(1) << 30 || s.k > 65535 * Config::kColumns) return kTooLarge;
-    return kOk;
+    return Window::check(s, CONVOY_FPROP, kRowElements);
   }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
@@ -50,15 +41,9 @@ struct StemFprop {
     params.k = s.k;
     params.stride_h = s.stride_h;
     params.stride_w = s.stride_w;
-    params.pad_top = s.pad_top;
-    const int shift = window_shift(s.pad_left, s.c);
-    params.lead = window_lead(s.pad_left, s.c);
-    params.left = s.pad_left * s.c + shift;
-    params.first = shift - params.lead;
+    Window::set_origin(s, &params);
     set_grid(s, &params);
-    const int column_blocks = (s.k + Config::kColumns - 1) / Config::kColumns;
-    const int resident = std::max(1, s.sm_count * Config::kBlocksPerProcessor / column_blocks);
-    state->blocks = std::min(window_items(params.grid), resident);
+    state->blocks = Window::blocks(s, params.grid);
     return allow_shared(kernel(), Config::kSharedBytes);
   }
 
@@ -80,27 +65,19 @@ struct StemFprop {
   static const void* kernel() { return reinterpret_cast<const void*>(&stem_fprop<Config>); }
 
   static dim3 grid(const State& state) {
-    return dim3(state.blocks, (state.params.k + Config::kColumns - 1) / Config::kColumns);
-  }
-
-  static int64_t row_elements(const ConvoyShape& s, int columns) {
-    return window_row_elements(columns, s.stride_w, s.pad_left, Config::kFilterW,
-                               Config::kChannels);
+    return dim3(state.blocks, Window::column_blocks(state.params.k));
   }
 
   static void set_grid(const ConvoyShape& s, WindowParams* params) {
     int widest = Config::kConsumers / 32 * 16;
-    while (row_elements(s, widest) > kRowElements) widest -= 16;
+    while (Window::row_elements(s, widest) > kRowElements) widest -= 16;
     WindowGrid& grid = params->grid;
-    grid.images = s.n;
-    grid.rows = s.p;
     grid.strips = (s.q + widest - 1) / widest;
     grid.strip_columns = ((s.q + grid.strips - 1) / grid.strips + 15) / 16 * 16;
-    params->row_boxes = int((row_elements(s, grid.strip_columns) + Config::kBoxElements - 1) /
-                            Config::kBoxElements);
-    int rows = s.swizzle ? s.swizzle : default_chunk(s, grid);
-    grid.chunk_rows = std::min(rows, s.p);
-    grid.chunks = (s.p + grid.chunk_rows - 1) / grid.chunk_rows;
+    params->row_boxes =
+        int((Window::row_elements(s, grid.strip_columns) + Config::kBoxElements - 1) /
+            Config::kBoxElements);
+    Window::set_rows(s, default_chunk(s, grid), &grid);
   }
 
   // Rows of a chunk, so that the busiest SM has least to do; a chunk costs the rows of
@@ -108,7 +85,7 @@ struct StemFprop {
   static int default_chunk(const ConvoyShape& s, const WindowGrid& grid) {
     int best = s.p;
     double best_time = 1e30;
-    const int column_blocks = (s.k + Config::kColumns - 1) / Config::kColumns;
+    const int column_blocks = Window::column_blocks(s.k);
     for (int rows = 1; rows <= s.p; ++rows) {
       int64_t items = int64_t(s.n) * grid.strips * ((s.p + rows - 1) / rows) * column_blocks;
       int64_t rounds = (items + s.sm_count - 1) / s.sm_count;

@@ -69,14 +69,14 @@ def test_strided_dgrad_never_reaches_the_sm90_main_loop():
     st.integers(0, 4),
 )
 def test_turned_problem_is_the_gradient(filter_size, dilation, extra, before, after):
-    """In one dimension: correlation of dy with the turned filter under the turned padding."""
+    """In one dimension: correlation of dy with the rotated filter under the transposed padding."""
     reach = dilation * (filter_size - 1)
     size = reach + extra
     w = Workload(
         "dgrad", 1, size, 1, 1, 1, filter_size, 1,
         padding=(before, 0, after, 0), dilation=(dilation, 1),
     )  # fmt: skip
-    forward = cutlass_dgrad.turned(w)
+    forward = cutlass_dgrad.transposed(w)
     if max(before, after) > reach:
         assert forward is None
         return

@@ -1,4 +1,4 @@
-"""Which of cuDNN's engines compute what a workload asks for."""
+"""Select the cuDNN engines that compute what a workload asks for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MAX_COMPILED = 3
 
 
 def _wrong(engine: int, workload: Workload) -> str:
-    """Why an engine's result would be wrong, as measured with cuDNN 9.19 on an H200; empty when it
-    was right."""
+    """Reason why an engine's result would be wrong, as measured with cuDNN 9.19 on an H200; empty
+    when it was right."""
     uneven = not workload.symmetric_padding
     if (workload.op, engine) in (("dgrad", 50), ("wgrad", 1)) and uneven:
         return f"engine {engine} is wrong for uneven padding"
@@ -25,7 +25,7 @@ def _wrong(engine: int, workload: Workload) -> str:
 
 
 def _unwanted(notes: Iterable[str], workload: Workload) -> str:
-    """Why an engine would not compute what the workload asks for; empty when it would."""
+    """Reason why an engine would not compute what the workload asks for; empty when it would."""
     notes = set(notes)
     if "down_convert_inputs" in notes:
         return "rounds its inputs to a narrower type"

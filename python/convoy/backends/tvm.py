@@ -15,7 +15,7 @@ NATIVE = "native"
 class TvmBackend(Backend):
     """Declines nothing that the graph can express, and is rarely fast: no tensor cores.
 
-    Its one candidate has nothing to build. A region placed here is not rewritten; lower/lower.py
+    Its one candidate has nothing to build. A subgraph placed here is not rewritten; lower/lower.py
     compiles its operators with float32 accumulation and convoy's own schedules.
     """
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..backends.base import Backend
-from ..errors import ConvoyError, LibraryMissing
+from ..errors import CacheUnwritable, ConvoyError, LibraryMissing
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
@@ -208,6 +208,7 @@ class MeasuredCost(CostModel):
                 if self._progress:
                     label = f"{workload.key} {candidate.kernel}"
                     self._progress(label, self._seen, max(self._expected, self._seen))
+                save = self._save
                 try:
                     binary = self._backends[candidate.backend].build(
                         workload, candidate, self._device
@@ -215,11 +216,13 @@ class MeasuredCost(CostModel):
                     figure = protocol.measure(
                         workload, candidate, binary, self._device, best_us=best
                     )
+                except (LibraryMissing, CacheUnwritable) as err:
+                    figure, save = Measurement(failure=str(err)), None  # this machine's failure
                 except ConvoyError as err:
                     figure = Measurement(failure=str(err))
                 self._done[key] = figure
-                if self._save:
-                    self._save(workload, candidate, figure)
+                if save:
+                    save(workload, candidate, figure)
             figure = self._done[key]
             if figure.ok and figure.kernel_us is not None:
                 best = figure.kernel_us if best is None else min(best, figure.kernel_us)

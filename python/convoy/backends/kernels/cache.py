@@ -64,7 +64,7 @@ class KernelCache:
         return (self.folder / f"{key}.json").is_file()
 
     def put(self, key: str, library: bytes, about: dict[str, Any]) -> Entry:
-        """Stores a library. Raises CacheUnwritable."""
+        """Store a library. Raises CacheUnwritable."""
         sha256 = hashlib.sha256(library).hexdigest()
         path = self.folder / f"{sha256}.so"
         record = json.dumps({"sha256": sha256, "about": about}, indent=1, sort_keys=True)
@@ -74,7 +74,7 @@ class KernelCache:
 
     @contextmanager
     def being_built(self, key: str, seconds: float) -> Iterator[None]:
-        """Nobody else builds the entry in the meantime; after ``seconds`` of waiting all may."""
+        """Hold the lock of an entry while it is built; go on without after ``seconds``."""
         lock = filelock.FileLock(self.folder / f".lock-{key}", timeout=seconds)
         try:
             lock.acquire()

@@ -1,4 +1,4 @@
-"""Finds what a kernel is compiled with: nvcc 13, libcudart.so.13 and the CUTLASS headers."""
+"""Find the toolchain of the kernels: nvcc 13, libcudart.so.13 and the CUTLASS headers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _release(nvcc: Path) -> str:
 
 
 def _root(nvcc: Path) -> Path:
-    """Folder of the toolkit that nvcc itself says it belongs to (it may be behind a script)."""
+    """Toolkit folder that nvcc reports for itself (it may be wrapped in a script)."""
     command = [str(nvcc), "--dryrun", "-c", "-x", "cu", "/dev/null", "-o", "/dev/null"]
     try:
         out = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -11,7 +11,7 @@ from ....errors import InvalidOption
 from ....ir.workload import ACTIVATIONS, DTYPE_BYTES
 from .emit import emit
 
-#: What a family's kernels compute; its header is ``codegen/cutlass/FAMILY.cuh``.
+#: Operation and architecture; the header is ``codegen/cutlass/FAMILY.cuh``.
 Family = Literal[
     "sm80_conv",
     "sm90_conv",

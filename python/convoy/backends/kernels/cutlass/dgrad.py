@@ -1,7 +1,7 @@
-"""Which CUTLASS kernels a dgrad is offered; the same questions as in :mod:`.rules`.
+"""Rules of the CUTLASS dgrad kernels, with the interface of :mod:`.rules`.
 
 With stride 1 dx is a forward convolution of dy (``codegen/cutlass/dgrad_shape.cuh``), and the rules
-of the forward kernels decide on that turned problem. Strided problems have sm80 kernels alone.
+of the forward kernels decide on that transposed problem. Strided problems have sm80 kernels alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SM80_STRIDED_TILES = (
 )
 
 
-def turned(w: Workload) -> Workload | None:
+def transposed(w: Workload) -> Workload | None:
     """The forward problem from dy to dx; None where stride or padding leave none."""
     reach = [d * (f - 1) for d, f in zip(w.dilation, (w.r, w.s), strict=True)]
     top, left, bottom, right = w.padding
@@ -35,7 +35,7 @@ def turned(w: Workload) -> Workload | None:
 
 def kernels(w: Workload, arch: int) -> Iterator[KernelConfig]:
     """All kernels of the space whose alignment and dtype fit the workload."""
-    forward = turned(w)
+    forward = transposed(w)
     if forward is None:
         yield from space.sm80_backward_kernels("sm80_strided_dgrad", w, arch, SM80_STRIDED_TILES)
     elif space.takes_sm90(w, arch) and w.dtype != "float32":
@@ -59,21 +59,21 @@ def why_not(launch: Launch, w: Workload, device: Device) -> str:
         return f"a kernel for {launch.kernel.op}, the workload is {w.op}"
     if launch.kernel.family == "sm80_strided_dgrad" and w.dilation != (1, 1):
         return "strided dgrad with dilation"
-    forward = turned(w)
+    forward = transposed(w)
     if w.stride != (1, 1) and launch.kernel.family != "sm80_strided_dgrad":
         return "stride above 1"
     if forward is None and launch.kernel.is_sm90:
         return "padding beyond the filter's reach"
-    return rules.why_not(_turned_launch(launch), forward or _phase(w), device)
+    return rules.why_not(_transposed_launch(launch), forward or _phase(w), device)
 
 
 def is_hopeful(config: KernelConfig, w: Workload, device: Device) -> bool:
-    forward = turned(w)
+    forward = transposed(w)
     return forward is None or rules.is_hopeful(config, forward, device)
 
 
 def launches(config: KernelConfig, w: Workload, device: Device) -> Iterator[Launch]:
-    forward = turned(w)
+    forward = transposed(w)
     if forward is None:
         yield Launch(config)
     else:
@@ -81,14 +81,14 @@ def launches(config: KernelConfig, w: Workload, device: Device) -> Iterator[Laun
 
 
 def output_tiles(config: KernelConfig, w: Workload) -> int:
-    forward = turned(w)
+    forward = transposed(w)
     if forward is not None:
         return rules.output_tiles(config, forward)
     return rules.output_tiles(config, _phase(w)) * w.stride[0] * w.stride[1]
 
 
 def reduction_tiles(config: KernelConfig, w: Workload) -> int:
-    return rules.reduction_tiles(config, turned(w) or _phase(w))
+    return rules.reduction_tiles(config, transposed(w) or _phase(w))
 
 
 def workspace_bytes(launch: Launch, w: Workload) -> int:
@@ -96,7 +96,7 @@ def workspace_bytes(launch: Launch, w: Workload) -> int:
     return workspace_bytes_of(launch, output_tiles(launch.kernel, w), w.n * w.h * w.w * w.c)
 
 
-def _turned_launch(launch: Launch) -> Launch:
+def _transposed_launch(launch: Launch) -> Launch:
     """The launch as a forward one: vector widths along C and K change places."""
     config = launch.kernel
     config = dataclasses.replace(config, align=config.align_out, align_out=config.align)

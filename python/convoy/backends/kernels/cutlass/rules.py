@@ -1,4 +1,5 @@
-"""Which kernels of the space a workload is offered, with which splits and rasterisation.
+"""Rules of the CUTLASS fprop and GEMM kernels: which fit a workload, with which splits and
+rasterisation.
 
 A kernel must be *valid* (the library's own check would accept it) and *hopeful*: tiles not mostly
 empty, not one tile on a whole device. Everything else is left to measurement.
@@ -28,11 +29,11 @@ __all__ = [
 #: A slice of the reduction shorter than this many tiles does not pay for the second kernel.
 LEAST_TILES_OF_A_SLICE = 2
 MOST_SLICES = 32
-#: Longest reduction, in main loop steps, whose product memory may bound: beyond it a deep epilogue
+#: Longest reduction, in main loop steps, of a GEMM that memory may bound: beyond it a deep epilogue
 #: takes shared memory that the main loop needs.
 MOST_STEPS_WITH_DEEP_EPILOGUE = 16
 
-# Families by how they read the pixels; dgrad's are asked about their turned problem.
+# Families by how they read the pixels; dgrad's are asked about the transposed problem.
 _GEMM_FAMILIES = ("sm90_gemm", "sm90_dgrad_gemm")
 _IM2COL_FAMILIES = ("sm90_conv", "sm90_dgrad")
 
@@ -73,7 +74,7 @@ def output_tiles(config: KernelConfig, workload: Workload) -> int:
 
 
 def workspace_bytes(launch: Launch, workload: Workload) -> int:
-    """Workspace of a launch; for stream-K an upper bound (the library knows the exact figure)."""
+    """Workspace of a launch; for stream-K an upper bound (the library knows the exact size)."""
     tiles = output_tiles(launch.kernel, workload)
     return workspace_bytes_of(launch, tiles, output_rows(workload) * workload.k)
 
@@ -107,7 +108,7 @@ def why_not(launch: Launch, workload: Workload, device: Device) -> str:
     if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
         return "tile and stages exceed shared memory"
     if config.family in _GEMM_FAMILIES and not is_pointwise(workload):
-        return "a GEMM kernel for a convolution that is no matrix product"
+        return "a GEMM kernel for a convolution that is no GEMM"
     if config.iterator == "fixed_channels" and workload.c != config.align:
         return f"C must be {config.align}"
     return _size_limits(config, workload) or _split_limits(launch, workload)
@@ -130,7 +131,7 @@ def _size_limits(config: KernelConfig, workload: Workload) -> str:
 
 
 def im2col_limits(workload: Workload) -> str:
-    """What an im2col tensor map can hold (CUDA driver API, cuTensorMapEncodeIm2col)."""
+    """Limits of an im2col tensor map (CUDA driver API, cuTensorMapEncodeIm2col)."""
     if max(workload.stride) > 8:
         return "stride above 8"
     top, left, bottom, right = workload.padding

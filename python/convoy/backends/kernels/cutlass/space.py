@@ -1,4 +1,4 @@
-"""Which CUTLASS kernels exist to choose from, as data: tiles by family, dtype and architecture.
+"""Search space of the CUTLASS kernels, as data: tiles by family, dtype and architecture.
 
 Every entry is a kernel that is compiled at most once for each dtype and epilogue and then serves
 every workload that fits, so the lists are short on purpose: an sm90 kernel costs 30 to 50 seconds
@@ -42,7 +42,7 @@ class Sm80Tile:
     scheduler: str = "tiles"
 
 
-#: For convolutions and 1x1 products alike. Large tiles are bound by the tensor cores, small ones
+#: For convolutions and GEMMs alike. Large tiles are bound by the tensor cores, small ones
 #: fill the device where there are few output pixels; a deeper reduction tile halves the barriers.
 SM90_TILES = (
     Sm90Tile(128, 128, "pingpong", (2, 1)),
@@ -60,7 +60,7 @@ SM90_TILES = (
     Sm90Tile(128, 64, "pingpong", scheduler="splitk"),
 )
 
-#: Additions for products with a residual or a second output, which memory bounds and not the tensor
+#: Additions for GEMMs with a residual or a second output, which memory bounds and not the tensor
 #: cores. Their epilogue has more residuals and stores under way than CUTLASS would give it, so that
 #: memory stays busy during the main loop; the main loop keeps two to four stages.
 SM90_DEEP_EPILOGUE_TILES = (
@@ -120,7 +120,7 @@ def takes_sm90(workload: Workload, arch: int) -> bool:
 
 
 def is_pointwise(workload: Workload) -> bool:
-    """A convolution that is a matrix product: 1x1, stride 1, no padding."""
+    """A convolution that is a GEMM: 1x1, stride 1, no padding."""
     return workload.op == "matmul" or (
         workload.r == workload.s == 1 and workload.stride == (1, 1) and not any(workload.padding)
     )

@@ -1,7 +1,7 @@
-"""Which CUTLASS kernels a wgrad is offered; the same questions as in :mod:`.rules`.
+"""Rules of the CUTLASS wgrad kernels, with the interface of :mod:`.rules`.
 
 The output is a filter, K rows by C columns for each of its R * S taps, and the reduction runs over
-all N * P * Q pixels. Split-K cuts the pixels into slices, one or a few for each multiprocessor,
+all N * P * Q pixels. Split-K cuts the pixels into slices, one or a few for each SM,
 adds fp32 partial sums up in a fixed order and rounds once.
 """
 
@@ -18,17 +18,17 @@ from .space import Sm80Tile, Sm90Tile
 
 #: Steps of the main loop below which a slice costs more than it saves.
 LEAST_STEPS_OF_A_SLICE = 4
-#: Output tiles, in multiples of the multiprocessors, beyond which splitting is pointless.
+#: Output tiles, in multiples of the SMs, beyond which splitting is pointless.
 MOST_WAVES_TO_SPLIT = 4
 #: Slices of which partial sums take more than this are not tried: they are written and read again.
 MOST_PARTIAL_BYTES = 128 << 20
 
-# For guess(), in clock cycles, from timing ResNet-50's layers: bytes that one multiprocessor loads,
+# For guess(), in clock cycles, from timing ResNet-50's layers: bytes that one SM loads,
 # bytes that all write and read, start and end of a tile, of a kernel that adds up, of stream-K.
 LOAD_BYTES_PER_CYCLE, PARTIAL_BYTES_PER_CYCLE = 45, 2000
 TILE_CYCLES, SUM_CYCLES, STREAMK_CYCLES = 1500, 4000, 6000
 
-#: Rows are K, columns C of one tap. Memory bounds the products of early layers: a tile as wide as
+#: Rows are K, columns C of one tap. Memory bounds the GEMMs of early layers: a tile as wide as
 #: the filter reads each pixel once.
 SM90_TILES = (
     Sm90Tile(64, 64, "pingpong", scheduler="splitk"),

@@ -1,4 +1,4 @@
-"""What all kernels of ``codegen/sm90`` are: one instance of a template each, exported."""
+"""Base of the kernels of ``codegen/sm90``: each one exported instance of a template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels of ``codegen/sm90`` a workload is offered, and which of them look promising."""
+"""Search space of the kernels of ``codegen/sm90``, and a guess of what is fast."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def stem_launches(w: Workload, device: Device) -> list[Launch]:
 
 
 def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
-    """What the launch needs of a workspace."""
+    """Workspace of a launch."""
     if isinstance(launch.kernel, StemWgradKernel):
         return wgrad_workspace(launch.kernel, launch.swizzle, w, device)
     return 0
 
 
 def _rank(launch: Launch, w: Workload, device: Device) -> tuple[float, bool, int, int, bool, str]:
-    """What candidates are ordered by: their guessed time; of equals, as measured on an H200, those
+    """Key that orders candidates: their guessed time; of equals, as measured on an H200, those
     first that store a tile under the next one, with more stages, fewer rows, swap-AB."""
     kernel = launch.kernel
     assert isinstance(kernel, DgradKernel)

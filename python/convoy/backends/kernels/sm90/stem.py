@@ -15,7 +15,7 @@ LARGEST_STEM_K = 128
 #: Of stem_fprop and stem_wgrad: filter rows, steps of 16 weights of an output channel, elements of
 #: a row of x in a strip.
 MOST_WINDOW_ROWS, MOST_WINDOW_STEPS, MOST_ROW_ELEMENTS = 11, 20, 1024
-#: Of stem_wgrad: warpgroups that multiply on a multiprocessor.
+#: Of stem_wgrad: warpgroups that multiply on an SM.
 MOST_WARPGROUPS = 6
 
 
@@ -82,7 +82,7 @@ class StemWgradKernel(Sm90Library):
     horizontal stride.
 
     parts   sets of warpgroups that take rows of dy in turn
-    blocks  blocks of a multiprocessor: 1 or 2
+    blocks  blocks of an SM: 1 or 2
     group   most steps of 16 pixels whose operands a thread holds at once
     ahead   threads read the next group while the tensor cores work on one
     depth   most rows of dy in shared memory; fewer where they do not fit
@@ -164,7 +164,7 @@ def wgrad_tiles(filter_h: int, filter_w: int, channels: int) -> int:
 
 
 def most_parts(tiles: int, blocks: int) -> int:
-    """Most parts of a kernel with that many tiles and blocks of a multiprocessor; 0: none fit."""
+    """Most parts of a kernel with that many tiles and blocks of an SM; 0: none fit."""
     return MOST_WARPGROUPS // (tiles * blocks)
 
 

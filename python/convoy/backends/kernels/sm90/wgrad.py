@@ -1,4 +1,4 @@
-"""Which schedules of the stem's wgrad a workload is offered, and what they need."""
+"""Schedules of the stem's wgrad for a workload, and their workspace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ....ir.device import Device
 from ....ir.workload import Workload
 from .stem import MOST_ROW_ELEMENTS, StemWgradKernel, most_parts, wgrad_tiles, window_row_elements
 
-#: Warpgroups that share a multiprocessor's rows, blocks, group, ahead; best first for windows of
+#: Warpgroups that share an SM's rows, blocks, group, ahead; best first for windows of
 #: more than 64 elements, last for others, which memory bounds.
 _SCHEDULES = (
     (3, 1, 4, True),
@@ -52,8 +52,8 @@ def _row_elements(w: Workload, columns: int) -> int:
 
 
 def _chunks(w: Workload, device: Device) -> list[int]:
-    """Rows of a chunk: those with which the busiest multiprocessor has least to do, twice as many
-    (fewer blocks, whose sums are to be added), and those of two chunks for each multiprocessor."""
+    """Rows of a chunk: those with which the busiest SM has least to do, twice as many
+    (fewer blocks, whose sums are to be added), and those of two chunks for each SM."""
     columns = w.n * strips(w) * -(-w.k // 64)
 
     def busiest(rows: int) -> int:
