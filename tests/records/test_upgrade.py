@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from convoy import paths
 from convoy.backends import registry
 from convoy.backends.kernels.sources import source_hashes
@@ -11,7 +13,7 @@ from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 from convoy.records import environment, upgrade
 from convoy.records.environment import Environment
-from convoy.records.record import Parser
+from convoy.records.record import BadLine, Parser
 from convoy.records.store import RecordStore
 
 EARLIER = "hopper/dgrad_strided_library.cuh=e9eb1f7a5b13"
@@ -58,3 +60,6 @@ def test_a_users_record_is_of_the_candidate_that_is_proposed_today() -> None:
     parser.parse(json.dumps({"v": 1, "id": "a", "environment": HEADER}))
     record = parser.parse(json.dumps(line))
     assert record is not None and record.candidate.config == proposed.config  # type: ignore[union-attr]
+    candidate["config"] = earlier.replace('"store_warps":false', '"store_warps":true')
+    with pytest.raises(BadLine, match="store warps"):
+        parser.parse(json.dumps(line))

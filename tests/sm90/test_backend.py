@@ -14,7 +14,7 @@ from convoy.backends.kernels.sm90.family import is_stem, sm90_backend
 from convoy.backends.kernels.sm90.kernels import kernel_from_json
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
-from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.candidate import Candidate, Decline, make_config
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 
@@ -194,6 +194,20 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
     assert backend.prepare([(BASE, candidate)], DEVICE) == {candidate: error}
     with pytest.raises(CompileFailed):
         backend.build(BASE, candidate, DEVICE)
+
+
+def test_a_candidate_of_another_version_fails_alone(monkeypatch):
+    monkeypatch.setattr(kernel_backend, "compile_many", lambda kernels, progress: {})
+    backend = sm90_backend()
+    candidate = backend.propose(BASE, DEVICE)[0]
+    options = candidate.options()
+    options["kernel"]["store_warps"] = False  # as in plans of earlier versions
+    same = dataclasses.replace(candidate, config=make_config(**options))
+    options["kernel"]["store_warps"] = True
+    gone = dataclasses.replace(candidate, config=make_config(**options))
+    assert launch_of(same) == launch_of(candidate)
+    failed = backend.prepare([(BASE, c) for c in (candidate, same, gone)], DEVICE)
+    assert failed.keys() == {gone} and "fields" in str(failed[gone])
 
 
 @pytest.mark.parametrize(

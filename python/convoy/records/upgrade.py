@@ -25,6 +25,7 @@ KERNELS = {
     "hopper/stem_fprop_library.cuh=eea762a042de": "sm90/stem_fprop_library.cuh=930077153fbd",
     "hopper/stem_wgrad_library.cuh=c5d63f4df02a": "sm90/stem_wgrad_library.cuh=1bf6dce89dc9",
 }
+_STORE_WARPS = '"store_warps":true'
 _NO_STORE_WARPS = '"store_warps":false,'
 
 
@@ -34,8 +35,13 @@ def kernels(field: str) -> str:
 
 
 def candidate(data: dict[str, Any]) -> dict[str, Any]:
-    """A candidate: kernels of the backend ``hopper`` had an option that none has any more."""
+    """A candidate: kernels of the backend ``hopper`` had an option that none has any more.
+
+    Raises ValueError for a kernel that was compiled with it.
+    """
     config = data.get("config", "")
+    if data.get("backend") == "hopper" and _STORE_WARPS in config:
+        raise ValueError("a kernel with store warps, which no longer exists")
     if data.get("backend") != "hopper" or _NO_STORE_WARPS not in config:
         return data
     return {**data, "config": config.replace(_NO_STORE_WARPS, "")}

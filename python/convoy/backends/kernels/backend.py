@@ -138,7 +138,13 @@ class KernelBackend(Backend, Generic[K]):
         self, jobs: Sequence[tuple[Workload, Candidate]], device: Device
     ) -> dict[Candidate, ConvoyError]:
         """Compile all kernels of the jobs in parallel."""
-        kernels = {candidate: self.launch_of(candidate).kernel for _, candidate in jobs}
+        failed: dict[Candidate, ConvoyError] = {}
+        kernels: dict[Candidate, K] = {}
+        for _, candidate in jobs:
+            try:
+                kernels[candidate] = self.launch_of(candidate).kernel
+            except InvalidOption as error:  # of another version's plan or record
+                failed[candidate] = error
         wanted = set(kernels.values()) - self._failed.keys()
         try:
             for kernel, result in compile_many(wanted, progress=self._progress).items():
@@ -147,8 +153,8 @@ class KernelBackend(Backend, Generic[K]):
                     _log.warning("%s", result)
         except (LibraryMissing, CacheUnwritable) as error:
             _log.warning("%s", error)
-            return {c: self._failed.get(k, error) for c, k in kernels.items()}
-        return {c: self._failed[k] for c, k in kernels.items() if k in self._failed}
+            return failed | {c: self._failed.get(k, error) for c, k in kernels.items()}
+        return failed | {c: self._failed[k] for c, k in kernels.items() if k in self._failed}
 
     def kernel_source(self, candidate: Candidate) -> str:
         return self.launch_of(candidate).kernel.header
