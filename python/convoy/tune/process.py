@@ -15,6 +15,7 @@ import tempfile
 import time
 from typing import Any
 
+from ..child_process import python_module
 from ..errors import MeasuringFailed
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -116,12 +117,16 @@ class MeasuringProcess:
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self._errors.seek(0)
         self._errors.truncate()
-        command = [sys.executable, "-m", "convoy.tune.child", self._spec.dumps()]
         self._process = (
             _spawner()
             .submit(
                 subprocess.Popen,
-                [*command, str(read_requests), str(write_answers)],
+                python_module(
+                    "convoy.tune.child",
+                    self._spec.dumps(),
+                    str(read_requests),
+                    str(write_answers),
+                ),
                 pass_fds=(read_requests, write_answers),
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -7,10 +7,11 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from ...child_process import python_code
 
 Status = Literal["found", "missing", "problem"]
 Need = Literal["cpu", "gpu", "advice"]
@@ -43,9 +44,8 @@ def ask(code: str, *arguments: str, timeout_s: float | None = None) -> Any:
     Raises ProbeDied with the signal, the last line of its error output, or the time limit.
     """
     limit = TIMEOUT_S if timeout_s is None else timeout_s
-    command = [sys.executable, "-c", code, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=limit)
+        done = subprocess.run(python_code(code, *arguments), capture_output=True, timeout=limit)
     except subprocess.TimeoutExpired:
         raise ProbeDied(f"no answer within {limit:.0f} s") from None
     if done.returncode < 0:
