@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from convoy import __version__
-from convoy.cli import doctor
 from convoy.cli import main as cli
+from convoy.cli.doctor import probes
 from convoy.cli.doctor.check import Check
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
@@ -49,7 +49,9 @@ def records(tmp_path: Path) -> Iterator[Path]:
 def test_version_and_mistakes_as_a_process() -> None:
     command = [sys.executable, "-m", "convoy"]
     done = subprocess.run([*command, "--version"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, __version__)
+    lines = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines()[:3])
+    assert done.returncode == 0
+    assert lines["convoy"] == __version__ and lines["tvm"].startswith("0.27")
     done = subprocess.run([*command, "records", "show", "none"], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("convoy: InvalidOption: got record file none")
@@ -70,7 +72,7 @@ def test_doctor_exit_codes(
     monkeypatch: pytest.MonkeyPatch, status, need, arguments: list[str], code: int
 ) -> None:
     checks = [Check("thing", status, "somewhere", "install it", need)]
-    monkeypatch.setattr(doctor, "examine", lambda: checks)
+    monkeypatch.setattr(probes, "examine", lambda: checks)
     result = run(cli.app, ["doctor", *arguments])
     assert result.exit_code == code
     assert "somewhere" in result.stdout

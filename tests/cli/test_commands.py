@@ -1,4 +1,4 @@
-"""``convoy place``, ``build`` and ``run`` on files of every kind."""
+"""``convoy place``, ``build``, ``run`` and ``trace`` on files of every kind."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> 
 
 
 def test_place_explains_itself(text: Path) -> None:
-    options = ("--backends", "cutlass,hopper", "--costs", "random", "--search", "exact")
+    pytest.importorskip("xgboost", reason="needs the tune extra")
+    options = ("--backends", "cutlass,hopper", "--costs", "predicted", "--search", "exact")
     printed = run("place", text, *options, "--explain")
     assert "chosen" in printed and "declined" in printed and "under sync" in printed
     assert "objective graph counts kernel_us" in printed
@@ -84,7 +85,7 @@ def test_place_explains_itself(text: Path) -> None:
     assert [decline["backend"] for decline in op["declines"]] == ["hopper"]
     assert sum(fusion["chosen"] for fusion in op["fusions"]) == 1
     plan = Plan.loads(run("place", text, *options, "--json"))
-    assert plan.source == "random"
+    assert plan.source == "predicted"
 
 
 def test_unknown_search_is_refused(text: Path) -> None:

@@ -1,4 +1,4 @@
-"""Gaps in records are told."""
+"""``convoy records coverage``: gaps in records."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WORKLOADS = [PLAIN, AFFINE, LARGE]
 
 
 def measured(workload: Workload, backend: str, environment=H200, failure: str = "") -> Record:
-    figures = Measurement(failure=failure) if failure else Measurement(kernel_us=2.0, samples=9)
-    return Record(workload, Candidate(backend, "k"), figures, environment)
+    timing = Measurement(failure=failure) if failure else Measurement(kernel_us=2.0, samples=9)
+    return Record(workload, Candidate(backend, "k"), timing, environment)
 
 
 def test_counts(tmp_path: Path) -> None:
-    """cuDNN does not accept the second; failures and other GPUs are no figures."""
+    """cuDNN does not accept the second; failures and other GPUs do not count."""
     store = RecordStore(write_to=tmp_path / "r.jsonl")
     store.append(measured(PLAIN, "cudnn"))
     store.append(measured(PLAIN, "cutlass", failure="it faults"))
@@ -53,7 +53,7 @@ def test_the_command(tmp_path: Path) -> None:
         store.append(measured(workload, "cutlass"))
     gap = CliRunner().invoke(app, command)
     assert gap.exit_code == 1
-    assert f"workloads without figures: 1\n  {LARGE.key}" in gap.stdout
+    assert f"workloads without measurements: 1\n  {LARGE.key}" in gap.stdout
     store.append(measured(LARGE, "cudnn"))
     whole = CliRunner().invoke(app, [*command, "--json"])
     assert whole.exit_code == 0

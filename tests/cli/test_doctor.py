@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from convoy import paths
-from convoy.cli import doctor
-from convoy.cli.doctor import check, cuda, software, toolchain
+from convoy.cli.doctor import check, cuda, probes, software, toolchain
 from convoy.cli.doctor.check import Check, ProbeDied
 from convoy.errors import LibraryMissing
 from convoy.measure import gpu as gpus
@@ -287,7 +286,7 @@ def test_a_failing_probe_does_not_take_the_others_with_it() -> None:
     def bad_probe() -> Check:
         raise RuntimeError("boom")
 
-    checks = doctor.examine([bad_probe, software.python])
+    checks = probes.examine([bad_probe, software.python])
     assert [c.status for c in checks] == ["problem", "found"]
     assert checks[0].name == "bad probe"
     assert "boom" in checks[0].detail
@@ -303,12 +302,12 @@ def test_a_failing_probe_does_not_take_the_others_with_it() -> None:
 )
 def test_ready(statuses: dict[Any, Any], cpu: bool, gpu: bool) -> None:
     checks = [Check(need, status, "", need=need) for need, status in statuses.items()]
-    assert doctor.ready(checks) is cpu
-    assert doctor.ready(checks, gpu=True) is gpu
+    assert probes.ready(checks) is cpu
+    assert probes.ready(checks, gpu=True) is gpu
 
 
 def test_on_this_machine_nothing_fails_unexpectedly() -> None:
-    checks = doctor.examine()
+    checks = probes.examine()
     assert [c.name for c in checks if "probe failed" in c.detail] == []
     for found in checks:
         assert found.detail

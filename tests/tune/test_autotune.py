@@ -18,7 +18,7 @@ from convoy.backends import registry
 from convoy.backends.cudnn import cudnn_version
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.cli.main import app
-from convoy.cli.tune import find_workloads
+from convoy.cli.workloads import find_workloads
 from convoy.errors import InvalidOption, LibraryMissing, NoGpu
 from convoy.frontend import model_file as models
 from convoy.ir import workload_list
@@ -130,8 +130,10 @@ def test_a_run_with_nothing_to_measure_loads_little(h200: Spec, tmp_path: Path) 
     program = f"""
 import sys
 from pathlib import Path
-from convoy.measure import environment, gpu
-from convoy.tuning import autotune, command
+from convoy.cli import tune as command
+from convoy.measure import gpu
+from convoy.records import environment
+from convoy.tune import autotune
 gpu.find_gpus = lambda: ([gpu.Gpu(0, "NVIDIA H200", 90, 132, 1 << 37, 1 << 25, 232448)], "")
 gpu.driver_version = lambda: "{fakes.ENVIRONMENT.driver}"
 environment._cudnn_version = lambda: "{fakes.ENVIRONMENT.cudnn}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from ..errors import InvalidOption
 from ..ir.workload import Workload
+from .output import say
+from .workloads import find_workloads
 
-LISTS = (".jsonl",)
+if TYPE_CHECKING:
+    from ..tune.tuner import Outcome
 
 _int = Optional[int]  # noqa: UP045  (typer evaluates annotations on Python 3.10)
 _float = Optional[float]  # noqa: UP045
@@ -59,9 +63,9 @@ def tune(
     seed: Annotated[int, typer.Option(help="Of the random search and of the model.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure candidates of every convolution of a network and record the figures.
+    """Measure candidates of every convolution of a network and record the timings.
 
-    What records hold is not measured again, so a run that was stopped or killed goes on where it
+    What records hold is not measured again, so a run that was stopped or killed resumes where it
     was. `convoy place` and `convoy build` read the records.
     """
     from ..ir import workload_list
@@ -74,18 +78,17 @@ def tune(
     if not workloads:
         got = f"no workload with {contains!r} in its key" if found else "no workload to tune"
         example = f", such as {found[0].key}" if found else ""
-        raise InvalidOption(got, f"a network with convolutions or products{example}")
+        raise InvalidOption(got, f"a network with convolutions or GEMMs{example}")
     if write_list is not None:
-        print(f"{write_list}: {workload_list.write(write_list, workloads)} workloads")
+        say(f"{write_list}: {workload_list.write(write_list, workloads)} workloads")
         return
-    budget = Budget(trials or None, seconds, measurements, patience)
     with ShowProgress() as observer:
         outcome = autotune(
             workloads,
             records=records,
             backends=backends.split(","),
             search=search,
-            budget=budget,
+            budget=Budget(trials or None, seconds, measurements, patience),
             compile=compile,
             neighbours=neighbours,
             gpus=gpus,
@@ -93,60 +96,29 @@ def tune(
             seed=seed,
             observer=observer,
         )
-    total = sum(figures.kernel_us or 0.0 for _, figures in outcome.best.values())
     if as_json:
-        report = {
-            "workloads": len(workloads),
-            "measured": outcome.measured,
-            "failed": outcome.failed,
-            "reused": outcome.reused,
-            "seconds": round(outcome.seconds, 2),
-            "stopped": outcome.stopped,
-            "best_us": {w.key: figures.kernel_us for w, (_, figures) in outcome.best.items()},
-        }
-        print(json.dumps(report, indent=1))
-        return
-    print(
+        print(json.dumps(_as_json(workloads, outcome), indent=1))
+    else:
+        say(_summary(workloads, outcome))
+
+
+def _as_json(workloads: Sequence[Workload], outcome: Outcome) -> dict[str, object]:
+    return {
+        "workloads": len(workloads),
+        "measured": outcome.measured,
+        "failed": outcome.failed,
+        "reused": outcome.reused,
+        "seconds": round(outcome.seconds, 2),
+        "stopped": outcome.stopped,
+        "best_us": {w.key: timing.kernel_us for w, (_, timing) in outcome.best.items()},
+    }
+
+
+def _summary(workloads: Sequence[Workload], outcome: Outcome) -> str:
+    total = sum(timing.kernel_us or 0.0 for _, timing in outcome.best.values())
+    stopped = f"; stopped because {outcome.stopped}" if outcome.stopped else ""
+    return (
         f"{len(workloads)} workloads, {outcome.measured} measured in {outcome.seconds:.1f} s "
-        f"({outcome.failed} failed), {outcome.reused} taken from records"
-        + (f"; stopped because {outcome.stopped}" if outcome.stopped else "")
-        + f"; the best of each take {total:.1f} us together"
+        f"({outcome.failed} failed), {outcome.reused} taken from records{stopped}; "
+        f"the best of each take {total:.1f} us together"
     )
-
-
-def find_workloads(
-    sources: list[Path],
-    params: Path | None,
-    batch: int | None,
-    precision: str,
-    joint: bool = True,
-) -> list[Workload]:
-    """Distinct workloads of model files and lists, in their order.
-
-    With ``joint`` a model's include parallel branches as one convolution, which the exact search of
-    placement weighs (partition/patterns/branches.py). Raises InvalidOption and what reading a model
-    and :func:`placing.workloads_of` raise.
-    """
-    from ..ir import workload_list
-
-    if params is not None and len(sources) > 1:
-        raise InvalidOption("--params with several models", "one model")
-    if batch is not None and any(path.suffix in LISTS for path in sources):
-        raise InvalidOption(
-            f"--batch {batch} with a workload list",
-            "models alone; of a list --contains picks some, such as --contains .n8h",
-        )
-    found: dict[Workload, None] = {}
-    for path in sources:
-        if path.suffix in LISTS:
-            listed = workload_list.read(path)
-        else:
-            from ..frontend import model_file as models
-            from ..placement.api import workloads_of
-
-            module = models.read(path, params, batch)
-            listed = workloads_of(
-                module, precision=precision, search="exact" if joint else "greedy"
-            )
-        found.update(dict.fromkeys(listed))
-    return list(found)

@@ -60,7 +60,21 @@ def text(value: Any, digits: int = 2) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.{digits}f}"
-    return re.sub(r"\s*\n\s*", " ", str(value))
+    return printable(re.sub(r"\s*\n\s*", " ", str(value)))
+
+
+def printable(value: object, keep: str = "") -> str:
+    """Text without control sequences: what a terminal would obey is shown as ``\\x1b``.
+
+    Names of operators, kernels and GPUs come from files of others. Characters in ``keep``, such as
+    a line feed, stay as they are.
+    """
+    string = str(value)
+    if string.isprintable():
+        return string
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in string
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What of CUDA, cuDNN, CUTLASS, TVM and convoy is usable on this machine, and what to install.
+"""All probes of ``convoy doctor``, and what their checks say together.
 
 Every probe stands alone: one that fails, crashes or hangs is reported, and the others go on.
 """
@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...report.tables import Column
 from . import cuda, software, toolchain
-from .check import Check, Need, Status
-
-__all__ = ["COLUMNS", "PROBES", "Check", "Need", "Status", "examine", "ready"]
+from .check import Check
 
 Probe = Callable[[], Check]
 
-# In the order in which they are shown; each takes no argument and gives one Check.
+# In the order in which they are shown.
 PROBES: tuple[Probe, ...] = (
     software.python,
     software.tvm,
@@ -45,7 +43,7 @@ COLUMNS = (
 
 
 def examine(probes: Sequence[Probe] = PROBES) -> list[Check]:
-    """Run all probes, two at a time, and give their checks in order. Never raises."""
+    """Run all probes, two at a time, and return their checks in order. Never raises."""
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         return list(pool.map(_guarded, probes))
 
@@ -59,6 +57,6 @@ def _guarded(probe: Probe) -> Check:
 
 
 def ready(checks: Iterable[Check], gpu: bool = False) -> bool:
-    """Whether the CPU path works or, with ``gpu``, all that a GPU needs is there as well."""
+    """Return whether the CPU path works or, with ``gpu``, all that a GPU needs is there as well."""
     needed = ("cpu", "gpu") if gpu else ("cpu",)
     return all(check.status == "found" for check in checks if check.need in needed)

@@ -1,0 +1,60 @@
+"""The command ``convoy build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .measured import measured_timeline
+from .options import Backends, Batch, Html, Model, Objective, Params, Records, Search, Streams
+from .output import say
+
+
+def build(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    target: Annotated[str, typer.Option(help="cuda or llvm.")] = "cuda",
+    params: Params = None,
+    batch: Batch = None,
+    precision: Annotated[str, typer.Option(help="Default: float16 on cuda, float32 on llvm.")] = "",
+    objective: Objective = "graph",
+    backends: Backends = options.ALL_BACKENDS,
+    records: Records = None,
+    search: Search = "exact",
+    streams: Streams = "auto",
+    cuda_graph: Annotated[
+        bool, typer.Option("--graph/--no-graph", help="Replay the network as one CUDA graph.")
+    ] = True,
+    html: Html = None,
+) -> None:
+    """Compile a network into one shared object."""
+    from .. import pipeline
+    from ..frontend import model_file
+
+    mod = model_file.read(model, params, batch)
+    if target == "llvm":
+        compiled = pipeline.build(mod, target, precision=precision or None, streams=streams)
+    else:
+        compiled = pipeline.build(
+            mod,
+            target,
+            precision=precision or None,
+            streams=streams,
+            cuda_graph=cuda_graph,
+            **options.placement_options(objective, backends, records, search),
+        )
+    compiled.export_library(output)
+    say(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
+    say(
+        *(f"input {info.name}: {info.dtype} of shape {info.shape}" for info in compiled.meta.inputs)
+    )
+    if compiled.schedule is not None:
+        say(compiled.schedule)
+    if html is not None:
+        from ..report import html as pages
+
+        name = options.network_name(model, batch)
+        pages.write(html, pages.of_compiled(name, compiled, measured_timeline(compiled)))

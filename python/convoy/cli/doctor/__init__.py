@@ -1,0 +1,1 @@
+"""``convoy doctor``: what is usable on this machine, and what to install."""

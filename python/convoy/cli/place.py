@@ -1,0 +1,96 @@
+"""The command ``convoy place``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from . import options
+from .options import (
+    Backends,
+    Batch,
+    Html,
+    Json,
+    Model,
+    Objective,
+    Params,
+    Precision,
+    Records,
+    Search,
+    Seconds,
+)
+from .output import say
+
+if TYPE_CHECKING:
+    from ..placement.placer import Placement
+
+
+def place(
+    model: Model,
+    params: Params = None,
+    batch: Batch = None,
+    precision: Precision = "float16",
+    objective: Objective = "graph",
+    backends: Backends = options.ALL_BACKENDS,
+    records: Records = None,
+    search: Search = "exact",
+    seconds: Seconds = 60.0,
+    costs: Annotated[
+        str, typer.Option(help="measured, recorded or predicted; none: what there is.")
+    ] = "",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also rivals, declines, and other objectives.")
+    ] = False,
+    out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
+    html: Html = None,
+    as_json: Json = False,
+) -> None:
+    """Choose backend and kernel of every convolution and print why.
+
+    With a GPU candidates that no record knows are measured; without one, records of an H200
+    decide. With --json the plan is printed, with --explain --json the reasons.
+    """
+    from ..frontend import model_file
+    from ..placement import api
+
+    placement = api.place(
+        model_file.read(model, params, batch),
+        precision=precision,
+        seconds=seconds,
+        costs=costs or None,
+        explain=explain or html is not None,
+        **options.placement_options(objective, backends, records, search),
+    )
+    if out is not None:
+        out.write_text(placement.plan.dumps(), encoding="utf-8")
+    if html is not None:
+        from ..report import html as pages
+
+        pages.write(html, pages.of_placement(options.network_name(model, batch), placement))
+    if as_json and explain and placement.explanation is not None:
+        print(json.dumps(placement.explanation.to_json(), indent=1))
+    elif as_json:
+        print(placement.plan.dumps())
+    else:
+        show(placement, explain)
+
+
+def show(placement: Placement, reasons: bool = False) -> None:
+    """Print a placement as a table with a summary; with ``reasons`` its explanation."""
+    from ..placement import explain
+    from ..report import tables
+
+    explanation = placement.explanation if reasons else None
+    if explanation is not None:
+        tables.show(explain.DETAIL_COLUMNS, explain.details(explanation))
+    else:
+        tables.show(explain.COLUMNS, explain.rows(placement.plan))
+    say(explain.summary(placement.plan))
+    if placement.plan.source == "none":
+        say("convoy tune measures kernels on a GPU, --costs predicted estimates them from records")
+    say(*(explain.consequences(explanation) if explanation else ()))
+    for native in dict.fromkeys(map(str, placement.native)):
+        say(f"left to TVM's own kernels: {native}")

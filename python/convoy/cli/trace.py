@@ -1,0 +1,96 @@
+"""The command ``convoy trace``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options
+from .measured import has_gpu, measured_timeline
+from .options import (
+    Backends,
+    Batch,
+    Html,
+    Objective,
+    Params,
+    PlacementOptions,
+    Precision,
+    Records,
+    Search,
+    Streams,
+)
+from .output import say
+
+if TYPE_CHECKING:
+    from ..report.html import Report
+
+COLUMNS = ("timeline", "us", "streams", "kernels", "sum of kernels us", "from")
+
+
+def trace(
+    source: Annotated[Path, typer.Argument(help="A module from convoy build, or a model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Trace file to write (JSON).")],
+    params: Params = None,
+    batch: Batch = None,
+    precision: Precision = "float16",
+    objective: Objective = "graph",
+    backends: Backends = options.ALL_BACKENDS,
+    records: Records = None,
+    search: Search = "exact",
+    streams: Streams = "auto",
+    html: Html = None,
+) -> None:
+    """Write when each kernel runs and on which stream, for ui.perfetto.dev or chrome://tracing.
+
+    With a GPU the run is also measured, for which a model is compiled first; without one its trace
+    is predicted.
+    """
+    from ..report import html as pages
+    from ..report import tables
+    from ..report import trace as traces
+
+    if source.suffix == ".so":
+        report = _of_module(source)
+    else:
+        placing = options.placement_options(objective, backends, records, search)
+        report = _of_network(source, params, batch, precision, streams, placing)
+    lines = report.timelines
+    traces.write(output, lines, report.name)
+    rows = [
+        (line.title, line.makespan_us, len(line.streams), len(line.spans), line.busy_us, line.how)
+        for line in lines
+    ]
+    tables.show(COLUMNS, rows)
+    say(f"{output}: open it at https://ui.perfetto.dev or chrome://tracing")
+    if html is not None:
+        pages.write(html, report)
+
+
+def _of_module(path: Path) -> Report:
+    from ..report import html as pages
+    from ..runtime.compiled import load
+
+    compiled = load(path)
+    return pages.of_compiled(path.stem, compiled, measured_timeline(compiled))
+
+
+def _of_network(
+    model: Path,
+    params: Path | None,
+    batch: int | None,
+    precision: str,
+    streams: str,
+    placing: PlacementOptions,
+) -> Report:
+    from .. import pipeline
+    from ..frontend import model_file
+    from ..placement import api
+    from ..report import html as pages
+
+    mod, name = model_file.read(model, params, batch), options.network_name(model, batch)
+    if not has_gpu():
+        return pages.of_placement(name, api.place(mod, precision=precision, **placing))
+    compiled = pipeline.build(mod, "cuda", precision=precision, streams=streams, **placing)
+    return pages.of_compiled(name, compiled, measured_timeline(compiled))
