@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint format clean always
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,7 +22,7 @@ STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*
 GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)
 DEMO_EXTRAS := [demo$(if $(GPU),$(comma)gpu)]
 WORKERS ?= $(if $(GPU),0,$(shell n=$$(nproc); echo $$((n < 8 ? n : 8))))
-TEST_EXTRAS := [dev,demo,onnx,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
+TEST_EXTRAS := [dev,demo,onnx,ray,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -59,13 +59,19 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV) || { echo "python has no venv: apt-get install python3-venv"; exit 1; }
 	@touch $@
 
+# An editable install maps every module by name when it is made: where modules were added, moved or
+# removed since, as by an update of the checkout, it is made again.
+$(VENV)/.modules: always | $(VENV)/.made
+	@find python -name '*.py' | LC_ALL=C sort >$@.now
+	@if cmp --silent $@.now $@; then rm $@.now; else mv $@.now $@; fi
+
 # Both install the checkout itself (editable) and build the C++ runtime library.
-$(VENV)/.demo: $(VENV)/.made $(COMPILED)
+$(VENV)/.demo: $(VENV)/.made $(VENV)/.modules $(COMPILED)
 	@echo "== installing convoy and its dependencies $(DEMO_EXTRAS) (a minute or two, once)"
 	@$(PIP) --editable ".$(DEMO_EXTRAS)"
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made $(COMPILED)
+$(VENV)/.test: $(VENV)/.made $(VENV)/.modules $(COMPILED)
 	@echo "== installing convoy and its dependencies $(TEST_EXTRAS) (a minute or two, once)"
 	@$(PIP) --editable ".$(TEST_EXTRAS)"
 	@touch $(VENV)/.demo $@

@@ -18,8 +18,6 @@ from convoy.tune.tuner import Budget, Tuner
 ray = pytest.importorskip("ray")
 from convoy.tune.ray_executor import RayExecutor  # noqa: E402
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
