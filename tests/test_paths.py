@@ -15,6 +15,8 @@ def test_in_a_checkout() -> None:
     assert paths.source_root() == Path(__file__).resolve().parents[1]
     assert (paths.include_dir() / "convoy" / "kernel_abi.h").is_file()
     assert paths.records_dir().is_dir()
+    assert paths.install_command() == f'pip install -e "{paths.source_root()}"'
+    assert paths.install_command("cudnn") == f'pip install -e "{paths.source_root()}[cudnn]"'
 
 
 def test_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +27,8 @@ def test_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert paths.source_root() is None
         assert paths.codegen_dir() == package / "share" / "codegen"
         assert paths.records_dir() == package / "share" / "tuning" / "records"
+        assert paths.install_command() == 'pip install "tvm-convoy" --force-reinstall'
+        assert paths.install_command("cudnn") == 'pip install "tvm-convoy[cudnn]"'
     finally:
         paths.source_root.cache_clear()
 

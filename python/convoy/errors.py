@@ -1,13 +1,20 @@
 """Errors: one class for each mistake that a user can make.
 
-Every message says what was got, what was expected and, where there is one, what to do.
+A message states what was got, what was expected and, where there is one, a remedy: a command or
+setting that works from a checkout and from a wheel (``paths.install_command``).
 """
 
 from __future__ import annotations
 
 
 class ConvoyError(Exception):
-    """Base of all errors raised on purpose by convoy."""
+    """Base of all errors raised on purpose by convoy.
+
+    Args:
+        got: What was found; alone, the whole message.
+        expected: What would have been accepted.
+        remedy: What to do about it.
+    """
 
     def __init__(self, got: str, expected: str = "", remedy: str = "") -> None:
         self.got, self.expected, self.remedy = got, expected, remedy
@@ -20,7 +27,7 @@ class ConvoyError(Exception):
 
 
 class InvalidWorkload(ConvoyError):
-    """A workload whose sizes or types make no sense."""
+    """A workload whose sizes or dtypes contradict each other."""
 
 
 class UnsupportedOp(ConvoyError):
@@ -32,7 +39,7 @@ class UnsupportedDtype(ConvoyError):
 
 
 class UnsupportedLayout(ConvoyError):
-    """A data or kernel layout that cannot be brought to NHWC and OHWI."""
+    """A data or kernel layout that cannot be converted to NHWC and OHWI."""
 
 
 class DynamicShape(ConvoyError):
@@ -52,7 +59,7 @@ class RelayTypeError(ConvoyError):
 
 
 class NoGpu(ConvoyError):
-    """A GPU is needed and none can be used."""
+    """A GPU is needed and none is usable."""
 
 
 class LibraryMissing(ConvoyError):
@@ -64,7 +71,7 @@ class WrongDevice(ConvoyError):
 
 
 class CaptureNotReady(ConvoyError):
-    """A function captured into a CUDA graph before its plan was built; carries what to call."""
+    """A function captured into a CUDA graph before its plan was built; names the call to make."""
 
 
 class LibraryVersionMismatch(ConvoyError):
@@ -84,19 +91,19 @@ class CacheUnwritable(ConvoyError):
 
 
 class CompileFailed(ConvoyError):
-    """nvcc rejected a generated kernel; carries the command and the compiler's words."""
+    """nvcc rejected a generated kernel; carries the command and the compiler's message."""
 
 
 class NotSchedulable(ConvoyError):
-    """A lowered function with something that the stream scheduler does not know."""
+    """A lowered function with a construct that the stream scheduler does not support."""
 
 
 class MeasuringFailed(ConvoyError):
-    """The process that measures does not start, or its GPU cannot be used any more."""
+    """The measuring process does not start, or its GPU is not usable any more."""
 
 
 class NoCandidate(ConvoyError):
-    """Every backend declined an operation; carries the reasons."""
+    """Every backend declined an operation; carries their reasons."""
 
 
 class InvalidOption(ConvoyError):
@@ -104,4 +111,4 @@ class InvalidOption(ConvoyError):
 
 
 class InvalidMatchGraph(ConvoyError):
-    """Ops and matches handed to the placer that do not fit together."""
+    """Operators and matches given to the placer that do not fit together."""

@@ -1,4 +1,4 @@
-"""Where convoy's own files lie: in a source checkout or editable install, and in a wheel."""
+"""Locations of convoy's own files, in a source checkout, an editable install and a wheel."""
 
 from __future__ import annotations
 
@@ -15,45 +15,57 @@ RUNTIME_LIBRARY = "libconvoy_runtime.so"
 
 @functools.cache
 def source_root() -> Path | None:
-    """Root of the source checkout that this module was imported from; None in a wheel."""
+    """Return the root of the checkout that this module was imported from; None in a wheel."""
     root = Path(__file__).resolve().parents[2]
     is_checkout = (root / "pyproject.toml").is_file() and (root / "codegen" / "include").is_dir()
     return root if is_checkout else None
 
 
+def install_command(extra: str = "") -> str:
+    """Return the command that installs convoy again, or with an extra such as ``cudnn``.
+
+    It names the checkout where convoy was imported from one, so that it works in any folder.
+    """
+    brackets = f"[{extra}]" if extra else ""
+    if (root := source_root()) is not None:
+        return f'pip install -e "{root}{brackets}"'
+    return f'pip install "tvm-convoy{brackets}"' + ("" if extra else " --force-reinstall")
+
+
 def _shared(relative: str) -> Path:
-    """A folder of the checkout, or of ``convoy/share`` in the installed package."""
+    """Return a folder of the checkout, or of ``convoy/share`` in the installed package."""
     base = source_root() or Path(__file__).resolve().parent / "share"
     return base / relative
 
 
 def codegen_dir() -> Path:
-    """Folder that holds the kernel headers' folders ``include``, ``cutlass`` and ``sm90``."""
+    """Return the folder of the C++ and CUDA sources, kernel headers among them."""
     return _shared("codegen")
 
 
 def include_dir() -> Path:
-    """Include folder of the C ABI: ``#include <convoy/kernel_abi.h>``."""
+    """Return the include folder of the C ABI: ``#include <convoy/kernel_abi.h>``."""
     return codegen_dir() / "include"
 
 
 def records_dir() -> Path:
-    """Folder of the records shipped with convoy; read-only in an installed wheel."""
+    """Return the folder of the records shipped with convoy; read-only in an installed wheel."""
     return _shared("tuning/records")
 
 
 def workloads_dir() -> Path:
-    """Folder of the workload lists shipped with convoy."""
+    """Return the folder of the workload lists shipped with convoy."""
     return _shared("tuning/workloads")
 
 
 def runtime_library() -> Path:
-    """The C++ runtime library.
+    """Return the path of the C++ runtime library.
 
-    Looked for in this order: ``CONVOY_RUNTIME_LIBRARY``, the installed package (a wheel, or
-    where an editable install puts its compiled files), the CMake folder ``build`` of a checkout.
+    Searched in this order: ``CONVOY_RUNTIME_LIBRARY``, the installed package (a wheel, or where an
+    editable install puts its compiled files), the CMake folder ``build`` of a checkout.
 
-    Raises LibraryMissing with the places looked at.
+    Raises:
+        LibraryMissing: None of them has it; the message lists the places.
     """
     import convoy
 
@@ -67,17 +79,17 @@ def runtime_library() -> Path:
         if path.is_file():
             return path.resolve()
     raise LibraryMissing(
-        f"no {RUNTIME_LIBRARY} (looked at {', '.join(map(str, candidates))})",
+        f"no {RUNTIME_LIBRARY} (searched {', '.join(map(str, candidates))})",
         "the compiled runtime library",
-        "Run `pip install -e .` (needs a C++17 compiler), or set CONVOY_RUNTIME_LIBRARY",
+        f"Run `{install_command()}` (a checkout needs a C++17 compiler), "
+        "or set CONVOY_RUNTIME_LIBRARY",
     )
 
 
 def cache_dir() -> Path:
-    """Folder of compiled kernels: ``CONVOY_CACHE_DIR``, or the platform's cache folder.
+    """Return the folder of compiled kernels: ``CONVOY_CACHE_DIR``, or the platform's cache folder.
 
-    Losing it costs time only. Not created here: whoever writes creates it and turns a failure
-    into CacheUnwritable.
+    Its loss costs time only. Whoever writes creates it and turns a failure into CacheUnwritable.
     """
     if override := os.environ.get("CONVOY_CACHE_DIR"):
         return Path(override).expanduser()
@@ -85,12 +97,12 @@ def cache_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Folder of what should last: ``CONVOY_DATA_DIR``, or the platform's data folder."""
+    """Return the folder of lasting data: ``CONVOY_DATA_DIR``, or the platform's data folder."""
     if override := os.environ.get("CONVOY_DATA_DIR"):
         return Path(override).expanduser()
     return Path(platformdirs.user_data_dir("convoy", appauthor=False))
 
 
 def user_records_file() -> Path:
-    """Where new measurements go unless told otherwise: ``records.jsonl`` in the data folder."""
+    """Return the default file of new measurements: ``records.jsonl`` in the data folder."""
     return data_dir() / "records.jsonl"

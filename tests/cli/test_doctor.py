@@ -1,4 +1,4 @@
-"""Every finding of the doctor, with the machine made up."""
+"""Every finding of ``convoy doctor``, on a simulated machine."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestLibraries:
         found = cuda.cudnn()
         assert found.status == "missing"
         assert "SIGABRT" in found.detail
-        assert found.remedy == 'pip install "tvm-convoy[cudnn]"'
+        assert found.remedy == paths.install_command("cudnn")
 
     def test_old_cudnn(self, monkeypatch: Patch) -> None:
         _wheels(monkeypatch)
@@ -155,7 +155,7 @@ class TestToolchain:
 
         monkeypatch.setattr(toolchain, "find_toolkit", missing)
         assert toolchain.nvcc().status == "missing"
-        assert toolchain.nvcc().remedy == 'pip install "tvm-convoy[nvcc]"'
+        assert toolchain.nvcc().remedy == paths.install_command("nvcc")
 
     def test_nvcc_is_asked_to_compile(self, tmp_path: Path, monkeypatch: Patch) -> None:
         nvcc = _script(tmp_path / "nvcc", "echo 'a.cu(1): fatal error: nv/target: No such file'")

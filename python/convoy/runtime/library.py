@@ -125,7 +125,7 @@ def load_runtime() -> None:
             raise LibraryMissing(
                 f"{path}, which cannot be loaded ({err})",
                 f"a runtime library built for tvm_ffi {tvm_ffi.__version__}",
-                "Build it again: pip install -e .",
+                f"Build it again: {paths.install_command()}",
             ) from None
         tvm_ffi.get_global_func("convoy.library.configure")(json.dumps(locations()))
         _library = library

@@ -1,4 +1,4 @@
-"""One finding, and how a risky question is asked in a process of its own."""
+"""One finding, and probes that run in a process of their own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one thing.
+    """What was found of one component.
 
-    ``need`` says which path does not work without it: ``cpu`` (placing from records, running on
-    the CPU), ``gpu`` (measuring and running on a GPU) or none (``advice``). ``remedy`` is the
-    command to enter, empty when all is well.
+    Attributes:
+        name: The component.
+        status: Whether it is found, missing, or has a problem.
+        detail: Version and path, or what is wrong.
+        remedy: The command to enter; empty where none is needed.
+        need: The path that does not work without it: ``cpu`` (placing from records, running on the
+            CPU), ``gpu`` (measuring and running on a GPU) or none (``advice``).
     """
 
     name: str
@@ -39,9 +43,10 @@ class ProbeDied(Exception):
 
 
 def ask(code: str, *arguments: str, timeout_s: float | None = None) -> Any:
-    """Run Python code in a new process; what its last line of output holds as JSON is returned.
+    """Run Python code in a new process and return the JSON value of its last line of output.
 
-    Raises ProbeDied with the signal, the last line of its error output, or the time limit.
+    Raises:
+        ProbeDied: With the signal, the last line of its error output, or the time limit.
     """
     limit = TIMEOUT_S if timeout_s is None else timeout_s
     try:
@@ -61,7 +66,7 @@ def ask(code: str, *arguments: str, timeout_s: float | None = None) -> Any:
 
 
 def in_wheel(relative: str) -> Path | None:
-    """A file of NVIDIA's wheels, which share the namespace package ``nvidia``."""
+    """Find a file of NVIDIA's wheels, which share the namespace package ``nvidia``."""
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec and spec.submodule_search_locations) or ():
         if (path := Path(folder) / relative).exists():

@@ -7,12 +7,12 @@ import importlib.util
 import os
 
 from ...measure import gpu as gpus
+from ...paths import install_command
 from ...runtime import library
 from .check import Check, ProbeDied, ask, in_wheel
 
 OLDEST_DRIVER = 580  # the first that runs CUDA 13
 ARCHITECTURES = (80, 90)
-_INSTALL = 'pip install "tvm-convoy[{}]"'
 
 # Loading a library runs its code, so a process of its own does it.
 _LOAD = """
@@ -72,7 +72,7 @@ def _locate(variable: str, in_wheels: tuple[str, ...], soname: str) -> str:
 
 
 def cudart() -> Check:
-    """TVM's CUDA runtime needs libcudart.so.13 and stays silent when it is absent."""
+    """TVM's CUDA runtime needs libcudart.so.13 and reports nothing when it is absent."""
     path = library.locations()["cudart"] or "libcudart.so.13"
     try:
         version = int(ask(_CUDART, path))
@@ -83,7 +83,7 @@ def cudart() -> Check:
 
 
 def cublaslt() -> Check:
-    """cuDNN aborts the process when cuBLASLt is absent, so it is looked for first."""
+    """cuDNN aborts the process when cuBLASLt is absent, so it is searched for first."""
     return _cublaslt(_cudnn_cuda_major())
 
 
@@ -105,14 +105,14 @@ _CUBLASLT_WHEELS = {
 
 
 def _cudnn_cuda_major() -> int:
-    """CUDA major version that the installed cuDNN was built for; 13 where nothing tells."""
+    """CUDA major version that the installed cuDNN was built for; 13 where it is unknown."""
     has = {major for major in (12, 13) if _version(f"nvidia-cudnn-cu{major}")}
     return 12 if has == {12} else 13
 
 
 def cudnn() -> Check:
     both = {major: _version(f"nvidia-cudnn-cu{major}") for major in (12, 13)}
-    remedy = _INSTALL.format("cudnn")
+    remedy = install_command("cudnn")
     if all(both.values()):
         detail = (
             f"nvidia-cudnn-cu12 {both[12]} and nvidia-cudnn-cu13 {both[13]} are both installed "
@@ -138,7 +138,7 @@ def cudnn() -> Check:
 
 def nvrtc() -> Check:
     """TVM compiles its own CUDA kernels with NVRTC through the cuda-bindings package."""
-    remedy = _INSTALL.format("gpu")
+    remedy = install_command("gpu")
     path = _locate("CONVOY_NVRTC", ("cu13/lib/libnvrtc.so.13",), "libnvrtc.so.13")
     try:
         version = ask(_NVRTC, path)

@@ -25,7 +25,7 @@ import json, sys, tvm_ffi
 module = tvm_ffi.load_module(sys.argv[1])
 print(json.dumps("loads"))
 """
-# TVM swallows the reason why its CUDA part does not load, so it is loaded once more to hear it.
+# TVM drops the reason why its CUDA library does not load, so the probe loads it once more.
 _TVM_CUDA = """
 import ctypes, json, pathlib
 for name in ("convoy.runtime",):
@@ -67,7 +67,7 @@ def tvm() -> Check:
 
 
 def tvm_cuda() -> Check:
-    """TVM's CUDA runtime is a library of its own, which may fail to load without a word."""
+    """TVM's CUDA runtime is a library of its own, which may fail to load without a message."""
     try:
         reason = str(ask(_TVM_CUDA))
     except ProbeDied as err:
@@ -85,8 +85,7 @@ def tvm_cuda() -> Check:
 
 def runtime_library() -> Check:
     """The C++ library that every compiled module needs at run time."""
-    in_checkout = paths.source_root() is not None
-    remedy = "pip install -e ." if in_checkout else "pip install --force-reinstall tvm-convoy"
+    remedy = paths.install_command()
     try:
         path = paths.runtime_library()
         ask(_RUNTIME, str(path))
@@ -98,7 +97,7 @@ def runtime_library() -> Check:
 
 
 def records() -> Check:
-    """Shipped and own measurements; without any, nothing can be placed without a GPU."""
+    """Shipped and own measurements: without any, nothing can be placed without a GPU."""
     store = RecordStore.default()
     try:
         with warnings.catch_warnings():

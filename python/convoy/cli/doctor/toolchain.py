@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...backends.kernels.toolkit import find_toolkit
 from ...errors import LibraryMissing
+from ...paths import install_command
 from .check import Check
 
 CUTLASS_VERSION = "4.2.0"
@@ -39,7 +40,7 @@ def cxx() -> Check:
 
 def nvcc() -> Check:
     """Compiles the CUTLASS kernels, so it is also asked to compile something."""
-    remedy = 'pip install "tvm-convoy[nvcc]"'
+    remedy = install_command("nvcc")
     try:
         toolkit = find_toolkit()
     except LibraryMissing as err:
