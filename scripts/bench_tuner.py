@@ -269,9 +269,9 @@ def _tune(
 ) -> dict[str, Any]:
     """One run of the tuner, in figures."""
     from convoy.tune.autotune import BACKENDS, autotune
+    from convoy.tune.budget import Budget
     from convoy.tune.measurer import Spec
     from convoy.tune.progress import ShowProgress
-    from convoy.tune.tuner import Budget
 
     kernels = KernelCache()
     compiled = len(list(kernels.folder.glob("*.json")))
@@ -330,7 +330,7 @@ def _from_nothing(options: argparse.Namespace, workloads: Sequence[Workload]) ->
 
 def spread(options: argparse.Namespace) -> dict[str, Any]:
     """The fastest known candidates of each workload measured in separate processes."""
-    from convoy.tune.executor import visible_gpus
+    from convoy.tune.local_executor import visible_gpus
     from convoy.tune.measurer import Spec
     from convoy.tune.process import MeasuringProcess
 

@@ -15,7 +15,7 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.measure import protocol
 from convoy.records.environment import Environment
-from convoy.tune.measurer import GpuMeasurer
+from convoy.tune.gpu_measurer import GpuMeasurer
 
 FAULTS = {1: "illegal_access", 2: "hang", 3: "wrong", 4: "out_of_memory"}
 BACKEND = "faulty"

@@ -12,11 +12,12 @@ from tests.gpu import faulty
 from convoy.backends import registry
 from convoy.ir.workload import Workload
 from convoy.records.store import RecordStore
-from convoy.tune.executor import LocalExecutor, visible_gpus
+from convoy.tune.budget import Budget
+from convoy.tune.local_executor import LocalExecutor, visible_gpus
 from convoy.tune.measurer import Spec
 from convoy.tune.search import Exhaustive
 from convoy.tune.space import Space
-from convoy.tune.tuner import Budget, Tuner
+from convoy.tune.tuner import Tuner
 
 pytestmark = pytest.mark.gpu
 

@@ -153,7 +153,7 @@ def test_getting_ready_touches_no_gpu_and_measuring_uses_it(fakes: Fakes) -> Non
         fakes,
         """
         from convoy.errors import CompileFailed
-        from convoy.tune.measurer import GpuMeasurer
+        from convoy.tune.gpu_measurer import GpuMeasurer
         class Loops:
             def build(self, workload, candidate, device):
                 if candidate.kernel != "loops": raise CompileFailed("no such kernel", "loops")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from convoy.records.store import RecordStore
-from convoy.tune.executor import LocalExecutor
+from convoy.tune.local_executor import LocalExecutor
 from convoy.tune.measurer import Spec
 
 

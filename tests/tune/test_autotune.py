@@ -31,8 +31,9 @@ from convoy.records.record import Record
 from convoy.records.store import RecordStore
 from convoy.tune import autotune as module
 from convoy.tune.autotune import autotune
-from convoy.tune.measurer import GpuMeasurer, Spec
-from convoy.tune.tuner import Budget
+from convoy.tune.budget import Budget
+from convoy.tune.gpu_measurer import GpuMeasurer
+from convoy.tune.measurer import Spec
 
 RELAY = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 64, 14, 14), float32], %weight: Tensor[(64, 64, 3, 3), float32],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,14 @@ from tests.tune import fakes
 
 from convoy.errors import LibraryMissing, MeasuringFailed, NoGpu
 from convoy.ir.device import Device
-from convoy.tune.executor import PROCESSES, LocalExecutor
+from convoy.ir.measurement import Measurement
+from convoy.tune.budget import Budget
 from convoy.tune.job import Job
+from convoy.tune.local_executor import PROCESSES, LocalExecutor
+from convoy.tune.process import MeasuringProcess
+from convoy.tune.search import Exhaustive
+from convoy.tune.space import Space
+from convoy.tune.tuner import Tuner
 
 Make = Callable[..., LocalExecutor]
 
@@ -53,12 +61,10 @@ def test_a_mishap_is_the_candidates_failure(executor: Make, behaviour: str, reas
 
 
 def test_a_hang_is_cut_short(executor: Make) -> None:
-    made = executor(behaviour={"eng0": "hang"}, timeout_s=1.0)
-    started = time.monotonic()
+    made = executor(behaviour={"eng0": "hang"}, timeout_s=3.0)  # it would sleep for 1000 s
     hung, fine = run(made, fakes.candidate(0), fakes.candidate(1))
-    assert hung.measurement.failure == "no result after 1 s: the process was killed"
+    assert hung.measurement.failure == "no result after 3 s: the process was killed"
     assert fine.measurement.ok
-    assert time.monotonic() - started < 30
 
 
 def test_a_lost_process_is_replaced_a_good_one_kept(executor: Make, log: Path) -> None:
@@ -93,13 +99,13 @@ def test_processes_start_ahead_and_end_though_the_run_is_over(executor: Make) ->
     for process in made._processes:
         while process in made._starting:
             time.sleep(0.05)
-    assert all(process._process is None for process in made._processes)
+    assert all(not process.running for process in made._processes)
 
     again = executor()
     again.start()
     while again._free.qsize() < PROCESSES:
         time.sleep(0.05)
-    assert all(process._process is not None for process in again._processes)
+    assert all(process.running for process in again._processes)
     assert len(run(again, fakes.candidate(0))) == 1
 
 
@@ -141,8 +147,6 @@ def test_stopping_ends_a_job_early(executor: Make) -> None:
 
 
 def test_every_process_sees_its_own_gpu(executor: Make, log: Path) -> None:
-    import concurrent.futures
-
     made = executor(gpus=("3", "GPU-5f"), delay=0.3)
     jobs = [Job(fakes.workload(i), (fakes.candidate(0),)) for i in range(4)]
     with concurrent.futures.ThreadPoolExecutor(made.slots) as pool:
@@ -155,13 +159,11 @@ def test_every_process_sees_its_own_gpu(executor: Make, log: Path) -> None:
 def test_a_gpu_is_measured_on_by_one_at_a_time_while_others_get_ready(
     executor: Make, log: Path
 ) -> None:
-    import concurrent.futures
-
     made = executor(gpus=("0",), delay=0.3)
     jobs = [Job(fakes.workload(i), tuple(map(fakes.candidate, range(3)))) for i in range(3)]
     with concurrent.futures.ThreadPoolExecutor(made.slots) as pool:
         results = [r for found in pool.map(lambda job: list(made.run(job)), jobs) for r in found]
-    assert len(results) == 9 and all(r.seconds < 0.6 for r in results)  # waiting does not count
+    assert len(results) == 9
     lines = [line.split() for line in log.read_text().splitlines()]
     assert len({line[3] for line in lines}) == PROCESSES
     on_gpu = [(line[0], line[3]) for line in lines if line[0] in ("measure", "end")]
@@ -173,9 +175,30 @@ def test_a_gpu_is_measured_on_by_one_at_a_time_while_others_get_ready(
     )
 
 
-def test_a_hang_does_not_count_against_those_that_wait(executor: Make) -> None:
-    import concurrent.futures
+def test_waiting_for_the_gpu_does_not_count(spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The duration is the child's own, and the timeout of a request starts within the lock."""
+    process, events = MeasuringProcess(spec(), timeout_s=60.0), []
+    answers = [{"ready": True}, {"measurement": {"kernel_us": 2.0}, "seconds": 0.25}]
 
+    class Recorded:
+        def ask(self, timeout_s: float, **request: object) -> dict[str, object]:
+            events.append((min(request), timeout_s))
+            return answers.pop(0)
+
+    @contextlib.contextmanager
+    def gpu_lock() -> Iterator[None]:
+        events.append("locked")
+        yield
+        events.append("unlocked")
+
+    monkeypatch.setattr(MeasuringProcess, "running", True)
+    monkeypatch.setattr(process, "_child", (None, Recorded()))
+    found = process.measure(fakes.workload(), fakes.candidate(0), None, gpu_lock())
+    assert found == (Measurement(kernel_us=2.0), 0.25)
+    assert events == [("candidate", 60.0), "locked", ("best_us", 60.0), "unlocked"]
+
+
+def test_a_hang_does_not_count_against_those_that_wait(executor: Make) -> None:
     made = executor(behaviour={"eng0": "hang"}, timeout_s=2.0, delay=0.1)
     jobs = [Job(fakes.workload(i), (fakes.candidate(i),)) for i in range(3)]
     with concurrent.futures.ThreadPoolExecutor(made.slots) as pool:
@@ -185,10 +208,6 @@ def test_a_hang_does_not_count_against_those_that_wait(executor: Make) -> None:
 
 def test_kernels_are_compiled_while_others_are_measured(executor: Make, log: Path, store) -> None:
     """All compilations start before the first measurement ends, though they come last."""
-    from convoy.tune.search import Exhaustive
-    from convoy.tune.space import Space
-    from convoy.tune.tuner import Budget, Tuner
-
     made = executor(delay=0.3)
     candidates = (fakes.candidate(0), fakes.candidate(1, "slow"), fakes.candidate(2, "other"))
     tuner = Tuner(

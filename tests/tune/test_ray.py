@@ -10,10 +10,11 @@ from tests.tune import fakes
 
 from convoy.errors import MeasuringFailed, NoGpu
 from convoy.records.store import RecordStore
+from convoy.tune.budget import Budget
 from convoy.tune.job import Job
 from convoy.tune.measurer import Spec
 from convoy.tune.search import Exhaustive, Random
-from convoy.tune.tuner import Budget, Tuner
+from convoy.tune.tuner import Tuner
 
 ray = pytest.importorskip("ray")
 from convoy.tune.ray_executor import RayExecutor  # noqa: E402

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.tune import fakes
@@ -18,10 +20,13 @@ from tests.tune import fakes
 from convoy.errors import InvalidOption
 from convoy.ir.device import Device
 from convoy.records.store import RecordStore
-from convoy.tune.executor import LocalExecutor
+from convoy.tune import tuner as module
+from convoy.tune.budget import Budget
 from convoy.tune.guided import ModelGuided
+from convoy.tune.local_executor import LocalExecutor
+from convoy.tune.observer import Outcome
 from convoy.tune.search import Exhaustive, InOrder, Random, Search
-from convoy.tune.tuner import Budget, Outcome, Tuner
+from convoy.tune.tuner import Tuner
 
 Make = Callable[..., LocalExecutor]
 WORKLOADS = [fakes.workload(i) for i in range(3)]
@@ -62,14 +67,14 @@ def test_a_second_run_measures_nothing(executor: Make, store, make) -> None:
     assert second.best == first.best
 
 
-def test_budgets(executor: Make, store) -> None:
+def test_budgets(executor: Make, store, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = tune(executor(), store, budget=Budget(trials=None, measurements=10))
     assert 10 <= outcome.measured <= 12  # one more in each job under way
     assert "10 measurements" in outcome.stopped
-    started = time.monotonic()
-    slow = tune(executor(delay=0.2), store, budget=Budget(trials=None, seconds=1.0))
-    assert "seconds are over" in slow.stopped and slow.measured < 30
-    assert time.monotonic() - started < 20
+    clock = itertools.count(step=0.1)  # looked at for each result, at the least
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    slow = tune(executor(), store, budget=Budget(trials=None, seconds=1.0))
+    assert slow.stopped == "1 seconds are over" and slow.measured <= 10
     for name in ("trials", "seconds", "measurements", "patience", "batch"):
         with pytest.raises(InvalidOption, match=name):
             Budget(**{name: 0})
@@ -105,14 +110,15 @@ def test_the_budget_of_a_second_run_goes_on_where_the_first_stopped(executor: Ma
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from convoy.backends.base import Device
+from convoy.ir.device import Device
 from convoy.records.store import RecordStore
-from convoy.tune.executor import LocalExecutor
+from convoy.tune.local_executor import LocalExecutor
 from convoy.tune.guided import ModelGuided
 from convoy.tune.journal import Journal
 from convoy.tune.measurer import Spec
 from convoy.tune.search import Random
-from convoy.tune.tuner import Budget, Tuner
+from convoy.tune.budget import Budget
+from convoy.tune.tuner import Tuner
 from tests.tune import fakes
 
 folder, search = Path(sys.argv[1]), sys.argv[2]

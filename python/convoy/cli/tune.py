@@ -15,7 +15,7 @@ from .output import say
 from .workloads import find_workloads
 
 if TYPE_CHECKING:
-    from ..tune.tuner import Outcome
+    from ..tune.observer import Outcome
 
 _int = Optional[int]  # noqa: UP045  (typer evaluates annotations on Python 3.10)
 _float = Optional[float]  # noqa: UP045
@@ -70,8 +70,8 @@ def tune(
     """
     from ..ir import workload_list
     from ..tune.autotune import autotune
+    from ..tune.budget import Budget
     from ..tune.progress import ShowProgress
-    from ..tune.tuner import Budget
 
     found = find_workloads(source, params, batch, precision, joint)
     workloads = [workload for workload in found if contains in workload.key]

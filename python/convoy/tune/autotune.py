@@ -1,4 +1,4 @@
-"""From workloads to records: everything put together, for ``convoy tune`` and for scripts."""
+"""From workloads to records: a tuning run for ``convoy tune`` and for scripts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from ..ir.candidate import Candidate
 from ..ir.workload import Workload
 from ..records.environment import Environment
 from ..records.store import RecordStore
-from .executor import Executor, LocalExecutor, visible_gpus
+from .budget import DEFAULT_BUDGET, Budget
+from .executor import Executor
 from .journal import Journal
+from .local_executor import LocalExecutor, visible_gpus
 from .measurer import Spec
+from .observer import Observer, Outcome
+from .proposer import Proposer
 from .search import Exhaustive, InOrder, Random, Search
-from .space import Space, propose
-from .tuner import Budget, Observer, Outcome, Tuner
+from .tuner import Tuner
 
-if TYPE_CHECKING:  # NumPy takes a while to load, and a run may find all it wants in records
+if TYPE_CHECKING:  # NumPy takes a while to load, and a run may find everything in records
     from ..cost.ranking import Sample
 
 SEARCHES = ("model", "random", "exhaustive", "order")
-DEFAULT_BUDGET = Budget()
 BACKENDS = ("cudnn", "cutlass", "hopper")
 
 
@@ -48,20 +50,26 @@ def autotune(
 ) -> Outcome:
     """Measure candidates of workloads and record them.
 
-    Arguments:
-        records: file that results are added to; default: the user's own. What it and the shipped
+    Args:
+        workloads: Duplicates count once.
+        records: File that results are added to; default: the user's own. What it and the shipped
             records hold is not measured again, and the model learns from it.
-        backends: names of registered backends; records of others do not count as candidates.
-        search: one of SEARCHES, or a Search.
+        backends: Names of registered backends; records of others do not count as candidates.
+        search: One of SEARCHES, or a Search.
+        budget: Limits of the run.
         compile: False leaves out kernels that are not in the cache of compiled kernels.
-        neighbours: whether to look at configurations around the best that backends do not propose.
-        gpus: how many of this machine's GPUs to use; default: all that are visible.
-        ray: address of a Ray cluster ("auto", "local" or host:port) whose GPUs are used instead.
-        seed: of the random search and of the model.
-        spec: what measures; default: GpuMeasurer with these backends.
+        neighbours: Whether to measure configurations around the best that backends do not propose.
+        gpus: Number of this machine's GPUs to use; default: all that are visible.
+        ray: Address of a Ray cluster ("auto", "local" or host:port) whose GPUs are used instead.
+        seed: Of the random search and of the model.
+        spec: The measurer; default: GpuMeasurer with these backends.
+        observer: Callbacks.
 
-    Raises NoGpu without a GPU, InvalidOption, LibraryMissing without xgboost for "model" and
-    without ray for ``ray``, and the errors of :meth:`Tuner.tune`.
+    Raises:
+        NoGpu: No GPU is visible.
+        InvalidOption: An unknown search or backend, or more GPUs than are visible.
+        LibraryMissing: "model" needs xgboost, ``ray`` needs ray.
+        MeasuringFailed, CacheUnwritable: See :meth:`Tuner.tune`.
     """
     if isinstance(search, str) and search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
@@ -69,42 +77,23 @@ def autotune(
     spec = spec or Spec(options={"backends": list(backends)})
     file = paths.user_records_file() if records is None else Path(records)
     store = RecordStore([paths.records_dir()], write_to=file)
+    tasks = list(dict.fromkeys(workloads))
+    complete: set[str] = set()
     with contextlib.closing(_executor(spec, gpus, ray)) as executor:
         kernel = spec.make().kernel
-        tasks = list(dict.fromkeys(workloads))
-
-        ready: dict[str, bool] = {}
-
-        def keep(candidate: Candidate) -> bool:
-            name = kernel(candidate)
-            if compile or not name:
-                return True
-            if name not in ready:
-                ready[name] = registry.get(candidate.backend).is_ready(candidate)
-            return ready[name]
-
-        def space(workload: Workload) -> Space:
-            return propose(workload, used, executor.device, keep)
-
-        # What waits for no compiler is measured in one go, workload by workload.
-        waits_for = kernel if compile else lambda candidate: ""
-        complete: set[str] = set()
+        proposer = Proposer(used, executor, kernel, not compile, neighbours)
+        # What needs no compilation is measured in one go, workload by workload.
+        compiled = kernel if compile else lambda candidate: ""
 
         def prior() -> list[Sample]:
-            own = [workload for workload in tasks if workload.key not in complete]
-            return prior_samples(store, executor.environment, own)
+            tuned = [workload for workload in tasks if workload.key not in complete]
+            return prior_samples(store, executor.environment, tuned)
 
         if isinstance(search, str):
-            search = make_search(search, executor, prior, waits_for, seed)
-
-        def around(workload: Workload, candidate: Candidate) -> Sequence[Candidate]:
-            if not neighbours:
-                return ()
-            backend = registry.get(candidate.backend)
-            found = backend.neighbours(workload, candidate, executor.device)
-            return [c for c in found if keep(c)]
-
-        tuner = Tuner(executor, search, store, space, waits_for, around, observer, backends)
+            search = make_search(search, executor, prior, compiled, seed)
+        tuner = Tuner(
+            executor, search, store, proposer.space, compiled, proposer.around, observer, backends
+        )
         run = [dataclasses.asdict(budget), search.name, seed, executor.environment, compile]
         run += [neighbours, backends, [workload.key for workload in tasks]]
         journal = Journal(file, run)
@@ -121,7 +110,7 @@ def make_search(
     kernel: Callable[[Candidate], str],
     seed: int = 0,
 ) -> Search:
-    """The search of a name. Raises InvalidOption for another one."""
+    """Return the search of a name. Raises InvalidOption for an unknown one."""
     if name == "random":
         return Random(seed)
     if name == "exhaustive":
@@ -138,8 +127,7 @@ def make_search(
 def prior_samples(
     store: RecordStore, environment: Environment, excluded: Iterable[Workload] = ()
 ) -> list[Sample]:
-    """What records of this GPU tell of workloads other than ``excluded``, by workload and, as
-    times from two environments do not compare, by environment family."""
+    """Return the records of this GPU, by workload, of workloads other than ``excluded``."""
     from ..cost.ranking import Sample
 
     left_out = {workload.key for workload in excluded}

@@ -1,10 +1,8 @@
-"""The process that measures: ``python -m convoy.tune.child SPEC READ_FD WRITE_FD``.
+"""The measuring child process: ``python -m convoy.tune.child SPEC READ_FD WRITE_FD``.
 
-It runs kernels that may fault or hang, so it holds nothing worth keeping: requests come in as JSON
-lines through one pipe and answers go out through another, and whoever supervises it (process.py)
-kills and replaces it. Two requests make a measurement: one names workload and candidate, to get
-ready for without the GPU, the next gives the process its turn on the GPU. Standard output stays
-free for whatever libraries print.
+It runs kernels that may fault or hang, so it holds no state worth keeping, and its supervisor
+(process.py) kills and replaces it. A measurement takes two requests: the first names workload and
+candidate, to prepare without the GPU, the second lets the process use the GPU.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from typing import Any, TextIO
 
 from ..ir.candidate import Candidate
 from ..ir.workload import Workload
-from .measurer import Spec
+from .measurer import Measurer, Spec
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main(spec: str, requests: TextIO, answers: TextIO) -> None:
-    """Serve until the requests end. The first answer says what the process measures on."""
+    """Serve until the requests end. The first answer describes GPU and environment."""
 
     def answer(**content: Any) -> None:
         answers.write(json.dumps(content) + "\n")
@@ -38,21 +36,35 @@ def main(spec: str, requests: TextIO, answers: TextIO) -> None:
         answer(error=f"{type(err).__name__}: {err}")
         return
     answer(device=vars(device), environment=environment.to_json())
+    server = _Server(measurer)
     for line in requests:
-        request = json.loads(line)
-        started = time.monotonic()
         try:
-            if "workload" in request:
-                workload = Workload.from_json(request["workload"])
-                candidate = Candidate.from_json(request["candidate"])
-                measurer.ready(workload, candidate)
-                answer(ready=True)
-                continue
-            measurement = measurer.measure(workload, candidate, request["best_us"])
+            content = server.serve(json.loads(line))
         except Exception as err:
             answer(lost=f"{type(err).__name__}: {err}"[:500])
             return
-        answer(measurement=measurement.to_json(), seconds=time.monotonic() - started)
+        answer(**content)
+
+
+class _Server:
+    """Serves the two requests of a measurement in turn."""
+
+    def __init__(self, measurer: Measurer) -> None:
+        self._measurer = measurer
+        self._prepared: tuple[Workload, Candidate] | None = None
+
+    def serve(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "workload" in request:
+            workload = Workload.from_json(request["workload"])
+            candidate = Candidate.from_json(request["candidate"])
+            self._measurer.ready(workload, candidate)
+            self._prepared = workload, candidate
+            return {"ready": True}
+        if self._prepared is None:
+            raise ValueError("a measurement without a workload")
+        started = time.monotonic()
+        measurement = self._measurer.measure(*self._prepared, request["best_us"])
+        return {"measurement": measurement.to_json(), "seconds": time.monotonic() - started}
 
 
 def _die_with_parent() -> None:

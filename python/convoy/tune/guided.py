@@ -1,4 +1,4 @@
-"""The search that a cost model guides."""
+"""The search guided by a cost model."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.workload import Workload
 from ..records.record import candidate_key
-from .kernel_choice import choose_kernels
+from .kernel_choice import Scores, choose_kernels
 from .search import Search
 from .task import Task
 
-if TYPE_CHECKING:  # the model needs NumPy and xgboost, a run that measures nothing no model
+if TYPE_CHECKING:  # NumPy and xgboost are loaded by runs that measure only
     from ..cost.ranking import RankingModel, Sample
 
-#: How many standard deviations below its expectation a candidate is judged: the less is known of
-#: it, the more it may turn out to be the best.
+#: Standard deviations subtracted from a candidate's predicted time (lower confidence bound).
 OPTIMISM = 1.0
-#: What a kernel to compile must promise to all workloads together (see kernel_choice.py): one of
-#: them by 5%, or ten by half a percent.
+#: Least gain of a kernel to compile over all workloads (see kernel_choice.py): one of them by 5%,
+#: or ten by half a percent.
 NEW_KERNEL = 0.05
-#: Weight of the workloads at hand beside those of ``prior``.
+#: Weight of the tuned workloads beside those of ``prior``.
 OWN_WEIGHT = 3.0
 
 
 class ModelGuided(Search):
-    """Measures what the model expects to be fast or knows little of.
+    """Measures candidates that the model predicts to be fast, or is uncertain of.
 
-    ``prior`` are figures of other workloads to learn from; it and ``device`` may be functions that
-    give them. ``kernel`` names what must be compiled for a candidate. Without any figures it starts
-    with the backends' own order.
+    Without any measurement to learn from, it starts with the backends' own order.
+
+    Args:
+        device: The GPU, or a function that returns it.
+        prior: Measurements of other workloads to learn from, or a function that returns them.
+        kernel: Names the library to compile for a candidate; empty for none.
+        seed: Of the model.
+        members: Size of the model's ensemble.
     """
 
     name = "model"
@@ -51,49 +55,56 @@ class ModelGuided(Search):
         self._kernel = kernel
         self._kernels: set[str] = set()
         self._tasks: dict[Workload, Task] = {}
-        self._learnt = -1  # results of the tasks at hand that the model has seen
+        self._learnt = -1  # results of these tasks that the model is trained on
 
     def begin(self) -> None:
         self._make_model().fit(self._make_prior())
         self._learnt = 0
 
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        self._tasks.update((task.workload, task) for task in tasks)  # those that ended stay known
-        from ..cost.ranking import Sample
-
-        own = [Sample(w, tuple(task.results.values())) for w, task in self._tasks.items()]
-        model = self._make_model()
-        results = sum(len(sample.figures) for sample in own)
-        if results != self._learnt:
-            model.fit([*self._make_prior(), *own], dict.fromkeys(self._tasks, OWN_WEIGHT))
-            self._learnt = results
-        remaining = [task.remaining() for task in tasks]
-        if not model.trained:
+        self._tasks.update((task.workload, task) for task in tasks)  # finished ones still count
+        self._learn()
+        if not self._make_model().trained:
+            remaining = [task.remaining() for task in tasks]
             return [sorted(r, key=lambda c: (c.priority, c.backend))[:count] for r in remaining]
         scores = [self._scores(task) for task in tasks]
         self._kernels |= choose_kernels(scores, self._kernels, NEW_KERNEL)
-        picks = []
-        for task, scored in zip(tasks, scores, strict=True):
-            left = {candidate_key(c) for c in task.remaining()}
-            usable = [
-                (score, i)
-                for i, (c, (kernel, score)) in enumerate(
-                    zip(task.space.candidates, scored, strict=True)
-                )
-                if candidate_key(c) in left and (not kernel or kernel in self._kernels)
-            ]
-            ranked = [task.space.candidates[i] for _, i in sorted(usable)]
-            picks.append(_choose(task, ranked, count))
-        return picks
+        return [
+            _choose(task, self._ranked(task, scored), count)
+            for task, scored in zip(tasks, scores, strict=True)
+        ]
+
+    def _learn(self) -> None:
+        """Train the model again where there are new results."""
+        from ..cost.ranking import Sample
+
+        results = sum(len(task.results) for task in self._tasks.values())
+        if results == self._learnt:
+            return
+        own = [Sample(w, tuple(task.results.values())) for w, task in self._tasks.items()]
+        weights = dict.fromkeys(self._tasks, OWN_WEIGHT)
+        self._make_model().fit([*self._make_prior(), *own], weights)
+        self._learnt = results
+
+    def _ranked(self, task: Task, scores: Scores) -> list[Candidate]:
+        """Return the remaining candidates whose kernels are compiled or chosen, best first."""
+        left = {candidate_key(candidate) for candidate in task.remaining()}
+        usable = [
+            (score, i)
+            for i, (kernel, score) in enumerate(scores)
+            if candidate_key(task.space.candidates[i]) in left
+            and (not kernel or kernel in self._kernels)
+        ]
+        return [task.space.candidates[i] for _, i in sorted(usable)]
 
     def _scores(self, task: Task) -> list[tuple[str, float]]:
-        """(kernel to compile, optimistic guess of the time) of all candidates, measured or not."""
+        """Return (kernel, optimistic prediction) of all candidates, measured or not."""
         candidates = task.space.candidates
         if not candidates:
             return []
         prediction = self._make_model().predict(task.workload, candidates)
-        guesses = prediction.mean - OPTIMISM * prediction.deviation
-        return [(self._kernel(c), float(g)) for c, g in zip(candidates, guesses, strict=True)]
+        predicted = prediction.mean - OPTIMISM * prediction.deviation
+        return [(self._kernel(c), float(p)) for c, p in zip(candidates, predicted, strict=True)]
 
 
 def _model(device: Device | Callable[[], Device], members: int, seed: int) -> RankingModel:
@@ -103,9 +114,11 @@ def _model(device: Device | Callable[[], Device], members: int, seed: int) -> Ra
 
 
 def _choose(task: Task, ranked: Sequence[Candidate], count: int) -> list[Candidate]:
-    """The first candidates, and once there are results, in place of the last the first of a kind
-    that was not measured for this workload: what the model thinks bad, and never sees, it would go
-    on thinking bad."""
+    """Return the first candidates, the last of which explores once there are results.
+
+    It is the first of a kind that was not measured for this workload: the model would never learn
+    that it is wrong about a kind that it predicts to be slow.
+    """
     from ..cost.features import kind
 
     chosen = list(ranked[:count])

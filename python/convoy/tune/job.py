@@ -1,4 +1,4 @@
-"""What travels between the tuner and the processes that measure."""
+"""Messages between the tuner and executors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from ..records.environment import Environment
 
 @dataclass(frozen=True)
 class Job:
-    """Candidates of one workload to be measured one after another on one GPU.
+    """Candidates of one workload, measured one after another on one GPU.
 
-    ``best_us`` is the fastest kernel known so far: much slower ones are measured less closely.
+    Attributes:
+        workload: The workload.
+        candidates: What to measure, in this order.
+        best_us: Fastest kernel known so far; much slower ones are measured less closely.
     """
 
     workload: Workload
@@ -24,8 +27,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """One candidate measured. ``environment`` is that of the machine which measured, ``seconds``
-    what it took there."""
+    """One candidate measured.
+
+    Attributes:
+        workload: The workload.
+        candidate: The candidate.
+        measurement: Its timings, or why there are none.
+        environment: That of the machine which measured, as far as the candidate depends on it.
+        seconds: Duration on the GPU.
+    """
 
     workload: Workload
     candidate: Candidate

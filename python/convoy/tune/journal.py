@@ -1,10 +1,9 @@
-"""What a run knew when it began, and how it ended, so that no run does what is done already.
+"""The state in which a run began and ended, so that no run repeats work.
 
-A run leaves workloads alone that records hold enough of, and its model learns from those. After a
-kill, records also hold what the run itself has measured: the journal, a small file beside the
-record file while a run is under way, tells the two apart. A run that came to its end notes how many
-records each of its workloads had, which may be fewer than the budget allows: where nothing more is
-worth measuring, an equal run need not find that out again.
+A run skips workloads with enough records, and its model learns from those. After a kill, records
+also hold what the run itself has measured: the journal, a small file beside the record file while a
+run is under way, tells the two apart. A run that was not cut short stores the number of records of
+each of its workloads, which may be below the budget's: an equal run then skips those as well.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from typing import Any
 from ..ir.workload import Workload
 from ..records.record_file import unwritable
 
-#: Ended runs that are remembered beside one record file.
+#: Ended runs that are stored beside one record file.
 MOST_RUNS = 64
 
 
 class Journal:
-    """The journal of runs with this ``fingerprint``, all that decides what a run will do."""
+    """The journal of runs with this ``fingerprint``: everything that determines a run, as JSON."""
 
     def __init__(self, records: Path, fingerprint: Any) -> None:
         self.path = records.with_name(records.name + ".run")
@@ -35,9 +34,19 @@ class Journal:
     def begin(
         self, complete: Iterable[Workload], known: Mapping[str, int] | None = None
     ) -> set[str]:
-        """Keys of the workloads that were complete when the run began: those given and those whose
-        number of records (``known``, by key) is at least that at the end of an equal run; or where
-        an equal run was cut short, those of that run. Raises CacheUnwritable."""
+        """Begin a run, or resume an equal one that was cut short.
+
+        Args:
+            complete: Workloads with enough records.
+            known: Number of records of each workload, by key.
+
+        Returns:
+            Keys of the workloads to skip: ``complete`` and those with as many records as at the end
+            of an equal run. A resumed run gets those that it began with.
+
+        Raises:
+            CacheUnwritable: The journal cannot be written.
+        """
         left = _read(self.path)
         if left.get("fingerprint") == self._fingerprint and isinstance(left.get("complete"), list):
             return set(left["complete"])
@@ -48,7 +57,7 @@ class Journal:
         return keys
 
     def end(self, known: Mapping[str, int] | None = None) -> None:
-        """The run is over; ``known`` unless its time was up before it had come to its end."""
+        """End the run; ``known``, as above, unless the budget cut it short."""
         if known is not None:
             runs = _read(self.ended)
             runs.pop(self._fingerprint, None)
@@ -67,7 +76,7 @@ class Journal:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The content of a journal file; empty where there is none, or that of another version."""
+    """Return the content of a journal file; empty for none, and for that of another version."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

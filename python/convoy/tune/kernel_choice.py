@@ -1,11 +1,11 @@
-"""Which kernels to compile for a round: few that serve many workloads well.
+"""Select the kernels to compile for a round: few that serve many workloads well.
 
-A kernel costs half a minute of a core, so it must promise enough to all workloads together. With
-``S`` the kernels at hand, a workload is worth the mean of the scores of its few best candidates
-that ``S`` can run; the gain of a kernel is by how much it lowers the sum of these over the
-workloads. The gains are submodular in ``S``, so the greedy choice is within 1 - 1/e of the best
-(Nemhauser, Wolsey and Fisher 1978), and a gain computed for fewer kernels is an upper bound, which
-saves most of the computing (Minoux 1978).
+Compiling a kernel takes half a minute of a core, so its expected gain over all workloads must be
+large enough. With ``S`` the compiled kernels, the cost of a workload is the mean score of its few
+best candidates that ``S`` can run; the gain of a kernel is the decrease of the sum of these costs.
+Gains are submodular in ``S``, so the greedy choice is within 1 - 1/e of the best (Nemhauser, Wolsey
+and Fisher 1978), and a gain computed for fewer kernels is an upper bound, which saves most
+evaluations (Minoux 1978).
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Sequence
 
-#: Candidates of a workload that count: the expected best is not always the best.
+#: Candidates of a workload in its cost: the expected best is not always the best.
 DEPTH = 3
-#: A workload without enough candidates at hand counts each missing one as this much worse than
-#: the best (logarithm of time).
+#: Score of each candidate that a workload lacks, above its best one (logarithm of time).
 MISSING = 0.7
 
-#: (kernel, score) of a workload's candidates; the kernel is empty where nothing is compiled.
-Scored = Sequence[tuple[str, float]]
+#: (kernel, score) of a workload's candidates. The kernel is empty where nothing is compiled; the
+#: score is the predicted logarithm of the time: lower is better.
+Scores = Sequence[tuple[str, float]]
 
 
 def choose_kernels(
-    workloads: Sequence[Scored], at_hand: Collection[str], least_gain: float
+    workloads: Sequence[Scores], compiled: Collection[str], least_gain: float
 ) -> set[str]:
-    """Kernels worth compiling beside those ``at_hand``, each of which gains at least so much."""
-    have = [_best_of(scored, at_hand) for scored in workloads]
+    """Return kernels to compile beside the ``compiled`` ones, each of at least that gain."""
+    best = [_best(scores, compiled) for scores in workloads]
     serves: dict[str, dict[int, list[float]]] = {}
-    for index, scored in enumerate(workloads):
-        for kernel, score in scored:
-            if kernel and kernel not in at_hand:
+    for index, scores in enumerate(workloads):
+        for kernel, score in scores:
+            if kernel and kernel not in compiled:
                 serves.setdefault(kernel, {}).setdefault(index, []).append(score)
 
     def gain(kernel: str) -> float:
         return sum(
-            _worth(have[index]) - _worth(_merged(have[index], scores))
-            for index, scores in serves[kernel].items()
+            _cost(best[index]) - _cost(_merged(best[index], own))
+            for index, own in serves[kernel].items()
         )
 
     queue = [(-gain(kernel), kernel) for kernel in sorted(serves)]
@@ -52,14 +52,14 @@ def choose_kernels(
             heapq.heappush(queue, (-now, kernel))
             continue
         chosen.add(kernel)
-        for index, scores in serves[kernel].items():
-            have[index] = _merged(have[index], scores)
+        for index, own in serves[kernel].items():
+            best[index] = _merged(best[index], own)
     return chosen
 
 
-def _best_of(scored: Scored, at_hand: Collection[str]) -> list[float]:
-    found = [score for kernel, score in scored if not kernel or kernel in at_hand]
-    lowest = min((score for _, score in scored), default=0.0)
+def _best(scores: Scores, compiled: Collection[str]) -> list[float]:
+    found = [score for kernel, score in scores if not kernel or kernel in compiled]
+    lowest = min((score for _, score in scores), default=0.0)
     return _merged([lowest + MISSING] * DEPTH, found)
 
 
@@ -67,5 +67,5 @@ def _merged(scores: Sequence[float], others: Sequence[float]) -> list[float]:
     return sorted([*scores, *others])[:DEPTH]
 
 
-def _worth(scores: Sequence[float]) -> float:
+def _cost(scores: Sequence[float]) -> float:
     return sum(scores) / DEPTH

@@ -1,17 +1,13 @@
-"""What is done with a candidate: compiling it ahead of time, and measuring it."""
+"""The base class of measurers: compile a candidate ahead of time, and measure it."""
 
 from __future__ import annotations
 
 import abc
-import functools
 import importlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..backends.base import Backend, Binary
-from ..errors import ConvoyError, InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
@@ -20,142 +16,79 @@ from ..records.environment import Environment
 
 
 class Measurer(abc.ABC):
-    """Measures candidates. One object lives in the process that measures, another in the one that
-    supervises it, which does everything but :meth:`measure`."""
+    """Measures candidates.
+
+    One object lives in the measuring process, another in its supervisor, which calls everything but
+    :meth:`ready` and :meth:`measure`.
+    """
 
     @abc.abstractmethod
     def describe(self) -> tuple[Device, Environment]:
-        """The GPU of this process and all that its figures depend on. Raises NoGpu."""
+        """Return the GPU of this process and all that measurements depend on. Raises NoGpu."""
 
     def environment(self) -> Environment:
-        """The latter alone, which may be known sooner. Raises NoGpu."""
+        """Return the environment alone, which may be known sooner. Raises NoGpu."""
         return self.describe()[1]
 
     def ready(self, workload: Workload, candidate: Candidate) -> None:
-        """Do of the measurement of a candidate what takes no GPU, right before :meth:`measure`;
-        meanwhile another process may be measuring on the GPU. Optional."""
+        """Prepare what needs no GPU, right before :meth:`measure`. Optional.
+
+        Meanwhile another process may be measuring on the GPU.
+        """
 
     @abc.abstractmethod
     def measure(
         self, workload: Workload, candidate: Candidate, best_us: float | None
     ) -> Measurement:
-        """Measure one candidate. Raises RuntimeError when the GPU is lost to this
-        process; every other mishap is the measurement's ``failure``."""
+        """Measure one candidate.
+
+        Args:
+            workload: The workload.
+            candidate: Compiled, where :meth:`kernel` names something to compile.
+            best_us: Fastest kernel known; much slower ones are measured less closely.
+
+        Raises:
+            RuntimeError: This process has lost the GPU. Any other mishap is the measurement's
+                ``failure``.
+        """
 
     def kernel(self, candidate: Candidate) -> str:
-        """Names the library to compile before the candidate can be measured; empty for none.
-        Candidates that name the same share it."""
+        """Return the name of the library to compile before measuring; empty for none.
+
+        Candidates with the same name share it.
+        """
         return ""
 
     def prepare(self, workload: Workload, candidate: Candidate) -> None:
-        """Compile that library on this machine; called from several threads at once. Raises
-        CompileFailed, which concerns the kernel, and LibraryMissing or CacheUnwritable, which
-        concern all."""
+        """Compile that library on this machine; called by several threads at once.
+
+        Raises:
+            CompileFailed: This kernel does not compile.
+            LibraryMissing: No kernel compiles without a library.
+            CacheUnwritable: No kernel can be stored.
+        """
 
     def narrow(self, environment: Environment, candidate: Candidate) -> Environment:
-        """Of an environment the part that the candidate's figures depend on."""
+        """Return the part of an environment that a candidate's measurement depends on."""
         return environment
-
-
-class GpuMeasurer(Measurer):
-    """Measures candidates of registered backends on GPU 0 by :mod:`convoy.measure.protocol`.
-
-    ``budget_ms`` bounds the time for one candidate's samples; ``cold`` also takes the figure with
-    a flushed L2 cache.
-    """
-
-    def __init__(self, backends: Sequence[str], budget_ms: float = 20.0, cold: bool = True) -> None:
-        self._names, self._budget_ms, self._cold = tuple(backends), budget_ms, cold
-        self._ready: tuple[Workload, Candidate, Binary | Measurement] | None = None
-
-    @functools.cached_property
-    def _backends(self) -> dict[str, Backend]:
-        from ..backends import registry
-
-        return {name: registry.get(name) for name in self._names}
-
-    @functools.cached_property
-    def _device(self) -> Device:
-        from ..runtime import current_device
-
-        return current_device()
-
-    def describe(self) -> tuple[Device, Environment]:
-        return self._device, self.environment()
-
-    def environment(self) -> Environment:
-        # Without the runtime: loading it brings in tvm_ffi, and that PyTorch where it is installed.
-        from ..records import environment
-
-        found = environment.current()
-        if not found.gpu:
-            _ = self._device  # raises NoGpu
-        return found
-
-    def ready(self, workload: Workload, candidate: Candidate) -> None:
-        from ..measure import protocol
-
-        binary: Binary | Measurement
-        try:
-            binary = self._backend(candidate).build(workload, candidate, self._device)
-            protocol.prepare(workload)
-        except (ConvoyError, RuntimeError, ValueError) as err:
-            binary = Measurement(failure=f"{type(err).__name__}: {err}"[:500])
-        self._ready = workload, candidate, binary
-
-    def measure(
-        self, workload: Workload, candidate: Candidate, best_us: float | None
-    ) -> Measurement:
-        from ..measure import protocol
-
-        if self._ready is None or self._ready[:2] != (workload, candidate):
-            self.ready(workload, candidate)
-        assert self._ready is not None
-        binary, self._ready = self._ready[2], None
-        if isinstance(binary, Measurement):
-            return binary
-        return protocol.measure(
-            workload,
-            candidate,
-            binary,
-            self._device,
-            best_us=best_us,
-            budget_ms=self._budget_ms,
-            cold=self._cold,
-        )
-
-    def kernel(self, candidate: Candidate) -> str:
-        kernel = candidate.options().get("kernel")
-        return f"{candidate.backend} {json.dumps(kernel, sort_keys=True)}" if kernel else ""
-
-    def prepare(self, workload: Workload, candidate: Candidate) -> None:
-        backend = self._backend(candidate)
-        device = Device(arch=candidate.options()["kernel"].get("arch", 90))
-        backend.prepare([(workload, candidate)], device)
-        backend.build(workload, candidate, device)  # raises what went wrong
-
-    def narrow(self, environment: Environment, candidate: Candidate) -> Environment:
-        backend = self._backend(candidate)
-        return environment.narrowed(backend.libraries, backend.kernel_source(candidate))
-
-    def _backend(self, candidate: Candidate) -> Backend:
-        if candidate.backend not in self._backends:
-            raise InvalidOption(f"candidate {candidate.key}", f"one of {', '.join(self._names)}")
-        return self._backends[candidate.backend]
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A measurer as data, so that other processes and machines can make it: its class as
-    ``module:name`` and the keyword arguments, JSON types only."""
+    """A measurer as data, so that other processes and machines can make it.
 
-    measurer: str = "convoy.tune.measurer:GpuMeasurer"
+    Attributes:
+        measurer: Its class as ``module:name``.
+        options: Keyword arguments of the class, JSON types only.
+    """
+
+    measurer: str = "convoy.tune.gpu_measurer:GpuMeasurer"
     options: dict[str, Any] = field(default_factory=dict)
 
     def make(self) -> Measurer:
         module, _, name = self.measurer.partition(":")
-        found: Measurer = getattr(importlib.import_module(module), name)(**self.options)
-        return found
+        measurer: Measurer = getattr(importlib.import_module(module), name)(**self.options)
+        return measurer
 
     def dumps(self) -> str:
         return json.dumps({"measurer": self.measurer, "options": self.options})

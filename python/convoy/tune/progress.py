@@ -1,4 +1,4 @@
-"""What a tuning run shows while it works."""
+"""Progress of a tuning run on a terminal or in a log."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from rich.progress import (
 
 from ..ir.candidate import Candidate
 from ..ir.workload import Workload
+from ..report.tables import printable
 from .job import Result
+from .observer import Observer
 from .space import Space
-from .tuner import Observer
 
 #: Seconds between two lines where the output is no terminal.
 LINE_EVERY_S = 10.0
 
 
 class ShowProgress(Observer):
-    """A progress bar with the best so far, the rate and the time left; a line now and then where
-    standard error is no terminal. A context manager."""
+    """A progress bar with the best so far, the rate and the time left.
+
+    Where standard error is no terminal, a line every LINE_EVERY_S seconds. A context manager.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -50,7 +53,7 @@ class ShowProgress(Observer):
         self._trials: int | None = None
         self._best: dict[Workload, float] = {}
         self._started = time.monotonic()
-        self._said = self._started
+        self._printed = self._started
         self._total = self._done = self._measured = self._failed = 0
 
     def __enter__(self) -> ShowProgress:
@@ -87,9 +90,12 @@ class ShowProgress(Observer):
         self._show(f"{result.workload.key}: {best}")
         if not result.measurement.ok:
             self._console.print(
-                f"{result.workload.key} {result.candidate.key}: {result.measurement.failure}",
+                printable(
+                    f"{result.workload.key} {result.candidate.key}: {result.measurement.failure}"
+                ),
                 style="yellow",
                 highlight=False,
+                markup=False,
                 soft_wrap=True,
             )
 
@@ -100,8 +106,8 @@ class ShowProgress(Observer):
             self._bar.update(
                 self._task, total=self._total, completed=self._done, rate=rate, description=text
             )
-        if not self._console.is_terminal and now - self._said > LINE_EVERY_S:
-            self._said = now
+        if not self._console.is_terminal and now - self._printed > LINE_EVERY_S:
+            self._printed = now
             total = sum(self._best.values())
             print(
                 f"{self._done} of {self._total}, {rate:.1f}/s, {self._failed} failed; "

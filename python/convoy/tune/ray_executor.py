@@ -1,4 +1,4 @@
-"""The GPUs of a Ray cluster: on each machine a LocalExecutor, inside an actor."""
+"""The GPUs of a Ray cluster: a LocalExecutor in an actor on each machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 from ..errors import InvalidOption, LibraryMissing, MeasuringFailed, NoGpu
 from ..ir.candidate import Candidate
 from ..ir.device import Device
+from ..paths import install_command
 from ..records.environment import Environment
-from .executor import Executor, LocalExecutor
+from .executor import Executor
 from .job import Job, Result
+from .local_executor import LocalExecutor
 from .measurer import Spec
 from .process import TIMEOUT_S
 
@@ -22,7 +24,7 @@ JOBS_OF_A_MACHINE = 64
 
 
 class _Machine:
-    """What runs inside the actor; Ray has set CUDA_VISIBLE_DEVICES to the GPUs it gave."""
+    """The actor on one machine, whose CUDA_VISIBLE_DEVICES Ray has set."""
 
     def __init__(self, spec: str, has_gpus: bool, compile_jobs: int | None, timeout_s: float):
         names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if has_gpus else [None]
@@ -36,7 +38,7 @@ class _Machine:
         yield from self._executor.run(job, lambda: epoch <= self._halted)
 
     def halt(self, epoch: int) -> None:
-        """End the jobs of this epoch and of those before it."""
+        """End the jobs of this epoch and of earlier ones."""
         self._halted = max(self._halted, epoch)
 
     def close(self) -> None:
@@ -46,13 +48,20 @@ class _Machine:
 class RayExecutor(Executor):
     """Measures on every machine of a Ray cluster that has GPUs, and compiles there.
 
-    ``address`` is "auto" (the cluster that this machine belongs to), "local" (a new one on this
-    machine) or host:port. convoy must be installed on every machine. A machine that is lost has
-    its jobs done by the others. With ``gpus=False`` machines without a GPU are used, for
-    measurers that need none.
+    convoy must be installed on every machine. Jobs of a machine that is lost go to the others.
 
-    Raises LibraryMissing without ray, NoGpu where no machine has a GPU, InvalidOption where
-    machines have different GPUs or no cluster answers.
+    Args:
+        spec: The measurer.
+        address: "auto" (the cluster that this machine belongs to), "local" (a new one on this
+            machine) or host:port.
+        gpus: False uses machines without a GPU, for measurers that need none.
+        compile_jobs: Compilers at once on each machine.
+        timeout_s: Seconds without an answer after which a measuring process is killed.
+
+    Raises:
+        LibraryMissing: ray is not installed.
+        NoGpu: No machine has a GPU.
+        InvalidOption: Machines have different GPUs, or no cluster answers.
     """
 
     def __init__(
@@ -109,7 +118,7 @@ class RayExecutor(Executor):
         self.slots = JOBS_OF_A_MACHINE * len(self._load)
 
     def _ask(self, reference: Any) -> Any:
-        """An answer of a machine; the error that it raised there."""
+        """Wait for an answer of a machine. Raises what it raised there."""
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as err:
@@ -148,7 +157,7 @@ class RayExecutor(Executor):
         return list(self._load)
 
     def _halt(self, epoch: int) -> None:
-        """Jobs that wait for kernels or for a GPU are not wanted any more."""
+        """Cancel jobs that wait for kernels or for a GPU."""
         with self._lock:
             self._epoch = max(self._epoch, epoch + 1)
             for actor in self._load:
@@ -183,13 +192,13 @@ def _ray() -> Any:
         import ray
     except ImportError as err:
         raise LibraryMissing(
-            f"no ray ({err})", "ray, for tuning on many machines", "pip install 'tvm-convoy[ray]'"
+            f"no ray ({err})", "ray, for tuning on many machines", install_command("ray")
         ) from None
     return ray
 
 
 def _connect(ray: Any, address: str) -> bool:
-    """Join the cluster; returns whether leaving it is our business."""
+    """Join the cluster; return whether this executor has to leave it again."""
     if ray.is_initialized():
         return False
     try:

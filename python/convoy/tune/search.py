@@ -1,4 +1,4 @@
-"""Which candidates to measure next: several ways behind one base class."""
+"""Search strategies: choose the candidates to measure next."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .task import Task
 class Search(abc.ABC):
     """Chooses candidates round by round.
 
-    A choice may depend on the tasks' spaces and results alone, never on time or on the order in
-    which results came: then a run that was killed and started again ends with the same records.
+    A choice depends on the tasks' spaces and results alone, never on time or on the order of the
+    results: a run that was killed and started again then ends with the same records.
     """
 
     name: str
 
     def begin(self) -> None:
-        """Do what the first choice needs and the spaces do not decide. Optional."""
+        """Prepare the first choice, while spaces are proposed. Optional."""
 
     @abc.abstractmethod
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """For each task up to ``count`` of its remaining candidates, best first."""
+        """Return for each task up to ``count`` of its remaining candidates, best first."""
 
 
 class Exhaustive(Search):
-    """Everything, in the order of the space."""
+    """All candidates, in the order of the space."""
 
     name = "exhaustive"
 

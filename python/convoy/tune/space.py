@@ -1,4 +1,4 @@
-"""The candidates of a workload: what backends propose, and what lies around the best of it."""
+"""The search space of a workload: the candidates that backends propose."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from ..records.record import CandidateKey, candidate_key
 
 @dataclass(frozen=True)
 class Space:
-    """Everything that may be measured for one workload, each backend's best guess first, and the
-    backends that take no part."""
+    """The candidates of one workload.
+
+    Attributes:
+        workload: The workload.
+        candidates: No two of one key; each backend's in its own order of preference.
+        declines: Backends that do not take the workload, and why.
+    """
 
     workload: Workload
     candidates: tuple[Candidate, ...]
@@ -27,7 +32,7 @@ class Space:
         assert len(set(keys)) == len(keys), "candidates of one key"
 
     def extended(self, others: Iterable[Candidate]) -> Space:
-        """The same with more candidates at the end; those that it has are left out."""
+        """Return the space with more candidates at the end; those that it has are left out."""
         merged: dict[CandidateKey, Candidate] = {candidate_key(c): c for c in self.candidates}
         for other in others:
             merged.setdefault(candidate_key(other), other)
@@ -40,8 +45,10 @@ def propose(
     device: Device,
     keep: Callable[[Candidate], bool] = lambda candidate: True,
 ) -> Space:
-    """Ask all backends; ``keep`` filters what they propose. A library that is not installed
-    counts as a decline."""
+    """Ask all backends for candidates, of which ``keep`` filters some.
+
+    A library that is not installed counts as a decline.
+    """
     candidates: list[Candidate] = []
     declines: list[Decline] = []
     for backend in backends:

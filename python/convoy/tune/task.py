@@ -1,25 +1,25 @@
-"""One workload on its way through tuning."""
+"""The state of one workload while it is tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..records.record import CandidateKey, candidate_key
+from .budget import Budget
 from .space import Space
 
-#: An improvement smaller than this is noise.
+#: A smaller relative improvement is noise.
 LEAST_IMPROVEMENT = 0.01
 
 
 class Task:
-    """A workload with its space, what was chosen so far and what came of it.
+    """A workload with its search space, its trials and their results.
 
-    ``known`` are figures from before the run: a candidate that is chosen and known takes them
-    instead of being measured again. That alone makes a run resumable: a second run makes the same
-    choices as the first.
+    ``known`` are measurements from before the run: a chosen candidate that has one is not measured
+    again. That alone makes a run resumable, since a second run makes the same choices.
     """
 
     def __init__(self, space: Space, known: Mapping[CandidateKey, Measurement]) -> None:
@@ -34,26 +34,43 @@ class Task:
         return self.space.workload
 
     def remaining(self) -> list[Candidate]:
-        """What was not chosen yet, in the order of the space."""
+        """Return the candidates without a result, in the order of the space."""
         return [c for c in self.space.candidates if candidate_key(c) not in self.results]
 
     def known(self, candidate: Candidate) -> Measurement | None:
+        """Return a candidate's measurement from before the run."""
         return self._known.get(candidate_key(candidate))
 
+    def times(self) -> list[tuple[float, Candidate]]:
+        """Return (kernel time in us, candidate) of all that ran, in the order of the results."""
+        return [
+            (m.kernel_us, c) for c, m in self.results.values() if m.ok and m.kernel_us is not None
+        ]
+
     def best(self) -> Candidate | None:
-        """The fastest candidate so far; of equal ones the first in the space."""
-        timed = [self.results.get(candidate_key(c)) for c in self.space.candidates]
-        ran = [(c, m.kernel_us) for c, m in filter(None, timed) if m.ok and m.kernel_us]
-        return min(ran, key=lambda item: item[1])[0] if ran else None
+        """Return the fastest candidate so far; of equal ones the first in the space."""
+        times = {candidate_key(candidate): time for time, candidate in self.times()}
+        ran = [c for c in self.space.candidates if candidate_key(c) in times]
+        return min(ran, key=lambda c: times[candidate_key(c)], default=None)
 
     def add(self, candidate: Candidate, measurement: Measurement) -> None:
+        """Store the result of a trial."""
         self.results[candidate_key(candidate)] = candidate, measurement
 
-    def finish_round(self, chosen: int) -> None:
-        """Account for a round of so many choices, all of which have their results."""
-        times = [m.kernel_us for _, m in self.results.values() if m.ok and m.kernel_us is not None]
-        best = min(times, default=None)
+    def widen(self, neighbours: Iterable[Candidate], around: Candidate) -> None:
+        """Add candidates that lie around one to the space."""
+        self.widened.add(candidate_key(around))
+        self.space = self.space.extended(neighbours)
+
+    def finish_round(self, trials: int) -> None:
+        """Account for a round of so many trials, all of which have their results."""
+        best = min((time for time, _ in self.times()), default=None)
         before = self.best_us
         improved = best is not None and (before is None or best < (1 - LEAST_IMPROVEMENT) * before)
-        self.since_improvement = 0 if improved else self.since_improvement + chosen
+        self.since_improvement = 0 if improved else self.since_improvement + trials
         self.best_us = best
+
+    def exhausted(self, budget: Budget) -> bool:
+        """Return whether trials or patience are used up."""
+        spent = budget.trials is not None and len(self.results) >= budget.trials
+        return spent or (budget.patience is not None and self.since_improvement >= budget.patience)

@@ -1,4 +1,4 @@
-"""The loop: choose, measure, record, learn, until the budget is spent."""
+"""The tuning loop: choose, measure, record, learn, until the budget is spent."""
 
 from __future__ import annotations
 
@@ -6,78 +6,38 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
-from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..records.record import CandidateKey, Record, candidate_key
 from ..records.store import RecordStore
+from .budget import DEFAULT_BUDGET, Budget
 from .executor import Executor
 from .job import Job, Result
+from .observer import Observer, Outcome
 from .search import Search
 from .space import Space
 from .task import Task
 
-#: Asking cuDNN's heuristics takes up to half a second for a workload.
+#: cuDNN's heuristics take up to half a second for a workload.
 PROPOSING_THREADS = 8
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When to stop. None means: no limit.
-
-    trials        candidates of each workload, those with known figures among them
-    seconds       of the whole run
-    measurements  of the whole run
-    patience      candidates of a workload without an improvement of 1%
-    batch         candidates of each workload chosen at a time, between which the search learns
-    """
-
-    trials: int | None = 16
-    seconds: float | None = None
-    measurements: int | None = None
-    patience: int | None = None
-    batch: int = 4
-
-    def __post_init__(self) -> None:
-        for name in ("trials", "seconds", "measurements", "patience", "batch"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise InvalidOption(f"{name} = {value}", "a positive number")
-
-
-@dataclass
-class Outcome:
-    """What a run did. ``best`` holds the fastest known candidate of each workload."""
-
-    measured: int = 0
-    failed: int = 0
-    reused: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
-    best: dict[Workload, tuple[Candidate, Measurement]] = field(default_factory=dict)
-
-
-class Observer:
-    """Told of what happens; the methods may be left as they are."""
-
-    def begin(self, workloads: int, trials: int | None) -> None: ...
-    def proposed(self, space: Space) -> None: ...
-    def result(self, result: Result, best_us: float | None) -> None: ...
-    def reused(self, workload: Workload, candidate: Candidate) -> None: ...
-    def done(self, workload: Workload) -> None: ...
 
 
 class Tuner:
     """Tunes workloads with one executor into one record store.
 
-    ``propose`` gives a workload's space, to which the ``neighbours`` of each new best candidate are
-    added; ``kernel`` names what must be compiled for a candidate. What the store holds strictly for
-    the executor's environment is not measured again; of ``backends`` alone, where these are given:
-    a run for one library is not at its end because of what another one has. Each result is recorded
-    as it comes.
+    Args:
+        executor: Measures.
+        search: Chooses the candidates of each round.
+        store: Measurements that it holds strictly for the executor's environment are not repeated;
+            every result is appended as it comes.
+        propose: Returns the search space of a workload.
+        kernel: Names the library to compile for a candidate; empty for none.
+        neighbours: Returns candidates around a new best one, which join the space.
+        observer: Callbacks.
+        backends: Only records of these count: a run for one library is not complete because of
+            another one's records. None: all.
     """
 
     def __init__(
@@ -97,26 +57,32 @@ class Tuner:
         self._lock = threading.Lock()
 
     def complete(self, workloads: Iterable[Workload], budget: Budget) -> list[Workload]:
-        """The workloads that records hold enough of."""
+        """Return the workloads with at least as many recorded measurements as trials."""
         if budget.trials is None:
             return []
         return [w for w in workloads if len(self._known(w)) >= budget.trials]
 
     def known(self, workloads: Iterable[Workload]) -> dict[str, int]:
-        """How many candidates of each workload have figures, by its key."""
+        """Return the number of measured candidates of each workload, by its key."""
         return {workload.key: len(self._known(workload)) for workload in workloads}
 
     def tune(
         self,
         workloads: Sequence[Workload],
-        budget: Budget = Budget(),
+        budget: Budget = DEFAULT_BUDGET,
         complete: Collection[str] | None = None,
     ) -> Outcome:
-        """Measure until the budget is spent or nothing is left. Workloads whose key is in
-        ``complete`` (default: those of :meth:`complete`) are left alone.
+        """Measure until the budget is spent or no candidate is left.
 
-        Raises MeasuringFailed where the GPU cannot be used at all, CacheUnwritable where records
-        or kernels cannot be written, LibraryMissing without nvcc for kernels that need it.
+        Args:
+            workloads: Duplicates count once.
+            budget: Limits of the run.
+            complete: Keys of workloads to skip; default: those of :meth:`complete`.
+
+        Raises:
+            MeasuringFailed: The GPU cannot be used at all.
+            CacheUnwritable: Records or kernels cannot be written.
+            LibraryMissing: Kernels need nvcc, and there is none.
         """
         started = time.monotonic()
         outcome = Outcome()
@@ -134,24 +100,23 @@ class Tuner:
     def _open(
         self, workloads: Sequence[Workload], complete: Collection[str], outcome: Outcome
     ) -> list[Task]:
-        """Tasks of the workloads that are not complete."""
-        known = {workload: self._known(workload) for workload in workloads}
-        open_ones = []
-        for workload, figures in known.items():
+        """Return tasks of the workloads that are not complete."""
+        incomplete = []
+        for workload in workloads:
             if workload.key in complete:
-                outcome.reused += len(figures)
+                outcome.reused += len(self._known(workload))
                 self._observer.done(workload)
             else:
-                open_ones.append(workload)
+                incomplete.append(workload)
         tasks: list[Task] = []
-        if not open_ones:
+        if not incomplete:
             return tasks
         self._executor.start()
         with concurrent.futures.ThreadPoolExecutor(PROPOSING_THREADS + 1, "propose") as pool:
             begun = pool.submit(self._search.begin)
-            for space in pool.map(self._propose, open_ones):
+            for space in pool.map(self._propose, incomplete):
                 self._observer.proposed(space)
-                tasks.append(Task(space, known[space.workload]))
+                tasks.append(Task(space, self._known(space.workload)))
             begun.result()
         return tasks
 
@@ -169,58 +134,50 @@ class Tuner:
         return min(timed, key=lambda item: item[1].kernel_us or 0.0, default=None)
 
     def _round(
-        self, tasks: list[Task], budget: Budget, outcome: Outcome, started: float
+        self, tasks: Sequence[Task], budget: Budget, outcome: Outcome, started: float
     ) -> list[Task]:
-        """One batch of each task; returns the tasks that go on."""
-        picks = self._search.pick(tasks, budget.batch)
+        """Run one batch of each task; return the tasks that go on."""
         jobs: list[Job] = []
-        chosen: list[list[Candidate]] = []
-        for task, picked in zip(tasks, picks, strict=True):
-            room = budget.batch if budget.trials is None else budget.trials - len(task.results)
-            chosen.append(picked[:room])
-            jobs += self._jobs(task, picked[:room], outcome)
-        # What needs no compiler first, so that the GPU has work while the cores compile.
+        trials: list[int] = []
+        for task, picked in zip(tasks, self._search.pick(tasks, budget.batch), strict=True):
+            left = budget.batch if budget.trials is None else budget.trials - len(task.results)
+            trials.append(len(picked[:left]))
+            jobs += self._jobs(task, picked[:left], outcome)
+        # Candidates without a compilation go first: the GPU has work while the cores compile.
         jobs.sort(key=lambda job: any(map(self._kernel, job.candidates)))
         self._executor.announce(jobs)
-        by_workload = {task.workload: task for task in tasks}
-        self._run(jobs, by_workload, budget, outcome, started)
-        going_on = []
-        for task, picked in zip(tasks, chosen, strict=True):
-            task.finish_round(len(picked))
-            spent = budget.trials is not None and len(task.results) >= budget.trials
-            tired = budget.patience is not None and task.since_improvement >= budget.patience
-            if not (spent or tired):
-                self._widen(task)
-            ended = not picked or not task.remaining()
-            if spent or tired or ended:
-                self._observer.done(task.workload)
-            else:
-                going_on.append(task)
-        return going_on
+        self._run(jobs, {task.workload: task for task in tasks}, budget, outcome, started)
+        for task, count in zip(tasks, trials, strict=True):
+            task.finish_round(count)
+        return [
+            task
+            for task, count in zip(tasks, trials, strict=True)
+            if self._goes_on(task, count, budget)
+        ]
 
-    def _widen(self, task: Task) -> None:
-        """Add what lies around the best candidate, once for each."""
-        best = task.best()
-        if best is not None and candidate_key(best) not in task.widened:
-            task.widened.add(candidate_key(best))
-            task.space = task.space.extended(self._neighbours(task.workload, best))
+    def _goes_on(self, task: Task, trials: int, budget: Budget) -> bool:
+        """Widen the space of a task that goes on after a round of so many trials."""
+        if not task.exhausted(budget):
+            best = task.best()
+            if best is not None and candidate_key(best) not in task.widened:
+                task.widen(self._neighbours(task.workload, best), best)
+            if trials and task.remaining():
+                return True
+        self._observer.done(task.workload)
+        return False
 
     def _jobs(self, task: Task, picked: Sequence[Candidate], outcome: Outcome) -> list[Job]:
-        """Jobs for what is not known, apart for candidates that wait for a compiler."""
-        ready: list[Candidate] = []
-        waiting: list[Candidate] = []
+        """Return jobs for candidates that are not known, apart for those to be compiled first."""
+        groups: dict[bool, list[Candidate]] = {False: [], True: []}
         for candidate in picked:
-            figures = task.known(candidate)
-            if figures is not None:
-                task.add(candidate, figures)
+            measurement = task.known(candidate)
+            if measurement is not None:
+                task.add(candidate, measurement)
                 outcome.reused += 1
                 self._observer.reused(task.workload, candidate)
-            elif self._kernel(candidate):
-                waiting.append(candidate)
             else:
-                ready.append(candidate)
-        groups = [tuple(group) for group in (ready, waiting) if group]
-        return [Job(task.workload, group, task.best_us) for group in groups]
+                groups[bool(self._kernel(candidate))].append(candidate)
+        return [Job(task.workload, tuple(g), task.best_us) for g in groups.values() if g]
 
     def _run(
         self,
@@ -234,22 +191,18 @@ class Tuner:
         broken = threading.Event()
 
         def stop() -> bool:
-            if broken.is_set() or outcome.stopped:
-                return True
-            if budget.seconds is not None and time.monotonic() - started > budget.seconds:
-                outcome.stopped = f"{budget.seconds:g} seconds are over"
-            elif budget.measurements is not None and outcome.measured >= budget.measurements:
-                outcome.stopped = f"{budget.measurements} measurements are done"
-            return bool(outcome.stopped)
+            if not outcome.stopped:
+                outcome.stopped = budget.exhausted(time.monotonic() - started, outcome.measured)
+            return broken.is_set() or bool(outcome.stopped)
 
-        def one(job: Job) -> None:
+        def run(job: Job) -> None:
             if stop():
                 return
             for result in self._executor.run(job, stop):
-                self._take(result, tasks[result.workload], outcome)
+                self._record(result, tasks[result.workload], outcome)
 
         with concurrent.futures.ThreadPoolExecutor(self._executor.slots, "job") as pool:
-            futures = [pool.submit(one, job) for job in jobs]
+            futures = [pool.submit(run, job) for job in jobs]
             try:
                 for future in concurrent.futures.as_completed(futures):
                     future.result()
@@ -258,13 +211,13 @@ class Tuner:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
-    def _take(self, result: Result, task: Task, outcome: Outcome) -> None:
-        """Record a result before anything else happens with it."""
+    def _record(self, result: Result, task: Task, outcome: Outcome) -> None:
+        """Append a result to the records before anything else happens with it."""
         record = Record(result.workload, result.candidate, result.measurement, result.environment)
         with self._lock:
             self._store.append(record)
             task.add(result.candidate, result.measurement)
             outcome.measured += 1
             outcome.failed += not result.measurement.ok
-            times = [m.kernel_us for _, m in task.results.values() if m.ok and m.kernel_us]
-            self._observer.result(result, min(times, default=None))
+            best_us = min((time for time, _ in task.times()), default=None)
+            self._observer.result(result, best_us)
