@@ -295,7 +295,7 @@ def _tune(
         "reused": outcome.reused,
         "compiled": len(list(kernels.folder.glob("*.json"))) - compiled,
         "stopped": outcome.stopped,
-        "sum_of_best_us": sum(m.kernel_us or 0 for _, m in outcome.best.values()),
+        "sum_of_best_us": sum(o.measurement.kernel_us or 0 for o in outcome.best.values()),
     }
 
 

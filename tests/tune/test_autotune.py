@@ -81,9 +81,9 @@ def test_placement_takes_what_was_found(model: Path, h200: Spec, tmp_path: Path)
     ).plan
     assert len(plan.choices) == 2
     for choice in plan.choices:
-        candidate, figures = outcome.best[choice.workload]
-        assert choice.chosen.candidate.key == candidate.key
-        assert choice.chosen.measurement.kernel_us == figures.kernel_us
+        offer = outcome.best[choice.workload]
+        assert choice.chosen.candidate.key == offer.candidate.key
+        assert choice.chosen.measurement.kernel_us == offer.measurement.kernel_us
 
 
 def test_the_command(model: Path, h200: Spec, tmp_path: Path, monkeypatch) -> None:
@@ -118,7 +118,7 @@ def test_records_of_other_backends_do_not_count(h200: Spec, tmp_path: Path) -> N
         store.append(Record(shape, Candidate("cutlass", f"k{i}"), Measurement(kernel_us=1), other))
     outcome = autotune([shape], backends=["cudnn"], budget=budget, **options)
     assert (outcome.measured, outcome.reused) == (2, 0)
-    assert outcome.best[shape][0].backend == "cudnn"
+    assert outcome.best[shape].candidate.backend == "cudnn"
     again = autotune([shape], backends=["cudnn"], budget=budget, **options)
     assert (again.measured, again.reused) == (0, 2)
 

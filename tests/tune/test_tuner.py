@@ -47,9 +47,10 @@ def test_everything_is_measured_and_recorded_once(executor: Make, store, log: Pa
     assert (outcome.measured, outcome.failed, outcome.reused) == (60, 0, 0)
     assert len(found(store)) == 60
     assert max(Counter(log.read_text().splitlines()).values()) == 1
-    for workload, (candidate, figures) in outcome.best.items():
+    for workload, offer in outcome.best.items():
         times = [fakes.time_us(workload, fakes.candidate(i)) for i in range(20)]
-        assert figures.kernel_us == min(times) == fakes.time_us(workload, candidate)
+        best = fakes.time_us(workload, offer.candidate)
+        assert offer.measurement.kernel_us == min(times) == best
 
 
 def guided() -> Search:

@@ -110,12 +110,12 @@ def _as_json(workloads: Sequence[Workload], outcome: Outcome) -> dict[str, objec
         "reused": outcome.reused,
         "seconds": round(outcome.seconds, 2),
         "stopped": outcome.stopped,
-        "best_us": {w.key: timing.kernel_us for w, (_, timing) in outcome.best.items()},
+        "best_us": {w.key: o.measurement.kernel_us for w, o in outcome.best.items()},
     }
 
 
 def _summary(workloads: Sequence[Workload], outcome: Outcome) -> str:
-    total = sum(timing.kernel_us or 0.0 for _, timing in outcome.best.values())
+    total = sum(offer.measurement.kernel_us or 0.0 for offer in outcome.best.values())
     stopped = f"; stopped because {outcome.stopped}" if outcome.stopped else ""
     return (
         f"{len(workloads)} workloads, {outcome.measured} measured in {outcome.seconds:.1f} s "

@@ -81,7 +81,10 @@ class ModelGuided(Search):
         results = sum(len(task.results) for task in self._tasks.values())
         if results == self._learnt:
             return
-        own = [Sample(w, tuple(task.results.values())) for w, task in self._tasks.items()]
+        own = [
+            Sample(w, tuple((o.candidate, o.measurement) for o in task.results.values()))
+            for w, task in self._tasks.items()
+        ]
         weights = dict.fromkeys(self._tasks, OWN_WEIGHT)
         self._make_model().fit([*self._make_prior(), *own], weights)
         self._learnt = results
@@ -124,7 +127,7 @@ def _choose(task: Task, ranked: Sequence[Candidate], count: int) -> list[Candida
     chosen = list(ranked[:count])
     if not task.results or len(ranked) <= count or count < 2:
         return chosen
-    seen = {kind(candidate) for candidate, _ in task.results.values()}
+    seen = {kind(offer.candidate) for offer in task.results.values()}
     seen |= {kind(candidate) for candidate in chosen[:-1]}
     another = next((c for c in ranked[count - 1 :] if kind(c) not in seen), chosen[-1])
     return [*chosen[:-1], another]

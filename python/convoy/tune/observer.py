@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.candidate import Candidate
-from ..ir.measurement import Measurement
+from ..ir.offer import Offer
 from ..ir.workload import Workload
 from .job import Result
 from .space import Space
@@ -29,7 +29,7 @@ class Outcome:
     reused: int = 0
     seconds: float = 0.0
     stopped: str = ""
-    best: dict[Workload, tuple[Candidate, Measurement]] = field(default_factory=dict)
+    best: dict[Workload, Offer] = field(default_factory=dict)
 
 
 class Observer:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
+from ..ir.offer import Offer
 from ..ir.workload import Workload
 from ..records.record import CandidateKey, candidate_key
 from .budget import Budget
@@ -24,7 +25,7 @@ class Task:
 
     def __init__(self, space: Space, known: Mapping[CandidateKey, Measurement]) -> None:
         self.space, self._known = space, known
-        self.results: dict[CandidateKey, tuple[Candidate, Measurement]] = {}
+        self.results: dict[CandidateKey, Offer] = {}
         self.widened: set[CandidateKey] = set()
         self.since_improvement = 0
         self.best_us: float | None = None
@@ -43,9 +44,8 @@ class Task:
 
     def times(self) -> list[tuple[float, Candidate]]:
         """Return (kernel time in us, candidate) of all that ran, in the order of the results."""
-        return [
-            (m.kernel_us, c) for c, m in self.results.values() if m.ok and m.kernel_us is not None
-        ]
+        timed = [(o.measurement.kernel_us, o) for o in self.results.values() if o.measurement.ok]
+        return [(time, offer.candidate) for time, offer in timed if time is not None]
 
     def best(self) -> Candidate | None:
         """Return the fastest candidate so far; of equal ones the first in the space."""
@@ -55,7 +55,7 @@ class Task:
 
     def add(self, candidate: Candidate, measurement: Measurement) -> None:
         """Store the result of a trial."""
-        self.results[candidate_key(candidate)] = candidate, measurement
+        self.results[candidate_key(candidate)] = Offer(candidate, measurement)
 
     def widen(self, neighbours: Iterable[Candidate], around: Candidate) -> None:
         """Add candidates that lie around one to the space."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
+from ..ir.offer import Offer
 from ..ir.workload import Workload
 from ..records.record import CandidateKey, Record, candidate_key
 from ..records.store import RecordStore
@@ -128,10 +129,10 @@ class Tuner:
     def _known(self, workload: Workload) -> dict[CandidateKey, Measurement]:
         return {candidate_key(r.candidate): r.measurement for r in self._recorded(workload)}
 
-    def _best(self, workload: Workload) -> tuple[Candidate, Measurement] | None:
+    def _best(self, workload: Workload) -> Offer | None:
         records = self._recorded(workload)
-        timed = [(r.candidate, r.measurement) for r in records if r.measurement.ok]
-        return min(timed, key=lambda item: item[1].kernel_us or 0.0, default=None)
+        offers = [Offer(r.candidate, r.measurement) for r in records if r.measurement.ok]
+        return min(offers, key=lambda offer: offer.measurement.kernel_us or 0.0, default=None)
 
     def _round(
         self, tasks: Sequence[Task], budget: Budget, outcome: Outcome, started: float

@@ -1,0 +1,58 @@
+"""A candidate with its measurement, and all of them that a workload has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from .candidate import Candidate, Decline
+from .measurement import Measurement
+from .workload import Workload
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A candidate with its measurement."""
+
+    candidate: Candidate
+    measurement: Measurement
+
+    def to_json(self) -> dict[str, Any]:
+        return {"candidate": self.candidate.to_json(), "measurement": self.measurement.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Offer:
+        return cls(
+            Candidate.from_json(data["candidate"]), Measurement.from_json(data["measurement"])
+        )
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Everything that may run one workload.
+
+    Attributes:
+        workload: The workload.
+        measured: Candidates whose measurement is known, in the order of the backends.
+        unmeasured: Candidates of which no measurement is known.
+        failed: Candidates that could not be built or run; the measurement has the reason.
+        declines: Backends that do not take the workload, and why.
+    """
+
+    workload: Workload
+    measured: list[Offer] = field(default_factory=list)
+    unmeasured: list[Candidate] = field(default_factory=list)
+    failed: list[Offer] = field(default_factory=list)
+    declines: list[Decline] = field(default_factory=list)
+
+    def only(self, backends: Collection[str]) -> Offers:
+        """The same from these backends alone."""
+        return dataclasses.replace(
+            self,
+            measured=[o for o in self.measured if o.candidate.backend in backends],
+            unmeasured=[c for c in self.unmeasured if c.backend in backends],
+            failed=[o for o in self.failed if o.candidate.backend in backends],
+            declines=[d for d in self.declines if d.backend in backends],
+        )
