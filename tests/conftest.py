@@ -1,4 +1,4 @@
-"""What all tests share: GPU and slow markers, own cache folder, and a count of skips at the end."""
+"""Shared by all tests: GPU and slow markers, a cache folder, and a count of skips at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @functools.cache
 def why_no_gpu() -> str:
-    """Empty when the CUDA driver reports a GPU, otherwise what stands in the way."""
+    """Return why no GPU is usable; empty where the CUDA driver reports one."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -60,7 +60,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Count skips by reason, so that what was not tested is seen without reading the log."""
+    """Count skips by reason, to show at a glance what was not tested."""
     reasons: collections.Counter[str] = collections.Counter()
     for report in terminalreporter.stats.get("skipped", []):
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -1,8 +1,8 @@
-"""The main job, start to end: a Relay ResNet goes in, one compiled module comes out.
+"""The main workflow, end to end: from a Relay ResNet to one compiled module.
 
 Places every convolution, compiles, runs on a photograph, and checks the result against the
-network as it was. With a GPU it measures and runs there; without one it places from recorded
-figures of an H200 and runs on the CPU.
+original network. With a GPU it measures and runs there; without one it places from recorded
+measurements of an H200 and runs on the CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
 
 
 def photograph(size: int) -> np.ndarray:
-    """A real picture as (1, 3, size, size) float32, normalised per channel."""
+    """Return a photograph as (1, 3, size, size) float32, normalised per channel."""
     from sklearn.datasets import load_sample_image
 
     image = load_sample_image("china.jpg").astype(np.float32) / 255.0
@@ -34,7 +34,7 @@ def photograph(size: int) -> np.ndarray:
 
 
 def network() -> tuple[Any, dict[str, np.ndarray]]:
-    """A Relay ResNet as text, read back, with random weights and batch norm statistics."""
+    """Return a Relay ResNet, written as text and parsed again, and random parameters."""
     from . import relay
 
     module, params = relay.testing.resnet.get_workload(batch_size=1, num_layers=LAYERS)
@@ -52,8 +52,8 @@ def network() -> tuple[Any, dict[str, np.ndarray]]:
     return relay.parse(text), arrays
 
 
-def unpartitioned(mod: Any, x: np.ndarray) -> np.ndarray:
-    """The network as it was, compiled by stock TVM for the CPU."""
+def reference(mod: Any, x: np.ndarray) -> np.ndarray:
+    """Run the original network, compiled by stock TVM for the CPU."""
     import tvm
     from tvm import relax
 
@@ -62,10 +62,10 @@ def unpartitioned(mod: Any, x: np.ndarray) -> np.ndarray:
 
 
 def build_plans(plan: Plan) -> None:
-    """Build plans of cuDNN for the regions it was given, without a device, where it is installed.
+    """Build the cuDNN plans of a placement without a device, where cuDNN is installed.
 
-    Engines that are compiled at run time or stand on cuBLASLt need NVIDIA's driver for that; in
-    their place the first engine that cuDNN proposes and that needs none is built.
+    Engines that are compiled at run time or use cuBLASLt need NVIDIA's driver; in their place the
+    first engine that cuDNN proposes and that needs none is built.
     """
     from .backends.cudnn import CudnnBackend
     from .errors import CompileFailed, LibraryMissing, LibraryVersionMismatch
@@ -81,34 +81,37 @@ def build_plans(plan: Plan) -> None:
             return False
         return True
 
-    chosen = {
+    engines = {
         choice.workload: choice.chosen.candidate
         for choice in plan.choices
         if choice.chosen.candidate.backend == cudnn.name
     }
-    own, other = 0, 0
+    built, replaced = 0, 0
     try:
-        for workload, candidate in sorted(chosen.items()):
+        for workload, candidate in sorted(engines.items()):
             if builds(workload, candidate):
-                own += 1
+                built += 1
                 continue
             proposed = cudnn.propose(workload, plan.device)
             candidates = [] if isinstance(proposed, Decline) else proposed
-            other += any(builds(workload, candidate) for candidate in candidates)
+            replaced += any(builds(workload, candidate) for candidate in candidates)
     except LibraryMissing as err:
         print(f"not built: {err}")
         return
     print(
-        f"{len(chosen)} workloads for {plan.device.name}: {own} chosen engines built here, {other} "
-        f"need a driver and another engine was built, {len(chosen) - own - other} without any"
+        f"{len(engines)} workloads for {plan.device.name}: {built} chosen engines built here, "
+        f"{replaced} need a driver and another engine was built, "
+        f"{len(engines) - built - replaced} without any"
     )
 
 
 def step(text: str) -> None:
+    """Print the headline of a step."""
     print(f"== {text}", flush=True)
 
 
 def main() -> int:
+    """Run the demo; return 0 where the compiled module agrees with the original network."""
     import convoy
     from convoy.errors import NoGpu
     from convoy.placement import explain
@@ -125,7 +128,7 @@ def main() -> int:
         step(f"placing on {device.name}: candidates are measured")
     except NoGpu as err:
         device = None
-        step(f"no GPU here ({err.got}): placing for an H200 from recorded figures")
+        step(f"no GPU here ({err.got}): placing for an H200 from recorded measurements")
     placed = convoy.place(mod, precision="float16")
     print(tables.plain(explain.COLUMNS, explain.rows(placed.plan)))
     print(explain.summary(placed.plan))
@@ -147,8 +150,8 @@ def main() -> int:
         milliseconds = sorted(session.time(repeat=5, number=1 if device is None else 20))[2]
     print(f"{milliseconds:.2f} ms per inference on the {'GPU' if device else 'CPU'}")
 
-    step("checking against the network as it was, compiled by stock TVM for the CPU")
-    expected = unpartitioned(mod, x)
+    step("checking against the original network, compiled by stock TVM for the CPU")
+    expected = reference(mod, x)
     error = float(np.linalg.norm(y - expected) / np.linalg.norm(expected))
     same = bool(y.argmax() == expected.argmax())
     good = error < TOLERANCE[precision] and same

@@ -1,4 +1,4 @@
-"""A measurer without a GPU, and a backend whose candidates it knows: some of them misbehave."""
+"""A simulated measurer, some of whose candidates fail, and a backend that proposes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def space(of: Workload, count: int = 20) -> Space:
 
 
 def time_us(of: Workload, of_candidate: Candidate) -> float:
-    """A made-up time that candidates share across workloads, but for a little."""
+    """Return a simulated kernel time, nearly the same function of the engine for all workloads."""
     engine = of_candidate.options()["engine"]
     own = zlib.crc32(f"{of.key}{of_candidate.key}".encode()) % 100 / 1000
     return math.log2(of.flops) * (1 + abs(engine % 20 - 7) * 0.1 + own)

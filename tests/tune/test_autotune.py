@@ -157,7 +157,7 @@ print([name for name in ("numpy", "xgboost", "tvm_ffi", "tvm") if name in sys.mo
 
 def test_neighbours_are_tried(h200: Spec, tmp_path: Path) -> None:
     """With more trials than proposals, configurations around the best are measured."""
-    # The fake figures favour engine 67, which has knobs to turn.
+    # The simulated times favour engine 67, which has knobs to turn.
     workload = Workload("dgrad", 8, 28, 28, 128, 128, 3, 3, padding=(1, 1, 1, 1))
     outcome = autotune(
         [workload],

@@ -1,4 +1,4 @@
-"""What a run knew when it began survives the run's death, and nothing else."""
+"""The journal keeps the state in which a run began, and nothing else, when it is killed."""
 
 from __future__ import annotations
 

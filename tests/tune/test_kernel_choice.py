@@ -1,4 +1,4 @@
-"""Kernels worth compiling: few that serve many."""
+"""Selection of kernels to compile: few that serve many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from convoy.tune.kernel_choice import DEPTH, MISSING, choose_kernels
 
 
 def total(workloads, at_hand) -> float:
-    """What the choice lowers, computed anew: means of the best few scores that can be run."""
+    """Evaluate the objective independently: sum of the mean scores of the best few candidates."""
     result = 0.0
     for scored in workloads:
         lowest = min(score for _, score in scored)

@@ -1,4 +1,4 @@
-"""What a run shows on a terminal and in a log file."""
+"""Progress of a run on a terminal and in a log file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records that ship: whole, and what a placement without a GPU takes from them."""
+"""The shipped records: complete, and used by a placement without a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def @main(%data: Tensor[(8, 64, 56, 56), float32], %sum: Tensor[(8, 256, 56, 56)
 """
 
 
-def test_every_listed_workload_has_figures() -> None:
+def test_every_listed_workload_has_measurements() -> None:
     """And each convolution of a network, in whatever direction, of both libraries where they accept
     it; a training step's of cuDNN."""
     lists = {
@@ -45,7 +45,7 @@ def test_every_listed_workload_has_figures() -> None:
     assert len(lists) >= 13
     rows = of_lists(lists, RecordStore(paths.records_dir()))
     gaps = [workload.key for row in rows for workload in row.missing]
-    assert not gaps, f"no figures of {len(gaps)} workloads, the first: {gaps[:3]}"
+    assert not gaps, f"no measurements of {len(gaps)} workloads, the first: {gaps[:3]}"
     for row in rows:
         for name, have, accepted in row.backends:
             wanted = name == "cudnn" or (name == "cutlass" and "-training-" not in row.name)
