@@ -1,4 +1,4 @@
-"""Which workloads of a list have records, and of which backends: so that no gap is overlooked."""
+"""Coverage of workload lists by records, for each backend."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ BACKENDS = ("cudnn", "cutlass", "hopper")
 class Coverage:
     """The workloads of one list at one batch size.
 
-    ``backends`` holds for each backend how many workloads it has a figure of and how many it
-    accepts by its rules; a backend may accept a workload of which every candidate fails.
+    Attributes:
+        name: The list.
+        batch: The batch size.
+        workloads: Number of workloads.
+        backends: (name, workloads with a measurement, workloads accepted by its rules) of each
+            backend; it may accept a workload of which every candidate fails.
+        missing: Workloads without any measurement.
     """
 
     name: str
@@ -38,7 +43,7 @@ class Coverage:
 
     @property
     def by_backend(self) -> str:
-        """Such as ``cudnn 30/30, cutlass 39/41``."""
+        """Text such as ``cudnn 30/30, cutlass 39/41``."""
         return ", ".join(f"{name} {have}/{of}" for name, have, of in self.backends)
 
     def to_json(self) -> dict[str, Any]:
@@ -69,8 +74,11 @@ def coverage(
     backends: Sequence[Backend],
     device: Device,
 ) -> list[Coverage]:
-    """A row for each batch size in ``workloads``. What counts is a record that a placement in
-    ``environment`` would use, and that is not of a failure."""
+    """Return a row for each batch size in ``workloads``.
+
+    Records of failures do not count, nor do those that a placement in ``environment`` would not
+    use.
+    """
     rows = []
     for batch in sorted({workload.n for workload in workloads}):
         mine = [workload for workload in workloads if workload.n == batch]
@@ -89,8 +97,10 @@ def coverage(
 
 
 def of_lists(lists: Mapping[str, Sequence[Workload]], store: RecordStore) -> list[Coverage]:
-    """The same for several lists by name, for the GPU that is present, otherwise an H200, and
-    all backends that convoy measures."""
+    """Return the rows of several lists by name, for all backends that convoy measures.
+
+    The GPU is the one that is present, otherwise an H200.
+    """
     from ..backends import registry
     from ..runtime import current_device
 

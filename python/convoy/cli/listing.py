@@ -1,4 +1,4 @@
-"""Records as rows for people."""
+"""Records as rows of a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = (
 
 
 def rows(records: Iterable[Record], contains: str = "") -> list[Record]:
-    """Records whose workload key contains a text, by GPU and workload, fastest first."""
+    """Return records whose workload key contains a text, by GPU and workload, fastest first."""
     chosen = [record for record in records if contains in record.workload.key]
     return sorted(chosen, key=_order)
 
@@ -40,7 +40,7 @@ def _order(record: Record) -> tuple[str, Any, float, str]:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record with its environment spelt out."""
+    """Return a record as JSON, its environment included."""
     return {
         "workload": record.workload.to_json(),
         "candidate": record.candidate.to_json(),
@@ -51,7 +51,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """How many workloads, and how many records of each GPU."""
+    """Return the number of workloads, and of records of each GPU, as text."""
     by_gpu = collections.Counter(record.environment.gpu for record in records)
     counts = ", ".join(f"{gpu or 'no GPU'}: {count}" for gpu, count in by_gpu.most_common())
     workloads = len({record.workload.key for record in records})
