@@ -32,8 +32,8 @@ def get(name: str) -> Backend:
     """The backend of that name; one instance for the process. Raises InvalidOption."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)()  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(module), attribute)()
     for entry in entry_points(group=GROUP):
         if entry.name == name:
-            return entry.load()()  # type: ignore[no-any-return]
+            return entry.load()()
     raise InvalidOption(f"backend {name!r}", f"one of {', '.join(names())}")

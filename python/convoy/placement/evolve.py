@@ -84,7 +84,7 @@ class Evolved:
     finalists: tuple[tuple[Cover, float], ...] = ()
 
 
-class _Lower(base.Fitness):  # type: ignore[misc]
+class _Lower(base.Fitness):
     weights = (-1.0,)
 
 

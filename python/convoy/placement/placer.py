@@ -81,7 +81,7 @@ def plausible_groups(regions: Any, backends: Sequence[Backend], device: Device) 
     from ..partition import alternatives
 
     regions = [region for region in regions if not region.split]
-    accepts = [lambda w, b=b: b.accepts(w, device) is None for b in backends]  # type: ignore[misc]
+    accepts = [lambda w, b=b: b.accepts(w, device) is None for b in backends]
     return alternatives.plausible(regions, accepts)
 
 

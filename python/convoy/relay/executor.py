@@ -35,7 +35,7 @@ class Executor:
             binds: Values for free variables of `expr`.
         """
         if binds and expr is not None:
-            expr = bind(expr, binds)  # type: ignore[arg-type]
+            expr = bind(expr, binds)
         mod = self._module(expr)
         machine = vm.VirtualMachine(
             vm.compile(mod, target=self.target, params=self.params), self.device

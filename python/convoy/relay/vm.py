@@ -125,7 +125,7 @@ def _accumulating_in_float32(mod: Any) -> Any:
     from convoy.lower.accumulate import NARROW, PRODUCTS
 
     @relax.expr_functor.mutator
-    class Widen(relax.PyExprMutator):  # type: ignore[misc]  # the wheel has no stubs
+    class Widen(relax.PyExprMutator):
         def visit_call_(self, call: Any) -> Any:
             new = super().visit_call_(call)
             if op_name(call) not in PRODUCTS or dtype_of(call) not in NARROW:

@@ -141,7 +141,7 @@ def function(name: str) -> Callable[..., Any]:
 def _function(name: str) -> Callable[..., Any]:
     import tvm_ffi
 
-    return tvm_ffi.get_global_func(f"convoy.{name}")  # type: ignore[no-any-return]
+    return tvm_ffi.get_global_func(f"convoy.{name}")
 
 
 def call_json(name: str, *arguments: Any) -> Any:
