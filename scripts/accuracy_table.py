@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Tables of what tests/gpu/test_backward_gpu.py found: errors of all candidates against float64.
+"""Tables of the errors of all candidates against float64, from tests/gpu/test_backward_gpu.py.
 
     CONVOY_GPU_REPORT=report.jsonl pytest tests/gpu/test_backward_gpu.py
     python scripts/accuracy_table.py report.jsonl other.jsonl --out accuracy.json
@@ -12,25 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from convoy.records import environment
-from convoy.report.tables import Column, markdown
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from convoy.report.tables import markdown
+from harness.rows import environment, write
 
 Line = dict[str, Any]
 COLUMNS = (
-    Column("op"),
-    Column("precision"),
-    Column("backend"),
-    Column("problems"),
-    Column("candidates"),
-    Column("wrong"),
-    Column("worst error of the right"),
-    Column("limit"),
-)
+    "op", "precision", "backend", "problems", "candidates", "wrong", "worst error of the right",
+    "limit",
+)  # fmt: skip
 
 
 def read(paths: Iterable[Path]) -> list[Line]:
@@ -57,18 +53,10 @@ def summary(lines: Iterable[Line]) -> list[Line]:
     rows = []
     for (op, precision, backend), group in sorted(groups.items()):
         right = [line["error"] for line in group if is_right(line)]
-        rows.append(
-            {
-                "op": op,
-                "precision": precision,
-                "backend": backend,
-                "problems": len({line["workload"] for line in group}),
-                "candidates": len(group),
-                "wrong": len(group) - len(right),
-                "worst": max(right, default=None),
-                "limit": max(line["limit"] for line in group),
-            }
-        )
+        about = {"op": op, "precision": precision, "backend": backend}
+        about |= {"problems": len({line["workload"] for line in group}), "candidates": len(group)}
+        about |= {"wrong": len(group) - len(right), "worst": max(right, default=None)}
+        rows.append({**about, "limit": max(line["limit"] for line in group)})
     return rows
 
 
@@ -80,11 +68,15 @@ def table(rows: Iterable[Line]) -> str:
     return markdown(COLUMNS, [cells(row) for row in rows])
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    made.add_argument("reports", nargs="+", type=Path)
+    made.add_argument("--out", type=Path, help="JSON file to write")
+    return made
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("reports", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    options = parser.parse_args()
+    options = parser().parse_args()
     lines = read(options.reports)
     rows = summary(lines)
     print(table(rows))
@@ -92,12 +84,8 @@ def main() -> None:
     for line in wrong:
         print(f"wrong: {line['workload']} {line['candidate']}: {line['error']}")
     if options.out:
-        data = {
-            "title": "gradients against float64",
-            "environment": environment.current().to_json(),
-            "rows": rows, "wrong": wrong,
-        }  # fmt: skip
-        options.out.write_text(json.dumps(data, indent=1) + "\n")
+        title = "gradients against float64"
+        write(options.out, title=title, environment=environment(), rows=rows, wrong=wrong)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""Whether networks that nobody here tuned for get through: small ones, against PyTorch in float64.
+"""Check small networks of many kinds against PyTorch in float64.
 
     python scripts/check_networks.py --target llvm                        # no GPU needed
     python scripts/check_networks.py --forms cudnn cutlass --jobs 8 --out networks.json
     python scripts/check_networks.py --networks unet yolo --importer onnx
     python scripts/check_networks.py --build-only         # for a GPU, on a machine without one
 
-Every network of scripts/zoo is imported from torch.export or ONNX, built in each form and run three
+Every network of tests/zoo is imported from torch.export or ONNX, built in each form and run three
 times on fresh inputs, of which the first run is eager, the second captures a CUDA graph and the
 third replays it; forms of gradients do so with a training step. The error is relative to the
-reference's norm; allowed is a few times that of PyTorch in the same precision. Convolutions that no
-library took are named with the reason. Kernels are taken unmeasured, so that nothing but compiling
-takes time. Networks run in processes of their own: one that kills its process is a line of the
-table.
+reference's norm; the limit is a few times the error of PyTorch in the same precision. Convolutions
+that no library took are listed with the reason. Kernels are chosen without measuring. Networks run
+in processes of their own: one that kills its process is a line of the table.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
-import json
 import multiprocessing
 import os
 import sys
@@ -34,8 +32,14 @@ from typing import Any
 
 import numpy as np
 
-Row = dict[str, Any]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for tests.zoo
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness.rows import Row, environment, write
+
 Array = np.ndarray[Any, Any]
+#: Fixed cells of a row, what makes the rest, and its arguments.
+Case = tuple[Row, Callable[..., Row], tuple[Any, ...]]
 RUNS = 3
 FLOORS = {"float32": 1e-5, "tf32": 3e-3, "float16": 3e-3, "bfloat16": 2e-2}
 FACTOR = 4.0
@@ -119,17 +123,17 @@ def peer_error(network: Any, inputs: list[Any], precision: str, want: list[Array
 
 
 def check_gradients(name: str, data: list[list[Any]], form: Form, target: str) -> Row:
-    """The same of gradients, of a session of a training step."""
+    """Check the gradients of a training step in one form."""
     import torch
+    from tests.zoo import gradients
 
     from convoy.training import TrainingSession
-    from zoo import gradients
 
     step, values, names = gradients.training_step(name, data[0])
     built, row = compiled(step.module, form, target)
     session = TrainingSession(built, step, values, learning_rate=0.0)
     for key in session.step_info.inputs:
-        if key in values:  # what the network carries and does not train
+        if key in values:  # carried by the network, not trained
             session.session.set_input(key, values[key])
     got = gradients.of_convoy(session, step, names, data)
     want = gradients.of_peer(name, data, torch.float64)
@@ -144,7 +148,7 @@ def check_gradients(name: str, data: list[list[Any]], form: Form, target: str) -
 
 
 def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
-    """The compiled module, and what was offloaded and what was not."""
+    """The compiled module, and cells: offloaded operations, declined ones with the reasons."""
     import convoy
     from convoy.pipeline import compile_placement
 
@@ -171,8 +175,7 @@ def check(name: str, form: Form, target: str, importer: str, build_only: bool = 
     started, step = time.perf_counter(), "import"
     try:
         import torch
-
-        import zoo
+        from tests import zoo
 
         torch.set_num_threads(1)
         network = zoo.make(name)
@@ -228,27 +231,24 @@ def line(row: Row) -> str:
     return f"{text}  {row['build_s']} s"
 
 
-def run_all(
-    work: Callable[..., Row], cases: list[tuple[Row, tuple[Any, ...]]], jobs: int, out: str = ""
-) -> list[Row]:
-    """``work`` of each case's arguments in ``jobs`` processes; a case is a row's fixed cells and
-    arguments. What ran beside a process that died is tried again, in the end each by itself."""
+def run_all(cases: list[Case], jobs: int, out: str = "") -> list[Row]:
+    """Run cases in ``jobs`` processes; a case is a row's fixed cells, a function and its arguments.
+
+    What ran beside a process that died is tried again, in the end each by itself.
+    """
     rows: list[Row] = []
 
     def done(row: Row) -> None:
         rows.append(row)
         print(line(row), flush=True)
         if out:
-            from convoy.records import environment
-
-            result = {"environment": environment.current().to_json(), "rows": rows}
-            Path(out).write_text(json.dumps(result, indent=1) + "\n")
+            write(out, benchmark="networks", environment=environment(), rows=rows)
 
     left, context = list(cases), multiprocessing.get_context("spawn")
     while left:
         died = set()
         with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            futures = {pool.submit(work, *case[1]): i for i, case in enumerate(left)}
+            futures = {pool.submit(case[1], *case[2]): i for i, case in enumerate(left)}
             for future in concurrent.futures.as_completed(futures):
                 try:
                     done(left[futures[future]][0] | future.result())
@@ -263,28 +263,33 @@ def run_all(
     return rows
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--target", choices=["cuda", "llvm"], default="cuda")
+    made.add_argument("--networks", nargs="*", default=[], help="default: all")
+    made.add_argument("--forms", nargs="*", default=[], help=f"of {', '.join(FORMS)}")
+    made.add_argument("--importer", nargs="+", choices=["torch", "onnx"], default=["torch"])
+    made.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1))
+    made.add_argument("--build-only", action="store_true", help="compile, do not run")
+    made.add_argument("--out", default="", help="JSON file, written after every case")
+    return made
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--target", choices=["cuda", "llvm"], default="cuda")
-    parser.add_argument("--networks", nargs="*", default=[], help="default: all")
-    parser.add_argument("--forms", nargs="*", default=[], help=f"of {', '.join(FORMS)}")
-    parser.add_argument("--importer", nargs="+", choices=["torch", "onnx"], default=["torch"])
-    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1))
-    parser.add_argument("--build-only", action="store_true", help="do not run what was built")
-    parser.add_argument("--out", default="", help="JSON file, written after every case")
-    args = parser.parse_args()
-    import zoo
+    args = parser().parse_args()
+    from tests import zoo
 
     forms = ON_CPU if args.target == "llvm" else FORMS
-    for what, asked, known in (
-        ("network", args.networks, zoo.NETWORKS),
-        ("form", args.forms, forms),
-    ):
-        if unknown := [name for name in asked if name not in known]:
-            parser.error(f"{what} {', '.join(unknown)}; known are {', '.join(known)}")
-    cases = [
+    asked = (("network", args.networks, zoo.NETWORKS), ("form", args.forms, forms))
+    for kind, names, known in asked:
+        if unknown := [name for name in names if name not in known]:
+            parser().error(f"{kind} {', '.join(unknown)}; known are {', '.join(known)}")
+    cases: list[Case] = [
         (
             {"network": name, "form": form, "importer": importer},
+            check,
             (name, forms[form], args.target, importer, args.build_only),
         )
         for importer in args.importer
@@ -292,7 +297,7 @@ def main() -> int:
         for name in args.networks or zoo.NETWORKS
     ]
     started = time.perf_counter()
-    rows = run_all(check, cases, args.jobs, args.out)
+    rows = run_all(cases, args.jobs, args.out)
     bad = [row for row in rows if "failed" in row or row["wrong"]]
     print(f"{len(rows) - len(bad)} of {len(rows)} right in {time.perf_counter() - started:.0f} s")
     reasons = collections.Counter(r for row in rows for r in row.get("declined", ()))

@@ -3,8 +3,8 @@
     python scripts/check_training.py --networks small wide resnet50 --precisions float32 float16
 
 All start from the same parameters and data. The reference is the same network in PyTorch in
-float64. What a precision may deviate is what PyTorch itself deviates in it (float16 and bfloat16:
-under autocast), times a factor: no limit on the error of 16 bits in a deep network would be both
+float64. The limit of a precision is the error of PyTorch itself in it (float16 and bfloat16: under
+autocast), times a factor: no fixed limit on the error of 16 bits in a deep network would be both
 sharp and fair. Gradients are read as the velocities after the first step, as they enter the update.
 
 Prints a line for each network and precision, with --out writes JSON; ends with 1 where one failed.
@@ -23,98 +23,39 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for tests.zoo
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_tools import Bench, Row
-from convoy.training import LossModule, Network, Sgd, TrainingSession
-from convoy.training.resnet import basic_blocks, bottlenecks
+from harness.rows import Bench, Row
 
-STEPS, RATE, MOMENTUM = 4, 0.01, 0.9
-DAMPING = 0.1
+NETWORKS = ("small", "biases", "wide", "resnet50")  # of tests/zoo/steps.py
+RATE, MOMENTUM = 0.01, 0.9
 FACTOR = 3.0  # of PyTorch's own error in the same precision
-#: What is allowed in any case, for errors of PyTorch's that are small by luck.
+#: Least limits, for errors of PyTorch's that are small by luck.
 FLOORS = {"float32": 1e-4, "tf32": 2e-3, "float16": 4e-3, "bfloat16": 3e-2}
 
 Array = np.ndarray
 
 
-def wide_layers(net: Any) -> Any:
-    """What residual networks lack: dilation, groups, a bias behind no norm, a stride of 3."""
-    x = net.relu(net.batch_norm(net.conv(net.x, 64, 7, 2, name="a"), name="an"))
-    x = net.max_pool(x, 3, 2, 1)
-    y = net.conv(x, 96, 3, 1, dilation=2, groups=2, name="b")
-    z = net.conv(x, 96, 3, 1, padding=1, bias=True, name="c")
-    x = net.relu(net.batch_norm(net.add(y, z), name="bn"))
-    x = net.relu(net.conv(x, 40, 3, 3, padding=0, name="d"))
-    return net.dense(net.mean(x), 10, name="classifier")
-
-
-@dataclass(frozen=True)
-class Case:
-    """``logits`` builds the network from the layers of a Network or of the reference.
-
-    Norms whose name ends in ``damped`` start with a gamma of DAMPING. From a random start the
-    gradients of many layers are chaotic: those of ResNet-50 in float32 deviate by 2e-2 from
-    float64, in float16 by 7e-1, which would hide a wrong kernel. Near the identity they are not.
-    """
-
-    logits: Callable[[Any], Any]
-    picture: tuple[int, int, int]
-    classes: int
-    damped: str = ""
-
-
-CASES = {
-    "small": Case(lambda net: basic_blocks(net, (16, 32, 64), 10, True), (16, 16, 3), 10),
-    "biases": Case(lambda net: basic_blocks(net, (16, 32), 10, False), (16, 16, 3), 10),
-    "wide": Case(wide_layers, (63, 65, 3), 10),
-    "resnet50": Case(lambda net: bottlenecks(net, 1000), (224, 224, 3), 1000, "_c_norm"),
-}
-
-
-def loss_module(case: Case, batch: int) -> LossModule:
-    net = Network(batch, *case.picture)
-    made = net.finish(case.logits(net))
-    ending = f"{case.damped}_gamma"
-    initial = {
-        name: value * np.float32(DAMPING) if case.damped and name.endswith(ending) else value
-        for name, value in made.initial.items()
-    }
-    return dataclasses.replace(made, initial=initial)
-
-
-def data(case: Case, batch: int) -> list[tuple[Array, Array]]:
-    rng = np.random.default_rng(3)
-    return [
-        (
-            rng.standard_normal((batch, *case.picture)).astype(np.float32),
-            rng.integers(0, case.classes, batch).astype(np.int32),
-        )
-        for _ in range(STEPS)
-    ]
-
-
 @dataclass(frozen=True)
 class Course:
-    """What a few steps gave: losses, the gradients of the first one, the statistics behind it."""
+    """The results of a few steps: losses, the gradients of the first, the statistics behind it."""
 
     losses: list[float]
     gradients: dict[str, Array]
     moved: dict[str, Array]
 
 
-def course_of_peer(
-    case: Case, net: LossModule, batch: int, precision: str, device: str
-) -> Course:  # fmt: skip
-    from peers.layers import Descent
+def course_of_peer(case: Any, net: Any, batch: int, precision: str, device: str) -> Course:
+    from tests.zoo import steps
+    from tests.zoo.descent import Descent
 
-    descent = Descent(
-        case.logits, net.initial, net.trainable, precision, RATE, MOMENTUM, device
-    )  # fmt: skip
+    how = (precision, RATE, MOMENTUM, device)
+    descent = Descent(case.logits, net.initial, net.trainable, *how)
     losses: list[float] = []
     first: dict[str, Array] = {}
     moved: dict[str, Array] = {}
-    for x, labels in data(case, batch):
+    for x, labels in steps.data(case, batch):
         loss, gradients = descent.step(x, labels)
         losses.append(loss)
         if not first:
@@ -124,16 +65,19 @@ def course_of_peer(
 
 
 def course_of_convoy(
-    case: Case, net: LossModule, batch: int, target: str, options: dict[str, Any], path: str = ""
+    case: Any, net: Any, batch: int, target: str, options: dict[str, Any]
 ) -> tuple[Course, Any]:
+    from tests.zoo import steps
+
     import convoy
+    from convoy.training import Sgd, TrainingSession
 
     step = net.step(Sgd(MOMENTUM))
-    built = convoy.load(path) if path else convoy.build(step.module, target, **options)
+    built = convoy.build(step.module, target, **options)
     session = TrainingSession(built, step, net.initial, RATE)
     losses: list[float] = []
     state: dict[str, Array] = {}
-    for x, labels in data(case, batch):
+    for x, labels in steps.data(case, batch):
         losses.append(session(x=x, labels=labels))
         state = state or session.state()
     gradients = {name: state[f"{name}_velocity"] for name in net.trainable}
@@ -157,19 +101,21 @@ def errors(got: dict[str, Array], want: dict[str, Array]) -> dict[str, float]:
 
 
 def check(args: argparse.Namespace, name: str, precision: str) -> Row:
-    case, batch = CASES[name], args.batch
+    from tests.zoo import steps
+
+    case, batch = steps.CASES[name], args.batch
     if args.image:
         case = dataclasses.replace(case, picture=(args.image, args.image, case.picture[2]))
-    net = loss_module(case, batch)
+    net = steps.loss_module(case, batch)
     device = "cuda" if args.target == "cuda" else "cpu"
     options: dict[str, Any] = {"precision": precision}
     if args.target == "cuda":
         options |= {
             "backends": (*args.backends, "tvm"), "records": args.records, "streams": 1,
-            "measure": args.measure > 0, "most_measured": args.measure or None,
+            "measure": False,
         }  # fmt: skip
     started = time.perf_counter()
-    ours, plan = course_of_convoy(case, net, batch, args.target, options, args.module)
+    ours, plan = course_of_convoy(case, net, batch, args.target, options)
     seconds = time.perf_counter() - started
     exact = course_of_peer(case, net, batch, "float64", device)
     theirs = course_of_peer(case, net, batch, precision, device)
@@ -217,19 +163,24 @@ def line(row: Row) -> str:
     )
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = made.add_argument
+    add("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
+    add("--precisions", nargs="+", choices=FLOORS, default=["float32", "float16"])
+    add("--batch", type=int, default=8)
+    add("--image", type=int, help="height and width, instead of the network's own")
+    add("--target", choices=["cuda", "llvm"], default="cuda")
+    add("--backends", nargs="*", default=["cudnn", "cutlass", "hopper"])
+    add("--records", default=None, help="file of measurements to place from")
+    add("--out", default="")
+    return made
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--networks", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--precisions", nargs="+", choices=FLOORS, default=["float32", "float16"])
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--image", type=int, help="height and width, instead of the network's own")
-    parser.add_argument("--target", choices=["cuda", "llvm"], default="cuda")
-    parser.add_argument("--backends", nargs="*", default=["cudnn", "cutlass", "hopper"])
-    parser.add_argument("--records", default=None, help="file of measurements to place from")
-    parser.add_argument("--measure", type=int, default=0, help="candidates of a backend to measure")
-    parser.add_argument("--module", default="", help="compiled step of the one case, instead")
-    parser.add_argument("--out", default="")
-    args = parser.parse_args()
+    args = parser().parse_args()
     bench = Bench("training steps against float64", args.out)
     cases: list[tuple[Row, Callable[[], Row]]] = [
         (

@@ -1,4 +1,4 @@
-"""The page docs/relay-conformance.md, of the outcomes that the GPU tests wrote.
+"""Write docs/relay-conformance.md from the outcomes of the GPU tests.
 
     CONVOY_CONFORMANCE_OUT=rows.jsonl python -m pytest tests/gpu/conformance -m gpu
     PYTHONPATH=python:. python scripts/conformance_table.py rows.jsonl --device "NVIDIA H200"
@@ -58,11 +58,8 @@ def page(rows: list[dict[str, Any]], device: str) -> str:
             else (c.test, c.name, f"{c.tolerance:g}", "not run", "", c.declined)
             for c in of_suite
         ]  # fmt: skip
-        cells += [
-            (c.test, c.name, "", "not run", "", c.declined)
-            for c in NOT_COMPILED
-            if c.suite == suite
-        ]
+        left = [c for c in NOT_COMPILED if c.suite == suite]
+        cells += [(c.test, c.name, "", "not run", "", c.declined) for c in left]
         lines += [f"\n## {suite}\n", tables.markdown(COLUMNS, cells)]
     return "\n".join(lines) + "\n"
 
@@ -70,22 +67,20 @@ def page(rows: list[dict[str, Any]], device: str) -> str:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     error = f"{row['error']:.2g}"
     declined = row["declined"] if row["ran_on"] == "TVM" else ""
-    return (
-        row["test"],
-        row["name"],
-        f"{row['tolerance']:g}",
-        error if row["error"] <= 1 else f"**{error}**",
-        row["ran_on"],
-        declined,
-    )
+    shown = error if row["error"] <= 1 else f"**{error}**"
+    return (row["test"], row["name"], f"{row['tolerance']:g}", shown, row["ran_on"], declined)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    made.add_argument("outcomes", nargs="+", type=Path)
+    made.add_argument("--device", default="the GPU")
+    made.add_argument("--out", type=Path, default=PAGE)
+    return made
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("outcomes", nargs="+", type=Path)
-    parser.add_argument("--device", default="the GPU")
-    parser.add_argument("--out", type=Path, default=PAGE)
-    args = parser.parse_args()
+    args = parser().parse_args()
     rows = [json.loads(line) for path in args.outcomes for line in path.read_text().splitlines()]
     args.out.write_text(page(rows, args.device), encoding="utf-8")
     return 0

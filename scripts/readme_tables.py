@@ -1,12 +1,12 @@
-"""Render the README's figures from benchmarks/results, between its markers.
+"""Render the README's tables from benchmarks/results, between its markers.
 
     python scripts/readme_tables.py           rewrite README.md
     python scripts/readme_tables.py --check   exit code 1 when README.md is not up to date
 
-A results file is what scripts/bench_models.py writes: ``{"environment": {...}, "rows": [...]}``
-with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row, and what
-``ms`` is of under ``benchmark`` where it is not an inference. Rows with none of the three are not
-timed (references). Files that hold something else are named on standard error and left out.
+A results file is written by scripts/bench_networks.py: ``{"environment": {...}, "rows": [...]}``
+with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row, and
+``benchmark`` where ``ms`` is not the time of an inference. Rows with none of the three are not
+timed (references). Files with other rows are named on standard error and left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(folder: Path) -> Iterator[Results]:
 
 
 def cell(row: dict[str, Any] | None) -> str:
-    """Milliseconds, or in a word why there are none."""
+    """Milliseconds, or "failed" or "skipped"."""
     if row is None:
         return ""
     if row.get("ms") is not None:
@@ -95,10 +95,16 @@ def replace_section(text: str, section: str) -> str:
     return f"{head}{BEGIN}\n{section}{END}{rest.split(END)[1]}"
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--check", action="store_true", help="change nothing, only compare")
+    return made
+
+
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing, only compare")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     readme = root / "README.md"
     old = readme.read_text()
     new = replace_section(old, render(root))

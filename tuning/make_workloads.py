@@ -6,9 +6,9 @@
     python tuning/make_workloads.py resnet50 --op training --batches 8 64
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
 
-A list holds what placement on an H200 asks figures for: each distinct convolution with each
-epilogue that may be fused into it, and parallel branches with one input as one convolution; of a
-training step the convolutions, their gradients and the products.
+A list holds the workloads that placement on an H200 needs measurements of: each distinct
+convolution with each epilogue that may be fused into it, and parallel branches with one input as
+one convolution; of a training step the convolutions, their gradients and the GEMMs.
 """
 
 from __future__ import annotations
@@ -67,20 +67,25 @@ def training(network: str, batch: int, precision: str) -> list[Workload]:
     return workloads_of(step.module, precision=precision, device=Device())
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = made.add_argument
+    add("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
+    add("--batches", nargs="+", type=int, default=BATCHES)
+    add("--op", choices=("fprop", "dgrad", "wgrad", "training"), default="fprop")
+    add("--precision", default="float16")
+    add("--out", type=Path, default=Path(__file__).parent / "workloads")
+    return made
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
-    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
-    parser.add_argument("--op", choices=("fprop", "dgrad", "wgrad", "training"), default="fprop")
-    parser.add_argument("--precision", default="float16")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "workloads")
-    options = parser.parse_args()
+    options = parser().parse_args()
     if unknown := set(options.networks) - NETWORKS.keys():
-        parser.error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")
+        parser().error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")
     known = TRAINED if options.op == "training" else NETWORKS
     for network in options.networks or known:
         if network not in known:
-            parser.error(f"no training step of {network}: those of {', '.join(known)}")
+            parser().error(f"no training step of {network}: those of {', '.join(known)}")
         found = []
         for batch in options.batches:
             if options.op == "training":

@@ -6,7 +6,7 @@
 
 A record goes to the first network, in the order below, in whose list its workload is; of several
 measurements of one thing the latest stays, or with ``--add`` the one that ships already. Records of
-workloads in no list are left out, and said.
+workloads in no list are left out, with a message.
 """
 
 from __future__ import annotations
@@ -34,13 +34,18 @@ NETWORKS = (
 )
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = made.add_argument
+    add("records", nargs="+", type=Path)
+    add("--gpu", default="NVIDIA H200", help="records of other GPUs are left out")
+    add("--lists", default="fprop-float16", help="OP-DTYPE of the lists")
+    add("--add", action="store_true", help="replace no record that ships already")
+    return made
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("records", nargs="+", type=Path)
-    parser.add_argument("--gpu", default="NVIDIA H200", help="records of other GPUs are left out")
-    parser.add_argument("--lists", default="fprop-float16", help="OP-DTYPE of the lists")
-    parser.add_argument("--add", action="store_true", help="replace no record that ships already")
-    options = parser.parse_args()
+    options = parser().parse_args()
     home: dict[Workload, str] = {}
     for network in NETWORKS:
         listed = paths.workloads_dir() / f"{network}-{options.lists}.jsonl"
@@ -65,7 +70,7 @@ def main() -> None:
 
 
 def _thing(record: Record) -> tuple[str, CandidateKey]:
-    """What was measured, in whatever environment."""
+    """The key of a measurement, whatever its environment."""
     return record.workload.key, candidate_key(record.candidate)
 
 

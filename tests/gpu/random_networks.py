@@ -23,6 +23,8 @@ import tvm_ffi
 from tvm import relax
 
 # isort: on
+from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
+
 from convoy.backends.cudnn import CudnnBackend
 from convoy.ir.artifact import Meta, TensorInfo
 from convoy.ir.schedule import Schedule
@@ -33,7 +35,6 @@ from convoy.runtime.session import Session
 from convoy.streams.link import Lowered
 from convoy.streams.machine import Machine
 from convoy.streams.planner import multi_stream, single_stream
-from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
 
 DTYPE = "float16"
 CONVOLUTIONS = ("conv3", "conv1")

@@ -1,6 +1,6 @@
-"""Every kernel of the Hopper backend on the GPU, in processes with a watchdog (hopper_lab.py).
+"""Every kernel of Convoy's own on the GPU, in processes with a watchdog (tests/sm90/lab.py).
 
-The cases are those of ``scripts/hopper_cases.py``: odd sizes, uneven padding, strides 2 and 3,
+The cases are those of ``tests/sm90/cases.py``: odd sizes, uneven padding, strides 2 and 3,
 poisoned outputs with guards, many tiles for each block, replay from a graph.
 """
 
@@ -18,7 +18,7 @@ from convoy.errors import LibraryMissing
 
 pytestmark = pytest.mark.gpu
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+LAB = Path(__file__).resolve().parents[1] / "sm90"
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def results() -> dict[str, list[tuple[object, object]]]:
     """(job, result) of all check jobs by kernel name, run once for the module."""
     pytest.importorskip("torch")
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPTS))
-        cases, lab = map(importlib.import_module, ("hopper_cases", "hopper_lab"))
+        patch.syspath_prepend(str(LAB))
+        cases, lab = map(importlib.import_module, ("cases", "lab"))
         try:
             compiled = compile_many(cases.kernels())
         except LibraryMissing as missing:
@@ -41,11 +41,11 @@ def results() -> dict[str, list[tuple[object, object]]]:
 
 
 def kernel_names() -> list[str]:
-    sys.path.insert(0, str(SCRIPTS))
+    sys.path.insert(0, str(LAB))
     try:
-        return [kernel.name for kernel in importlib.import_module("hopper_cases").kernels()]
+        return [kernel.name for kernel in importlib.import_module("cases").kernels()]
     finally:
-        sys.path.remove(str(SCRIPTS))
+        sys.path.remove(str(LAB))
 
 
 @pytest.mark.parametrize("name", kernel_names())

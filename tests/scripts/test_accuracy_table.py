@@ -1,21 +1,10 @@
-"""Tables of accuracy: what counts as wrong, what is left of a report that was cut off."""
+"""Tables of accuracy: wrong candidates, and reports that were cut off."""
 
 from __future__ import annotations
 
-import importlib
 import json
-from pathlib import Path
-from types import ModuleType
 
-import pytest
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-@pytest.fixture
-def accuracy_table(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module("accuracy_table")
+import accuracy_table
 
 
 def line(candidate: str, error: float | None, workload: str = "w") -> dict:
@@ -25,7 +14,7 @@ def line(candidate: str, error: float | None, workload: str = "w") -> dict:
     }  # fmt: skip
 
 
-def test_summary_counts_by_backend(accuracy_table, tmp_path) -> None:
+def test_summary_counts_by_backend(tmp_path) -> None:
     report = tmp_path / "report.jsonl"
     found = [
         line("cudnn:a", 2e-4), line("cudnn:b", 2e-3), line("cudnn:a", 4e-4, "v"),
@@ -41,7 +30,7 @@ def test_summary_counts_by_backend(accuracy_table, tmp_path) -> None:
     assert "| dgrad | float16 | cudnn |" in accuracy_table.table(rows)
 
 
-def test_candidates_that_failed_are_wrong(accuracy_table) -> None:
+def test_candidates_that_failed_are_wrong() -> None:
     rows = accuracy_table.summary([line("cutlass:a", None)])
     assert rows[0]["wrong"] == 1
     assert rows[0]["worst"] is None

@@ -1,33 +1,25 @@
-"""The replay of searches on exhaustive figures, and the spread's formula."""
+"""The replay of searches on exhaustive measurements, and the spread's formula."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import math
 import os
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import bench_tuner as bench
 from convoy.ir.candidate import Candidate, make_config
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Epilogue, Workload
 from convoy.records.record import candidate_key
 from convoy.tune.search import Exhaustive, InOrder
+from harness import replay
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
-    yield importlib.import_module("bench_tuner")
-    sys.modules.pop("bench_tuner", None)
-
-
-def figures(times: dict[str, list[float]]):
+def measured(times: dict[str, list[float]]):
     found = {}
     for backend, values in times.items():
         for i, value in enumerate(values):
@@ -36,30 +28,30 @@ def figures(times: dict[str, list[float]]):
     return found
 
 
-def test_shares_of_the_best(bench: ModuleType) -> None:
+def test_shares_of_the_best() -> None:
     workload = Workload("fprop", 8, 14, 14, 64, 64, 1, 1)
-    known = {workload: figures({"cudnn": [9.0 - i / 2 for i in range(10)], "other": [3.0] * 10})}
-    reached = bench._replay(InOrder("cudnn"), [workload], known)
+    known = {workload: measured({"cudnn": [9.0 - i / 2 for i in range(10)], "other": [3.0] * 10})}
+    reached = replay._replay(InOrder("cudnn"), [workload], known)
     # One, two and five of cuDNN's, then all ten of them: the best there is stays unseen.
-    assert [reached[share][0] for share in bench.SHARES] == pytest.approx(
+    assert [reached[share][0] for share in replay.SHARES] == pytest.approx(
         [3.0 / 9.0, 3.0 / 8.5, 3.0 / 7.0, 3.0 / 4.5]
     )
-    last = bench._replay(InOrder("other"), [workload], known)
-    assert [last[share][0] for share in bench.SHARES] == [1.0] * 4
-    assert bench._replay(Exhaustive(), [workload], known).keys() == set(bench.SHARES)
+    last = replay._replay(InOrder("other"), [workload], known)
+    assert [last[share][0] for share in replay.SHARES] == [1.0] * 4
+    assert replay._replay(Exhaustive(), [workload], known).keys() == set(replay.SHARES)
 
 
-def test_a_convolution_is_left_out_in_all_its_forms(bench: ModuleType) -> None:
+def test_a_convolution_is_left_out_in_all_its_forms() -> None:
     one = Workload("fprop", 8, 14, 14, 64, 64, 1, 1)
     changes = {"n": 256}, {"op": "wgrad"}, {"epilogue": Epilogue(bias=True, activation="relu")}
     for change in changes:
-        assert bench._convolution(dataclasses.replace(one, **change)) == bench._convolution(one)
+        assert replay._convolution(dataclasses.replace(one, **change)) == replay._convolution(one)
     other = dataclasses.replace(one, k=128)
-    assert bench._convolution(other) != bench._convolution(one)
+    assert replay._convolution(other) != replay._convolution(one)
 
 
-def test_what_is_shipped_is_out_of_sight_only_meanwhile(
-    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_shipped_records_are_hidden_only_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONVOY_CACHE_DIR", "mine")
     listed = bench.workload_list.read(bench.paths.workloads_dir() / "resnet18-fprop-float16.jsonl")
@@ -77,7 +69,14 @@ def test_what_is_shipped_is_out_of_sight_only_meanwhile(
         pass
 
 
-def test_median_absolute_deviation(bench: ModuleType) -> None:
+def test_median_absolute_deviation() -> None:
     assert bench._mad([10.0, 10.0, 10.0]) == 0.0
     assert bench._mad([9.0, 10.0, 11.0, 10.0, 50.0]) == pytest.approx(0.1)
     assert math.isclose(bench._mad([1.0, 2.0]), 0.5 / 1.5)
+
+
+def test_synthetic_graphs_are_searched_under_every_objective() -> None:
+    options = bench.parser().parse_args(["search", "--sizes", "20", "--families", "chain"])
+    rows = bench.search(options)["rows"]
+    assert [row["objective"] for row in rows].count("stream") == 2, "the hard case as well"
+    assert all(row["optimum_us"] <= row["best_single_us"] for row in rows)

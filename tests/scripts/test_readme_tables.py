@@ -1,4 +1,4 @@
-"""The README's figures come from results files and nowhere else."""
+"""The README's tables come from results files and nowhere else."""
 
 from __future__ import annotations
 

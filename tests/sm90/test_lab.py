@@ -10,10 +10,10 @@ import pytest
 
 from convoy.ir.workload import Workload
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+HERE = Path(__file__).parent
 WORKLOAD = Workload("dgrad", 1, 8, 8, 8, 8, 3, 3, (2, 2), (1, 1, 1, 1))
 
-# Answers like hopper_lab's worker, misbehaving as the job's name says.
+# Answers like the worker of lab.py, misbehaving as the job's name says.
 WORKER = """
 import json, os, sys, time
 print(json.dumps({}), flush=True)
@@ -31,8 +31,8 @@ for line in sys.stdin:
 
 @pytest.fixture
 def lab(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    module = importlib.import_module("hopper_lab")
+    monkeypatch.syspath_prepend(str(HERE))
+    module = importlib.import_module("lab")
     worker = tmp_path / "worker.py"
     worker.write_text(WORKER)
     monkeypatch.setattr(module, "__file__", str(worker))
@@ -79,5 +79,5 @@ def test_processes_side_by_side_keep_the_order(lab):
 
 
 def test_jobs_round_trip_through_json(lab):
-    job = lab.Job("name", WORKLOAD, "kernel.so", swizzle=2, sm_count=3, time=True)
+    job = lab.Job("name", WORKLOAD, "kernel.so", swizzle=2, sm_count=3)
     assert lab.Job.from_json(job.to_json()) == job

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
 from tvm import relax
 from tvm.runtime.vm import VirtualMachine
 
@@ -13,7 +14,6 @@ from convoy.runtime import load_runtime
 from convoy.streams.link import Lowered
 from convoy.streams.machine import Machine
 from convoy.streams.planner import multi_stream, single_stream
-from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
 
 TARGET = tvm.target.Target("llvm")
 

@@ -1,0 +1,1 @@
+"""Shared parts of the benchmarks: networks, systems, timing, worker processes, rows and tables."""

@@ -1,0 +1,103 @@
+"""Processes that prepare side by side and are timed one at a time.
+
+A worker prepares its systems, calls :func:`ready`, and prints its result as JSON in its last line.
+Its parent makes a :class:`Prepared` of it, waits until all are ready, and lets one after the other
+go: preparing takes many cores, timing must have the machine for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from typing import Any
+
+READY = "ready to be timed"
+
+
+def ready() -> None:
+    """Return when it is this worker's turn; end the process if its parent is gone."""
+    print(READY, flush=True)
+    if not sys.stdin.readline():
+        raise SystemExit("the process that started this one is gone")
+
+
+class Prepared:
+    """A worker process; ``command`` and ``environment`` as for subprocess."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        self._command, self._environment = list(command), environment
+        self._process: subprocess.Popen[str] | None = None
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  as long as the process
+        self._last = ""
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the worker; return once it is ready or has ended."""
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            self._command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True,
+            env=self._environment,
+        )  # fmt: skip
+        if self._stopped:  # meanwhile
+            self.stop()
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.strip() == READY:
+                return
+            self._last = line if line.strip() else self._last
+
+    def go(self) -> Any:
+        """Let the worker be timed and return its result.
+
+        Raises:
+            RuntimeError: It has none; with the end of its standard error.
+        """
+        if self._process is None or self._stopped:
+            raise RuntimeError("not ready in time")
+        try:
+            rest, _ = self._process.communicate("go\n")
+        except (BrokenPipeError, ValueError):  # it ended before its turn
+            self._process.wait()
+            rest = ""
+        lines = [line for line in [self._last, *rest.splitlines()] if line.strip()]
+        if self._process.returncode:
+            raise RuntimeError(f"exit code {self._process.returncode}: {self._reason()}")
+        try:
+            return json.loads(lines[-1])
+        except (IndexError, json.JSONDecodeError):
+            raise RuntimeError(f"no result: {self._reason()}") from None
+
+    def stop(self) -> None:
+        """Kill the worker, or do so as soon as it has started."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _reason(self) -> str:
+        self._errors.seek(0)
+        return (self._errors.read() or self._last).strip()[-1200:]
+
+
+def prepare(workers: Sequence[Prepared], jobs: int, seconds: float) -> float:
+    """Start workers, at most ``jobs`` at a time, and wait until all are ready.
+
+    Workers that are not ready within ``seconds`` are stopped. Returns the seconds that it took.
+    """
+    started = time.perf_counter()
+    pool = ThreadPoolExecutor(max(1, jobs))
+    waiting = [pool.submit(worker.start) for worker in workers]
+    for worker, done in zip(workers, waiting, strict=True):
+        left = seconds - (time.perf_counter() - started)
+        try:
+            done.result(max(0.0, left))
+        except TimeoutError:
+            done.cancel()
+            worker.stop()
+    pool.shutdown()
+    return time.perf_counter() - started

@@ -1,1 +1,0 @@
-"""Convolutions one by one, in all directions, beside their peers: see bench_resnet50_dgrad.py."""

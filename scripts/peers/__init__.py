@@ -1,1 +1,0 @@
-"""Other ways to run the same networks on a GPU, timed by one protocol."""
