@@ -45,7 +45,7 @@ def build(
     Raises InvalidOption, TypeError for an option that there is not, and the errors of :func:`place`
     and graph.normalize.
     """
-    from .lower.lower import lower
+    from .lower.executable import lower
     from .normalize.normal_form import normalize
     from .partition.rewrite import rewrite
     from .runtime import create_module
@@ -79,7 +79,7 @@ def compile_placement(
     streams: int | str = "auto",
 ) -> CompiledModule:
     """Compile a network as it was placed; options as :func:`build`."""
-    from .lower.lower import lower_reporting
+    from .lower.executable import lower_reporting
     from .partition.rewrite import rewrite
     from .runtime import create_module
 

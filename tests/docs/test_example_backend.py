@@ -26,7 +26,7 @@ from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Epilogue, Workload
-from convoy.lower.lower import lower
+from convoy.lower.executable import lower
 from convoy.measure import reference
 from convoy.partition.patterns import register, unregister
 from convoy.partition.rewrite import rewrite

@@ -13,7 +13,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 
 import convoy
 from convoy.lower import compile as compiling
-from convoy.tir import ladder
+from convoy.tir import rules
 
 from ..graph.operators import Operator, all_operators
 from ..graph.random_functions import differences, draw, run
@@ -56,12 +56,12 @@ def test_operator(name: str) -> None:
     check(OPERATORS[name])
 
 
-@pytest.mark.parametrize("rules", [ladder.RULES[-1:], ()], ids=["ThreadPerElement", "OneThread"])
+@pytest.mark.parametrize("rules", [rules.RULES[-1:], ()], ids=["ThreadPerElement", "OneThread"])
 @pytest.mark.parametrize("name", SIMPLE)
 def test_simple_schedules(
     name: str, rules: tuple[ScheduleRule, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladder, "RULES", rules)
+    monkeypatch.setattr(rules, "RULES", rules)
     check(OPERATORS[name])
 
 
@@ -72,9 +72,9 @@ def test_random_function(seed: int) -> None:
     want = drawn.by_llvm()
     named = drawn.func.with_attr("global_symbol", "main")
     with target:
-        scheduled = [ladder.schedule_kernels(target)(tvm.IRModule({"main": named}))["main"]]
-        scheduled.append(ladder.ThreadPerElement().apply(named, target, False).mod["main"])
-        scheduled.append(ladder.one_thread(named))
+        scheduled = [rules.schedule_kernels(target)(tvm.IRModule({"main": named}))["main"]]
+        scheduled.append(rules.ThreadPerElement().apply(named, target, False).mod["main"])
+        scheduled.append(rules.one_thread(named))
     for func in scheduled:
         mod = tvm.IRModule({"main": func})
         library, _ = compiling.compiled(
@@ -99,18 +99,18 @@ class TooMuchShared(ScheduleRule):
 def test_what_the_cuda_compiler_refuses_is_scheduled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ladder, "RULES", (TooMuchShared(), *ladder.RULES))
+    monkeypatch.setattr(rules, "RULES", (TooMuchShared(), *rules.RULES))
     target = tvm.target.Target.from_device(tvm.cuda(0))
     functions = {}
     for name, size in (("large", 100_000), ("small", 1000)):
         x = te.placeholder((size,), "float32", name="x")
         y = te.compute((size,), lambda i, x=x: x[i] + 1, name="y")
         functions[name] = te.create_prim_func([x, y]).with_attr("global_symbol", name)
-    mod = ladder.schedule_kernels(target)(tvm.IRModule(functions))
+    mod = rules.schedule_kernels(target)(tvm.IRModule(functions))
     library, built = compiling.compiled(
         mod, target, lambda mod: compiling.build_kernels(mod, target)
     )
-    (again,) = ladder.rescheduled(built)
+    (again,) = rules.rescheduled(built)
     assert (again.kernel, again.rule) == ("large", "Elementwise") and "shared" in again.tried
     for name, size in (("large", 100_000), ("small", 1000)):
         x = np.arange(size, dtype="float32")

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from convoy.lower.lower import lower
+from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
 
 from ..graph.kernels import Case, affine_relu, depthwise, entry, small_cases

@@ -11,7 +11,8 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.lower.accumulate import AccumulateInFloat32
-from convoy.lower.lower import fuse_passes, lower
+from convoy.lower.executable import lower
+from convoy.lower.passes import fuse_passes
 from convoy.ops.conv2d_backward import conv2d_dgrad
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")

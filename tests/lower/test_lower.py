@@ -9,8 +9,9 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.lower.accumulate import AccumulateInFloat32
-from convoy.lower.lower import fuse_passes, kernel_calls, lower, lower_module
-from convoy.lower.staging import StageForCapture
+from convoy.lower.cuda_graph import StageForCapture
+from convoy.lower.executable import lower, lower_module
+from convoy.lower.passes import fuse_passes, kernel_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_regions, select

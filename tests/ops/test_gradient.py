@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from convoy.errors import InvalidWorkload
 from convoy.ir.workload import Workload
-from convoy.lower.lower import lower
+from convoy.lower.executable import lower
 from convoy.measure import reference
 from convoy.normalize.normal_form import normalize
 

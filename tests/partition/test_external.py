@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
-from convoy.lower.lower import lower
+from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_regions

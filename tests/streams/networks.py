@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from convoy.lower.lower import call_passes
+from convoy.lower.passes import call_passes
 from convoy.tir import schedule_kernels
 
 SHAPE = (1, 16, 16, 16)

@@ -6,7 +6,7 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
-from convoy.lower.lower import lower_calls
+from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_regions, select

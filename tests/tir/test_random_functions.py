@@ -9,7 +9,7 @@ import tvm
 from tvm import tirx
 
 from convoy.lower.compile import build_kernels, compiled
-from convoy.tir import ladder, simple
+from convoy.tir import fallback, rules
 
 from ..graph.kernels import TARGET
 from ..graph.random_functions import differences, draw, run
@@ -19,24 +19,24 @@ from ..graph.serial import serialize
 @pytest.mark.parametrize("seed", range(60))
 def test_compiles_for_a_gpu(seed: int) -> None:
     func = draw(seed).func.with_attr("global_symbol", "drawn")
-    mod = ladder.schedule_kernels(TARGET)(tvm.IRModule({"drawn": func}))
+    mod = rules.schedule_kernels(TARGET)(tvm.IRModule({"drawn": func}))
     library, mod = compiled(mod, TARGET, lambda mod: build_kernels(mod, TARGET))
     assert library["drawn"] is not None
-    assert not simple.works_on_the_host(mod["drawn"].body)
+    assert not fallback.works_on_the_host(mod["drawn"].body)
 
 
 def test_some_of_them_break_a_rule() -> None:
     """What the simpler schedules are for."""
     mod = tvm.IRModule({f"drawn_{seed}": draw(seed).func for seed in range(40)})
-    assert ladder.rescheduled(ladder.schedule_kernels(TARGET)(mod))
+    assert rules.rescheduled(rules.schedule_kernels(TARGET)(mod))
 
 
 def per_element(func: tirx.PrimFunc) -> tirx.PrimFunc:
     with TARGET:
-        return simple.ThreadPerElement().apply(func, TARGET, False).mod["main"]
+        return fallback.ThreadPerElement().apply(func, TARGET, False).mod["main"]
 
 
-@pytest.mark.parametrize("schedule", [per_element, simple.one_thread])
+@pytest.mark.parametrize("schedule", [per_element, fallback.one_thread])
 @pytest.mark.parametrize("seed", range(25))
 def test_simple_schedules_keep_the_meaning(seed: int, schedule) -> None:
     drawn = draw(seed)

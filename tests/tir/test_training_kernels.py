@@ -11,14 +11,15 @@ import tvm
 from tvm import relax
 
 from convoy.graph.state import STATE, _Calls
-from convoy.lower.lower import lower_calls
+from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
 from convoy.ops.elementwise import sgd_step
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_regions, select
-from convoy.tir import many_tensors
-from convoy.tir.channel_sums import ChannelSums, kernels, partial_shape
-from convoy.tir.many_tensors import Item
+from convoy.tir import multi_tensor
+from convoy.tir.channel_sums import ChannelSums, partial_shape
+from convoy.tir.channel_sums_kernels import kernels
+from convoy.tir.multi_tensor import Item
 from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
 from convoy.training import Sgd, resnet50, small_resnet
 
@@ -81,7 +82,7 @@ def test_updates_of_many_tensors():
     shapes = [(64, 3, 3, 8), (10,), (7, 3), (4096,)]
     items = [Item(shape, d, d[:2]) for shape, d in zip(shapes, dtypes, strict=True)]
     options = {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}
-    kernel = many_tensors.kernel("update", items, lambda *v: sgd_step(*v, **options), scalar=True)
+    kernel = multi_tensor.kernel("update", items, lambda *v: sgd_step(*v, **options), scalar=True)
     rng = np.random.default_rng(0)
     old = [
         [rng.standard_normal(item.shape).astype(item.inputs[column]) for item in items]
@@ -102,9 +103,9 @@ def test_updates_of_many_tensors():
 
 def test_tensors_are_grouped_by_what_a_launch_carries():
     items = [Item((8,), ("float32",) * 3, ("float32",) * 2)] * 200
-    parts = many_tensors.groups(items)
+    parts = multi_tensor.groups(items)
     assert [i for part in parts for i in part] == list(range(200))
-    assert max(sum(items[i].pointers for i in part) for part in parts) <= many_tensors.POINTERS
+    assert max(sum(items[i].pointers for i in part) for part in parts) <= multi_tensor.POINTERS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from convoy.lower.lower import lower_calls, memory_passes
+from convoy.lower.executable import lower_calls
+from convoy.lower.passes import memory_passes
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_regions, select

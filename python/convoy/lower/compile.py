@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
-from ..tir.ladder import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
+from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
 
 Build = Callable[[tvm.IRModule], Any]
 

@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from ..graph.expr import dtype_of, is_tensor, make_const, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, calls_of
-from ..ops.gpu import on_gpu
+from ..graph.target import on_gpu
 
 #: Missing in TVM; a median is sorted by the host, which cannot read a GPU's memory.
 _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle max min")

@@ -1,10 +1,12 @@
-"""Operators that convoy writes as loops itself: TVM's own version accumulates in 16 bit, divides
-what it need not, or knows only NCHW. Everything else uses TVM's legalisation."""
+"""Legalization: Relax operators to TIR loops.
+
+The table below replaces legalizations that accumulate in 16 bit, divide where a multiplication
+does, or support NCHW alone. Every other operator keeps the one it is registered with.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import tvm
 from tvm import relax, te, topi
@@ -20,39 +22,34 @@ from ..graph.expr import (
     rank_of,
     shape_of,
 )
-
-#: Elementwise operators behind such a kernel are fused into it (relay's kOutEWiseFusable).
-_FUSABLE = {"op_pattern": 4}
-
-#: Block annotation: vectors along the last axis must not be longer than this.
-VECTOR_LIMIT = "convoy.vector_limit"
-
-Legalizer = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+from ..graph.target import on_gpu
+from ..ops.batch_norm import GRAD_STATS, STATS
+from ..ops.pool_backward import MAX_POOL
+from ..tir.channel_sums import ChannelSums
+from ..tir.loads import VECTOR_LIMIT
+from . import legalize_pool, legalize_training
+from .default import FUSABLE, accumulator_dtype, default_legalize
+from .legalize_training import emit_sums
 
 
 def legalize_ops() -> tvm.transform.Pass:
-    """LegalizeOps with convoy's versions."""
+    """Build TVM's LegalizeOps with convoy's legalizations."""
     return relax.transform.LegalizeOps(
         {
             "relax.nn.conv2d": _conv2d,
-            "relax.nn.max_pool2d": _max_pool2d,
-            "relax.nn.avg_pool2d": _avg_pool2d,
-            "relax.nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
+            "relax.nn.max_pool2d": legalize_pool.max_pool2d,
+            "relax.nn.avg_pool2d": legalize_pool.avg_pool2d,
+            "relax.nn.adaptive_avg_pool2d": legalize_pool.adaptive_avg_pool2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
+            STATS: legalize_training.batch_norm_stats,
+            GRAD_STATS: legalize_training.batch_norm_grad_stats,
+            MAX_POOL: legalize_training.max_pool2d_backward,
         }
     )
-
-
-def _default(name: str, bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    return tvm.ir.Op.get(name).get_attr("FLegalize")(bb, call)
-
-
-def _wide(dtype: str) -> str:
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
 def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -62,12 +59,12 @@ def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
     depthwise = int(attrs.groups) == shape_of(data)[-1] > 1
     if layouts != ("NHWC", "OHWI", "NHWC") or not depthwise or not is_const(kernel):
-        return _default("relax.nn.conv2d", bb, call)
+        return default_legalize(bb, call)
     weights = make_const(as_numpy(kernel)[..., 0].transpose(1, 2, 0))
     return bb.call_te(
         _depthwise, data, weights, stride=ints(attrs.strides), padding=padding4(attrs.padding),
         dilation=ints(attrs.dilation), out_shape=shape_of(call), out_dtype=dtype_of(call),
-        primfunc_name_hint="depthwise_conv2d", primfunc_attrs=_FUSABLE,
+        primfunc_name_hint="depthwise_conv2d", primfunc_attrs=FUSABLE,
     )  # fmt: skip
 
 
@@ -90,116 +87,10 @@ def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: 
     return te.compute(tuple(int(d) for d in out_shape), element, name="depthwise")
 
 
-def _max_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    if not _plain_nhwc(call):
-        return _default("relax.nn.max_pool2d", bb, call)
-    return bb.call_te(
-        _pool, call.args[0], **_window(call), average=False, count_padding=False,
-        primfunc_name_hint="max_pool2d", primfunc_attrs=_FUSABLE,
-    )  # fmt: skip
-
-
-def _avg_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    if not _plain_nhwc(call):
-        return _default("relax.nn.avg_pool2d", bb, call)
-    return bb.call_te(
-        _pool, call.args[0], **_window(call), average=True,
-        count_padding=bool(call.attrs.count_include_pad),
-        primfunc_name_hint="avg_pool2d", primfunc_attrs=_FUSABLE,
-    )  # fmt: skip
-
-
-def _plain_nhwc(call: relax.Call) -> bool:
-    attrs = call.attrs
-    return (
-        str(attrs.layout) == "NHWC"
-        and str(attrs.out_layout or "NHWC") == "NHWC"
-        and ints(attrs.dilation) == (1, 1)
-    )
-
-
-def _window(call: relax.Call) -> dict[str, tuple[int, ...]]:
-    """Window, stride, padding (top, left) and output size; the type already knows ceil_mode."""
-    window, stride = ints(call.attrs.pool_size), ints(call.attrs.strides)
-    return {
-        "window": (window[0], window[-1]),
-        "stride": (stride[0], stride[-1]),
-        "padding": padding4(call.attrs.padding),
-        "out_size": shape_of(call)[1:3],
-    }
-
-
-def _pool(
-    x: te.Tensor,
-    window: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    out_size: tuple[int, ...],
-    average: bool,
-    count_padding: bool,
-) -> te.Tensor:
-    """Pooling of (n, h, w, c) over explicit padding; sums are in float32.
-
-    Without ``count_padding`` an average divides by the number of pixels inside the image. With
-    it, pixels that only ceil_mode reaches, beyond the declared padding, still do not count.
-    """
-    window, stride, padding, out_size = (
-        tuple(int(v) for v in t) for t in (window, stride, padding, out_size)
-    )
-    n, h, w, c = (int(d) for d in x.shape)
-    dtype = str(x.dtype)
-    reach = [(out_size[i] - 1) * stride[i] + window[i] - padding[i] for i in range(2)]
-    after = [max(reach[0] - h, 0), max(reach[1] - w, 0)]
-    fill = tvm.tirx.const(0.0, dtype) if average else tvm.te.min_value(dtype)
-    padded = x
-    if any(padding[:2]) or any(after):
-        before = [0, padding[0], padding[1], 0]
-        padded = topi.nn.pad(x, before, [0, after[0], after[1], 0], fill, name="padded")
-    r, s = (te.reduce_axis((0, window[i]), name="rs"[i]) for i in range(2))
-    acc = _wide(dtype) if average else dtype
-
-    def element(b, p, q, ch):  # type: ignore[no-untyped-def]
-        value = padded[b, p * stride[0] + r, q * stride[1] + s, ch]
-        if average:
-            return te.sum(value.astype(acc), axis=[r, s])
-        return te.max(value, axis=[r, s])
-
-    pooled = te.compute((n, *out_size, c), element, name="pooled")
-    if not average:
-        return pooled
-    bounds = [(h, padding[0], padding[2]), (w, padding[1], padding[3])]
-
-    def count(i, p):  # type: ignore[no-untyped-def]
-        size, front, back = bounds[i]
-        start = p * stride[i] - front
-        low, high = (-front, size + back) if count_padding else (0, size)
-        return te.min(start + window[i], high) - te.max(start, low)
-
-    def divided(b, p, q, ch):  # type: ignore[no-untyped-def]
-        area = (count(0, p) * count(1, q)).astype(acc)
-        return (pooled[b, p, q, ch] / area).astype(dtype)
-
-    return te.compute(pooled.shape, divided, name="average")
-
-
-def _adaptive_avg_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    dtype = dtype_of(call)
-    layout, size = str(call.attrs.layout), shape_of(call)
-    if dtype == _wide(dtype):
-        return _default("relax.nn.adaptive_avg_pool2d", bb, call)
-    out = [size[layout.index("H")], size[layout.index("W")]]
-
-    def pooled(x: te.Tensor) -> te.Tensor:
-        wide = topi.cast(x, "float32")
-        return topi.cast(topi.nn.adaptive_pool(wide, out, "avg", layout), dtype)
-
-    return bb.call_te(pooled, call.args[0], primfunc_name_hint="adaptive_avg_pool2d")
-
-
 def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     dtype, shape = dtype_of(call), shape_of(call.args[0])
     if dtype not in ("float32", "float16", "bfloat16"):
-        return _default("relax.mean", bb, call)
+        return default_legalize(bb, call)
     rank = rank_of(call.args[0])
     axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
     axes = sorted(a % rank for a in axes)
@@ -207,9 +98,11 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     for axis in axes:
         count *= shape[axis]
 
+    wide = accumulator_dtype(dtype)
+
     def mean(x: te.Tensor) -> te.Tensor:
-        total = topi.sum(topi.cast(x, _wide(dtype)), axis=axes, keepdims=bool(call.attrs.keepdims))
-        scale = tvm.tirx.const(1.0 / count, _wide(dtype))
+        total = topi.sum(topi.cast(x, wide), axis=axes, keepdims=bool(call.attrs.keepdims))
+        scale = tvm.tirx.const(1.0 / count, wide)
         return te.compute(total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean")
 
     return bb.call_te(
@@ -223,10 +116,10 @@ def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
     rank = rank_of(call)
     if not fields or call.attrs.axis is None or int(call.attrs.axis) % rank != rank - 1:
-        return _default("relax.concat", bb, call)
+        return default_legalize(bb, call)
     step = math.gcd(8, *(shape_of(field)[-1] for field in fields))
     if step == 1:
-        return _default("relax.concat", bb, call)
+        return default_legalize(bb, call)
     return bb.call_te(
         _concat_last, list(fields), step=step, primfunc_name_hint="concat",
         primfunc_attrs={"op_pattern": 2},  # injective
@@ -253,11 +146,8 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Of (n, classes) without weights: terms and their sum apart, which TVM sums in one thread."""
-    from ..ops.gpu import emit_sums, on_gpu  # these import the schedules, which import this module
-    from ..tir.channel_sums import ChannelSums
-
     if len(call.args) != 2 or rank_of(call.args[0]) != 2:
-        return _default("relax.nn.nll_loss", bb, call)
+        return default_legalize(bb, call)
     ignored, dtype = int(call.attrs.ignore_index), dtype_of(call)
     reduction = str(call.attrs.reduction)
     fused = on_gpu() and reduction == "mean" and dtype == "float32"

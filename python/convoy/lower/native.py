@@ -9,7 +9,7 @@ from tvm import relax
 
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function
-from .lower import to_kernels
+from .passes import to_kernels
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,13 @@ that neither the rectified output nor the masked gradient is read or written.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import tvm
-from tvm import relax, te, tirx, topi
+from tvm import relax
 
 from ..graph.expr import attr_fields, dtype_of, rank_of, shape_of
-from ..tir.channel_sums import ChannelSums
-from .gpu import Sums, emit_sums, on_gpu
+from .batch_norm_loops import affine_loops, grad_apply_loops, grad_stats_loops, stats_loops
 from .registration import NAMESPACE, make_call, register_op
 
 BACKWARD = NAMESPACE + "batch_norm_backward"
@@ -199,131 +196,11 @@ def _legalize_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
     return relax.Tuple([dx, dgamma, dbeta]) if dtype else call
 
 
-# -- loops -------------------------------------------------------------------------------------
-
-
-def _rows(x: te.Tensor) -> list[tirx.IterVar]:
-    return [te.reduce_axis((0, d), name=f"r{i}") for i, d in enumerate(x.shape[:-1])]
-
-
-def _count(x: te.Tensor) -> int:
-    count = 1
-    for d in x.shape[:-1]:
-        count *= int(d)
-    return count
-
-
-def _f32(value: Any) -> Any:
-    return value.astype("float32")
-
-
-def _channels(x: te.Tensor, function: Any, name: str) -> te.Tensor:
-    return te.compute((x.shape[-1],), function, name=name)
-
-
-def stats_loops(
-    x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor,
-    epsilon: float, momentum: float, scale: bool, center: bool, training: bool,
-) -> list[te.Tensor]:  # fmt: skip
-    """The statistics as loops. Squares are summed of differences to the first row, since
-    ``E[x^2] - E[x]^2`` cancels where the mean is large."""
-    if bool(training):
-        first = [0] * (len(x.shape) - 1)
-        rows, again, count = _rows(x), _rows(x), float(_count(x))
-
-        def shifted(axes, c):  # type: ignore[no-untyped-def]
-            return _f32(x(*axes, c)) - _f32(x(*first, c))
-
-        total = _channels(x, lambda c: te.sum(shifted(rows, c), axis=rows), "total")
-        squares = _channels(
-            x, lambda c: te.sum(shifted(again, c) * shifted(again, c), axis=again), "squares"
-        )
-        offset = _channels(x, lambda c: total[c] * tirx.const(1 / count, "float32"), "offset")
-        mean = _channels(x, lambda c: _f32(x(*first, c)) + offset[c], "mean")
-        var = _channels(
-            x,
-            lambda c: te.max(
-                squares[c] * tirx.const(1 / count, "float32") - offset[c] * offset[c],
-                tirx.const(0.0, "float32"),
-            ),
-            "var",
-        )
-    else:
-        mean, var = moving_mean, moving_var
-    rstd = _channels(
-        x, lambda c: tirx.rsqrt(var[c] + tirx.const(float(epsilon), "float32")), "rstd"
-    )
-    factor = topi.identity(rstd)
-    if bool(scale):
-        factor = _channels(x, lambda c: rstd[c] * gamma[c], "scale")
-    shift = _channels(
-        x, lambda c: (beta[c] if bool(center) else 0.0) - mean[c] * factor[c], "shift"
-    )
-    keep = tirx.const(1 - float(momentum), "float32") if bool(training) else None
-
-    def moved(old, new, name):  # type: ignore[no-untyped-def]
-        if keep is None:
-            return topi.identity(old)
-        rate = tirx.const(float(momentum), "float32")
-        return _channels(x, lambda c: old[c] * keep + new[c] * rate, name)
-
-    mean_out = mean if bool(training) else topi.identity(mean)
-    return [
-        factor, shift, mean_out, rstd,
-        moved(moving_mean, mean, "new_mean"), moved(moving_var, var, "new_var"),
-    ]  # fmt: skip
-
-
-def grad_stats_loops(dy, x, gamma, scale, shift, mean, rstd, relu, use_gamma, training):  # type: ignore[no-untyped-def]
-    rows, again, count = _rows(x), _rows(x), float(_count(x))
-
-    def gradient(axes, c):  # type: ignore[no-untyped-def]
-        return _passed(_f32(dy(*axes, c)), _f32(x(*axes, c)), scale[c], shift[c], relu)
-
-    dbeta = _channels(x, lambda c: te.sum(gradient(rows, c), axis=rows), "dbeta")
-    product = _channels(
-        x,
-        lambda c: te.sum(gradient(again, c) * (_f32(x(*again, c)) - mean[c]), axis=again),
-        "product",
-    )
-    dgamma = _channels(x, lambda c: product[c] * rstd[c], "dgamma")
-    a = _channels(x, lambda c: rstd[c] * (gamma[c] if bool(use_gamma) else 1.0), "a")
-    per_row = tirx.const(1 / count if bool(training) else 0.0, "float32")
-    b = _channels(x, lambda c: -a[c] * rstd[c] * dgamma[c] * per_row, "b")
-    c_ = _channels(x, lambda c: -a[c] * dbeta[c] * per_row - b[c] * mean[c], "c")
-    return [dgamma, dbeta, a, b, c_]
-
-
-def _passed(dy, x, scale, shift, relu):  # type: ignore[no-untyped-def]
-    """dy behind a rectifier of the normalised value."""
-    zero = tirx.const(0.0, "float32")
-    return tirx.Select(x * scale + shift > zero, dy, zero) if bool(relu) else dy
-
-
-def affine_loops(x, scale, shift):  # type: ignore[no-untyped-def]
-    dtype = str(x.dtype)
-    return te.compute(
-        x.shape, lambda *i: (_f32(x(*i)) * scale[i[-1]] + shift[i[-1]]).astype(dtype), name="affine"
-    )
-
-
-def grad_apply_loops(dy, x, scale, shift, a, b, c, relu):  # type: ignore[no-untyped-def]
-    dtype = str(x.dtype)
-
-    def element(*i):  # type: ignore[no-untyped-def]
-        channel, value = i[-1], _f32(x(*i))
-        gradient = _passed(_f32(dy(*i)), value, scale[channel], shift[channel], relu)
-        return (a[channel] * gradient + b[channel] * value + c[channel]).astype(dtype)
-
-    return te.compute(x.shape, element, name="dx")
+# -- legalization -------------------------------------------------------------------------------
 
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     name = call.op.name
-    if name in _SUMS and on_gpu():
-        sums, data, vectors = _SUMS[name](call)
-        if sums is not None:
-            return emit_sums(builder, sums, data, vectors)
     function, pattern = {
         STATS: (stats_loops, 8),  # opaque
         GRAD_STATS: (grad_stats_loops, 8),
@@ -335,72 +212,6 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         primfunc_name_hint=name.rpartition(".")[2],
         primfunc_attrs={"op_pattern": pattern},
     )  # fmt: skip
-
-
-# -- sums on a GPU -----------------------------------------------------------------------------
-
-
-def _stats_sums(call: relax.Call) -> Sums:
-    """Sums of differences to the first row and of their squares."""
-    attrs, (x, gamma, beta, *moving) = attr_fields(call.attrs), call.args
-    if not attrs["training"]:
-        return None, [], []
-    rows, channels = _flat(x)
-    epsilon, rate = float(attrs["epsilon"]), float(attrs["momentum"])
-
-    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
-        return x[0] - first, (x[0] - first) * (x[0] - first)
-
-    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
-        offset = sums[0] * _const(1 / rows)
-        var = tirx.max(sums[1] * _const(1 / rows) - offset * offset, _const(0.0))
-        mean, rstd = first + offset, tirx.rsqrt(var + _const(epsilon))
-        scale = rstd * v[0] if attrs["scale"] else rstd
-        shift = (v[1] if attrs["center"] else _const(0.0)) - mean * scale
-        moved = [
-            v[2 + i] * _const(1 - rate) + new * _const(rate) for i, new in enumerate((mean, var))
-        ]
-        return [scale, shift, mean, rstd, *moved]
-
-    sums = ChannelSums(
-        "batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish, True
-    )
-    return sums, [x], [gamma, beta, *moving]
-
-
-def _grad_sums(call: relax.Call) -> Sums:
-    """Sums of dy and of dy * (x - mean), dy behind the rectifier."""
-    attrs, (dy, x, *vectors) = attr_fields(call.attrs), call.args
-    rows, channels = _flat(x)
-    per_row = 1 / rows if attrs["training"] else 0.0
-    gamma, scale, shift, mean, rstd = range(5)
-
-    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
-        gradient = _passed(x[0], x[1], v[scale], v[shift], attrs["relu"])
-        return gradient, gradient * (x[1] - v[mean])
-
-    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
-        dbeta, dgamma = sums[0], sums[1] * v[rstd]
-        a = v[rstd] * v[gamma] if attrs["use_gamma"] else v[rstd]
-        b = a * v[rstd] * dgamma * _const(-per_row)
-        return [dgamma, dbeta, a, b, a * dbeta * _const(-per_row) - b * v[mean]]
-
-    sums = ChannelSums(
-        "batch_norm_grad_stats", rows, channels, (dtype_of(dy), dtype_of(x)), 5, 5, terms, finish
-    )
-    return sums, [dy, x], vectors
-
-
-def _flat(x: relax.Expr) -> tuple[int, int]:
-    *rows, channels = shape_of(x)
-    return math.prod(rows), channels
-
-
-def _const(value: float) -> Any:
-    return tirx.const(value, "float32")
-
-
-_SUMS: dict[str, Callable[[relax.Call], Sums]] = {STATS: _stats_sums, GRAD_STATS: _grad_sums}
 
 
 register_op(

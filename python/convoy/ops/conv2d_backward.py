@@ -10,7 +10,7 @@ from tvm import relax, tirx
 
 from ..errors import InvalidWorkload, UnsupportedLayout
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, padding4, shape_of
-from . import loops
+from . import conv2d_loops
 from .registration import NAMESPACE, make_call, register_op
 
 DGRAD = NAMESPACE + "conv2d_dgrad"
@@ -208,7 +208,7 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         _ordered(builder, call.args[0], attrs.data_layout, "NHWC"),
         _ordered(builder, call.args[1], second_layout, second),
     ]
-    function = loops.dgrad if is_dgrad else loops.wgrad
+    function = conv2d_loops.dgrad if is_dgrad else conv2d_loops.wgrad
     name = call.op.name.rpartition(".")[2]
     result = builder.call_te(
         function, *args, size=attrs.size, stride=attrs.strides, padding=attrs.padding,

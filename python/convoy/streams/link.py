@@ -12,7 +12,8 @@ from tvm.relax import vm_build
 
 from ..ir.schedule import Schedule
 from ..lower.compile import build_kernels, compiled
-from ..lower.lower import finish_passes, lower_calls
+from ..lower.executable import lower_calls
+from ..lower.passes import finish_passes
 from ..tir import Rescheduled, rescheduled
 from .emit import emit
 from .machine import Machine

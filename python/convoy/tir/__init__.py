@@ -2,8 +2,8 @@
 
 from .channel_reduce import ChannelReduce
 from .elementwise import Elementwise
-from .ladder import Rescheduled, rescheduled, schedule_kernels, simpler
 from .row_reduce import RowReduce
+from .rules import Rescheduled, rescheduled, schedule_kernels, simpler
 from .window import Window
 
 __all__ = [

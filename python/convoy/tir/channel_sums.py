@@ -11,30 +11,15 @@ The kernels are built as loops with threads bound, and mean the same when they r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script import builder as T
 
 from .loads import itemsize, vector_width
 
 _SMS = 132
 _BLOCK_BYTES = 128 << 10  # what one block may read for a problem to be one kernel
-_ROWS_AT_ONCE = 4  # loads in flight in each thread
-_COMBINE_LANES = 8
-
-#: Kernels that come with threads bound, fuse with nothing (pattern opaque), and whose results may
-#: lie in the memory of inputs of their shape (see ``graph/state.py``).
-IN_PLACE_KERNEL = {
-    "op_pattern": 8,
-    "tirx.is_scheduled": True,
-    "tirx.noalias": True,
-    "convoy.in_place": True,
-}
+ROWS_AT_ONCE = 4  # loads in flight in each thread
 
 Expr = Any
 
@@ -77,21 +62,13 @@ class ChannelSums:
         return self.rows * tile * size <= _BLOCK_BYTES
 
 
-def kernels(sums: ChannelSums) -> list[tirx.PrimFunc]:
-    """One kernel (activations, vectors, results), or two: (activations, vectors, partial sums of
-    shape :func:`partial_shape`) and (first activation, vectors, partial sums, results)."""
-    if sums.single:
-        return [_whole(sums)]
-    return [_partial(sums), _combine(sums)]
-
-
 def partial_shape(sums: ChannelSums) -> tuple[int, int, int]:
     """(2, blocks, channels)."""
-    return 2, _grid(sums).chunks, sums.channels
+    return 2, grid_of(sums).chunks, sums.channels
 
 
 @dataclass(frozen=True)
-class _Grid:
+class Grid:
     lanes: int  # threads side by side, each with ``width`` channels
     parts: int  # threads that share a channel
     chunks: int  # blocks that share a channel
@@ -110,233 +87,17 @@ def _single_lanes(sums: ChannelSums) -> int:
     return max([*few, *enough[-1:]])
 
 
-def _grid(sums: ChannelSums) -> _Grid:
+def grid_of(sums: ChannelSums) -> Grid:
     if sums.single:
         lanes = _single_lanes(sums)
-        return _Grid(lanes, _power_of_two(min(512 // lanes, sums.rows)), 1)
+        return Grid(lanes, power_of_two(min(512 // lanes, sums.rows)), 1)
     groups = sums.channels // sums.width
     lanes = max(n for n in range(1, min(groups, 32) + 1) if groups % n == 0)
-    parts = _power_of_two(256 // lanes)
-    wanted = max(1, min(8 * _SMS * lanes // groups, sums.rows // (parts * _ROWS_AT_ONCE)))
+    parts = power_of_two(256 // lanes)
+    wanted = max(1, min(8 * _SMS * lanes // groups, sums.rows // (parts * ROWS_AT_ONCE)))
     even = [n for n in range(wanted, wanted // 2, -1) if sums.rows % (parts * n) == 0]
-    return _Grid(lanes, parts, even[0] if even else wanted)
+    return Grid(lanes, parts, even[0] if even else wanted)
 
 
-def _power_of_two(limit: int) -> int:
+def power_of_two(limit: int) -> int:
     return 1 << (max(1, limit).bit_length() - 1)
-
-
-# -- kernels -----------------------------------------------------------------------------------
-
-
-class _Kernel:
-    """A kernel under construction: parameters, and blocks of ``lanes`` x ``parts`` threads."""
-
-    def __init__(self, name: str, lanes: int, parts: int) -> None:
-        self.lanes, self.parts = lanes, parts
-        T.func_name(name)
-        T.func_attr(IN_PLACE_KERNEL)
-
-    @contextmanager
-    def threads(self) -> Iterator[tuple[Expr, Expr]]:
-        """(part, lane); what follows a nest of threads sees all that it stored."""
-        with (
-            T.thread_binding(0, self.parts, thread="threadIdx.y") as part,
-            T.thread_binding(0, self.lanes, thread="threadIdx.x") as lane,
-        ):
-            yield part, lane
-
-    def reduce(self, shared: Any, tile: int) -> None:
-        """Add up ``shared`` (2, parts, tile) over the parts, into part 0."""
-        stride, count = self.parts // 2, self.parts * self.lanes
-        while stride:
-            with self.threads() as (part, lane):
-                thread, total = part * self.lanes + lane, 2 * stride * tile
-                for k in range(-(-total // count)):
-                    at = thread + k * count
-                    which, rest = at // (stride * tile), at % (stride * tile)
-                    row, column = rest // tile, rest % tile
-                    with when(at < total, (k + 1) * count > total):
-                        value = shared[which, row, column] + shared[which, row + stride, column]
-                        T.buffer_store(shared, value, [which, row, column])
-            stride //= 2
-
-    def finish(
-        self, sums: ChannelSums, shared: Any, tile: int, block: Expr, vectors: list[Any],
-        first: Any, outputs: list[Any],
-    ) -> None:  # fmt: skip
-        """Results of the block's ``tile`` channels from part 0 of ``shared``."""
-        count = self.parts * self.lanes
-        with self.threads() as (part, lane):
-            for k in range(-(-tile // count)):
-                local = part * self.lanes + lane + k * count
-                with when(local < tile, (k + 1) * count > tile):
-                    c = block * tile + local
-                    totals = [shared[j, 0, local] for j in range(2)]
-                    results = sums.finish(
-                        totals, [v[c] for v in vectors], first[0, c].astype("float32")
-                    )
-                    for out, result in zip(outputs, results, strict=True):
-                        T.buffer_store(out, result, [c])
-
-
-@contextmanager
-def when(condition: Expr, needed: bool = True) -> Iterator[None]:
-    """What is emitted inside runs under a condition, where one is needed."""
-    if not needed:
-        yield
-        return
-    with T.If(condition), T.Then():
-        yield
-
-
-class _Rows:
-    """Activations by row and channel; those of one channel have no axis for it."""
-
-    def __init__(self, buffer: Any) -> None:
-        self._buffer = buffer
-
-    def __getitem__(self, at: tuple[Expr, Expr]) -> Expr:
-        return self._buffer[at] if len(self._buffer.shape) == 2 else self._buffer[at[0]]
-
-
-def _vectors(count: int, channels: int, name: str) -> list[Any]:
-    return [T.arg(f"{name}{i}", T.buffer((channels,), "float32")) for i in range(count)]
-
-
-def _inputs(sums: ChannelSums) -> tuple[list[Any], list[Any]]:
-    data = [_Rows(T.arg(f"x{i}", T.buffer(sums.shape, d))) for i, d in enumerate(sums.data)]
-    return data, _vectors(sums.vectors, sums.channels, "v")
-
-
-def _whole(sums: ChannelSums) -> tirx.PrimFunc:
-    grid = _grid(sums)
-    tile = grid.lanes * sums.width
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            kernel = _Kernel(sums.name, grid.lanes, grid.parts)
-            data, vectors = _inputs(sums)
-            outputs = _vectors(sums.outputs, sums.channels, "out")
-            shared = T.sblock_alloc_buffer((2, grid.parts, tile), "float32", scope="shared")
-            accumulate = _accumulator(sums, data, vectors)
-            with T.thread_binding(0, sums.channels // tile, thread="blockIdx.x") as block:
-                with kernel.threads() as (part, lane):
-                    accumulate(grid, shared, block * tile, part, lane, part)
-                kernel.reduce(shared, tile)
-                kernel.finish(sums, shared, tile, block, vectors, data[0], outputs)
-        return builder.get()
-
-
-def _partial(sums: ChannelSums) -> tirx.PrimFunc:
-    grid = _grid(sums)
-    tile = grid.lanes * sums.width
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            kernel = _Kernel(f"{sums.name}_partial", grid.lanes, grid.parts)
-            data, vectors = _inputs(sums)
-            out = T.arg("partial", T.buffer(partial_shape(sums), "float32"))
-            shared = T.sblock_alloc_buffer((2, grid.parts, tile), "float32", scope="shared")
-            accumulate = _accumulator(sums, data, vectors)
-            with (
-                T.thread_binding(0, sums.channels // tile, thread="blockIdx.x") as block,
-                T.thread_binding(0, grid.chunks, thread="blockIdx.y") as chunk,
-            ):
-                with kernel.threads() as (part, lane):
-                    rows = chunk * (grid.steps(sums.rows) * grid.parts)
-                    accumulate(grid, shared, block * tile, part, lane, rows + part)
-                kernel.reduce(shared, tile)
-                count = grid.lanes * grid.parts
-                with kernel.threads() as (part, lane):
-                    for k in range(-(-2 * tile // count)):
-                        at = part * grid.lanes + lane + k * count
-                        with when(at < 2 * tile, (k + 1) * count > 2 * tile):
-                            which, local = at // tile, at % tile
-                            where = [which, chunk, block * tile + local]
-                            T.buffer_store(out, shared[which, 0, local], where)
-        return builder.get()
-
-
-def _combine(sums: ChannelSums) -> tirx.PrimFunc:
-    chunks = partial_shape(sums)[1]
-    lanes = next(n for n in range(_COMBINE_LANES, 0, -1) if sums.channels % n == 0)
-    parts = _power_of_two(min(512 // lanes, chunks))
-    steps = -(-chunks // parts)
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            kernel = _Kernel(f"{sums.name}_combine", lanes, parts)
-            first = _Rows(T.arg("x0", T.buffer(sums.shape, sums.data[0])))
-            vectors = _vectors(sums.vectors, sums.channels, "v")
-            partial = T.arg("partial", T.buffer(partial_shape(sums), "float32"))
-            outputs = _vectors(sums.outputs, sums.channels, "out")
-            shared = T.sblock_alloc_buffer((2, parts, lanes), "float32", scope="shared")
-            total = T.sblock_alloc_buffer((2,), "float32", scope="local")
-            with T.thread_binding(0, sums.channels // lanes, thread="blockIdx.x") as block:
-                with kernel.threads() as (part, lane):
-                    for j in range(2):
-                        T.buffer_store(total, tirx.const(0.0, "float32"), [j])
-                    for k in range(steps):
-                        chunk = part + k * parts
-                        with when(chunk < chunks, (k + 1) * parts > chunks):
-                            for j in range(2):
-                                value = total[j] + partial[j, chunk, block * lanes + lane]
-                                T.buffer_store(total, value, [j])
-                    for j in range(2):
-                        T.buffer_store(shared, total[j], [j, part, lane])
-                kernel.reduce(shared, lanes)
-                kernel.finish(sums, shared, lanes, block, vectors, first, outputs)
-        return builder.get()
-
-
-def _accumulator(sums: ChannelSums, data: list[Any], vectors: list[Any]) -> Callable[..., None]:
-    """Emits a thread's share: its rows summed in registers and stored to shared memory."""
-    width, zero = sums.width, tirx.const(0.0, "float32")
-    acc = T.sblock_alloc_buffer((2, width), "float32", scope="local")
-    loaded = [
-        T.sblock_alloc_buffer((_ROWS_AT_ONCE, width), dtype, scope="local") for dtype in sums.data
-    ]
-    held = [T.sblock_alloc_buffer((width,), "float32", scope="local") for _ in vectors]
-    start = T.sblock_alloc_buffer((width,), sums.data[0], scope="local")
-
-    def emit(
-        grid: _Grid, shared: Any, channel: Expr, part: Expr, lane: Expr, first_row: Expr
-    ) -> None:
-        steps, at = grid.steps(sums.rows), channel + lane * width
-        even = steps * grid.parts * grid.chunks == sums.rows
-        for buffer, source in zip(held, vectors, strict=True):
-            for i in range(width):
-                T.buffer_store(buffer, source[at + i], [i])
-        if sums.uses_first:
-            with T.vectorized(0, width) as i:
-                T.buffer_store(start, data[0][0, at + i], [i])
-        for i in range(width):
-            for j in range(2):
-                T.buffer_store(acc, zero, [j, i])
-        full, rest = divmod(steps, _ROWS_AT_ONCE)
-        if full:
-            with T.serial(0, full) as step:
-                some(grid, first_row, step * _ROWS_AT_ONCE, _ROWS_AT_ONCE, at, even)
-        if rest:
-            some(grid, first_row, full * _ROWS_AT_ONCE, rest, at, even)
-        for j in range(2):
-            for i in range(width):
-                T.buffer_store(shared, acc[j, i], [j, part, lane * width + i])
-
-    def some(grid: _Grid, first_row: Expr, step: Expr, count: int, at: Expr, even: bool) -> None:
-        def row(u: int) -> Expr:
-            return first_row + (step + u) * grid.parts
-
-        for u in range(count):
-            with when(row(u) < sums.rows, not even):
-                for buffer, source in zip(loaded, data, strict=True):
-                    with T.vectorized(0, width) as i:
-                        T.buffer_store(buffer, source[row(u), at + i], [u, i])
-        for u in range(count):
-            with when(row(u) < sums.rows, not even):
-                for i in range(width):
-                    values = [buffer[u, i].astype("float32") for buffer in loaded]
-                    first = start[i].astype("float32") if sums.uses_first else zero
-                    terms = sums.terms(values, [v[i] for v in held], first)
-                    for j, term in enumerate(terms):
-                        T.buffer_store(acc, acc[j, i] + term, [j, i])
-
-    return emit

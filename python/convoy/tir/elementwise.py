@@ -15,8 +15,8 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.target import Target
 
-from ..lower.legalize import VECTOR_LIMIT
 from .loads import (
+    VECTOR_LIMIT,
     alignment,
     bind_grid,
     coefficient,

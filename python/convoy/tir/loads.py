@@ -14,6 +14,9 @@ from tvm.sym import Analyzer, detect_linear_equation
 #: Bytes that one thread loads or stores with one instruction.
 VECTOR_BYTES = 16
 
+#: Block annotation: longest vector along the last axis, in elements.
+VECTOR_LIMIT = "convoy.vector_limit"
+
 
 @dataclass
 class Load:

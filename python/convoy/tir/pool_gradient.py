@@ -17,12 +17,10 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from .channel_sums import when
+from .builder import KERNEL, when
 from .loads import vector_width
 
 _THREADS = 256
-
-KERNEL = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
 
 
 @dataclass(frozen=True)

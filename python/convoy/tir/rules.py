@@ -20,8 +20,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from ..errors import UnsupportedOp
 from .channel_reduce import ChannelReduce
 from .elementwise import Elementwise
-from .row_reduce import RowReduce
-from .simple import (
+from .fallback import (
     Fallback,
     ThreadPerElement,
     nothing,
@@ -29,6 +28,7 @@ from .simple import (
     without_elements,
     works_on_the_host,
 )
+from .row_reduce import RowReduce
 from .window import Window
 
 #: TVM's Matmul rule is not among them: it crashes on some convolutions.

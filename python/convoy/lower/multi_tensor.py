@@ -12,8 +12,8 @@ from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, is_tensor, op_name
 from ..graph.rewriter import Rewriter, bindings_of, calls_of, main_function, used_vars
 from ..graph.state import STATE
 from ..ops.elementwise import SGD_UPDATE, sgd_step
-from ..tir import many_tensors
-from ..tir.many_tensors import Item
+from ..tir import multi_tensor
+from ..tir.multi_tensor import Item
 
 
 class GroupCasts(Rewriter):
@@ -47,8 +47,8 @@ class GroupCasts(Rewriter):
             Item(shape_of(call), (dtype_of(call.args[0]),), (dtype_of(call),))
             for call in self._calls
         ]
-        for part in many_tensors.groups(items):
-            kernel = many_tensors.kernel("round_weights", [items[i] for i in part], lambda x: [x])
+        for part in multi_tensor.groups(items):
+            kernel = multi_tensor.kernel("round_weights", [items[i] for i in part], lambda x: [x])
             callee = self.builder.add_func(kernel, "round_weights")
             calls = [self._calls[i] for i in part]
             types = [relax.TensorType(shape_of(call), dtype_of(call)) for call in calls]
@@ -85,7 +85,7 @@ class GroupUpdates(Rewriter):
                 key = (*sorted(attrs.items()), binding.value.args[3])
                 same.setdefault(key, []).append((binding.var, binding.value))
         for members in same.values():
-            for part in many_tensors.groups([_item(call) for _, call in members]):
+            for part in multi_tensor.groups([_item(call) for _, call in members]):
                 group = [members[i] for i in part]
                 self._groups |= {var: group for var, _ in group}
 
@@ -104,7 +104,7 @@ class GroupUpdates(Rewriter):
             items.append(_item(call))
             types.append([arg.ty for arg in args[:2]])
         attrs = attr_fields(group[0][1].attrs)
-        kernel = many_tensors.kernel(
+        kernel = multi_tensor.kernel(
             "sgd_update", items, lambda *v: sgd_step(*v, **attrs), scalar=True
         )
         callee = self.builder.add_func(kernel, "sgd_update")

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from .channel_sums import IN_PLACE_KERNEL, when
+from .builder import IN_PLACE_KERNEL, when
 from .loads import vector_width
 
 _THREADS = 256

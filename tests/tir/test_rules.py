@@ -17,10 +17,11 @@ import convoy
 from convoy.errors import UnsupportedOp
 from convoy.ir.artifact import Meta
 from convoy.lower import compile as compiling
-from convoy.lower.lower import lower, lower_module
+from convoy.lower.executable import lower, lower_module
 from convoy.streams import decide
 from convoy.streams.link import Lowered
-from convoy.tir import ladder, simple
+from convoy.tir import fallback
+from convoy.tir import rules as schedules
 from convoy.tir.aliasing import chooses_from_results
 
 from ..graph.kernels import TARGET, small_cases
@@ -89,16 +90,16 @@ class BindsNothing(ScheduleRule):
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch):
     def first(*added: ScheduleRule, only: bool = False) -> None:
-        monkeypatch.setattr(ladder, "RULES", added if only else (*added, *ladder.RULES))
+        monkeypatch.setattr(schedules, "RULES", added if only else (*added, *schedules.RULES))
 
     return first
 
 
 def by(rung: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
-    if rung == ladder.ONE_THREAD:
-        return simple.one_thread(func)
+    if rung == schedules.ONE_THREAD:
+        return fallback.one_thread(func)
     with TARGET:
-        return simple.ThreadPerElement().apply(func, TARGET, False).mod["main"]
+        return fallback.ThreadPerElement().apply(func, TARGET, False).mod["main"]
 
 
 def compile_for_cuda(func: tirx.PrimFunc) -> str:
@@ -106,7 +107,7 @@ def compile_for_cuda(func: tirx.PrimFunc) -> str:
     return compiling.build_kernels(mod, TARGET).imports[0].inspect_source()
 
 
-@pytest.mark.parametrize("rung", ["ThreadPerElement", ladder.ONE_THREAD])
+@pytest.mark.parametrize("rung", ["ThreadPerElement", schedules.ONE_THREAD])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_simple_schedules_keep_the_meaning(name: str, rung: str) -> None:
     case = CASES[name]
@@ -135,12 +136,12 @@ def test_axes_that_are_no_loops_of_their_own_are_not_parallel() -> None:
     sch = s_tir.Schedule(func)
     (block,) = sch.get_child_blocks(sch.get_sblock("root"))
     sch.split(sch.get_loops(block)[0], factors=[4, 2])
-    assert simple._outer_axes(sch, sch.mod["main"], block) == []
+    assert fallback._outer_axes(sch, sch.mod["main"], block) == []
 
 
 def test_a_rule_that_fails_is_passed_over_for_that_kernel_alone(rules) -> None:
     rules(FailsOnSoftmax())
-    found = ladder.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
+    found = schedules.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
     (softmax,) = found
     assert "softmax" in softmax.kernel and softmax.rule == "GeneralReduction"
     assert softmax.failed == (("FailsOnSoftmax", "made up for a test"),)
@@ -149,7 +150,7 @@ def test_a_rule_that_fails_is_passed_over_for_that_kernel_alone(rules) -> None:
 def test_no_statement_is_left_to_the_host(rules) -> None:
     """It would read device memory from the CPU."""
     rules(BindsNothing())
-    found = ladder.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
+    found = schedules.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
     assert [r.failed[0][0] for r in found] == ["BindsNothing"] * 2
     assert all("outside of any thread" in r.tried for r in found)
 
@@ -160,9 +161,9 @@ def test_a_block_without_loops_runs_in_one_thread() -> None:
     func = te.create_prim_func([
         x, indices, values, topi.index_put(x, [indices], values, accumulate=True)
     ])  # fmt: skip
-    mod = ladder.schedule_kernels(TARGET)(tvm.IRModule({"index_put": func}))
-    (found,) = ladder.rescheduled(mod)
-    assert found.rule == ladder.ONE_THREAD
+    mod = schedules.schedule_kernels(TARGET)(tvm.IRModule({"index_put": func}))
+    (found,) = schedules.rescheduled(mod)
+    assert found.rule == schedules.ONE_THREAD
     inputs = [np.zeros(6, "float32"), np.array([1, 1, 5, 1]), np.arange(1, 5, dtype="float32")]
     got = run_serial(mod["index_put"].without_attr("convoy.unscheduled"), inputs, inputs[0])
     assert got.tolist() == [0, 7, 0, 0, 0, 3]
@@ -175,10 +176,10 @@ def test_a_place_of_a_maximum_is_kept_in_registers() -> None:
     func = kernel(lambda x: topi.argmax(x, 1), x)
     with TARGET:
         stock = dlight.gpu.Fallback().apply(func, TARGET, False).mod["main"]
-        own = simple.ThreadPerElement().apply(func, TARGET, False).mod["main"]
+        own = fallback.ThreadPerElement().apply(func, TARGET, False).mod["main"]
         assert chooses_from_results(stock.body) and not chooses_from_results(own.body)
         with pytest.raises(s_tir.ScheduleError, match="reorder"):
-            simple.Fallback().apply(func, TARGET, False)
+            fallback.Fallback().apply(func, TARGET, False)
     values = np.random.default_rng(0).standard_normal((6, 40), "float32")
     got = run_serial(own, [values], np.zeros(6, "int32"))
     assert got.tolist() == values.argmax(1).tolist()
@@ -188,7 +189,7 @@ def test_a_choice_between_inputs_or_in_registers_is_left_alone() -> None:
     x, y = placeholder(6), placeholder(6, name="y")
     func = kernel(lambda x, y: topi.where(topi.less(x, y), x, y), x, y)
     with TARGET:
-        found = simple.Fallback().apply(func, TARGET, False)
+        found = fallback.Fallback().apply(func, TARGET, False)
     assert not chooses_from_results(found.mod["main"].body)
 
 
@@ -199,12 +200,12 @@ def test_a_kernel_that_does_not_compile_is_scheduled_again(rules) -> None:
         .with_attr("global_symbol", name)
         for name, x in (("seven", placeholder(700)), ("eight", placeholder(800)))
     })  # fmt: skip
-    mod = ladder.schedule_kernels(TARGET)(mod)
-    assert ladder.rescheduled(mod) == []
+    mod = schedules.schedule_kernels(TARGET)(mod)
+    assert schedules.rescheduled(mod) == []
     library, built = compiling.compiled(
         mod, TARGET, lambda mod: compiling.build_kernels(mod, TARGET)
     )
-    (again,) = ladder.rescheduled(built)
+    (again,) = schedules.rescheduled(built)
     assert (again.kernel, again.rule) == ("seven", "Elementwise")
     assert "SevenLanes" in again.tried and "lanes" in again.tried
     assert built["eight"].same_as(mod["eight"])
@@ -317,10 +318,10 @@ def test_an_operator_that_cannot_be_lowered_is_named(
 
 
 def test_reasons_are_one_line() -> None:
-    assert ladder.why(ValueError("^^^\n  Error message: too large\nlong story")) == (
+    assert schedules.why(ValueError("^^^\n  Error message: too large\nlong story")) == (
         "Error message: too large"
     )
     compiler = ValueError("nvrtc failed\nkernels.cu(14): error: no such thing\nkernels.cu(15): ...")
-    assert ladder.why(compiler) == "error: no such thing"
-    assert ladder.why(ValueError("")) == "ValueError"
-    assert len(ladder.why(ValueError("x" * 5000))) < 400
+    assert schedules.why(compiler) == "error: no such thing"
+    assert schedules.why(ValueError("")) == "ValueError"
+    assert len(schedules.why(ValueError("x" * 5000))) < 400

@@ -15,7 +15,7 @@ from tvm.relax import op
 
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, calls_of
-from ..ops.gpu import on_gpu
+from ..graph.target import on_gpu
 from .accumulate import NARROW
 
 #: Largest exponent that is said by multiplications, by squaring; each adds half a unit in the last
@@ -23,7 +23,7 @@ from .accumulate import NARROW
 MOST = 32
 
 
-class Powers(Rewriter):
+class RewritePower(Rewriter):
     """For CUDA: whole constant exponents as products, 0.5 as a square root, and for exponents that
     are computed the sign of the result beside a power of the absolute value.
 

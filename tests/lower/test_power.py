@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from convoy.lower.lower import lower, lower_module
-from convoy.lower.powers import MOST, Powers
-from convoy.tir.ladder import without_source
+from convoy.lower.executable import lower, lower_module
+from convoy.lower.power import MOST, RewritePower
+from convoy.tir.rules import without_source
 
 CUDA = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
 VALUES = np.array([-3.5, -2.0, -1.0, -0.75, -0.0, 0.0, 0.5, 1.0, 2.0, 3.25], "float32")
@@ -34,7 +34,7 @@ def module(shape: tuple[int, ...], exponent: object, dtype: str = "float32") -> 
 
 def rewritten(mod: tvm.IRModule) -> tvm.IRModule:
     with CUDA:
-        return Powers()(mod)
+        return RewritePower()(mod)
 
 
 def by_llvm(mod: tvm.IRModule, *inputs: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def test_whole_numbers_and_other_targets_are_left_alone() -> None:
     assert "R.power" in operators(rewritten(wide))
     mod = module((4,), 2.0)
     with tvm.target.Target("llvm"):
-        assert Powers()(mod) is mod
+        assert RewritePower()(mod) is mod
 
 
 def test_a_module_without_powers_is_handed_back() -> None:

@@ -1,0 +1,94 @@
+"""Compile a module in normal form for the Relax virtual machine.
+
+For GPUs :func:`lower_calls` stops where :mod:`convoy.streams` assigns streams and storage.
+:func:`lower` goes on with TVM's own means: for CPUs, and for functions that the scheduler declines.
+Its CUDA graphs are TVM's: the function is split into copies of the inputs, a middle that can be
+captured, and copies of the results. Parameters that are not constants are read outside of the
+captured graph, so that replacing one takes effect at the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax
+
+from ..graph.state import update_in_place
+from ..tir.rules import Rescheduled, rescheduled, schedule_kernels, without_source
+from .compile import compiled
+from .cuda_graph import StageForCapture
+from .passes import call_passes, memory_passes, to_kernels
+
+
+def lower(
+    mod: tvm.IRModule, target: str | tvm.target.Target, cuda_graph: bool = True
+) -> relax.VMExecutable:
+    """Compile a module for the Relax virtual machine.
+
+    Args:
+        mod: A module in normal form, or one whose chosen subgraphs are calls of external functions.
+        target: A CUDA or LLVM target.
+        cuda_graph: For CUDA, capture everything between reading the inputs and writing the outputs
+            at the first call, and replay it afterwards.
+
+    Raises:
+        UnsupportedOp: TVM cannot lower an operator to TIR, or cannot compile a kernel.
+    """
+    return lower_reporting(mod, target, cuda_graph)[0]
+
+
+def lower_reporting(
+    mod: tvm.IRModule,
+    target: str | tvm.target.Target,
+    cuda_graph: bool = True,
+    external: Callable[[list[Rescheduled]], tvm.runtime.Module] | None = None,
+) -> tuple[relax.VMExecutable, list[Rescheduled]]:
+    """Compile as :func:`lower`, and report the kernels that fell back to another schedule.
+
+    Args:
+        external: Makes, from those kernels, the module of external functions that replaces the one
+            attached to ``mod``.
+    """
+    target = tvm.target.Target(target) if isinstance(target, str) else target
+
+    def build(lowered: tvm.IRModule) -> relax.VMExecutable:
+        if external is not None:
+            lowered = lowered.with_attr("external_mods", [external(rescheduled(lowered))])
+        lowered = without_source(lowered)
+        try:
+            return tvm.compile(lowered, target, relax_pipeline=None)
+        except tvm.error.InternalError as err:
+            if "LLVM module verification failed" not in str(err):
+                raise
+            # LLVM's vectorizer breaks some small matmuls, at its highest level only.
+            milder = tvm.target.Target({**target.export(), "opt-level": 2})
+            return tvm.compile(lowered, milder, relax_pipeline=None)
+
+    executable, built = compiled(lower_module(mod, target, cuda_graph), target, build)
+    return executable, rescheduled(built)
+
+
+def lower_module(
+    mod: tvm.IRModule, target: tvm.target.Target, cuda_graph: bool = True
+) -> tvm.IRModule:
+    """Lower a module to scheduled kernels and virtual machine calls, ready for code generation."""
+    cuda = target.kind.name == "cuda"
+    capture = cuda_graph and cuda
+    with target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": capture}):
+        mod = to_kernels(mod)
+        if capture:
+            mod = StageForCapture()(mod)
+        if cuda:
+            mod = schedule_kernels(target)(mod)
+        mod = update_in_place(tvm.transform.Sequential(call_passes())(mod))
+        return tvm.transform.Sequential(memory_passes())(mod)
+
+
+def lower_calls(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Lower a module to scheduled kernels and calls with explicit outputs, without storage plan."""
+    with target:
+        mod = to_kernels(mod)
+        if target.kind.name == "cuda":
+            mod = schedule_kernels(target)(mod)
+        return update_in_place(tvm.transform.Sequential(call_passes())(mod))

@@ -1,0 +1,166 @@
+"""Operators of a training step as GPU kernels that are built directly in TIR.
+
+Registered legalizations (``ops/``) are loops for any target; the ones here replace them where the
+target is CUDA: sums over rows read the activations once, and a max pool's gradient loads vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import relax, tirx
+
+from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, permute, shape_of
+from ..graph.target import on_gpu
+from ..ops.batch_norm_loops import through_relu
+from ..tir import pool_gradient
+from ..tir.channel_sums import ChannelSums, partial_shape
+from ..tir.channel_sums_kernels import kernels
+from ..tir.pool_gradient import MaxPool
+from .default import default_legalize
+
+#: A problem, its activations and its vectors.
+Sums = tuple[ChannelSums, list[relax.Expr], list[relax.Expr]]
+
+
+def batch_norm_stats(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Batch statistics by kernels; moving statistics are a few vectors, as loops."""
+    if not (on_gpu() and attr_fields(call.attrs)["training"]):
+        return default_legalize(builder, call)
+    return emit_sums(builder, *_stats_sums(call))
+
+
+def batch_norm_grad_stats(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    return emit_sums(builder, *_grad_sums(call)) if on_gpu() else default_legalize(builder, call)
+
+
+def max_pool2d_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    attrs, (dy, x, y) = attr_fields(call.attrs), call.args
+    layout = str(attrs["layout"])
+    to, back = ([a.index(letter) for letter in b] for a, b in ((layout, "NHWC"), ("NHWC", layout)))
+    x_shape, y_shape = (permute(shape_of(e), tuple(to)) for e in (x, y))
+    functions = _pool_kernels(x_shape, y_shape, dtype_of(x), attrs) if on_gpu() else None
+    if functions is None:
+        return default_legalize(builder, call)
+    if layout != "NHWC":
+        dy, x, y = (builder.emit(relax.op.permute_dims(e, to)) for e in (dy, x, y))
+    dx = _call_pool_kernels(builder, functions, dy, x, y)
+    return dx if layout == "NHWC" else builder.emit(relax.op.permute_dims(builder.emit(dx), back))
+
+
+def emit_sums(
+    builder: relax.BlockBuilder,
+    sums: ChannelSums,
+    data: list[relax.Expr],
+    vectors: list[relax.Expr],
+) -> relax.Expr:
+    """Emit calls of the kernels of ``sums``.
+
+    Args:
+        data: Activations, reshaped to (rows, channels).
+        vectors: Inputs of shape (channels,), float32.
+
+    Returns:
+        A tuple of the (channels,) results.
+    """
+    shape = sums.shape
+    rows = [x if shape_of(x) == shape else builder.emit(relax.op.reshape(x, shape)) for x in data]
+    results = [relax.TensorType((sums.channels,), "float32")] * sums.outputs
+    first, *second = kernels(sums)
+    callee = builder.add_func(first, sums.name)
+    if not second:
+        return relax.op.call_tir(callee, [*rows, *vectors], results)
+    parts = relax.TensorType(partial_shape(sums), "float32")
+    partial = builder.emit(relax.op.call_tir(callee, [*rows, *vectors], parts))
+    combine = builder.add_func(second[0], f"{sums.name}_combine")
+    return relax.op.call_tir(combine, [rows[0], *vectors, partial], results)
+
+
+def _stats_sums(call: relax.Call) -> Sums:
+    """Sum differences to the first row, and their squares."""
+    attrs, (x, gamma, beta, *moving) = attr_fields(call.attrs), call.args
+    rows, channels = _flat(x)
+    epsilon, rate = float(attrs["epsilon"]), float(attrs["momentum"])
+
+    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
+        return x[0] - first, (x[0] - first) * (x[0] - first)
+
+    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
+        offset = sums[0] * _const(1 / rows)
+        var = tirx.max(sums[1] * _const(1 / rows) - offset * offset, _const(0.0))
+        mean, rstd = first + offset, tirx.rsqrt(var + _const(epsilon))
+        scale = rstd * v[0] if attrs["scale"] else rstd
+        shift = (v[1] if attrs["center"] else _const(0.0)) - mean * scale
+        moved = [
+            v[2 + i] * _const(1 - rate) + new * _const(rate) for i, new in enumerate((mean, var))
+        ]
+        return [scale, shift, mean, rstd, *moved]
+
+    sums = ChannelSums(
+        "batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish, True
+    )
+    return sums, [x], [gamma, beta, *moving]
+
+
+def _grad_sums(call: relax.Call) -> Sums:
+    """Sum dy and dy * (x - mean), dy masked by relu."""
+    attrs, (dy, x, *vectors) = attr_fields(call.attrs), call.args
+    rows, channels = _flat(x)
+    per_row = 1 / rows if attrs["training"] else 0.0
+    gamma, scale, shift, mean, rstd = range(5)
+
+    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
+        gradient = through_relu(x[0], x[1], v[scale], v[shift], attrs["relu"])
+        return gradient, gradient * (x[1] - v[mean])
+
+    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
+        dbeta, dgamma = sums[0], sums[1] * v[rstd]
+        a = v[rstd] * v[gamma] if attrs["use_gamma"] else v[rstd]
+        b = a * v[rstd] * dgamma * _const(-per_row)
+        return [dgamma, dbeta, a, b, a * dbeta * _const(-per_row) - b * v[mean]]
+
+    sums = ChannelSums(
+        "batch_norm_grad_stats", rows, channels, (dtype_of(dy), dtype_of(x)), 5, 5, terms, finish
+    )
+    return sums, [dy, x], vectors
+
+
+def _flat(x: relax.Expr) -> tuple[int, int]:
+    *rows, channels = shape_of(x)
+    return math.prod(rows), channels
+
+
+def _const(value: float) -> Any:
+    return tirx.const(value, "float32")
+
+
+def _pool_kernels(
+    x_shape: tuple[int, ...], y_shape: tuple[int, ...], dtype: str, attrs: dict[str, Any]
+) -> tuple[tirx.PrimFunc, tirx.PrimFunc] | None:
+    """Build both kernels of a max pool's gradient; None for a window that they do not support."""
+    window, stride, padding, dilation = (
+        ints(attrs[name]) for name in ("pool_size", "strides", "padding", "dilation")
+    )
+    if dilation != (1, 1) or window[0] * window[1] > 256 or dtype not in FLOAT_DTYPES:
+        return None
+    (n, h, w, c), (_, p, q, _) = x_shape, y_shape
+    pool = MaxPool(
+        n, h, w, c, p, q, (window[0], window[1]), (stride[0], stride[1]), (padding[0], padding[1]),
+        dtype,
+    )  # fmt: skip
+    return pool_gradient.first_maximum(pool), pool_gradient.scatter(pool)
+
+
+def _call_pool_kernels(
+    builder: relax.BlockBuilder,
+    kernels: tuple[tirx.PrimFunc, tirx.PrimFunc],
+    dy: relax.Expr,
+    x: relax.Expr,
+    y: relax.Expr,
+) -> relax.Expr:
+    first = builder.add_func(kernels[0], "max_pool2d_argmax")
+    second = builder.add_func(kernels[1], "max_pool2d_backward")
+    taps = relax.TensorType(shape_of(y), "uint8")
+    which = builder.emit(relax.op.call_tir(first, [x, y], taps))
+    return builder.emit(relax.op.call_tir(second, [dy, which], x.ty))

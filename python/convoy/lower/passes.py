@@ -1,0 +1,132 @@
+"""The passes from normal form to the Relax virtual machine, in order.
+
+to_kernels      operators -> fused TIR kernels without schedules
+(tir.rules)     kernels -> kernels bound to GPU threads
+call_passes     dataflow -> calls with explicit outputs; streams and events are inserted here
+memory_passes   storage plan, CUDA graph capture, calls of the virtual machine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax
+
+from ..errors import ConvoyError
+from ..graph.rewriter import Rewriter, main_function
+from ..graph.target import on_gpu
+from .accumulate import AccumulateInFloat32
+from .decompose import Decompose
+from .diagnose import check_lowered, unsupported_op
+from .legalize import legalize_ops
+from .multi_tensor import GroupCasts, GroupUpdates
+from .power import RewritePower
+
+Pass = Callable[[tvm.IRModule], tvm.IRModule]
+
+
+def to_kernels(mod: tvm.IRModule) -> tvm.IRModule:
+    """Lower operators to fused kernels without schedules, for the current target.
+
+    Raises:
+        UnsupportedOp: An operator that TVM cannot lower to TIR.
+    """
+    try:
+        return _to_kernels(mod)
+    except ConvoyError:
+        raise
+    except Exception as err:  # TVM's errors have no other base class
+        raise unsupported_op(mod, _to_kernels, err) from err
+
+
+def _to_kernels(mod: tvm.IRModule) -> tvm.IRModule:
+    for step in kernel_passes():
+        mod = step(mod)
+    check_lowered(mod)
+    return mod
+
+
+def kernel_passes() -> list[Pass]:
+    """Operators to fused kernels without schedules, for the current target."""
+    return [
+        Decompose(),  # operators that TVM cannot compile, into others
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        AccumulateInFloat32(),  # 16-bit arithmetic
+        RewritePower(),  # pow() of negative bases on CUDA
+        tvm.transform.Sequential(fuse_passes()),
+    ]
+
+
+def fuse_passes() -> list[tvm.transform.Pass]:
+    """Legalize operators and fuse their kernels, for the current target."""
+    return [
+        *(map(module_pass, (GroupCasts, GroupUpdates)) if on_gpu() else ()),
+        legalize_ops(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
+        relax.transform.RewriteDataflowReshape(),
+    ]
+
+
+def module_pass(rewriter: type[Rewriter]) -> tvm.transform.Pass:
+    """Make a TVM pass of a rewriter."""
+
+    @tvm.transform.module_pass(opt_level=0, name=rewriter.__name__)
+    def run(mod: tvm.IRModule, _context: object) -> tvm.IRModule:
+        return rewriter()(mod)
+
+    return run
+
+
+def call_passes() -> list[tvm.transform.Pass]:
+    """Dataflow to calls with explicit outputs; stream and event calls are inserted after these."""
+    return [
+        relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(),
+        relax.transform.CallTIRRewrite(),
+    ]
+
+
+def memory_passes() -> list[tvm.transform.Pass]:
+    """Plan storage, capture CUDA graphs and lower to the virtual machine."""
+    return [
+        relax.transform.StaticPlanBlockMemory(),
+        relax.transform.RewriteCUDAGraph(),
+        *finish_passes(),
+    ]
+
+
+def finish_passes() -> list[tvm.transform.Pass]:
+    """Lower a function whose storage is planned to the virtual machine."""
+    return [
+        relax.transform.LowerAllocTensor(),
+        relax.transform.KillAfterLastUse(),
+        relax.transform.LowerRuntimeBuiltin(),
+        relax.transform.ComputePrimValue(),
+        relax.transform.VMShapeLower(),
+        relax.transform.AttachGlobalSymbol(),
+    ]
+
+
+def kernel_calls(mod: tvm.IRModule) -> list[str]:
+    """Name the kernels that a fused module launches in one call, in order.
+
+    External functions are named by their symbol.
+    """
+    _, func = main_function(mod)
+    names = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+                continue
+            if call.op.name == "relax.call_tir":
+                names.append(call.args[0].name_hint)
+            elif call.op.name == "relax.call_dps_packed":
+                names.append(str(call.args[0].global_symbol))
+    return names

@@ -1,0 +1,27 @@
+"""Parts that kernels built with TVM's IR builder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from ..graph.state import IN_PLACE
+
+#: Attributes of a kernel that comes with its threads bound and fuses with nothing (opaque).
+KERNEL = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
+
+#: The same, with results that may share the memory of inputs of their shape.
+IN_PLACE_KERNEL = {**KERNEL, IN_PLACE: True}
+
+
+@contextmanager
+def when(condition: tirx.Expr, needed: bool = True) -> Iterator[None]:
+    """Guard the statements emitted inside by a condition, if one is ``needed``."""
+    if not needed:
+        yield
+        return
+    with T.If(condition), T.Then():
+        yield
