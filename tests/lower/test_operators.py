@@ -73,7 +73,7 @@ def by_numpy(name: str, x: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
     ["ewise_fma", "max_bool", "min_bool", "pixel_shuffle", "median", "median_all", "median_first"],
 )
 def test_other_operators_mean_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled for the CPU, also what is said by others only for a GPU."""
+    """Compiled for the CPU, also what is only decomposed for a GPU."""
     monkeypatch.setattr(decompose, "on_gpu", lambda: True)
     seen = []
     real = decompose.Decompose.rewrite

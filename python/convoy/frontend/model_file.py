@@ -1,4 +1,4 @@
-"""Reading a model file of any kind that convoy takes: Relay text or JSON, ONNX."""
+"""Read a model file: Relay text, Relay JSON or ONNX."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def load_params(path: Path) -> dict[str, np.ndarray]:
 
 
 def random_params(module: Any, seed: int = 0) -> dict[str, np.ndarray]:
-    """Values for all arguments of a Relay module's main but the first."""
+    """Draw values for all parameters of a Relay module's main but the first."""
     rng = np.random.default_rng(seed)
     values = {}
     for var in module["main"].params[1:]:
@@ -103,7 +103,7 @@ def random_params(module: Any, seed: int = 0) -> dict[str, np.ndarray]:
 def random_inputs(
     inputs: Mapping[str, tuple[tuple[int, ...], str]], seed: int = 7
 ) -> dict[str, np.ndarray]:
-    """Uniform numbers from -1 to 1 for inputs given as name -> (shape, dtype)."""
+    """Draw uniform values in [-1, 1) for inputs given as name -> (shape, dtype)."""
     rng = np.random.default_rng(seed)
     return {
         name: rng.uniform(-1, 1, shape).astype(dtype) for name, (shape, dtype) in inputs.items()

@@ -1,4 +1,4 @@
-"""Independent networks as one that runs them side by side and joins them."""
+"""Combine independent networks into one module that runs them side by side."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _check_counts(modules: Sequence[Any], names: Sequence[str], params: Sequence
 
 
 def _common_names(functions: Sequence[Any], shared: bool | Sequence[str]) -> set[str]:
-    """Names of inputs that are one input of the whole."""
+    """Names of the inputs that modules share."""
     per_module = [{param.name for param in func.params} for func in functions]
     everywhere = [name for own in per_module for name in own]
     if shared is True:
@@ -98,8 +98,8 @@ def _common_names(functions: Sequence[Any], shared: bool | Sequence[str]) -> set
 
 
 def _add(builder: Any, mod: Any, name: str) -> Any:
-    """Puts a module's functions into the builder's; its entry function becomes private there, and
-    what that calls (kernels of an importer) is renamed along with it."""
+    """Add a module's functions to the builder; the entry function becomes private, and functions
+    that it calls (kernels of an importer) are renamed."""
     from tvm import relax
 
     from ..graph.rename import rename_calls
@@ -117,7 +117,7 @@ def _add(builder: Any, mod: Any, name: str) -> Any:
 
 
 def _flatten(builder: Any, value: Any) -> list[Any]:
-    """Tensors of a nested tuple, in order."""
+    """List the tensors of a nested tuple, in order."""
     from tvm import relax
 
     if not isinstance(value.ty, relax.TupleType):

@@ -1,4 +1,4 @@
-"""First step: parameters become constants, and what cannot be compiled is refused."""
+"""Bind parameters as constants, and reject what cannot be compiled."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def bind_params(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRMo
 
 
 def check_static(mod: tvm.IRModule) -> None:
-    """Raises DynamicShape for a symbolic dimension anywhere, UnsupportedOp for control flow."""
+    """Raise DynamicShape for a symbolic dimension anywhere, UnsupportedOp for control flow."""
     _, func = main_function(mod)
 
     def check(expr: relax.Expr) -> None:
@@ -63,7 +63,7 @@ def check_static(mod: tvm.IRModule) -> None:
 
 
 def straight_line(mod: tvm.IRModule) -> tvm.IRModule:
-    """The entry function with every nested expression bound to a variable of its own."""
+    """Bind every nested expression of the entry function to a variable of its own."""
     main_function(mod)  # there is one
     mod = relax.transform.InlinePrivateFunctions()(mod) if len(mod.functions) > 1 else mod
     mod = relax.transform.Normalize()(mod)

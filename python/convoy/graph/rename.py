@@ -1,4 +1,4 @@
-"""Calls of module-level functions under other names."""
+"""Rename the global functions that a function calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 def rename_calls(
     func: relax.Function, names: Mapping[tvm.ir.GlobalVar, tvm.ir.GlobalVar]
 ) -> relax.Function:
-    """The function with every global variable in ``names`` replaced."""
+    """Replace every global variable in ``names``."""
     return _Rename(names).visit_expr(func)
 
 

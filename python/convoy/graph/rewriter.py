@@ -1,7 +1,7 @@
-"""The frame that the graph passes share: one walk over the bindings of a straight-line function.
+"""Base class of the graph passes: one walk over the bindings of a straight-line function.
 
-A pass subclasses :class:`Rewriter` and says for each operator call what takes its place. The walk
-renames arguments, emits, infers types and folds constants, so that a pass is its idea alone.
+A pass subclasses :class:`Rewriter` and returns the replacement of each operator call. The walk
+renames arguments, emits, infers types and folds constants.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Rewriter:
         """Called once before the walk; ``self.builder`` already has its dataflow scope."""
 
     def finish_output(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
-        """Last word on each tensor that the function returns; ``declared`` is its old type."""
+        """Convert a tensor that the function returns; ``declared`` is its old type."""
         return expr
 
     # -- the walk ------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Rewriter:
     def _visit(self, binding: relax.Binding) -> None:
         value = binding.value
         if isinstance(binding, relax.MatchCast):
-            # Shapes are static, so a cast says nothing new.
+            # Shapes are static, so a cast adds nothing.
             self.renamed[binding.var] = self.rename(value)
             return
         new = self.rename(value)

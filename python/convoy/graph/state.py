@@ -26,7 +26,7 @@ IN_PLACE = "convoy.in_place"
 
 
 def update_in_place(mod: tvm.IRModule) -> tvm.IRModule:
-    """Works on calls with explicit outputs (behind CallTIRRewrite); without state a no-op."""
+    """Alias new state with old where the kernel allows it, after CallTIRRewrite."""
     gv, func = main_function(mod)
     count = int((func.attrs or {}).get(STATE, 0))
     if not count:
@@ -45,7 +45,7 @@ def update_in_place(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 class _Calls:
-    """Which call touches which variable, tuples and names of names looked through."""
+    """Index of the calls that touch each variable, looking through tuples and aliases."""
 
     def __init__(self, mod: tvm.IRModule, func: relax.Function) -> None:
         self._mod, self._func = mod, func

@@ -1,6 +1,6 @@
-"""16-bit arithmetic done in float32 inside TVM's own kernels.
+"""Compute 16-bit arithmetic in float32 inside TVM's own kernels.
 
-Convolutions and products accumulate in float32 and arithmetic between them rounds once, when a
+Convolutions and GEMMs accumulate in float32 and arithmetic between them rounds once, when a
 value is stored: a 16-bit value with a single reader is handed on in float32, because FuseOps puts
 producer and reader into one kernel; one with several readers is rounded and stored.
 """
@@ -35,6 +35,8 @@ NARROW = ("float16", "bfloat16")
 
 
 class AccumulateInFloat32(Rewriter):
+    """Accumulate convolutions and GEMMs, and compute 16-bit arithmetic, in float32."""
+
     infer_first: ClassVar[bool] = False
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:

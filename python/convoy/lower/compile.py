@@ -1,5 +1,7 @@
-"""Kernels to machine code. One that does not compile is scheduled again more simply, alone; that
-costs nothing where all compile."""
+"""Compile kernels; one that does not compile falls back to a simpler schedule.
+
+Kernels are only compiled one by one when the module as a whole fails.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ Build = Callable[[tvm.IRModule], Any]
 
 
 def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
-    """The functions of a module as a runtime module with a function for each.
+    """Compile the functions of a module into one runtime module.
 
-    Arguments are not checked: the virtual machine passes what types say, and code that checks
-    hundreds of them again is half of the compiler's work for a training step.
+    Arguments are not checked: the virtual machine passes tensors of the declared types, and checks
+    of hundreds of arguments are half of the compile time of a training step.
     """
     with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         return tvm.tirx.build(without_source(functions), target=target, pipeline="default")
@@ -30,8 +32,8 @@ def compiled(
     """``build(mod)``, and the module that was built: ``mod``, or a copy of it in which kernels that
     do not compile have simpler schedules.
 
-    Raises UnsupportedOp for a kernel that no schedule makes compile, and what ``build`` raised
-    where no kernel is to blame.
+    Raises UnsupportedOp for a kernel that no schedule makes compile, and the error of ``build``
+    where every kernel compiles alone.
     """
     try:
         return build(mod), mod

@@ -1,4 +1,4 @@
-"""The function cut into copies in, a middle that can be captured, and copies out.
+"""Split a function into input copies, a middle that can be captured, and output copies.
 
 RewriteCUDAGraph captures runs of kernels all of whose operands are static storage or constants.
 A kernel that reads a real input or writes a real output cannot be in one, and in the middle of the
@@ -23,8 +23,8 @@ from ..graph.rewriter import Rewriter, bindings_of, main_function, used_vars
 
 
 class StageForCapture(Rewriter):
-    """Works on fused modules, where every operation is a kernel (call_tir), an external function
-    or a reshape that has become a view."""
+    """Stage inputs and outputs of a fused module, where every operation is a kernel (call_tir), an
+    external function or a reshape that has become a view."""
 
     infer_first: ClassVar[bool] = False
 
@@ -75,7 +75,7 @@ def _copied(x: te.Tensor) -> te.Tensor:
 
 
 def _reordered(mod: tvm.IRModule) -> tvm.IRModule:
-    """Kernels on inputs alone first, kernels that write results last."""
+    """Move kernels on inputs alone to the front and kernels that write results to the end."""
     gv, func = main_function(mod)
     inputs = set(func.params)
     first, middle, last = [], [], []

@@ -1,4 +1,4 @@
-"""Operators that TVM does not compile, said by others that it does."""
+"""Rewrite operators that TVM cannot compile into others that it can."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ON_GPU = relax_ops("median")
 
 
 class Decompose(Rewriter):
-    """Of nothing else than these; a module without any is handed back as it is."""
+    """Decompose ``ops``; a module without any of them is returned unchanged."""
 
     ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU
 

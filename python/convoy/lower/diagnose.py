@@ -1,4 +1,4 @@
-"""Which operator of a network it is that cannot be lowered."""
+"""Find the operator of a network that cannot be lowered."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _CALLS = relax_ops(
 )
 _FAMILIES = ("relax.builtin.", "relax.memory.", "relax.vm.", "relax.inspect.", "relax.ccl.")
 
-_EXPECTED = "operators that TVM can say as loops"
-_REMEDY = "Say it by other operators, or leave it out of the network and do it elsewhere."
+_EXPECTED = "operators that TVM can lower to TIR"
+_REMEDY = "Express it with other operators, or compute it outside of the network."
 
 
 def unsupported_op(
     mod: tvm.IRModule, lower: Callable[[tvm.IRModule], tvm.IRModule], err: Exception
 ) -> UnsupportedOp:
-    """The error for a module that ``lower`` fails on with ``err``: names the first operator that it
-    fails on when that is the whole module."""
+    """Make the error for a module that ``lower`` fails on with ``err``.
+
+    It names the first operator that fails when lowered alone.
+    """
     _, func = main_function(mod)
     for binding in bindings_of(func):
         call = binding.value
@@ -40,24 +42,24 @@ def unsupported_op(
         try:
             lower(_alone(call))
         except Exception as found:  # TVM's errors have no base class but this one
-            return UnsupportedOp(f"{_said(call)}: {why(found)}", _EXPECTED, _REMEDY)
+            return UnsupportedOp(f"{_describe(call)}: {why(found)}", _EXPECTED, _REMEDY)
     return UnsupportedOp(
         f"a network that TVM cannot lower, though each of its operators: {why(err)}", _EXPECTED
     )
 
 
 class NotLowered(Exception):
-    """An operator that is still there behind the passes that should have made a kernel of it."""
+    """An operator that is left after the passes that should have lowered it to a kernel."""
 
 
 def check_lowered(mod: tvm.IRModule) -> None:
-    """Raises NotLowered where an operator has not become a kernel, or became some with a result
-    whose size only running it tells."""
+    """Raise NotLowered for an operator that has not become a kernel, or whose result has a shape
+    that is only known at run time."""
     _, func = main_function(mod)
     for binding in bindings_of(func):
         name = op_name(binding.value)
         if name.startswith("relax.") and name not in _CALLS and not name.startswith(_FAMILIES):
-            raise NotLowered("TVM has no loops for it")
+            raise NotLowered("TVM has no legalization for it")
         if is_tensor(binding.var):
             try:
                 shape_of(binding.var)
@@ -65,8 +67,8 @@ def check_lowered(mod: tvm.IRModule) -> None:
                 raise NotLowered("the shape of its result is only known when it runs") from err
 
 
-def _said(call: relax.Call) -> str:
-    """An operator with the types of what it is called with."""
+def _describe(call: relax.Call) -> str:
+    """Name an operator and the types of its operands."""
     types = ", ".join(_type(arg) for arg in call.args)
     return f"{op_name(call).removeprefix('relax.')} of {types or 'nothing'}"
 
@@ -80,7 +82,7 @@ def _type(expr: relax.Expr) -> str:
 
 
 def _alone(call: relax.Call) -> tvm.IRModule:
-    """A module of one call, its operands parameters."""
+    """Make a module of one call, with its operands as parameters."""
     params: dict[relax.Var, relax.Var] = {}
 
     def operand(expr: relax.Expr) -> relax.Expr:

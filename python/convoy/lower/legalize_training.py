@@ -25,7 +25,7 @@ Sums = tuple[ChannelSums, list[relax.Expr], list[relax.Expr]]
 
 
 def batch_norm_stats(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Batch statistics by kernels; moving statistics are a few vectors, as loops."""
+    """Sum batch statistics in one or two kernels; inference needs vectors alone, as loops."""
     if not (on_gpu() and attr_fields(call.attrs)["training"]):
         return default_legalize(builder, call)
     return emit_sums(builder, *_stats_sums(call))

@@ -1,5 +1,7 @@
-"""Elementwise work on all parameters of a training step in as few kernels as possible: updates at
-its end, and rounding of float32 weights to 16 bit at its beginning."""
+"""Group elementwise work on all parameters of a training step into few kernels.
+
+These are the updates at its end, and the casts of float32 weights to 16 bit at its beginning.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from ..tir.multi_tensor import Item
 
 
 class GroupCasts(Rewriter):
-    """For GPUs: casts of the weights that a function carries as its state become calls of one
-    kernel. Casts of inputs stay what they are: they fuse with what reads them."""
+    """Group casts of the weights in a function's state into one kernel, on GPUs.
+
+    Casts of inputs are left, since they fuse with their readers.
+    """
 
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.astype"})
 
@@ -62,8 +66,8 @@ class GroupCasts(Rewriter):
 
 
 class GroupUpdates(Rewriter):
-    """For GPUs: updates with the same attributes and learning rate become calls of one kernel for
-    as many parameters as a launch can carry."""
+    """Group updates with the same attributes and learning rate, on GPUs, into kernels for as many
+    parameters as a launch can pass."""
 
     ops: ClassVar[frozenset[str]] = frozenset({SGD_UPDATE})
 
@@ -124,7 +128,7 @@ def _item(call: relax.Call) -> Item:
 
 
 def _updates_last(mod: tvm.IRModule) -> tvm.IRModule:
-    """Updates and what is computed from them behind all else."""
+    """Move updates, and what is computed from them, to the end."""
     gv, func = main_function(mod)
     late: set[relax.Var] = set()
     early_bindings, late_bindings = [], []

@@ -1,4 +1,4 @@
-"""The kernels that TVM itself contributes to a network, so that they can be timed by themselves."""
+"""List the kernels that TVM generates for a network, so that they can be timed alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NativeCall:
 
 
 def native_calls(mod: tvm.IRModule, target: str | tvm.target.Target) -> list[NativeCall]:
-    """Calls of TVM's own kernels in a module in normal form (regions rewritten or not), in order.
+    """List calls of TVM's own kernels in a module in normal form, rewritten or not, in order.
 
     They have these names in what ``lower(mod, target, cuda_graph=False)`` compiles.
     """

@@ -1,7 +1,7 @@
-"""Powers on a GPU, said so that they hold for every base.
+"""Rewrite pow() so that CUDA handles negative bases.
 
-TVM compiles CUDA with fast arithmetic, in which ``powf(x, y)`` is ``exp2(y * log2(x))``: not a
-number for a negative x even where y is 2, nor for 0 to the power of 0.
+TVM compiles CUDA with fast math, in which ``powf(x, y)`` is ``exp2(y * log2(x))``: NaN for a
+negative x even where y is 2, and for 0 to the power of 0.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..graph.rewriter import Rewriter, calls_of
 from ..graph.target import on_gpu
 from .accumulate import NARROW
 
-#: Largest exponent that is said by multiplications, by squaring; each adds half a unit in the last
-#: place to the error.
+#: Largest exponent that is expanded into multiplications, by squaring; each adds half an ulp to the
+#: error.
 MOST = 32
 
 
 class RewritePower(Rewriter):
-    """For CUDA: whole constant exponents as products, 0.5 as a square root, and for exponents that
-    are computed the sign of the result beside a power of the absolute value.
+    """For CUDA, expand integer constant exponents into multiplications and 0.5 into sqrt; for
+    computed exponents, apply the sign of the result to a power of the absolute value.
 
-    Float64 has no fast arithmetic, and other constant exponents have no result for a negative base:
-    these stay.
+    Unchanged are float64, which has no fast math, and other constant exponents, which have no real
+    result for a negative base.
     """
 
     ops: ClassVar[frozenset[str]] = relax_ops("power")
@@ -80,7 +80,7 @@ class RewritePower(Rewriter):
 
 
 def _constant(exponent: relax.Expr) -> float | None:
-    """The one number that an exponent consists of; None for any other."""
+    """Return the value of a scalar constant exponent; None for any other."""
     if not is_const(exponent):
         return None
     values = as_numpy(exponent)

@@ -43,6 +43,8 @@ def channel_constant(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
 
 
 class FoldAffine(Rewriter):
+    """Merge chains of per-channel scales and shifts, and fold scales into weights."""
+
     ops: ClassVar[frozenset[str] | None] = frozenset(
         {"relax.add", "relax.subtract", "relax.multiply", "relax.divide"}
     )

@@ -1,4 +1,4 @@
-"""Activations to NHWC and filters to OHWI, with no transposition that is not needed.
+"""Convert activations to NHWC and filters to OHWI with as few transpositions as possible.
 
 Each 4-d value may exist in two orders: the one the model was written in and a *view*, the same
 value with its channels last. An operator with a rule works on the views of its operands and yields
@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register how an operator works on channels-last views; None means: as it stands."""
+    """Register a layout rule; a rule returns None to leave the call unchanged."""
 
     def register(function: Rule) -> Rule:
         for name in names:

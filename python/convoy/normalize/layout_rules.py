@@ -1,4 +1,4 @@
-"""What each operator does with channels-last views (see ``layout.py``)."""
+"""Layout rules of operators on channels-last views (see ``layout.py``)."""
 
 from __future__ import annotations
 

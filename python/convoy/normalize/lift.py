@@ -1,4 +1,4 @@
-"""Kernels that an importer has already written out as loops, back to operators.
+"""Lift kernels that an importer has already lowered to TIR back to operators.
 
 TVM's ONNX importer lowers Clip, Max, Min and constant Pad to TIR functions on the spot, which no
 later pass can look into. Those four are recognised by their bodies, not by their names; any other
@@ -18,6 +18,8 @@ from ..graph.rewriter import Rewriter
 
 
 class LiftKernels(Rewriter):
+    """Replace calls of recognized TIR functions by operators."""
+
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.call_tir"})
     infer_first: ClassVar[bool] = False
 

@@ -1,10 +1,21 @@
-"""A model as it was imported -> the normal form that regions are matched on.
+"""Bring an imported model to the normal form that patterns are matched on.
 
 Normal form: one dataflow block without control flow, static shapes, parameters bound as
 constants, 2d convolutions and pools in NHWC with OHWI filters, batch norms folded or as
 ``x * scale + shift`` with constants of shape ``(channels,)``, convolutions and matrix products
 in the dtype of the policy. Function inputs and outputs keep the shapes, layouts and dtypes that
 they were declared with.
+
+The passes, in order:
+
+    LiftKernels          TIR functions of an importer -> operators
+    Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
+    DecomposeBatchNorm   inference batch norm -> x * scale + shift
+    ChannelsLast         NHWC activations, OHWI filters
+    ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
+    FoldAffine           scales into weights
+    ApplyPrecision       the dtype policy
+    PadStemChannels      few input channels -> as many as tensor cores load
 """
 
 from __future__ import annotations
@@ -25,7 +36,7 @@ from .precision import ApplyPrecision, compute_dtype
 from .simplify import Simplify
 from .training_norms import ExpandTrainingNorms
 
-#: Module attributes that the normal form carries for the later rooms.
+#: Module attribute with the dtype policy.
 POLICY_ATTR = "convoy.dtype"
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
@@ -41,15 +52,20 @@ def normalize(
 ) -> tvm.IRModule:
     """Bring the entry function of ``mod`` to normal form.
 
-    ``params``: values by parameter name (or what a torch importer detached). ``dtype``:
-    ``float32`` (strict), ``tf32``, ``float16`` or ``bfloat16``. ``pad_channels``: multiple to
-    which the input channels of 16-bit stem convolutions are padded; 1 leaves them. With
-    ``space_to_depth`` strided stems become stride-1 convolutions of pixel blocks.
+    Args:
+        params: Values by parameter name, or the parameters that a torch importer detached.
+        dtype: ``float32`` (strict), ``tf32``, ``float16`` or ``bfloat16``.
+        pad_channels: Multiple to which the input channels of 16-bit stem convolutions are padded;
+            1 leaves them.
+        space_to_depth: Turn strided stems into stride-1 convolutions of pixel blocks.
 
-    Raises DynamicShape, UnsupportedOp (control flow), UnsupportedLayout (blocked layouts) and
-    InvalidOption (unknown dtype, parameter name or shape).
+    Raises:
+        DynamicShape: A symbolic dimension.
+        UnsupportedOp: Control flow.
+        UnsupportedLayout: A blocked layout.
+        InvalidOption: An unknown dtype or parameter name, or a parameter of another shape.
     """
-    compute_dtype(dtype)  # refuse a wrong policy before the work
+    compute_dtype(dtype)  # reject an unknown policy first
     mod = straight_line(bind_params(mod, params))
     check_static(mod)
     for step in passes(dtype, pad_channels, space_to_depth):
@@ -58,7 +74,7 @@ def normalize(
 
 
 def passes(dtype: str, pad_channels: int, space_to_depth: bool) -> list[Pass]:
-    """The steps of :func:`normalize`, in order; each takes and gives a module."""
+    """List the passes of :func:`normalize`, in order."""
     steps: list[Pass] = [
         LiftKernels(),
         Simplify(),

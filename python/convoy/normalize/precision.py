@@ -62,6 +62,8 @@ def compute_dtype(policy: str) -> str:
 
 
 class ApplyPrecision(Rewriter):
+    """Cast the operands of each operator as the policy requires."""
+
     infer_first: ClassVar[bool] = False
 
     def __init__(self, policy: str) -> None:
@@ -132,7 +134,7 @@ class ApplyPrecision(Rewriter):
         return call_like(call, args)
 
     def _widens(self, call: relax.Call) -> bool:
-        """Whether a product is written for operands of the policy's 16 bit and a wider result."""
+        """Whether a GEMM or convolution has operands of the policy's 16 bit and a wider result."""
         narrow = self.dtype != "float32" and all(dtype_of(a) == self.dtype for a in call.args)
         name = op_name(call)
         if not narrow or name not in (*COMPUTE, DGRAD, WGRAD):

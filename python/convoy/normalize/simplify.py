@@ -1,4 +1,4 @@
-"""Fewer operators to know about: synonyms get one name, and what does nothing goes away.
+"""Reduce the set of operators: canonicalize synonyms and remove no-ops.
 
 After this pass a squeeze, flatten or expand_dims is a reshape, a global average pool is a mean,
 relu6 is a clip, ``x * sigmoid(x)`` is silu, and chains of reshapes or permutations are one.
@@ -28,6 +28,8 @@ from ..graph.rewriter import Rewriter
 
 
 class Simplify(Rewriter):
+    """Apply the rule of each operator."""
+
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         rule = _RULES.get(op_name(call))
         return rule(self, call) if rule else None
@@ -169,7 +171,7 @@ def _pad(p: Simplify, call: relax.Call) -> relax.Expr | None:
 
 
 def _matmul(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    """(N, 1, C) x (C, K) and the like, as importers make it of a dense layer, as a 2-d product."""
+    """(N, 1, C) x (C, K) and the like, as importers make it of a dense layer, as a 2-d GEMM."""
     a, b = call.args
     if rank_of(a) <= 2 or rank_of(b) != 2:
         return None

@@ -20,6 +20,8 @@ _STATS = 6
 
 
 class ExpandTrainingNorms(Rewriter):
+    """Split batch norms of a training step into statistics and elementwise parts."""
+
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.batch_norm", BACKWARD})
 
     def __init__(self) -> None:

@@ -115,7 +115,7 @@ def _make(name: str, args: list[relax.Expr], size_name: str, size: Any, strides:
         kernel_layout=str(kernel_layout),
         out_dtype=str(out_dtype or dtype_of(args[0])),
     )
-    _infer(call)  # a mistake is reported here, as one of convoy's errors
+    _infer(call)  # report a mistake here, as one of convoy's errors
     return call
 
 
@@ -125,7 +125,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def conv_attrs(call: relax.Call) -> ConvAttrs:
-    """The attributes of a call of either operator as plain data."""
+    """Read the attributes of a call of either operator."""
     attrs = attr_fields(call.attrs)
     size = attrs["input_size"] if "input_size" in attrs else attrs["kernel_size"]
     return ConvAttrs(

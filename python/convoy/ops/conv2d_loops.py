@@ -1,6 +1,6 @@
 """The gradients of a 2d convolution as loops, for every stride, padding, dilation and grouping.
 
-Right on any target and fast on none: on a GPU a library takes them where one can.
+Correct on any target and fast on none: on a GPU a library computes them where one can.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def dgrad(
         inside += [te.indexmod(left, stride[1]) == 0] if stride[1] > 1 else []
         channel = rk if groups == 1 else te.indexdiv(c, c_group) * k_group + rk
         tap = c if groups == 1 else te.indexmod(c, c_group)
-        product = dy[b, p, q, channel].astype(acc) * w[channel, r, s, tap].astype(acc)
+        term = dy[b, p, q, channel].astype(acc) * w[channel, r, s, tap].astype(acc)
         zero = tirx.const(0.0, acc)
-        return te.sum(tirx.if_then_else(te.all(*inside), product, zero), axis=[r, s, rk])
+        return te.sum(tirx.if_then_else(te.all(*inside), term, zero), axis=[r, s, rk])
 
     return _cast(te.compute((n, *size, c_group * groups), element, name="dgrad"), out_dtype)
 
@@ -74,10 +74,10 @@ def wgrad(
         h = p * stride[0] - padding[0] + r * dilation[0]
         v = q * stride[1] - padding[1] + s * dilation[1]
         channel = ch if groups == 1 else te.indexdiv(out, k_group) * c_group + ch
-        product = dy[b, p, q, out].astype(acc) * x[b, h, v, channel].astype(acc)
+        term = dy[b, p, q, out].astype(acc) * x[b, h, v, channel].astype(acc)
         inside = te.all(h >= 0, h < height, v >= 0, v < width)
         zero = tirx.const(0.0, acc)
-        return te.sum(tirx.if_then_else(inside, product, zero), axis=[b, p, q])
+        return te.sum(tirx.if_then_else(inside, term, zero), axis=[b, p, q])
 
     return _cast(te.compute((k, *size, c_group), element, name="wgrad"), out_dtype)
 

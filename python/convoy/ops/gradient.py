@@ -1,9 +1,9 @@
-"""How convoy differentiates: what ``relax.transform.Gradient`` emits for each operator.
+"""Gradient rules: the expressions that ``relax.transform.Gradient`` emits for each operator.
 
 TVM's own rules are replaced where they are missing, wrong or slow: convolutions (NCHW only, wrong
 output sizes with dilation), batch norm (none), rectifiers (keep the input), pools (no NHWC kernel).
 The rules work in any plain layout; normalisation brings what they emit to NHWC with the rest.
-They are registered for the whole process when :mod:`convoy.graph` is imported.
+They are registered for the whole process when :mod:`convoy.ops` is imported.
 """
 
 from __future__ import annotations

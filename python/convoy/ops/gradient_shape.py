@@ -128,7 +128,7 @@ def _resize2d(
         {letter: shape_of(v)[layout.index(letter)] for letter in layout} for v in (x, y)
     )  # fmt: skip
     if any(roi != 0 for roi in map(float, attrs.roi)):
-        raise UnsupportedOp("the gradient of image.resize2d of a region", "the whole picture")
+        raise UnsupportedOp("the gradient of image.resize2d with an roi", "the whole image")
     rows, cols = (_matrix(old[letter], new[letter], *options) for letter in "HW")
     dy = ctx.emit(op.astype(dy, dtype)) if dtype_of(dy) != dtype else dy
     factors = [new[letter] // old[letter] for letter in "HW"]

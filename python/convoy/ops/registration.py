@@ -44,7 +44,7 @@ def make_call(name: str, args: list[relax.Expr], **attrs: Any) -> relax.Call:
 
 
 def _script_namespace() -> Any:
-    """What ``R.convoy`` means in TVMScript: names are looked up in the parser's module."""
+    """Namespace of ``R.convoy`` in TVMScript, whose parser looks names up in its own module."""
     from tvm.relax.script import parser
 
     if not hasattr(parser, "convoy"):

@@ -5,8 +5,6 @@ bytes a thread, and reduced to two numbers a channel, from which a few vectors a
 problems are one kernel, a block for a few channels; large ones two, in the first of which many
 blocks share a channel and leave partial sums. TVM's schedule rules take one reduction at a time
 and would read the activations twice.
-
-The kernels are built as loops with threads bound, and mean the same when they run serially.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ Expr = Any
 
 @dataclass(frozen=True)
 class ChannelSums:
-    """What is summed and what becomes of it.
+    """Two sums over rows, and the results computed from them.
 
     ``data`` are the dtypes of the activations, ``vectors`` is the number of (channels,) float32
     inputs, ``outputs`` that of the (channels,) float32 results. ``terms(x, v, first)`` gives the
@@ -46,7 +44,7 @@ class ChannelSums:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the activations: (rows, channels), or (rows,) where there is one channel."""
+        """Shape of the activations: (rows, channels), or (rows,) for one channel."""
         return (self.rows, self.channels) if self.channels > 1 else (self.rows,)
 
     @property
@@ -56,7 +54,7 @@ class ChannelSums:
 
     @property
     def single(self) -> bool:
-        """Whether one kernel does it all."""
+        """Whether one kernel is enough."""
         tile = _single_lanes(self) * self.width
         size = sum(itemsize(dtype) for dtype in self.data)
         return self.rows * tile * size <= _BLOCK_BYTES
@@ -69,6 +67,8 @@ def partial_shape(sums: ChannelSums) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Grid:
+    """Threads and blocks of a kernel."""
+
     lanes: int  # threads side by side, each with ``width`` channels
     parts: int  # threads that share a channel
     chunks: int  # blocks that share a channel

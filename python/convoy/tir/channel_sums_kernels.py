@@ -1,6 +1,6 @@
 """GPU kernels of two sums over rows, as ``channel_sums.py`` lays them out.
 
-They are built as loops with threads bound, and mean the same when they run serially.
+Loops are bound to threads; run serially they compute the same.
 """
 
 from __future__ import annotations

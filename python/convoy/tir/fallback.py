@@ -1,4 +1,4 @@
-"""Schedules for functions that no better rule takes: slow, and with next to no conditions."""
+"""Fallback schedules: slow, with next to no requirements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAUNCHES = ("thread_extent", "virtual_thread")
 
 
 class Fallback(dlight.gpu.Fallback):
-    """TVM's last rule, which sums in device memory; not for sums that CUDA gets wrong there."""
+    """TVM's last rule, which sums in device memory; declines sums that CUDA miscompiles there."""
 
     def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
         sch = super().apply(func, target, tunable)
@@ -146,7 +146,7 @@ def without_elements(func: tirx.PrimFunc) -> bool:
 
 
 def nothing(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """A function of the same arguments that does nothing."""
+    """Make a function of the same arguments that does nothing."""
     return func.with_body(tirx.Evaluate(0))
 
 

@@ -1,4 +1,7 @@
-"""What a kernel's innermost statement reads and how: the facts that schedule rules decide by."""
+"""Memory accesses of a kernel's innermost statement, and their vectorization.
+
+Schedule rules decide by which buffers are read contiguously along which axis.
+"""
 
 from __future__ import annotations
 
@@ -92,9 +95,11 @@ def contiguous_in(load: Load, var: tirx.Var) -> bool:
 
 
 def vector_width(extent: int, dtype: object) -> int:
-    """Widest power of two that divides ``extent`` and fits one 16-byte access; four elements of
-    8 bits, because TVM writes longer vectors of constants (the zeros of a padding) wrongly, and one
-    truth, because it takes vectors of those for vectors of 16 bits."""
+    """Return the widest power of two that divides ``extent`` and fits one 16-byte access.
+
+    At most 4 for 8-bit elements, because TVM emits wrong code for longer vectors of constants (the
+    zeros of a padding), and 1 for bool, because TVM emits bool vectors as 16-bit ones.
+    """
     if str(dtype) == "bool":
         return 1
     size = itemsize(dtype)
@@ -241,7 +246,7 @@ def bind_grid(
     sch: s_tir.Schedule, loops: list[LoopRV], total: int, threads: int = 256
 ) -> tuple[LoopRV, LoopRV]:
     """Fuse ``loops`` (``total`` iterations) and spread them over blocks of up to ``threads``
-    threads; fewer where that would leave multiprocessors idle. Returns (block, thread) loops."""
+    threads; fewer where that would leave SMs idle. Returns (block, thread) loops."""
     fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
     block, thread = sch.split(fused, factors=[None, block_size(total, threads)])
     sch.bind(block, "blockIdx.x")
@@ -251,7 +256,7 @@ def bind_grid(
 
 def block_size(total: int, limit: int = 256) -> int:
     """Threads a block: whole warps that divide ``total`` where there are such (the kernel then
-    needs no bounds check), small enough for two blocks on each of 132 multiprocessors."""
+    needs no bounds check), small enough for two blocks on each of 132 SMs."""
     while limit > 64 and total < limit * 264:
         limit //= 2
     exact = [t for t in range(limit, 31, -32) if total % t == 0]

@@ -1,8 +1,8 @@
-"""The same elementwise step for many tensors in one kernel.
+"""Multi-tensor apply: one elementwise step for many tensors in one kernel.
 
-A residual network has a hundred and more parameters, most of them vectors: a kernel for each
-would be mostly launches. Each block of the kernel works on a run of one tensor, found from its
-number by a tree of comparisons.
+A residual network has more than a hundred parameters, most of them vectors: with a kernel for
+each, launch overhead would dominate. A block works on a run of one tensor, which it finds from its
+index by a tree of comparisons.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Step = Callable[..., Sequence[Any]]
 
 
 def groups(items: Sequence[Item]) -> list[range]:
-    """Runs of items that one kernel can take."""
+    """Split items into runs that fit the parameters of one launch."""
     found, start, pointers = [], 0, 0
     for i, item in enumerate(items):
         if pointers + item.pointers > POINTERS:

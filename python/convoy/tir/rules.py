@@ -1,8 +1,8 @@
-"""Schedule rules from fast to simple, and what becomes of a function that one of them fails on.
+"""Schedule rules for GPUs, from the fastest to the simplest.
 
 A rule may decline a function, which is the normal case, or fail on it; either way the next one is
-asked. A scheduled function keeps the one that it was made of, so that it can be scheduled again
-more simply when code generation fails on it.
+tried. A scheduled function keeps its unscheduled source, so that it can fall back to a later rule
+when code generation fails on it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RULES: tuple[ScheduleRule, ...] = (
 ONE_THREAD = "OneThread"
 
 _SCHEDULED = "tirx.is_scheduled"
-_SOURCE, _RUNG, _FAILED = "convoy.unscheduled", "convoy.rung", "convoy.failed"
+_SOURCE, _RULE, _FAILED = "convoy.unscheduled", "convoy.rule", "convoy.failed"
 
 #: Longest reason that is kept, in characters.
 _LONGEST = 300
@@ -52,10 +52,10 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Rescheduled:
-    """A kernel on which the first choice of a schedule failed.
+    """A kernel that fell back to a later schedule rule.
 
-    ``rule`` is the schedule that it has now, ``failed`` those that failed before, each with the
-    reason. ``rule`` is empty where none was left.
+    ``rule`` is the schedule that it has now, empty where none was left; ``failed`` are the rules
+    that failed before, each with its reason.
     """
 
     kernel: str
@@ -75,9 +75,9 @@ class Rescheduled:
 
 
 def schedule_kernels(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.IRModule]:
-    """A function that binds every kernel of a module to threads.
+    """Make a pass that binds every kernel of a module to threads.
 
-    It raises UnsupportedOp for a kernel that no rule takes.
+    The pass raises UnsupportedOp for a kernel that no rule accepts.
     """
 
     def run(mod: tvm.IRModule) -> tvm.IRModule:
@@ -94,36 +94,40 @@ def schedule_kernels(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.
 def simpler(
     func: tirx.PrimFunc, target: tvm.target.Target, name: str, reason: str
 ) -> tirx.PrimFunc:
-    """``func`` by the next rule; ``reason`` is why what it has now does not do.
+    """Schedule ``func`` by the next rule.
 
-    Raises UnsupportedOp, with all that was tried, where no rule is left or the function did not
-    get its schedule here.
+    Args:
+        reason: Why its current schedule fails.
+
+    Raises:
+        UnsupportedOp: No rule is left, or the function did not get its schedule here. The error
+            lists all rules tried.
     """
-    source, rung = _attribute(func, _SOURCE), _attribute(func, _RUNG)
+    source, number = _attribute(func, _SOURCE), _attribute(func, _RULE)
     if source is None:
         raise unsupported(Rescheduled(name, "", (("the schedule it came with", reason),)), func)
-    failed = (*_failures(func), (_name(int(rung)), reason))
+    failed = (*_failures(func), (_name(int(number)), reason))
     with target:
-        found = _climb(source, target, name, int(rung) + 1, failed)
+        found = _first_working(source, target, name, int(number) + 1, failed)
     symbol = _attribute(func, "global_symbol")
     return found if symbol is None else found.with_attr("global_symbol", symbol)
 
 
 def rescheduled(mod: tvm.IRModule) -> list[Rescheduled]:
-    """The functions of a module on which some rule failed, by name."""
+    """List the functions of a module on which some rule failed, by name."""
     found = []
     for var, func in mod.functions_items():
         if isinstance(func, tirx.PrimFunc) and (failed := _failures(func)):
-            found.append(Rescheduled(var.name_hint, _name(int(_attribute(func, _RUNG))), failed))
+            found.append(Rescheduled(var.name_hint, _name(int(_attribute(func, _RULE))), failed))
     return sorted(found, key=lambda r: r.kernel)
 
 
 def without_source(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module as code generation gets it."""
+    """Remove the attributes that rescheduling needs, for code generation."""
     functions = {}
     for var, func in mod.functions_items():
         if isinstance(func, tirx.PrimFunc):
-            for key in (_SOURCE, _RUNG, _FAILED):
+            for key in (_SOURCE, _RULE, _FAILED):
                 if _attribute(func, key) is not None:
                     func = func.without_attr(key)
         functions[var] = func
@@ -131,7 +135,7 @@ def without_source(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def unsupported(tried: Rescheduled, func: tirx.PrimFunc) -> UnsupportedOp:
-    """The error for a function that nothing compiles."""
+    """Make the error for a function that no schedule makes compile."""
     shapes = ", ".join(
         f"{param.dtype}{tuple(map(_size, param.shape))}"
         for param in func.params
@@ -140,8 +144,8 @@ def unsupported(tried: Rescheduled, func: tirx.PrimFunc) -> UnsupportedOp:
     return UnsupportedOp(
         f"kernel {tried.kernel} of {shapes}, which TVM does not compile ({tried.tried})",
         "operators that TVM schedules and compiles",
-        "Say the operators in the kernel's name by others, or leave them out of the network and do "
-        "them elsewhere.",
+        "Express the operators in the kernel's name with others, or compute them outside of the "
+        "network.",
     )
 
 
@@ -150,7 +154,7 @@ def _size(extent: object) -> int | str:
 
 
 def why(err: BaseException) -> str:
-    """What an error of TVM says, in one line."""
+    """Shorten an error of TVM to one line."""
     lines = [line.strip() for line in str(err).splitlines()]
     lines = [line for line in lines if line.strip("^ -=#")]
     for mark in ("Error message:", "error:"):
@@ -168,21 +172,21 @@ def _scheduled(func: tirx.PrimFunc, target: tvm.target.Target, name: str) -> tir
         return nothing(func).with_attr(_SCHEDULED, True)
     if not works_on_the_host(func.body):
         return func.with_attr(_SCHEDULED, True)
-    return _climb(func, target, name, 0, ())
+    return _first_working(func, target, name, 0, ())
 
 
-def _climb(
+def _first_working(
     source: tirx.PrimFunc,
     target: tvm.target.Target,
     name: str,
-    rung: int,
+    first: int,
     failed: tuple[tuple[str, str], ...],
 ) -> tirx.PrimFunc:
-    """``source`` by the first rule from number ``rung`` on that takes it."""
-    for number, rule in enumerate(RULES[rung:], rung):
+    """Schedule ``source`` by the first rule from number ``first`` on that accepts it."""
+    for number, rule in enumerate(RULES[first:], first):
         try:
             found = rule.apply(source, target, False)
-        except Exception as err:  # whatever it is, the next rule may do
+        except Exception as err:  # whatever it is, the next rule may work
             failed = (*failed, (_name(number), why(err)))
             continue
         if found is None:
@@ -192,7 +196,7 @@ def _climb(
             failed = (*failed, (_name(number), "statements are left outside of any thread"))
         else:
             return _marked(func, source, number, failed)
-    if rung > len(RULES):
+    if first > len(RULES):
         raise unsupported(Rescheduled(name, "", failed), source)
     return _marked(one_thread(source), source, len(RULES), failed)
 
@@ -200,17 +204,17 @@ def _climb(
 def _marked(
     func: tirx.PrimFunc,
     source: tirx.PrimFunc,
-    rung: int,
+    number: int,
     failed: tuple[tuple[str, str], ...],
 ) -> tirx.PrimFunc:
-    marks = {_SCHEDULED: True, _SOURCE: source, _RUNG: rung}
+    marks = {_SCHEDULED: True, _SOURCE: source, _RULE: number}
     if failed:
         marks[_FAILED] = [list(pair) for pair in failed]
     return func.with_attr(marks)
 
 
-def _name(rung: int) -> str:
-    return type(RULES[rung]).__name__ if rung < len(RULES) else ONE_THREAD
+def _name(number: int) -> str:
+    return type(RULES[number]).__name__ if number < len(RULES) else ONE_THREAD
 
 
 def _attribute(func: tirx.PrimFunc, key: str) -> Any:

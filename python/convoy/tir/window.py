@@ -1,6 +1,6 @@
-"""Pools, depthwise and other convolutions, products: each thread reduces for one output vector.
+"""Pools, depthwise and other convolutions, GEMMs: each thread reduces for one output vector.
 
-The fallback for everything that no library takes: right for any stride, dilation, grouping and
+The fallback for everything that no library supports: correct for any stride, dilation, grouping and
 fused epilogue. Where the input is contiguous along the output's channels (pools, depthwise) it is
 loaded 16 bytes at a time and the kernel runs near memory speed; a dense convolution is merely
 correct.

@@ -21,8 +21,8 @@ INPUT, LABELS = "x", "labels"
 class LossModule:
     """``main(x, labels, parameters...) -> (loss, logits, new moving statistics...)``.
 
-    ``trainable`` are names of parameters, ``updates`` say which result replaces which other
-    parameter, ``initial`` are values for all of them, as PyTorch initialises them.
+    ``trainable`` are names of parameters, ``updates`` map other parameters to the results that
+    replace them, ``initial`` are values for all of them, as PyTorch initialises them.
     """
 
     module: tvm.IRModule
