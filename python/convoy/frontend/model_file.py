@@ -14,6 +14,8 @@ from ..errors import DynamicShape, InvalidModel, InvalidOption, UnsupportedOp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import tvm
+
 KINDS = {
     ".relay": "Relay text",
     ".txt": "Relay text",
@@ -22,17 +24,21 @@ KINDS = {
 }
 
 
-def read(path: Path, params: Path | None = None, batch: int | None = None) -> Any:
-    """The Relax module of a file, with its parameters bound.
+def read(path: Path, params: Path | None = None, batch: int | None = None) -> tvm.IRModule:
+    """Read a model file as a Relax module with its parameters bound.
 
-    ``params`` is a file of Relay's save_param_dict or an ``.npz``; a Relay network without one
-    gets random parameters (normal weights scaled by their fan-in, batch norms near identity), which
-    is enough for placing and timing. ``batch`` replaces the first dimension of Relay's inputs, and
-    a symbolic first dimension of an ONNX model's.
+    Args:
+        params: A file of Relay's save_param_dict or an ``.npz``. A Relay network without one gets
+            random parameters (normal weights scaled by their fan-in, batch norms near identity),
+            which is enough for placement and timing.
+        batch: Replaces the first dimension of Relay's inputs, and a symbolic first dimension of an
+            ONNX model's.
 
-    Raises InvalidOption for another suffix, a missing file and a ``batch`` other than an ONNX
-    model was exported with, DynamicShape for its other symbolic sizes, and the errors of
-    convoy.relay.
+    Raises:
+        InvalidOption: Another suffix, a missing file, or a ``batch`` other than the one that an
+            ONNX model was exported with.
+        DynamicShape: Another symbolic size of an ONNX model.
+        ConvoyError: The errors of convoy.relay.
     """
     if path.suffix not in KINDS:
         known = ", ".join(f"{suffix} ({kind})" for suffix, kind in KINDS.items())
@@ -110,7 +116,7 @@ def random_inputs(
     }
 
 
-def _onnx(path: Path, batch: int | None) -> Any:
+def _onnx(path: Path, batch: int | None) -> tvm.IRModule:
     try:
         import onnx
     except ImportError as err:

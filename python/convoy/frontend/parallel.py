@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm import relax
 
 
 def parallel(
@@ -13,22 +17,24 @@ def parallel(
     params: Sequence[Mapping[str, Any] | None] | None = None,
     shared: bool | Sequence[str] = False,
     names: Sequence[str] | None = None,
-) -> Any:
+) -> tvm.IRModule:
     """One Relax module of several, for :func:`convoy.build`, which puts them on streams of their
     own where that pays.
 
-    Arguments:
+    Args:
         modules: Relax modules with an entry function, or modules or functions of convoy.relay.
-        params: for each module its parameters by name, which become constants; None for none.
-        shared: names of inputs that the modules have in common, True for all of equal name. They
+        params: For each module its parameters by name, which become constants; None for none.
+        shared: Names of inputs that the modules have in common, True for all of equal name. They
             keep their name and must agree in shape and dtype. Every other input is called
             ``<name of the module>_<its own name>``.
-        names: of the modules; "m0", "m1", ... without.
+        names: Names of the modules; "m0", "m1", ... by default.
 
-    The result's outputs are those of the modules, flattened, one module after the other.
+    Returns:
+        A Relax module whose outputs are those of the modules, flattened, one module after another.
 
-    Raises InvalidOption for fewer than one module, names that are not distinct, a shared name that
-    no module has, and shared inputs that differ; and the errors of the conversion from Relay.
+    Raises:
+        InvalidOption: No module, names that are not distinct, a shared name that no module has, or
+            shared inputs that differ. The conversion from Relay raises errors of its own.
     """
     from tvm import relax
 
@@ -41,8 +47,8 @@ def parallel(
     bound = [bind_params(_to_relax(m), p) for m, p in zip(modules, given, strict=True)]
     functions = [main_function(mod)[1] for mod in bound]
     common = _common_names(functions, shared)
-    inputs: dict[str, Any] = {}
-    arguments: list[list[Any]] = []
+    inputs: dict[str, relax.Var] = {}
+    arguments: list[list[relax.Var]] = []
     for name, func in zip(names, functions, strict=True):
         arguments.append([])
         for param in func.params:
@@ -63,7 +69,7 @@ def parallel(
     return builder.get()
 
 
-def _to_relax(module: Any) -> Any:
+def _to_relax(module: Any) -> tvm.IRModule:
     import tvm
 
     if isinstance(module, tvm.IRModule):
@@ -83,7 +89,7 @@ def _check_counts(modules: Sequence[Any], names: Sequence[str], params: Sequence
         raise InvalidOption(f"params for {len(params)} modules", f"for {len(modules)}, or None")
 
 
-def _common_names(functions: Sequence[Any], shared: bool | Sequence[str]) -> set[str]:
+def _common_names(functions: Sequence[relax.Function], shared: bool | Sequence[str]) -> set[str]:
     """Names of the inputs that modules share."""
     per_module = [{param.name for param in func.params} for func in functions]
     everywhere = [name for own in per_module for name in own]
@@ -97,7 +103,7 @@ def _common_names(functions: Sequence[Any], shared: bool | Sequence[str]) -> set
     return wanted
 
 
-def _add(builder: Any, mod: Any, name: str) -> Any:
+def _add(builder: relax.BlockBuilder, mod: tvm.IRModule, name: str) -> tvm.ir.GlobalVar:
     """Add a module's functions to the builder; the entry function becomes private, and functions
     that it calls (kernels of an importer) are renamed."""
     from tvm import relax
@@ -116,7 +122,7 @@ def _add(builder: Any, mod: Any, name: str) -> Any:
     return builder.add_func(func.without_attr("global_symbol"), f"{name}_body")
 
 
-def _flatten(builder: Any, value: Any) -> list[Any]:
+def _flatten(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:
     """List the tensors of a nested tuple, in order."""
     from tvm import relax
 

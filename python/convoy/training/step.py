@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tvm
@@ -79,24 +78,20 @@ def train_step(
 ) -> TrainStep:
     """Differentiate the first result of ``main`` (a scalar loss) and append the update.
 
-    ``trainable`` are names of parameters of ``main``. ``updates`` maps other parameters to the
-    number of the result that replaces them in the next step: the moving statistics of a batch
-    norm. Those results are not among the step's.
+    Args:
+        trainable: Names of parameters of ``main``.
+        optimizer: Plain gradient descent by default.
+        updates: Maps other parameters to the index of the result that replaces them in the next
+            step: the moving statistics of a batch norm. Those results are not among the step's.
 
-    Raises InvalidOption for a name that is no parameter, or a loss that is no scalar, and
-    UnsupportedOp for an operator that cannot be differentiated.
+    Raises:
+        InvalidOption: A name that is no parameter, or a loss that is no scalar.
+        UnsupportedOp: An operator that cannot be differentiated.
     """
     optimizer, updates = optimizer or Sgd(), dict(updates or {})
     gv, func = main_function(mod)
     params = {p.name: p for p in func.params}
-    for name in (*trainable, *updates):
-        if name not in params:
-            raise InvalidOption(f"parameter {name!r}", f"one of {', '.join(params)}")
-    if not trainable:
-        raise InvalidOption("no trainable parameter", "at least one name")
-    for name in trainable:
-        if dtype_of(params[name]) not in FLOAT_DTYPES:
-            raise InvalidOption(f"{name} of {params[name].ty}", "a parameter of floating point")
+    _check_names(params, trainable, updates)
     several = isinstance(func.ret_ty, tvm.ir.TupleType)
     results = list(func.ret_ty.fields) if several else [func.ret_ty]
     if not isinstance(results[0], relax.TensorType) or results[0].ndim != 0:
@@ -141,6 +136,20 @@ def train_step(
     )
 
 
+def _check_names(
+    params: Mapping[str, relax.Var], trainable: Sequence[str], updates: Mapping[str, int]
+) -> None:
+    """Raise InvalidOption for an unknown name, or a trained parameter that is not a float."""
+    for name in (*trainable, *updates):
+        if name not in params:
+            raise InvalidOption(f"parameter {name!r}", f"one of {', '.join(params)}")
+    if not trainable:
+        raise InvalidOption("no trainable parameter", "at least one name")
+    for name in trainable:
+        if dtype_of(params[name]) not in FLOAT_DTYPES:
+            raise InvalidOption(f"{name} of {params[name].ty}", "a parameter of floating point")
+
+
 def _adjoint(
     mod: tvm.IRModule,
     gv: tvm.ir.GlobalVar,
@@ -178,8 +187,8 @@ def _update(
     rate: relax.Var,
 ) -> list[relax.Expr]:
     """New weights, then new velocities."""
-    new_weights: list[Any] = []
-    new_velocities: list[Any] = []
+    new_weights: list[relax.Var] = []
+    new_velocities: list[relax.Var] = []
     for i, (gradient, w) in enumerate(gradients):
         decay = optimizer.weight_decay if len(shape_of(w)) > 1 else 0.0
         velocity = velocities[i] if velocities else w
