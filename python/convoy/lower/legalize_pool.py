@@ -88,7 +88,7 @@ def _pool(
         return pooled
     bounds = [(h, padding[0], padding[2]), (w, padding[1], padding[3])]
 
-    def count(i, p):  # type: ignore[no-untyped-def]
+    def count(i: int, p: tvm.tirx.Expr) -> tvm.tirx.Expr:
         size, front, back = bounds[i]
         start = p * stride[i] - front
         low, high = (-front, size + back) if count_padding else (0, size)

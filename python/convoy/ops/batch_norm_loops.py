@@ -99,8 +99,10 @@ def grad_stats_loops(dy, x, gamma, scale, shift, mean, rstd, relu, use_gamma, tr
     return [dgamma, dbeta, a, b, c_]
 
 
-def through_relu(dy, x, scale, shift, relu):  # type: ignore[no-untyped-def]
-    """dy behind a rectifier of the normalised value."""
+def through_relu(
+    dy: tirx.Expr, x: tirx.Expr, scale: tirx.Expr, shift: tirx.Expr, relu: bool
+) -> tirx.Expr:
+    """Mask dy by the relu of the normalized value, if there is one."""
     zero = tirx.const(0.0, "float32")
     return tirx.Select(x * scale + shift > zero, dy, zero) if bool(relu) else dy
 
