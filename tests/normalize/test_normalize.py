@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from convoy import errors, graph
+from convoy import errors
+from convoy.lower.executable import lower
+from convoy.normalize.normal_form import normalize
 
 from ..graph.nets import (
     Net,
@@ -25,13 +27,13 @@ from ..graph.nets import (
 
 
 def run_normal(mod, *inputs):
-    vm = relax.VirtualMachine(graph.lower(mod, "llvm"), tvm.cpu())
+    vm = relax.VirtualMachine(lower(mod, "llvm"), tvm.cpu())
     return to_numpy(vm["main"](*[tvm.runtime.tensor(i) for i in inputs]))
 
 
 def check_same(mod, dtype="float32", tolerance=1e-5, **options):
     """Normalised and original outputs agree; gives back the normal form."""
-    normal = graph.normalize(mod, dtype=dtype, **options)
+    normal = normalize(mod, dtype=dtype, **options)
     inputs = random_inputs(mod)
     for got, want in zip(run_normal(normal, *inputs), run_llvm(mod, *inputs), strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
@@ -161,7 +163,7 @@ def test_random_networks_float16(mod, space_to_depth):
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_preactivation_resnet50(layout):
-    normal = graph.normalize(preact_resnet(image=32, width=8, layout=layout), dtype="float32")
+    normal = normalize(preact_resnet(image=32, width=8, layout=layout), dtype="float32")
     ops = count_ops(normal)
     assert ops["relax.nn.conv2d"] == 53 and ops["relax.matmul"] == 1
     assert "relax.nn.batch_norm" not in ops
@@ -188,7 +190,7 @@ def test_float16_resnet():
 
 
 def test_bfloat16_resnet_has_one_cast_in_and_one_out():
-    normal = graph.normalize(preact_resnet(image=16, width=8, blocks=(1, 1)), dtype="bfloat16")
+    normal = normalize(preact_resnet(image=16, width=8, blocks=(1, 1)), dtype="bfloat16")
     assert count_ops(normal)["relax.astype"] == 2
     assert {str(a.ty.dtype) for conv in convs(normal) for a in conv.args} == {"bfloat16"}
 
@@ -268,9 +270,9 @@ def test_explicit_permutations_cancel():
 def test_stem_channels_are_padded_only_in_16_bit():
     net = Net((1, 3, 8, 8))
     mod = net.finish(net.conv(net.x, 8, 3))
-    assert convs(graph.normalize(mod, dtype="float16"))[0].args[0].ty.shape.values[3] == 4
-    assert convs(graph.normalize(mod, dtype="float32"))[0].args[0].ty.shape.values[3] == 3
-    assert convs(graph.normalize(mod, pad_channels=1))[0].args[0].ty.shape.values[3] == 3
+    assert convs(normalize(mod, dtype="float16"))[0].args[0].ty.shape.values[3] == 4
+    assert convs(normalize(mod, dtype="float32"))[0].args[0].ty.shape.values[3] == 3
+    assert convs(normalize(mod, pad_channels=1))[0].args[0].ty.shape.values[3] == 3
 
 
 @given(
@@ -374,7 +376,7 @@ def test_parameters_bind_by_name_and_as_a_list():
     x, w = (rng.standard_normal(s).astype("float32") for s in ((1, 4, 6, 6), (8, 4, 3, 3)))
     (want,) = run_llvm(mod, x, w)
     for params in ({"w": w}, {"main": [tvm.runtime.tensor(w)]}):
-        normal = graph.normalize(mod, params, "float32")
+        normal = normalize(mod, params, "float32")
         assert [p.name for p in normal["main"].params] == ["x"]
         assert relative_error(run_normal(normal, x)[0], want) < 1e-6
 
@@ -382,21 +384,21 @@ def test_parameters_bind_by_name_and_as_a_list():
 def test_unbound_weights_stay_parameters():
     mod, rng = with_parameter(), np.random.default_rng(0)
     x, w = (rng.standard_normal(s).astype("float32") for s in ((1, 4, 6, 6), (8, 4, 3, 3)))
-    normal = graph.normalize(mod, dtype="float16")
+    normal = normalize(mod, dtype="float16")
     (got,) = run_normal(normal, x, w)
     assert relative_error(got, run_llvm(mod, x, w)[0]) < 2e-2
 
 
 def test_wrong_parameters_are_refused():
     with pytest.raises(errors.InvalidOption, match="weight"):
-        graph.normalize(with_parameter(), {"weight": np.zeros((8, 4, 3, 3))})
+        normalize(with_parameter(), {"weight": np.zeros((8, 4, 3, 3))})
     with pytest.raises(errors.InvalidOption, match="shape"):
-        graph.normalize(with_parameter(), {"w": np.zeros((8, 4, 3, 1))})
+        normalize(with_parameter(), {"w": np.zeros((8, 4, 3, 1))})
 
 
 def test_unknown_dtype_is_refused():
     with pytest.raises(errors.InvalidOption, match="int4"):
-        graph.normalize(with_parameter(), dtype="int4")
+        normalize(with_parameter(), dtype="int4")
 
 
 def test_symbolic_shape_is_refused():
@@ -408,7 +410,7 @@ def test_symbolic_shape_is_refused():
             y = bb.emit_output(op.nn.relu(x))
         bb.emit_func_output(y)
     with pytest.raises(errors.DynamicShape, match="x of shape"):
-        graph.normalize(bb.get())
+        normalize(bb.get())
 
 
 def test_blocked_layout_is_refused():
@@ -420,7 +422,7 @@ def test_blocked_layout_is_refused():
         )
     )  # fmt: skip
     with pytest.raises(errors.UnsupportedLayout, match="NCHW4c"):
-        graph.normalize(net.finish(y))
+        normalize(net.finish(y))
 
 
 def written_in_float16(cast_back: bool):
