@@ -303,7 +303,7 @@ def test_kernels_agree_with_float64(case: Case, device: Device, libraries: dict[
         try:
             if not isinstance(entry, Entry):
                 raise RuntimeError(str(entry)[:300])
-            error = run(launch, problem, KernelLibrary(entry.path), device)
+            error = run(launch, problem, KernelLibrary(KernelCache().file(entry)), device)
             verdict = f"{error:.1e}"
         except (RuntimeError, ConvoyError) as failure:
             error, verdict = float("inf"), str(failure)

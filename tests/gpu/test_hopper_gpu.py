@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from convoy.backends.kernels.cache import Entry
+from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import compile_many
 from convoy.errors import LibraryMissing
 
@@ -32,7 +32,9 @@ def results() -> dict[str, list[tuple[object, object]]]:
             compiled = compile_many(cases.kernels())
         except LibraryMissing as missing:
             pytest.skip(f"no CUDA compiler: {missing.got}")
-        libraries = {k: str(e.path) for k, e in compiled.items() if isinstance(e, Entry)}
+        libraries = {
+            k: str(KernelCache().file(e)) for k, e in compiled.items() if isinstance(e, Entry)
+        }
         assert libraries.keys() == compiled.keys(), "kernels that do not compile"
         found: dict[str, list[tuple[object, object]]] = {}
         for job, result in lab.run_side_by_side(cases.check_jobs(libraries)):

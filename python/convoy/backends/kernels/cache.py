@@ -72,6 +72,11 @@ class KernelCache:
         self._write(self.folder / f"{key}.json", record.encode())
         return Entry(library, sha256, about, path)
 
+    def file(self, entry: Entry) -> Path:
+        """A file of an entry's library, for those that load it from one. Raises CacheUnwritable."""
+        path = self.folder / f"{entry.sha256}.so"
+        return path if path.is_file() else self._write(path, entry.library)
+
     @contextmanager
     def being_built(self, key: str, seconds: float) -> Iterator[None]:
         """Hold the lock of an entry while it is built; go on without after ``seconds``."""
