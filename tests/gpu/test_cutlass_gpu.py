@@ -25,12 +25,11 @@ from typing import Any
 import pytest
 
 from convoy.backends.kernels.cache import Entry, KernelCache
-from convoy.backends.kernels.compile import cache_key, compile_many
+from convoy.backends.kernels.compile import compile_many, is_compiled
 from convoy.backends.kernels.cutlass import rules as rules
 from convoy.backends.kernels.cutlass import space as space
 from convoy.backends.kernels.cutlass.family import cutlass_backend
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
-from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import ConvoyError
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
@@ -145,8 +144,7 @@ def launches_of(case: Case, device: Device) -> list[rules.Launch]:
     ]
     found = [x for x in found if not rules.why_not(x, case.workload, device)]
     if os.environ.get("CONVOY_GPU_READY"):
-        cache, toolkit = KernelCache(), find_toolkit()
-        found = [x for x in found if cache.get(cache_key(x.kernel, toolkit)) is not None]
+        found = [x for x in found if is_compiled(x.kernel)]
     return found
 
 
