@@ -124,7 +124,7 @@ def _scheduled(
 
     lowered = Lowered.of(mod, target)
     machine, on_gpu = Machine.of(plan.device), _present_device() == plan.device
-    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     kernels = PlacedKernels(plan, symbols, backends, machine, on_gpu)
 
     def external(exchanged: Mapping[str, Any], meta: Meta = meta) -> Any:
@@ -184,7 +184,7 @@ def _build_entries(
         symbol = plan.symbol(i)
         entries.append({**binary.entry, "symbol": symbol})
         blobs.update(binary.blobs)
-        symbols[choice.region] = symbol
+        symbols[choice.subgraph] = symbol
     return entries, blobs, symbols
 
 

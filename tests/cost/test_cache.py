@@ -9,29 +9,29 @@ import tvm
 from tvm import relax
 
 from convoy.cost import cache
-from convoy.cost.model import RandomCost
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.ir.plan import Scored
+from convoy.ir.offer import Offer, Offers
 from convoy.ir.workload import Epilogue, Workload
-from convoy.placement.place import Options
 from convoy.placement.placer import Placer, normal_forms
+
+from ..helpers.random_cost import RandomCost
 
 SMALL = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
 
 
-def options(workload: Workload, **cold: float | None) -> Options:
+def options(workload: Workload, **cold: float | None) -> Offers:
     """One candidate of 4 us for each name, with its time with a cold cache."""
     scored = [
-        Scored(Candidate("cudnn", name), Measurement(kernel_us=4.0, cold_us=us))
+        Offer(Candidate("cudnn", name), Measurement(kernel_us=4.0, cold_us=us))
         for name, us in cold.items()
     ]
-    return Options(workload, scored)
+    return Offers(workload, scored)
 
 
-def cold_of(found: Options) -> dict[str, float | None]:
-    return {s.candidate.kernel: s.measurement.cold_us for s in found.scored}
+def cold_of(found: Offers) -> dict[str, float | None]:
+    return {s.candidate.kernel: s.measurement.cold_us for s in found.measured}
 
 
 def test_what_lacks_a_cold_figure_gets_what_its_rivals_take_longer() -> None:
@@ -58,8 +58,8 @@ def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> No
     figure = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
     pairs = [(Candidate(name, "k"), figure) for name in ("slow", "quick")]
     pairs.append((Candidate("slow", "unknown"), Measurement(kernel_us=4.0)))
-    given = {SMALL: Options(SMALL, [Scored(*pair) for pair in pairs])}
-    found = cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].scored
+    given = {SMALL: Offers(SMALL, [Offer(*pair) for pair in pairs])}
+    found = cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].measured
     assert [(s.measurement.enqueue_us, s.measurement.e2e_us) for s in found] == [
         (8.5, 19.0), (6.0, 14.0), (None, None),
     ]  # fmt: skip
@@ -74,8 +74,8 @@ def test_touched_are_all_weights_and_the_largest_step() -> None:
     assert cache.touched_bytes([summed]) == 2 * (256 * 256 * 9 + 3 * 14 * 14 * 256)
     limit = Device().l2_bytes * cache.STAYING
     many = int(limit // (2 * 256 * 256 * 9))
-    assert cache.stays([SMALL] * (many - 1), Device())
-    assert not cache.stays([SMALL] * (many + 1), Device())
+    assert cache.stays(cache.touched_bytes([SMALL] * (many - 1)), Device())
+    assert not cache.stays(cache.touched_bytes([SMALL] * (many + 1)), Device())
 
 
 def network(channels: int, layers: int) -> tvm.IRModule:
@@ -96,8 +96,8 @@ def network(channels: int, layers: int) -> tvm.IRModule:
 class WithCold(RandomCost):
     """A microsecond more with a cold cache."""
 
-    def figures(self, workload, candidates):  # type: ignore[no-untyped-def]
-        found = super().figures(workload, candidates)
+    def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
+        found = super().measurements(workload, candidates)
         return [dataclasses.replace(f, cold_us=f.kernel_us + 1.0) for f in found]
 
 

@@ -54,7 +54,7 @@ RECORDS = [record(c) for c in range(8, 400, 8)]
 def test_records_of_a_slower_host_are_brought_to_this_one() -> None:
     hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, slower(1.5, 1.2, noise=0.04))
-    figure = hosts.figure(RECORDS[3])
+    figure = hosts.measurement(RECORDS[3])
     assert figure.kernel_us == 4.0 and figure.cold_us == 5.0 and figure.samples == 30
     assert figure.enqueue_us == pytest.approx(4.5, rel=0.04)
     assert figure.enqueue_spread_us == pytest.approx(0.3, rel=0.04)
@@ -79,8 +79,8 @@ def test_each_backend_and_each_host_has_a_ratio_of_its_own() -> None:
 def test_records_since_the_start_of_this_machine_are_taken_as_they_are() -> None:
     hosts = HostTimes(THERE.boot)
     hosts.calibrate(RECORDS, slower(1.5, 1.5))
-    assert hosts.ratios == {} and hosts.figure(RECORDS[0]) == RECORDS[0].measurement
-    assert HostTimes().figure(RECORDS[0]) == RECORDS[0].measurement
+    assert hosts.ratios == {} and hosts.measurement(RECORDS[0]) == RECORDS[0].measurement
+    assert HostTimes().measurement(RECORDS[0]) == RECORDS[0].measurement
 
 
 def test_machines_of_one_name_are_told_apart() -> None:
@@ -88,14 +88,14 @@ def test_machines_of_one_name_are_told_apart() -> None:
     hosts = HostTimes("tuesday")
     mine = dataclasses.replace(RECORDS[0], environment=dataclasses.replace(THERE, boot="tuesday"))
     hosts.calibrate([mine, *RECORDS], slower(1.5, 1.5))
-    assert hosts.figure(mine) == mine.measurement
-    assert hosts.figure(RECORDS[0]).enqueue_us == pytest.approx(4.5)
+    assert hosts.measurement(mine) == mine.measurement
+    assert hosts.measurement(RECORDS[0]).enqueue_us == pytest.approx(4.5)
 
 
 def test_what_is_within_the_noise_is_no_other_host() -> None:
     hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, slower(1.03, 0.97))
-    assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+    assert hosts.measurement(RECORDS[0]) == RECORDS[0].measurement
 
 
 def test_asked_once_and_only_for_what_can_tell() -> None:
@@ -121,10 +121,10 @@ def test_candidates_that_cannot_be_measured_leave_records_as_they_are() -> None:
 
     hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, broken)
-    assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+    assert hosts.measurement(RECORDS[0]) == RECORDS[0].measurement
     hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, lambda *_: Measurement(failure="no GPU"))
-    assert hosts.figure(RECORDS[0]) == RECORDS[0].measurement
+    assert hosts.measurement(RECORDS[0]) == RECORDS[0].measurement
 
 
 def test_what_is_built_already_is_measured_and_the_rest_built_at_once() -> None:
@@ -175,14 +175,16 @@ def test_of_many_records_of_a_kind_the_median_counts() -> None:
     many, split = noisy("eng39_k25=1", 40, 6.0), noisy("eng39_split2", 40, 9.0)
     few = noisy("eng4", 3, 4.0)
     hosts = HostTimes("tuesday", usual=usual_times([*many, *split, *few]))
-    (enqueue,) = {hosts.figure(r).enqueue_us for r in many}
-    (twice,) = {hosts.figure(r).enqueue_us for r in split}
-    (call,) = {hosts.figure(r).e2e_us for r in many}
+    (enqueue,) = {hosts.measurement(r).enqueue_us for r in many}
+    (twice,) = {hosts.measurement(r).enqueue_us for r in split}
+    (call,) = {hosts.measurement(r).e2e_us for r in many}
     assert (enqueue, twice, call) == pytest.approx((6.0, 9.0, 11.0), rel=0.1)
-    assert [hosts.figure(r) for r in few] == [r.measurement for r in few]
+    assert [hosts.measurement(r) for r in few] == [r.measurement for r in few]
     hosts.calibrate(many, slower(3.0, 1.0))
-    assert hosts.figure(many[0]).enqueue_us == pytest.approx(9.0, rel=0.1), "9 us here, 6 there"
-    assert hosts.figure(many[0]).kernel_us == many[0].measurement.kernel_us
+    assert hosts.measurement(many[0]).enqueue_us == pytest.approx(9.0, rel=0.1), (
+        "9 us here, 6 there"
+    )
+    assert hosts.measurement(many[0]).kernel_us == many[0].measurement.kernel_us
 
 
 def test_many_records_of_a_kind_from_here_count_for_those_from_elsewhere() -> None:
@@ -198,11 +200,15 @@ def test_many_records_of_a_kind_from_here_count_for_those_from_elsewhere() -> No
     mine = [here(c) for c in range(8, 200, 8)]
     hosts = HostTimes("tuesday", usual=usual_times([*there, *mine]))
     hosts.calibrate(there, slower(9.0, 9.0))
-    assert hosts.figure(there[0]).enqueue_us == 7.0 and hosts.figure(there[0]).e2e_us == 24.0
+    assert (
+        hosts.measurement(there[0]).enqueue_us == 7.0 and hosts.measurement(there[0]).e2e_us == 24.0
+    )
     other = record(8, kernel="eng5")
-    assert hosts.figure(other).enqueue_us == pytest.approx(27.0), "of another kind: by the ratio"
+    assert hosts.measurement(other).enqueue_us == pytest.approx(27.0), (
+        "of another kind: by the ratio"
+    )
     few = HostTimes("tuesday", usual=usual_times([*there, *mine[:3]]))
-    assert few.figure(there[0]).enqueue_us == 3.0
+    assert few.measurement(there[0]).enqueue_us == 3.0
 
 
 def test_one_outlier_does_not_decide() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from convoy import paths
-from convoy.cost.model import RecordedCost
+from convoy.cost.recorded import RecordedCost
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Candidate, make_config
 from convoy.ir.device import Device
@@ -68,17 +68,17 @@ def test_predicts_how_much_a_cold_cache_costs() -> None:
         return dataclasses.replace(record, measurement=figure)
 
     model = PredictedCost([cold(record) for record in records()], DEVICE)
-    for figure in model.figures(conv(160, 28), candidates()):
+    for figure in model.measurements(conv(160, 28), candidates()):
         assert figure is not None and figure.kernel_us is not None
         assert figure.cold_us == pytest.approx(1.5 * figure.kernel_us, rel=0.02)
-    (figure, *_) = PredictedCost(records(), DEVICE).figures(conv(160, 28), candidates())
+    (figure, *_) = PredictedCost(records(), DEVICE).measurements(conv(160, 28), candidates())
     assert figure is not None and figure.cold_us is None
 
 
 def test_predicts_workloads_that_have_no_record() -> None:
     model = PredictedCost(records(), DEVICE, rounds=60, threads=1)
     unseen = conv(160)
-    figures = model.figures(unseen, candidates())
+    figures = model.measurements(unseen, candidates())
     for candidate, figure in zip(candidates(), figures, strict=True):
         assert figure is not None and figure.ok and figure.samples == 0
         right = truth(unseen, candidate)
@@ -88,7 +88,9 @@ def test_predicts_workloads_that_have_no_record() -> None:
             figure.kernel_us * min(1.0, model.errors["kernel_us"])
         )
     assert model.source == "predicted" and model.measures
-    again = PredictedCost(records(), DEVICE, rounds=60, threads=1).figures(unseen, candidates())
+    again = PredictedCost(records(), DEVICE, rounds=60, threads=1).measurements(
+        unseen, candidates()
+    )
     assert again == figures
 
 
@@ -97,18 +99,18 @@ def test_known_figures_come_first() -> None:
         def __init__(self) -> None:
             pass
 
-        def figures(self, workload, candidates):  # type: ignore[no-untyped-def]
+        def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
             return [Measurement(kernel_us=1.25), *[None] * (len(candidates) - 1)]
 
         def candidates(self, workload):  # type: ignore[no-untyped-def]
             return candidates()[:1]
 
     model = PredictedCost(records(), DEVICE, Known(), rounds=5, threads=1)
-    first, *rest = model.figures(conv(160), candidates())
+    first, *rest = model.measurements(conv(160), candidates())
     assert first == Measurement(kernel_us=1.25)
     assert all(figure is not None and figure.kernel_us != 1.25 for figure in rest)
     assert model.candidates(conv(160)) == candidates()[:1]
-    assert model.figures(conv(160), []) == []
+    assert model.measurements(conv(160), []) == []
 
 
 def test_too_few_records_of_the_gpu_are_refused() -> None:
@@ -134,7 +136,7 @@ def test_shipped_records_rank_workloads_that_they_do_not_hold() -> None:
     losses = []
     for key in held_out:
         found = by_workload[key]
-        figures = model.figures(found[0].workload, [r.candidate for r in found])
+        figures = model.measurements(found[0].workload, [r.candidate for r in found])
         picked = min(range(len(found)), key=lambda i: figures[i].kernel_us)
         best = min(r.measurement.kernel_us for r in found)
         losses.append(math.log(found[picked].measurement.kernel_us / best))

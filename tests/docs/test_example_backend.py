@@ -30,7 +30,7 @@ from convoy.lower.executable import lower
 from convoy.measure import reference
 from convoy.partition.patterns import register, unregister
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions
+from convoy.partition.subgraphs import find_subgraphs
 from convoy.placement.placer import Placer, normal_forms
 from convoy.runtime import create_module
 
@@ -40,7 +40,7 @@ HOST = Device(name="host", arch=0)
 INSTALLED = """
 import json
 from convoy.backends import registry
-from convoy.graph import patterns
+from convoy.partition import patterns
 print(json.dumps([registry.names(), registry.get("direct").name,
                   [pattern.name for pattern in patterns.registered()]]))
 """
@@ -187,7 +187,7 @@ class Flat(CostModel):
     def __init__(self, kernel_us: float) -> None:
         self._figure = Measurement(kernel_us=kernel_us, enqueue_us=kernel_us, e2e_us=kernel_us)
 
-    def figures(
+    def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         return [self._figure] * len(candidates)
@@ -198,17 +198,17 @@ class Flat(CostModel):
 def test_placed_and_run_in_a_network(direct: Backend, pool_pattern: str, search: str) -> None:
     forms = normal_forms(separable(), None, "float32")
     placed = Placer(forms, [direct], HOST, Flat(0.5)).place("graph", search)
-    regions = {region.id: region for region in placed.regions}
-    names = [regions[choice.region].workload.epilogue.name for choice in placed.plan.choices]
+    subgraphs = {subgraph.id: subgraph for subgraph in placed.subgraphs}
+    names = [subgraphs[choice.subgraph].workload.epilogue.name for choice in placed.plan.choices]
     assert names == ["bias_relu", ""]
-    assert pool_pattern in placed.plan.choices[1].region
+    assert pool_pattern in placed.plan.choices[1].subgraph
     assert [native.workload.groups for native in placed.native] == [1]  # the 1x1 convolution
 
     entries, blobs, symbols = [], {}, {}
     for i, choice in enumerate(placed.plan.choices):
         binary = direct.build(choice.workload, choice.chosen.candidate, HOST)
-        symbols[choice.region] = f"direct_{i}"
-        entries.append({**binary.entry, "symbol": symbols[choice.region]})
+        symbols[choice.subgraph] = f"direct_{i}"
+        entries.append({**binary.entry, "symbol": symbols[choice.subgraph]})
         blobs.update(binary.blobs)
     external = create_module(entries, blobs, arch=0)
     rewritten = rewrite(placed.module, symbols, external)
@@ -223,7 +223,7 @@ def test_placed_and_run_in_a_network(direct: Backend, pool_pattern: str, search:
 def test_a_pool_is_left_to_tvm_unless_it_pays(direct: Backend, pool_pattern: str) -> None:
     """One of 50 us is far above what TVM's own pool is estimated to take."""
     forms = normal_forms(separable(), None, "float32")
-    assert any(pool_pattern in region.id for region in find_regions(forms[0]))
+    assert any(pool_pattern in subgraph.id for subgraph in find_subgraphs(forms[0]))
     for search in ("greedy", "exact"):
         placed = Placer(forms, [direct], HOST, Flat(50.0)).place("graph", search)
-        assert not any(pool_pattern in choice.region for choice in placed.plan.choices)
+        assert not any(pool_pattern in choice.subgraph for choice in placed.plan.choices)

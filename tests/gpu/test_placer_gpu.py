@@ -47,7 +47,7 @@ def test_second_level_never_takes_what_measured_worse_than_a_seed(
 class DearLaunches(CostModel):
     """Whatever saves a launch is chosen."""
 
-    def figures(self, workload, candidates):  # type: ignore[no-untyped-def]
+    def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
         return [Measurement(50.0, 0.0, None, 2.0, 0.0, 60.0, 0.0, 1) for _ in candidates]
 
 

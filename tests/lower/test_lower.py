@@ -14,9 +14,10 @@ from convoy.lower.executable import lower, lower_module
 from convoy.lower.passes import fuse_passes, kernel_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import Net, preact_resnet, resnet_v1
+from ..helpers.longest import longest
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
@@ -29,7 +30,7 @@ def staged(mod):
 
 def offloaded(mod, dtype="float16"):
     normal = normalize(mod, dtype=dtype)
-    chosen = select(find_regions(normal), lambda w: True)
+    chosen = longest(find_subgraphs(normal), lambda w: True)
     return rewrite(normal, {r.id: f"convoy_{i}" for i, r in enumerate(chosen)})
 
 

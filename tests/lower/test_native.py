@@ -14,12 +14,14 @@ from convoy.lower.native import native_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.dataflow import dataflow
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 from convoy.pipeline import compile_placement
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
 from convoy.runtime.compiled import _all_imports
 from convoy.training.resnet import small_resnet
+
+from ..helpers.longest import longest
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet18": lambda: testing.resnet.get_workload(),
@@ -32,9 +34,9 @@ NETWORKS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("form", [{}, {"space_to_depth": True}, {"pad_channels": 1}], ids=str)
 def test_what_regions_leave_is_counted_as_tvm_fuses_it(name: str, form: dict[str, Any]) -> None:
     normal = normalize(to_relax(*NETWORKS[name]()), dtype="float16", **form)
-    regions = find_regions(normal)
-    longest = select(regions, lambda workload: True)
-    rewritten = rewrite(normal, {region.id: region.id for region in longest})
+    regions = find_subgraphs(normal)
+    chosen = longest(regions)
+    rewritten = rewrite(normal, {region.id: region.id for region in chosen})
     calls = native_calls(rewritten, "llvm")
     covered = {name for region in regions for name in region.covered}
     moved = dataflow(normal).native_bytes(covered)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import count_ops
+from ..helpers.longest import longest
 from .test_normalize import check_same
 
 onnx = pytest.importorskip("onnx")
@@ -72,7 +73,7 @@ def test_residual_network_with_classifier():
     normal = check_same(m.finish(m.node("Softmax", x)))
     ops = count_ops(normal)
     assert "relax.multiply" not in ops and ops["relax.permute_dims"] == 1
-    names = [r.workload.epilogue.name for r in select(find_regions(normal), lambda w: True)]
+    names = [r.workload.epilogue.name for r in longest(find_subgraphs(normal), lambda w: True)]
     assert names == ["bias_relu", "bias_relu", "residual_bias_relu", "bias"]
 
 
@@ -84,7 +85,7 @@ def test_mobile_network_with_clip_and_depthwise():
     x = m.node("Add", m.bn(m.conv(x, 8, 1)), x)
     x = m.node("HardSwish", x)
     normal = check_same(m.finish(x))
-    names = [r.workload.epilogue.name for r in select(find_regions(normal), lambda w: True)]
+    names = [r.workload.epilogue.name for r in longest(find_subgraphs(normal), lambda w: True)]
     assert names == ["bias_clip[0,6]", "bias_clip[0,6]", "residual_bias"]
 
 
@@ -95,7 +96,7 @@ def test_concatenation_and_swish():
     b = m.node("AveragePool", "x", kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4)
     x = m.node("Concat", a, b, channels=16, axis=1)
     normal = check_same(m.finish(m.conv(x, 4, 3)))
-    names = [r.workload.epilogue.name for r in select(find_regions(normal), lambda w: True)]
+    names = [r.workload.epilogue.name for r in longest(find_subgraphs(normal), lambda w: True)]
     assert names == ["bias_silu", ""]
     assert count_ops(normal)["relax.permute_dims"] == 2
 
@@ -126,6 +127,6 @@ def test_transposed_convolution_is_an_input_gradient(groups):
     )  # fmt: skip
     mod = model.finish(model.node("Relu", y))
     normal = check_same(mod)
-    (workload,) = {r.workload for r in find_regions(normal)}
+    (workload,) = {r.workload for r in find_subgraphs(normal)}
     assert workload.key.startswith("dgrad.n2h10w13c12k8r4s3.st2x2.pd1x0x1x1")
     check_same(mod, "float16", 2e-2)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
+
+from ..helpers.longest import longest
 
 pytest.importorskip("onnx")
 
@@ -21,7 +23,7 @@ def integers(m, *values):
 
 
 def convolutions(normal) -> int:
-    regions = select(find_regions(normal), lambda workload: True)
+    regions = longest(find_subgraphs(normal), lambda workload: True)
     return sum(region.workload.op == "fprop" for region in regions)
 
 

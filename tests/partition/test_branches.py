@@ -14,14 +14,15 @@ from convoy.partition import patterns
 from convoy.partition.patterns.base import GraphView, Site, why_illegal
 from convoy.partition.patterns.branches import Branches
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import Net, random_inputs, relative_error, run_llvm
+from ..helpers.longest import longest
 from ..partition.test_subgraphs import normal_form, run_rewritten
 
 
 def joint(mod):
-    return [region for region in find_regions(mod) if region.split]
+    return [subgraph for subgraph in find_subgraphs(mod) if subgraph.split]
 
 
 def inception(**options):
@@ -33,12 +34,12 @@ def inception(**options):
     return net.finish(net.concat(*parts))
 
 
-def test_every_subset_of_the_branches_is_a_region() -> None:
-    regions = joint(normal_form(inception()))
-    assert [region.split for region in regions] == [(8, 4, 12), (8, 4), (8, 12), (4, 12)]
-    assert [region.workload.k for region in regions] == [24, 12, 20, 16]
-    assert {region.workload.epilogue.name for region in regions} == {"bias_relu"}
-    assert len({region.root for region in regions}) == 4, "each is a decision of its own"
+def test_every_subset_of_the_branches_is_a_subgraph() -> None:
+    subgraphs = joint(normal_form(inception()))
+    assert [subgraph.split for subgraph in subgraphs] == [(8, 4, 12), (8, 4), (8, 12), (4, 12)]
+    assert [subgraph.workload.k for subgraph in subgraphs] == [24, 12, 20, 16]
+    assert {subgraph.workload.epilogue.name for subgraph in subgraphs} == {"bias_relu"}
+    assert len({subgraph.root for subgraph in subgraphs}) == 4, "each is a decision of its own"
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -46,19 +47,19 @@ def test_every_subset_of_the_branches_is_a_region() -> None:
 def test_joint_convolution_computes_the_same(which: int, dtype: str) -> None:
     mod = inception()
     normal = normal_form(mod, dtype)
-    region = joint(normal)[which]
+    subgraph = joint(normal)[which]
     others = [
         r
-        for r in select(find_regions(normal), lambda w: True)
-        if set(r.covered).isdisjoint(region.covered)
+        for r in longest(find_subgraphs(normal), lambda w: True)
+        if set(r.covered).isdisjoint(subgraph.covered)
     ]
     inputs = random_inputs(mod)
-    rewritten, got = run_rewritten(normal, [region, *others], inputs)
+    rewritten, got = run_rewritten(normal, [subgraph, *others], inputs)
     for a, b in zip(got, run_llvm(mod, *inputs), strict=True):
         assert relative_error(a, b) < (1e-5 if dtype == "float32" else 5e-3)
     text = rewritten.script(show_meta=False)
     assert text.count("call_dps_packed") == 1 + len(others)
-    assert text.count("strided_slice") == len(region.split) and "conv2d" not in text
+    assert text.count("strided_slice") == len(subgraph.split) and "conv2d" not in text
 
 
 def test_products_of_one_input_are_joined() -> None:
@@ -67,10 +68,10 @@ def test_products_of_one_input_are_joined() -> None:
     heads = [net.emit(op.matmul(flat, net.const(8, k))) for k in (8, 16)]
     mod = net.finish(*heads)
     normal = normal_form(mod)
-    (region,) = joint(normal)
-    assert (region.workload.op, region.workload.k, region.split) == ("matmul", 24, (8, 16))
+    (subgraph,) = joint(normal)
+    assert (subgraph.workload.op, subgraph.workload.k, subgraph.split) == ("matmul", 24, (8, 16))
     inputs = random_inputs(mod)
-    _, got = run_rewritten(normal, [region], inputs)
+    _, got = run_rewritten(normal, [subgraph], inputs)
     for a, b in zip(got, run_llvm(mod, *inputs), strict=True):
         assert relative_error(a, b) < 1e-5
 
@@ -120,7 +121,7 @@ def test_weights_of_the_caller_are_not_joined() -> None:
 def test_of_many_branches_only_all_together() -> None:
     net = Net((1, 8, 5, 5))
     mod = net.finish(net.concat(*(net.conv(net.x, 8, 1) for _ in range(6))))
-    assert [region.split for region in joint(normal_form(mod))] == [(8,) * 6]
+    assert [subgraph.split for subgraph in joint(normal_form(mod))] == [(8,) * 6]
 
 
 def test_parts_must_add_up() -> None:
@@ -135,8 +136,8 @@ def test_parts_must_add_up() -> None:
 
 
 def test_a_greedy_cover_takes_none() -> None:
-    chosen = select(find_regions(normal_form(inception())), lambda w: True)
-    assert len(chosen) == 5 and not any(region.split for region in chosen)
+    chosen = longest(find_subgraphs(normal_form(inception())), lambda w: True)
+    assert len(chosen) == 5 and not any(subgraph.split for subgraph in chosen)
 
 
 def test_it_is_registered() -> None:
@@ -146,15 +147,15 @@ def test_it_is_registered() -> None:
 def test_filters_lie_behind_each_other_in_order() -> None:
     """The joint filter is one constant of the compiled module, not a kernel that makes it."""
     normal = normal_form(inception())
-    region = joint(normal)[0]
-    rewritten = rewrite(normal, {region.id: "f"})
+    subgraph = joint(normal)[0]
+    rewritten = rewrite(normal, {subgraph.id: "f"})
     (call,) = [
         binding.value
         for binding in bindings_of(rewritten["main"])
         if op_name(binding.value) == "relax.call_dps_packed"
     ]
     _, w, bias = call.args[1]
-    parts = [as_numpy(operand.args[0][0]) for operand in region.inputs[1:]]
+    parts = [as_numpy(operand.args[0][0]) for operand in subgraph.inputs[1:]]
     assert is_const(w) and shape_of(w) == (24, 1, 1, 8)
     assert is_const(bias) and shape_of(bias) == (24,)
     for whole, first in zip((w, bias), parts, strict=True):

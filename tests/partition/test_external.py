@@ -16,7 +16,7 @@ from tvm.relax import op
 from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import to_numpy
 
@@ -57,9 +57,9 @@ def product(n=4):
 
 def test_external_module_is_linked_and_exported(add_module, tmp_path):
     mod = normalize(product(), dtype="float32")
-    region = find_regions(mod)[-1]
-    assert region.workload.epilogue.name == ""
-    rewritten = rewrite(mod, {region.id: "convoy_0"}, add_module("convoy_0", 7))
+    subgraph = find_subgraphs(mod)[-1]
+    assert subgraph.workload.epilogue.name == ""
+    rewritten = rewrite(mod, {subgraph.id: "convoy_0"}, add_module("convoy_0", 7))
     executable = lower(rewritten, "llvm")
     path = tmp_path / "net.so"
     executable.export_library(str(path))
@@ -75,15 +75,15 @@ def test_external_module_is_linked_and_exported(add_module, tmp_path):
 def test_modules_add_up(add_module):
     """A second rewrite keeps the module that the first attached."""
     mod = normalize(product(), dtype="float32")
-    region = find_regions(mod)[-1]
+    subgraph = find_subgraphs(mod)[-1]
     mod = mod.with_attr("external_mods", [add_module("another", 0)])
-    rewritten = rewrite(mod, {region.id: "convoy_0"}, add_module("convoy_0", 1))
+    rewritten = rewrite(mod, {subgraph.id: "convoy_0"}, add_module("convoy_0", 1))
     assert len(rewritten.attrs["external_mods"]) == 2
 
 
 def test_missing_symbol_is_reported_when_the_machine_starts():
     mod = normalize(product(), dtype="float32")
-    region = find_regions(mod)[-1]
-    executable = lower(rewrite(mod, {region.id: "convoy_nowhere"}), "llvm")
+    subgraph = find_subgraphs(mod)[-1]
+    executable = lower(rewrite(mod, {subgraph.id: "convoy_nowhere"}), "llvm")
     with pytest.raises(Exception, match="convoy_nowhere"):
         relax.VirtualMachine(executable, tvm.cpu())

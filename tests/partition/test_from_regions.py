@@ -1,4 +1,4 @@
-"""Regions to match graph to cover to plan: how much to fuse, and what is left to TVM."""
+"""Subgraphs to match graph to cover to plan: how much to fuse, and what is left to TVM."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.ir.plan import Plan, Scored
+from convoy.ir.offer import Offer, Offers
+from convoy.ir.plan import Plan
 from convoy.ir.workload import Epilogue, Workload
-from convoy.partition.from_subgraphs import cover_to_plan, regions_to_graph
+from convoy.partition.from_subgraphs import cover_to_plan, subgraphs_to_graph
 from convoy.partition.match_graph import Form, Op
 from convoy.placement.cover import find_cover
-from convoy.placement.place import Options
 
 DEVICE = Device()
 # x -> conv -> add(bias) -> relu, and a second convolution that is summed into it.
@@ -29,7 +29,7 @@ OPS = (
 
 
 @dataclass(frozen=True)
-class FakeRegion:
+class FakeSubgraph:
     id: str
     root: str
     covered: tuple[str, ...]
@@ -39,31 +39,31 @@ class FakeRegion:
     split: tuple[int, ...] = ()
 
 
-def region(root: str, covered: str, **epilogue: object) -> FakeRegion:
+def subgraph(root: str, covered: str, **epilogue: object) -> FakeSubgraph:
     ops = tuple(covered.split())
     workload = Workload(
         "fprop", 1, 14, 14, 64 if root == "conv" else 32, 64, 1, 1, epilogue=Epilogue(**epilogue)
     )
-    return FakeRegion(f"{root}_{len(ops)}", root, ops, ops[-1:], workload)
+    return FakeSubgraph(f"{root}_{len(ops)}", root, ops, ops[-1:], workload)
 
 
-REGIONS = (
-    region("conv", "conv bias sum relu", bias=True, residual=True, activation="relu"),
-    region("conv", "conv bias", bias=True),
-    region("conv", "conv"),
-    region("side", "side sum relu", residual=True, activation="relu"),
-    region("side", "side"),
+SUBGRAPHS = (
+    subgraph("conv", "conv bias sum relu", bias=True, residual=True, activation="relu"),
+    subgraph("conv", "conv bias", bias=True),
+    subgraph("conv", "conv"),
+    subgraph("side", "side sum relu", residual=True, activation="relu"),
+    subgraph("side", "side"),
 )
 
 
-def priced(**kernel_us: float) -> dict[Workload, Options]:
+def priced(**kernel_us: float) -> dict[Workload, Offers]:
     found = {}
-    for item in REGIONS:
-        options = found[item.workload] = Options(item.workload)
+    for item in SUBGRAPHS:
+        options = found[item.workload] = Offers(item.workload)
         if item.id in kernel_us:
             cost = kernel_us[item.id]
             figure = Measurement(kernel_us=cost, enqueue_us=2.0, e2e_us=cost + 8)
-            options.scored.append(Scored(Candidate("cudnn", "k"), figure))
+            options.measured.append(Offer(Candidate("cudnn", "k"), figure))
         else:
             options.declines.append(Decline("cudnn", "no such epilogue"))
     return found
@@ -71,33 +71,33 @@ def priced(**kernel_us: float) -> dict[Workload, Options]:
 
 def placed(**kernel_us: float) -> Plan:
     options = priced(**kernel_us)
-    graph, declined = regions_to_graph(
-        OPS, (("x", Form()),), (("softmax", None),), REGIONS, options, DEVICE
+    graph, declined = subgraphs_to_graph(
+        OPS, (("x", Form()),), (("softmax", None),), SUBGRAPHS, options, DEVICE
     )
     assert not declined
     return cover_to_plan(find_cover(graph), options, DEVICE, "measured")
 
 
-def regions_of(plan: Plan) -> list[str]:
-    return [choice.region for choice in plan.choices]
+def subgraphs_of(plan: Plan) -> list[str]:
+    return [choice.subgraph for choice in plan.choices]
 
 
 def test_sum_of_two_convolutions_goes_where_it_saves_most() -> None:
     one = placed(conv_4=6.0, conv_2=5.0, conv_1=5.0, side_3=9.0, side_1=4.0)
-    assert regions_of(one) == ["side_1", "conv_4"]
+    assert subgraphs_of(one) == ["side_1", "conv_4"]
     other = placed(conv_4=9.0, conv_2=5.0, conv_1=5.0, side_3=4.5, side_1=4.0)
-    assert regions_of(other) == ["conv_2", "side_3"]
+    assert subgraphs_of(other) == ["conv_2", "side_3"]
 
 
 def test_what_is_left_to_tvm_is_paid_for() -> None:
     """Without its cost the bare convolutions would win here."""
-    assert regions_of(placed(conv_4=6.0, conv_1=5.0, side_1=4.0)) == ["side_1", "conv_4"]
-    assert regions_of(placed(conv_4=60.0, conv_1=5.0, side_1=4.0)) == ["conv_1", "side_1"]
+    assert subgraphs_of(placed(conv_4=6.0, conv_1=5.0, side_1=4.0)) == ["side_1", "conv_4"]
+    assert subgraphs_of(placed(conv_4=60.0, conv_1=5.0, side_1=4.0)) == ["conv_1", "side_1"]
 
 
 def test_root_that_nobody_runs_is_left_to_tvm() -> None:
     plan = placed(side_3=4.0)
-    assert regions_of(plan) == ["side_3"]
+    assert subgraphs_of(plan) == ["side_3"]
     assert plan.choices[0].chosen.candidate.backend == "cudnn"
 
 

@@ -17,7 +17,7 @@ from convoy.partition import patterns
 from convoy.partition.patterns import Explicit, GraphView, Grown, Pattern, Site
 from convoy.partition.patterns.base import why_illegal
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions
+from convoy.partition.subgraphs import find_subgraphs
 
 
 def module() -> tvm.IRModule:
@@ -78,14 +78,14 @@ def add(pattern: Pattern, names: list[str]) -> None:
 
 
 def test_grown_pattern_gives_every_prefix(registered: list[str]) -> None:
-    before = [region.id for region in find_regions(module())]
+    before = [subgraph.id for subgraph in find_subgraphs(module())]
     add(ProductAndTanh(), registered)
-    regions = find_regions(module())
-    own = [region for region in regions if "product_tanh" in region.id]
-    assert [region.covered for region in own] == [("y", "z"), ("y",)], "longest first"
-    assert [region.id for region in own] == ["y#product_tanh.1", "y#product_tanh.0"]
-    assert all(region.optional for region in own)
-    assert [r.id for r in regions if "product_tanh" not in r.id] == before, "others keep names"
+    subgraphs = find_subgraphs(module())
+    own = [subgraph for subgraph in subgraphs if "product_tanh" in subgraph.id]
+    assert [subgraph.covered for subgraph in own] == [("y", "z"), ("y",)], "longest first"
+    assert [subgraph.id for subgraph in own] == ["y#product_tanh.1", "y#product_tanh.0"]
+    assert all(subgraph.optional for subgraph in own)
+    assert [r.id for r in subgraphs if "product_tanh" not in r.id] == before, "others keep names"
     rewritten = rewrite(module(), {own[0].id: "f"})
     assert "f" in rewritten.script() and "tanh" not in rewritten.script()
 
@@ -144,7 +144,7 @@ def test_sites_that_cannot_be_taken_are_left_out_with_the_reason(
         return [change(good, view, what)]
 
     add(Fixed("broken", sites), registered)
-    regions = find_regions(module())
-    assert not any("broken" in region.id for region in regions)
-    ((where, why),) = regions.illegal
+    subgraphs = find_subgraphs(module())
+    assert not any("broken" in subgraph.id for subgraph in subgraphs)
+    ((where, why),) = subgraphs.illegal
     assert where.startswith("broken") and reason in why

@@ -1,4 +1,4 @@
-"""Regions: what is found, that choices are legal, and that rewritten graphs compute the same."""
+"""Subgraphs: what is found, that choices are legal, and that rewritten graphs compute the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from convoy import errors, graph
+from convoy import errors
+from convoy.lower.lower import lower
+from convoy.normalize.normal_form import normalize
+from convoy.partition.rewrite import rewrite
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import (
     Net,
@@ -21,28 +25,29 @@ from ..graph.nets import (
     to_numpy,
 )
 from ..graph.numpy_kernels import register
+from ..helpers.longest import longest
 from ..normalize.test_normalize import networks
 
 
 def normal_form(net_or_mod, dtype="float32"):
-    return graph.normalize(net_or_mod, dtype=dtype, pad_channels=1)
+    return normalize(net_or_mod, dtype=dtype, pad_channels=1)
 
 
-def longest(mod):
+def fused(mod):
     """Epilogue names of the greedy cover in program order."""
-    return [r.workload.epilogue.name for r in graph.select(graph.find_regions(mod), lambda w: True)]
+    return [r.workload.epilogue.name for r in longest(find_subgraphs(mod))]
 
 
 def run_rewritten(mod, chosen, inputs):
-    rewritten = graph.rewrite(mod, {r.id: register(r.workload) for r in chosen})
-    vm = relax.VirtualMachine(graph.lower(rewritten, "llvm"), tvm.cpu())
+    rewritten = rewrite(mod, {r.id: register(r.workload) for r in chosen})
+    vm = relax.VirtualMachine(lower(rewritten, "llvm"), tvm.cpu())
     return rewritten, to_numpy(vm["main"](*[tvm.runtime.tensor(i) for i in inputs]))
 
 
 def check_rewrite(mod, chosen=None, tolerance=1e-5, dtype="float32"):
     normal = normal_form(mod, dtype)
     if chosen is None:
-        chosen = graph.select(graph.find_regions(normal), lambda w: True)
+        chosen = longest(find_subgraphs(normal))
     inputs = random_inputs(mod)
     rewritten, got = run_rewritten(normal, chosen, inputs)
     for a, b in zip(got, run_llvm(mod, *inputs), strict=True):
@@ -56,7 +61,7 @@ def check_rewrite(mod, chosen=None, tolerance=1e-5, dtype="float32"):
 def test_bias_and_relu():
     net = Net((1, 4, 6, 6))
     mod = normal_form(net.finish(net.relu(net.conv(net.x, 8, 3, bias=True))))
-    names = [r.workload.epilogue.name for r in graph.find_regions(mod)]
+    names = [r.workload.epilogue.name for r in find_subgraphs(mod)]
     assert names == ["bias_relu", "bias", ""]
 
 
@@ -66,7 +71,7 @@ def test_residual_in_either_order_of_the_bias(bias_first):
     y = net.conv(net.x, 4, 3)
     y = net.add(net.bias(y), net.x) if bias_first else net.bias(net.add(y, net.x))
     mod = net.finish(net.relu(y))
-    assert longest(normal_form(mod)) == ["residual_bias_relu"]
+    assert fused(normal_form(mod)) == ["residual_bias_relu"]
     check_rewrite(mod)
 
 
@@ -81,7 +86,7 @@ def test_activations():
     for name, maker in makers.items():
         net = Net((1, 4, 6, 6))
         mod = net.finish(net.emit(maker(net.conv(net.x, 4, 1))))
-        assert longest(normal_form(mod)) == [name]
+        assert fused(normal_form(mod)) == [name]
         check_rewrite(mod)
 
 
@@ -89,39 +94,39 @@ def test_swish_written_out_is_silu():
     net = Net((1, 4, 6, 6))
     y = net.conv(net.x, 4, 1)
     mod = net.finish(net.emit(op.multiply(y, net.emit(op.sigmoid(y)))))
-    assert longest(normal_form(mod)) == ["silu"]
+    assert fused(normal_form(mod)) == ["silu"]
 
 
-def test_value_read_twice_ends_the_region():
+def test_value_read_twice_ends_the_subgraph():
     net = Net((1, 4, 6, 6))
     y = net.conv(net.x, 4, 1, bias=True)
     mod = net.finish(net.emit(op.tanh(y)), net.emit(op.abs(y)))
-    assert longest(normal_form(mod)) == ["bias"]
+    assert fused(normal_form(mod)) == ["bias"]
 
 
-def test_returned_value_ends_the_region():
+def test_returned_value_ends_the_subgraph():
     net = Net((1, 4, 6, 6))
     y = net.conv(net.x, 4, 1, bias=True)
-    assert longest(normal_form(net.finish(y, net.relu(y)))) == ["bias_affinerelu"]
+    assert fused(normal_form(net.finish(y, net.relu(y)))) == ["bias_affinerelu"]
 
 
 def test_second_addition_is_left():
     net = Net((1, 4, 6, 6))
     y = net.add(net.add(net.conv(net.x, 4, 1), net.x), net.emit(op.tanh(net.x)))
-    assert longest(normal_form(net.finish(y))) == ["residual"]
+    assert fused(normal_form(net.finish(y))) == ["residual"]
 
 
 def test_a_value_added_to_itself_is_no_residual():
     net = Net((1, 4, 6, 6))
     y = net.conv(net.x, 4, 1)
-    assert longest(normal_form(net.finish(net.add(y, y)))) == [""]
+    assert fused(normal_form(net.finish(net.add(y, y)))) == [""]
 
 
 def test_broadcast_addition_is_no_residual():
     """A gate of shape (1, 1, 1, 1) or a row is neither bias nor residual."""
     net = Net((1, 4, 6, 6))
     row = net.const(1, 1, 1, 6)
-    assert longest(normal_form(net.finish(net.emit(op.add(net.conv(net.x, 4, 1), row))))) == [""]
+    assert fused(normal_form(net.finish(net.emit(op.add(net.conv(net.x, 4, 1), row))))) == [""]
 
 
 def test_affine_relu_has_two_outputs():
@@ -129,10 +134,10 @@ def test_affine_relu_has_two_outputs():
     s = net.add(net.conv(net.x, 4, 3), net.x)
     mod = net.finish(net.add(net.conv(net.relu(net.bn(s)), 4, 3), s))
     normal = normal_form(mod)
-    first = graph.find_regions(normal)[0]
+    first = find_subgraphs(normal)[0]
     assert first.workload.epilogue.name == "residual_affinerelu"
     assert len(first.outputs) == 2 and first.workload.num_outputs == 2
-    assert longest(normal) == ["residual_affinerelu", "residual"]
+    assert fused(normal) == ["residual_affinerelu", "residual"]
     rewritten = check_rewrite(mod)
     assert count_ops(rewritten)["relax.call_dps_packed"] == 2
     assert "relax.multiply" not in count_ops(rewritten)
@@ -143,7 +148,7 @@ def test_a_sum_that_only_its_affine_relu_reads_is_not_written():
     s = net.add(net.conv(net.x, 4, 3), net.x)
     mod = net.finish(net.conv(net.relu(net.bn(s)), 4, 3))
     normal = normal_form(mod)
-    first = graph.find_regions(normal)[0]
+    first = find_subgraphs(normal)[0]
     assert first.workload.epilogue.name == "residual_onlyaffinerelu"
     assert len(first.outputs) == 1 and first.workload.num_outputs == 1
     assert first.workload.operand_shapes()[-1][0] == "y2"
@@ -157,24 +162,24 @@ def test_sum_of_two_convolutions_is_taken_once():
     y = net.relu(net.add(net.conv(net.x, 8, 3), net.conv(net.x, 8, 1)))
     mod = net.finish(y)
     normal = normal_form(mod)
-    regions = graph.find_regions(normal)
-    assert [r.workload.epilogue.name for r in regions] == [
+    subgraphs = find_subgraphs(normal)
+    assert [r.workload.epilogue.name for r in subgraphs] == [
         "residual_relu", "residual", "", "residual_relu", "residual", "",
     ]  # fmt: skip
-    assert sorted(longest(normal)) == ["", "residual_relu"]
+    assert sorted(fused(normal)) == ["", "residual_relu"]
     check_rewrite(mod)
     # The other way round: the second convolution takes the sum.
-    chosen = [regions[2], regions[3]]
+    chosen = [subgraphs[2], subgraphs[3]]
     check_rewrite(mod, chosen)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "tf32", "float16", "bfloat16"])
 def test_math_and_dtypes(dtype):
     net = Net((1, 8, 6, 6))
-    (region,) = graph.select(
-        graph.find_regions(normal_form(net.finish(net.conv(net.x, 8, 1)), dtype)), lambda w: True
+    (subgraph,) = longest(
+        find_subgraphs(normal_form(net.finish(net.conv(net.x, 8, 1)), dtype)), lambda w: True
     )
-    workload = region.workload
+    workload = subgraph.workload
     assert workload.dtype == workload.out_dtype == ("float32" if dtype == "tf32" else dtype)
     assert workload.math == ("tf32" if dtype == "tf32" else "default")
     assert workload.acc_dtype == "float32"
@@ -183,8 +188,8 @@ def test_math_and_dtypes(dtype):
 def test_groups_padding_dilation():
     net = Net((2, 8, 9, 8))
     y = net.conv(net.x, 16, 3, stride=2, padding=(1, 0, 2, 1), groups=8, dilation=2)
-    (region,) = graph.find_regions(normal_form(net.finish(y)))
-    w = region.workload
+    (subgraph,) = find_subgraphs(normal_form(net.finish(y)))
+    w = subgraph.workload
     assert w.is_depthwise and w.padding == (1, 0, 2, 1) and w.dilation == (2, 2)
     assert (w.n, w.h, w.w, w.c, w.k, w.r, w.s) == (2, 9, 8, 8, 16, 3, 3)
 
@@ -212,8 +217,8 @@ def dense(weight_is_constant, transposed, bias_is_constant=True):
 @pytest.mark.parametrize("transposed", [True, False])
 def test_dense(weight_is_constant, transposed):
     mod = dense(weight_is_constant, transposed)
-    (region,) = graph.select(graph.find_regions(normal_form(mod)), lambda w: True)
-    w = region.workload
+    (subgraph,) = longest(find_subgraphs(normal_form(mod)))
+    w = subgraph.workload
     assert (w.op, w.n, w.c, w.k, w.epilogue.name) == ("matmul", 3, 6, 5, "bias_relu")
     rewritten = check_rewrite(mod)
     left = count_ops(rewritten).get("relax.permute_dims", 0)
@@ -222,7 +227,7 @@ def test_dense(weight_is_constant, transposed):
 
 def test_variable_bias():
     mod = dense(True, True, bias_is_constant=False)
-    assert longest(normal_form(mod)) == ["bias_relu"]
+    assert fused(normal_form(mod)) == ["bias_relu"]
     check_rewrite(mod)
 
 
@@ -232,40 +237,40 @@ def test_variable_bias():
 def test_select_takes_the_longest_that_is_supported():
     net = Net((1, 4, 6, 6))
     mod = normal_form(net.finish(net.relu(net.conv(net.x, 8, 3, bias=True))))
-    regions = graph.find_regions(mod)
+    subgraphs = find_subgraphs(mod)
     for supported, want in (
         (lambda w: True, ["bias_relu"]),
         (lambda w: w.epilogue.activation == "none", ["bias"]),
         (lambda w: not w.epilogue.name, [""]),
         (lambda w: False, []),
     ):
-        assert [r.workload.epilogue.name for r in graph.select(regions, supported)] == want
+        assert [r.workload.epilogue.name for r in longest(subgraphs, supported)] == want
 
 
-def check_regions(mod):
+def check_subgraphs(mod):
     """Properties that hold of any graph; returns the greedy cover."""
     bindings = [b for block in mod["main"].body.blocks for b in block.bindings]
     position = {b.var.name: i for i, b in enumerate(bindings)}
     assert len(position) == len(bindings)
-    regions = graph.find_regions(mod)
-    assert len({r.id for r in regions}) == len(regions)
-    for region in regions:
-        assert list(region.covered) == sorted(region.covered, key=position.__getitem__)
-        assert region.root == (region.id if region.split else region.covered[0])
-        assert set(region.outputs) <= set(region.covered)
-        shapes = region.workload.operand_shapes()
-        results = 1 if region.split else len(region.outputs)
-        assert len(region.inputs) + results == len(shapes)
-        first = position[region.outputs[0]]
-        for operand in region.inputs:
+    subgraphs = find_subgraphs(mod)
+    assert len({r.id for r in subgraphs}) == len(subgraphs)
+    for subgraph in subgraphs:
+        assert list(subgraph.covered) == sorted(subgraph.covered, key=position.__getitem__)
+        assert subgraph.root == (subgraph.id if subgraph.split else subgraph.covered[0])
+        assert set(subgraph.outputs) <= set(subgraph.covered)
+        shapes = subgraph.workload.operand_shapes()
+        results = 1 if subgraph.split else len(subgraph.outputs)
+        assert len(subgraph.inputs) + results == len(shapes)
+        first = position[subgraph.outputs[0]]
+        for operand in subgraph.inputs:
             for var in variables(operand):
-                assert var.name not in region.covered
+                assert var.name not in subgraph.covered
                 assert position.get(var.name, -1) < first
-    single = [r for r in regions if not r.split]
-    for alternatives in (regions.by_root[root] for root in {r.root: 0 for r in single}):
+    single = [r for r in subgraphs if not r.split]
+    for alternatives in (subgraphs.by_root[root] for root in {r.root: 0 for r in single}):
         sizes = [len(r.covered) for r in alternatives]
         assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 1
-    chosen = graph.select(regions, lambda w: True)
+    chosen = longest(subgraphs, lambda w: True)
     covered = [name for r in chosen for name in r.covered]
     assert len(covered) == len(set(covered))
     assert {r.root for r in chosen} == {r.root for r in single}
@@ -283,14 +288,14 @@ def variables(expr):
 def test_any_disjoint_choice_computes_the_same(mod, random):
     """Not only the greedy cover: any alternatives of any roots that do not overlap."""
     normal = normal_form(mod)
-    check_regions(normal)
+    check_subgraphs(normal)
     chosen, taken = [], set()
-    regions = list(graph.find_regions(normal))
-    random.shuffle(regions)
-    for region in regions:
-        if taken.isdisjoint(region.covered):
-            taken.update(region.covered)
-            chosen.append(region)
+    subgraphs = list(find_subgraphs(normal))
+    random.shuffle(subgraphs)
+    for subgraph in subgraphs:
+        if taken.isdisjoint(subgraph.covered):
+            taken.update(subgraph.covered)
+            chosen.append(subgraph)
     inputs = random_inputs(mod)
     _, got = run_rewritten(normal, chosen, inputs)
     for a, b in zip(got, run_llvm(mod, *inputs), strict=True):
@@ -298,15 +303,15 @@ def test_any_disjoint_choice_computes_the_same(mod, random):
 
 
 def test_preactivation_resnet50():
-    normal = graph.normalize(preact_resnet(image=32, width=8), dtype="float16")
-    chosen = check_regions(normal)
+    normal = normalize(preact_resnet(image=32, width=8), dtype="float16")
+    chosen = check_subgraphs(normal)
     assert len(chosen) == 54
     names = [r.workload.epilogue.name for r in chosen]
     # Every sum with the batch norm behind it; where a stage ends that alone reads the sum.
     assert names.count("residual_affinerelu") == 12
     assert names.count("residual_onlyaffinerelu") == 4
     assert names.count("bias_relu") == 33 and names.count("") == 4 and names.count("bias") == 1
-    rewritten = graph.rewrite(normal, {r.id: f"f{i}" for i, r in enumerate(chosen)})
+    rewritten = rewrite(normal, {r.id: f"f{i}" for i, r in enumerate(chosen)})
     ops = count_ops(rewritten)
     assert ops["relax.call_dps_packed"] == 54 and "relax.nn.conv2d" not in ops
     assert ops["relax.multiply"] == 2  # on the input and behind the pool
@@ -315,24 +320,24 @@ def test_preactivation_resnet50():
 # -- rewriting ---------------------------------------------------------------------------------
 
 
-def test_float16_regions_compute_the_same():
+def test_float16_subgraphs_compute_the_same():
     net = Net((1, 8, 6, 6))
     s = net.add(net.conv(net.x, 8, 3), net.x)
     mod = net.finish(net.add(net.conv(net.relu(net.bn(s)), 8, 3, bias=True), s))
     check_rewrite(mod, tolerance=2e-2, dtype="float16")
 
 
-def test_unknown_and_overlapping_regions_are_refused():
+def test_unknown_and_overlapping_subgraphs_are_refused():
     net = Net((1, 4, 6, 6))
     mod = normal_form(net.finish(net.relu(net.conv(net.x, 8, 3))))
     with pytest.raises(errors.InvalidOption, match="nowhere#0"):
-        graph.rewrite(mod, {"nowhere#0": "f"})
-    a, b = list(graph.find_regions(mod))
+        rewrite(mod, {"nowhere#0": "f"})
+    a, b = list(find_subgraphs(mod))
     with pytest.raises(errors.InvalidOption, match="both cover"):
-        graph.rewrite(mod, {a.id: "f", b.id: "g"})
+        rewrite(mod, {a.id: "f", b.id: "g"})
 
 
-def test_no_region_leaves_the_graph():
+def test_no_subgraph_leaves_the_graph():
     net = Net((1, 4, 6, 6))
     mod = normal_form(net.finish(net.relu(net.conv(net.x, 8, 3))))
-    assert count_ops(graph.rewrite(mod, {})) == count_ops(mod)
+    assert count_ops(rewrite(mod, {})) == count_ops(mod)

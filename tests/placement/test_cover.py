@@ -18,7 +18,7 @@ from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import OBJECTIVES
-from convoy.ir.plan import Scored
+from convoy.ir.offer import Offer
 from convoy.partition.match_graph import Form, Match, MatchGraph, Op, split_legal
 from convoy.placement.cover import find_cover, single_backend
 from convoy.placement.synthetic import (
@@ -34,7 +34,7 @@ from convoy.placement.transition import BandwidthTransitions, NoTransitions, Tab
 TRANSITIONS = BandwidthTransitions()
 
 
-def option(kernel: float, backend: str = "a", spread: float = 0.0, **extra: object) -> Scored:
+def option(kernel: float, backend: str = "a", spread: float = 0.0, **extra: object) -> Offer:
     figure = Measurement(
         kernel_us=kernel,
         kernel_spread_us=spread,
@@ -43,10 +43,10 @@ def option(kernel: float, backend: str = "a", spread: float = 0.0, **extra: obje
         e2e_us=kernel + 5,
         e2e_spread_us=spread,
     )
-    return Scored(Candidate(backend, "k", **extra), figure)
+    return Offer(Candidate(backend, "k", **extra), figure)
 
 
-def match(ops: str, outputs: str, *options: Scored, **extra: object) -> Match:
+def match(ops: str, outputs: str, *options: Offer, **extra: object) -> Match:
     return Match(
         ops, tuple(ops.split()), tuple(outputs.split()), options or (option(1.0),), **extra
     )
@@ -182,8 +182,8 @@ def test_transitions_follow_the_bandwidth_of_the_device() -> None:
 
 
 def test_failed_and_unknown_figures_are_never_placed() -> None:
-    failed = Scored(Candidate("a", "bad"), Measurement(failure="illegal address"))
-    unknown = Scored(Candidate("a", "new"), Measurement())
+    failed = Offer(Candidate("a", "bad"), Measurement(failure="illegal address"))
+    unknown = Offer(Candidate("a", "new"), Measurement())
     conv = match("conv", "conv", failed, unknown, option(9.0, "b"))
     cover = find_cover(chain(conv, *SINGLE[1:]))
     assert cover.backends() == {"a": 2, "b": 1}

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from convoy.cost.model import CostModel, RandomCost
+from convoy.cost.model import CostModel
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import OBJECTIVES
@@ -20,6 +20,7 @@ from convoy.placement import api as placing
 from convoy.placement import explain
 from convoy.placement.placer import Placer, normal_forms, restore
 
+from ..helpers.random_cost import RandomCost
 from .test_placer import DEVICE, Simple
 
 BACKENDS = (Simple("all"),)
@@ -32,7 +33,7 @@ class PerLaunch(CostModel):
     def __init__(self, base: float) -> None:
         self._base = base
 
-    def figures(
+    def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         us = self._base + 0.001 * workload.k
@@ -68,7 +69,7 @@ def forms() -> list[tvm.IRModule]:
 
 
 def splits(placed) -> list[tuple[int, ...]]:
-    return [region.split for region in placed.regions if region.split]
+    return [subgraph.split for subgraph in placed.subgraphs if subgraph.split]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -111,20 +112,20 @@ def test_never_worse_than_without_and_can_be_taken_over(
     network_placer = Placer(forms, BACKENDS, DEVICE, RandomCost(seed))
     placed = network_placer.place(objective, "exact")
     greedy = network_placer.place(objective, "greedy")
-    covered = [name for region in placed.regions for name in region.covered]
+    covered = [name for subgraph in placed.subgraphs for name in subgraph.covered]
     assert len(covered) == len(set(covered)) and not placed.native and not greedy.native
     assert placed.cover is not None
     again = restore(forms, Plan.loads(placed.plan.dumps()), BACKENDS)
-    assert [r.id for r in again.regions] == [r.id for r in placed.regions] and not again.native
-    rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
+    assert [r.id for r in again.subgraphs] == [r.id for r in placed.subgraphs] and not again.native
+    rewrite(placed.module, {c.subgraph: f"f{i}" for i, c in enumerate(placed.plan.choices)})
 
 
 def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None:
     """With copies that are dear when synchronised and cheap in a graph the plans differ."""
 
     class Mixed(PerLaunch):
-        def figures(self, workload, candidates):  # type: ignore[no-untyped-def]
-            (figure, *_) = super().figures(workload, candidates)
+        def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
+            (figure, *_) = super().measurements(workload, candidates)
             assert figure is not None
             e2e = 5.0 if workload.k in WIDTHS else 40.0
             made = Measurement(figure.kernel_us, 0.0, None, 2.0, 0.0, e2e, 0.0, 1)

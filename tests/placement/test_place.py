@@ -9,16 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convoy.backends.base import Backend, Binary
-from convoy.cost.model import CostModel, RandomCost
+from convoy.cost.model import CostModel
 from convoy.errors import CorruptArtefact, InvalidOption, NoCandidate
 from convoy.ir import objective as objectives
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.ir.plan import Plan, Scored
+from convoy.ir.offer import Offer
+from convoy.ir.plan import Plan
 from convoy.ir.workload import Epilogue, Workload
 from convoy.placement import explain
 from convoy.placement.place import place, rank
+
+from ..helpers.random_cost import RandomCost
 
 DEVICE = Device()
 
@@ -52,7 +55,9 @@ class Table(CostModel):
     def __init__(self, table: dict[str, Measurement]) -> None:
         self._table = table
 
-    def figures(self, workload: Workload, candidates: list[Candidate]) -> list[Measurement | None]:
+    def measurements(
+        self, workload: Workload, candidates: list[Candidate]
+    ) -> list[Measurement | None]:
         return [self._table.get(c.kernel) for c in candidates]
 
 
@@ -69,16 +74,16 @@ def figure(kernel: float, host: float, e2e: float, spread: float = 0.0) -> Measu
 
 @given(seed=st.integers(0, 1000), widths=st.lists(st.sampled_from([8, 16, 64, 128]), min_size=1))
 def test_every_objective_takes_the_cheapest(seed: int, widths: list[int]) -> None:
-    regions = [(f"r{i}", conv(k)) for i, k in enumerate(widths)]
+    subgraphs = [(f"r{i}", conv(k)) for i, k in enumerate(widths)]
     backends = [Fixed("a", 3), Fixed("b", 2)]
     for objective in ("graph", "sync"):
-        plan = place(regions, backends, DEVICE, RandomCost(seed), objective)
+        plan = place(subgraphs, backends, DEVICE, RandomCost(seed), objective)
         model = RandomCost(seed)
         for choice in plan.choices:
             candidates = [c for b in backends for c in b.propose(choice.workload, DEVICE)]
             costs = [
                 objectives.own_cost(m, objective)[0]
-                for m in model.figures(choice.workload, candidates)
+                for m in model.measurements(choice.workload, candidates)
             ]
             chosen, spread = objectives.own_cost(choice.chosen.measurement, objective)
             assert chosen <= min(costs) + 0.5
@@ -89,15 +94,15 @@ def test_every_objective_takes_the_cheapest(seed: int, widths: list[int]) -> Non
     table=st.lists(
         st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=3, unique=True
     ),
-    regions=st.integers(1, 3),
+    subgraphs=st.integers(1, 3),
 )
-def test_stream_objective_against_brute_force(table: list[tuple[int, int]], regions: int) -> None:
+def test_stream_objective_against_brute_force(table: list[tuple[int, int]], subgraphs: int) -> None:
     figures = {f"k{i}": figure(k, h, k + h) for i, (k, h) in enumerate(table)}
-    named = [(f"r{i}", conv(8 * (i + 1))) for i in range(regions)]
+    named = [(f"r{i}", conv(8 * (i + 1))) for i in range(subgraphs)]
     plan = place(named, [Fixed("a", len(table))], DEVICE, Table(figures), "stream")
     best = min(
         objectives.total(combination, "stream")
-        for combination in itertools.product(figures.values(), repeat=regions)
+        for combination in itertools.product(figures.values(), repeat=subgraphs)
     )
     assert plan.total_us() == pytest.approx(best)
 
@@ -114,9 +119,9 @@ def test_objectives_disagree_where_the_costs_do() -> None:
 
 
 def test_ties_inside_the_spread_go_to_the_deterministic_kernel() -> None:
-    fast = Scored(Candidate("a", "fast", deterministic=False), figure(5.0, 1, 1, 0.2))
-    safe = Scored(Candidate("b", "safe"), figure(5.1, 1, 1, 0.2))
-    slow = Scored(Candidate("b", "slow"), figure(5.3, 1, 1, 0.2))
+    fast = Offer(Candidate("a", "fast", deterministic=False), figure(5.0, 1, 1, 0.2))
+    safe = Offer(Candidate("b", "safe"), figure(5.1, 1, 1, 0.2))
+    slow = Offer(Candidate("b", "slow"), figure(5.3, 1, 1, 0.2))
     assert [s.candidate.kernel for s in rank([fast, slow, safe], "graph")] == [
         "safe",
         "fast",
@@ -144,8 +149,8 @@ def test_without_figures_the_backends_order_decides() -> None:
 @given(seed=st.integers(0, 100))
 def test_plan_round_trips_through_json(seed: int) -> None:
     epilogue = Epilogue(residual=True, bias=True, activation="clip", clip_max=6.0)
-    regions = [("r0", conv()), ("r1", conv(epilogue=epilogue)), ("r2", conv())]
-    plan = place(regions, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(seed))
+    subgraphs = [("r0", conv()), ("r1", conv(epilogue=epilogue)), ("r2", conv())]
+    plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(seed))
     assert Plan.loads(plan.dumps()) == plan
 
 
@@ -161,8 +166,8 @@ def test_unknown_objective() -> None:
 
 
 def test_table_rows_count_repeats_and_show_declines() -> None:
-    regions = [("r0", conv()), ("r1", conv(128)), ("r2", conv())]
-    plan = place(regions, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(1))
+    subgraphs = [("r0", conv()), ("r1", conv(128)), ("r2", conv())]
+    plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(1))
     rows = explain.rows(plan)
     assert len(rows) == 2 and all(len(row) == len(explain.COLUMNS) for row in rows)
     assert rows[0][explain.COLUMNS.index("count")] == "2"

@@ -13,7 +13,8 @@ from tvm import relax
 
 import convoy
 from convoy.backends.base import Backend, Binary
-from convoy.cost.model import CostModel, MeasuredCost, RandomCost
+from convoy.cost.measured import MeasuredCost
+from convoy.cost.model import CostModel
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -25,6 +26,8 @@ from convoy.partition.from_subgraphs import plan_to_cover
 from convoy.partition.rewrite import rewrite
 from convoy.placement import explain
 from convoy.placement.placer import Placer, normal_forms
+
+from ..helpers.random_cost import RandomCost
 
 DEVICE = Device()
 
@@ -104,14 +107,14 @@ def test_exact_is_at_least_as_good_as_greedy_and_as_each_backend(
             assert exact.total_us() <= cover.total_us() + slack + 1e-6
 
 
-def test_every_region_is_placed_once_and_the_module_can_be_rewritten(
+def test_every_subgraph_is_placed_once_and_the_module_can_be_rewritten(
     forms: list[tvm.IRModule],
 ) -> None:
     for search in ("greedy", "exact"):
         placed = placer(forms).place("graph", search)
-        covered = [name for region in placed.regions for name in region.covered]
+        covered = [name for subgraph in placed.subgraphs for name in subgraph.covered]
         assert len(covered) == len(set(covered))
-        rewrite(placed.module, {c.region: f"f{i}" for i, c in enumerate(placed.plan.choices)})
+        rewrite(placed.module, {c.subgraph: f"f{i}" for i, c in enumerate(placed.plan.choices)})
 
 
 def test_backends_can_be_restricted(forms: list[tvm.IRModule]) -> None:
@@ -122,7 +125,7 @@ def test_backends_can_be_restricted(forms: list[tvm.IRModule]) -> None:
 
 @pytest.mark.parametrize("search", ["greedy", "exact", "evolve"])
 def test_place_with_costs_that_need_no_gpu(search: str) -> None:
-    placed = convoy.place(network(), backends=("cutlass", "tvm"), costs="random", search=search)
+    placed = convoy.place(network(), backends=("cutlass", "tvm"), costs=RandomCost(), search=search)
     assert placed.plan.source == "random" and placed.plan.backends() == {"cutlass": 6}
     again = convoy.place(network(), backends=("cutlass", "tvm"), costs=RandomCost(0), search=search)
     assert again.plan == placed.plan
@@ -134,7 +137,7 @@ def test_place_with_costs_that_need_no_gpu(search: str) -> None:
 
 
 def test_the_exact_cover_is_the_default() -> None:
-    options = {"backends": ("cutlass", "tvm"), "costs": "random"}
+    options = {"backends": ("cutlass", "tvm"), "costs": RandomCost()}
     placed = convoy.place(network(), **options)
     assert placed.cover is not None
     assert placed.plan == convoy.place(network(), search="exact", **options).plan
@@ -158,7 +161,7 @@ def test_a_result_that_is_an_input(backends: tuple[str, ...]) -> None:
         assert [str(native).endswith("no other backend was named)") for native in placed.native]
 
 
-def test_without_figures_each_region_is_placed_by_itself(tmp_path: Path) -> None:
+def test_without_figures_each_subgraph_is_placed_by_itself(tmp_path: Path) -> None:
     options = {"backends": ("cutlass", "tvm"), "costs": "recorded", "records": tmp_path / "none"}
     unknown = network(channels=24)
     placed = convoy.place(unknown, **options)
@@ -168,17 +171,19 @@ def test_without_figures_each_region_is_placed_by_itself(tmp_path: Path) -> None
 
 def test_unknown_names_of_searches_and_costs() -> None:
     with pytest.raises(InvalidOption, match="search"):
-        convoy.place(network(), search="fastest", costs="random")
+        convoy.place(network(), search="fastest", costs=RandomCost())
     with pytest.raises(InvalidOption, match="costs"):
         convoy.place(network(), costs="guessed")
 
 
 def test_a_plan_is_taken_over_as_it_is() -> None:
-    placed = convoy.place(network(), backends=("cutlass", "tvm"), costs="random", search="exact")
+    placed = convoy.place(
+        network(), backends=("cutlass", "tvm"), costs=RandomCost(), search="exact"
+    )
     read = Plan.loads(placed.plan.dumps())
     again = convoy.place(network(), backends=("cutlass", "tvm"), plan=read)
     assert again.plan == placed.plan
-    assert [r.id for r in again.regions] == [c.region for c in placed.plan.choices]
+    assert [r.id for r in again.subgraphs] == [c.subgraph for c in placed.plan.choices]
     with pytest.raises(InvalidOption, match="not all of this network"):
         convoy.place(network(channels=32), plan=read)
 
@@ -223,7 +228,7 @@ class Counting(CostModel):
     def __init__(self, known: set[str]) -> None:
         self._known = known
 
-    def figures(
+    def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         figure = Measurement(kernel_us=1.0)
@@ -264,6 +269,6 @@ def test_how_much_is_measured(
         costs.prefetch([(workload, candidates)])
     else:
         candidates.reverse()
-    figures = costs.figures(workload, candidates)
+    figures = costs.measurements(workload, candidates)
     assert sorted(measured) == expected
     assert [f is not None for f in figures] == [c.kernel in {*measured, *known} for c in candidates]

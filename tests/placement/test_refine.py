@@ -13,7 +13,7 @@ from convoy.errors import CompileFailed
 from convoy.ir.candidate import Candidate, make_config
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.ir.plan import Scored
+from convoy.ir.offer import Offer
 from convoy.ir.workload import Workload
 from convoy.partition.match_graph import Form, Match, MatchGraph, Op
 from convoy.placement.cover import Cover, find_cover
@@ -36,7 +36,7 @@ def branches() -> MatchGraph:
     for name, us, rows in (("wide", 10.0, 16), ("narrow", 12.0, 256)):
         config = make_config(kernel={"family": "x", "tile": [rows, 64, 64]}, split_k=1)
         figure = Measurement(kernel_us=us, enqueue_us=3.0, e2e_us=us + 8)
-        options.append(Scored(Candidate("cutlass", name, config), figure))
+        options.append(Offer(Candidate("cutlass", name, config), figure))
     matches = tuple(
         Match(op, (op,), (op,), tuple(options), workload=workload) for op in ("left", "right")
     )
@@ -90,7 +90,7 @@ def test_narrow_kernels_win_where_branches_run_side_by_side() -> None:
 def test_a_kernel_that_hides_its_tiles_is_taken_to_fill_as_much_as_the_fastest_known() -> None:
     """Else what is least known of would always seem to leave room for others."""
     graph = branches()
-    hidden = Scored(Candidate("cudnn", "eng1"), Measurement(kernel_us=9.0, e2e_us=17.0))
+    hidden = Offer(Candidate("cudnn", "eng1"), Measurement(kernel_us=9.0, e2e_us=17.0))
     matches = tuple(
         dataclasses.replace(match, options=(*match.options, hidden)) for match in graph.matches
     )

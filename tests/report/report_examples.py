@@ -5,7 +5,8 @@ from __future__ import annotations
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.ir.plan import Choice, Plan, Scored
+from convoy.ir.offer import Offer
+from convoy.ir.plan import Choice, Plan
 from convoy.ir.schedule import ORIGIN, Buffer, Event, Footprint, MemoryPlan, Op, Schedule
 from convoy.ir.workload import Epilogue, Workload
 
@@ -16,9 +17,9 @@ def conv(**changes: object) -> Workload:
     return Workload(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def scored(backend: str, kernel: str, kernel_us: float, enqueue_us: float, e2e_us: float) -> Scored:
+def scored(backend: str, kernel: str, kernel_us: float, enqueue_us: float, e2e_us: float) -> Offer:
     figure = Measurement(kernel_us=kernel_us, enqueue_us=enqueue_us, e2e_us=e2e_us)
-    return Scored(Candidate(backend, kernel), figure)
+    return Offer(Candidate(backend, kernel), figure)
 
 
 def plan() -> Plan:

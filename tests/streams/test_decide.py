@@ -16,7 +16,8 @@ from convoy.ir.artifact import Meta
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.ir.plan import Plan, Scored
+from convoy.ir.offer import Offer
+from convoy.ir.plan import Plan
 from convoy.ir.schedule import Footprint, Schedule
 from convoy.partition.rewrite import rewrite
 from convoy.pipeline import cuda_target
@@ -76,7 +77,7 @@ def placed(network, monkeypatch: pytest.MonkeyPatch):
     choices = []
     for choice in placement.plan.choices:
         scored = {
-            kernel: Scored(Candidate("made", kernel), Measurement(kernel_us=us))
+            kernel: Offer(Candidate("made", kernel), Measurement(kernel_us=us))
             for kernel, us in figures.items()
         }
         choices.append(
@@ -182,10 +183,10 @@ def test_chain_stays_on_one_stream(network) -> None:
 
 def test_variants_that_are_too_slow_are_left_out(placed) -> None:
     plan = placed.plan
-    slow = Scored(Candidate("made", "slow"), Measurement(kernel_us=99.0))
+    slow = Offer(Candidate("made", "slow"), Measurement(kernel_us=99.0))
     choices = tuple(dataclasses.replace(c, best_by_backend=(slow,)) for c in plan.choices)
     plan = dataclasses.replace(plan, choices=choices)
-    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     schedule = compiled(placed, streams=3).schedule
     assert schedule is not None
     found = PlacedKernels(plan, symbols, {"made": Made()}, Machine()).variants(schedule.ops)
@@ -193,8 +194,8 @@ def test_variants_that_are_too_slow_are_left_out(placed) -> None:
 
 
 def test_near_candidates_are_variants_where_no_compiler_is_needed(placed) -> None:
-    def near(kernel: str, *notes: str) -> Scored:
-        return Scored(Candidate("made", kernel, notes=notes), Measurement(kernel_us=13.0))
+    def near(kernel: str, *notes: str) -> Offer:
+        return Offer(Candidate("made", kernel, notes=notes), Measurement(kernel_us=13.0))
 
     class Partly(Made):
         def is_ready(self, candidate):
@@ -210,7 +211,7 @@ def test_near_candidates_are_variants_where_no_compiler_is_needed(placed) -> Non
     choices = tuple(dataclasses.replace(c, near=added) for c in placed.plan.choices)
     plan = dataclasses.replace(placed.plan, choices=choices)
     assert Plan.loads(plan.dumps()) == plan
-    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     kept = PlacedKernels(plan, symbols, {"made": Partly()}, Machine())
     others = {s.candidate.kernel for c in plan.choices for s in kept._others(c)}
     assert others == {"narrow", "near"}
@@ -221,13 +222,13 @@ def test_durations_count_what_has_left_the_cache(placed, network) -> None:
     plan = placed.plan
     choices = tuple(
         dataclasses.replace(
-            c, chosen=Scored(c.chosen.candidate, Measurement(kernel_us=10.0, cold_us=14.0))
+            c, chosen=Offer(c.chosen.candidate, Measurement(kernel_us=10.0, cold_us=14.0))
         )
         for c in plan.choices
     )
     changed = dataclasses.replace(placed, plan=dataclasses.replace(plan, choices=choices))
     lowered = Lowered.of(
-        rewrite(placed.module, {c.region: c.region for c in choices}), cuda_target(Device())
+        rewrite(placed.module, {c.subgraph: c.subgraph for c in choices}), cuda_target(Device())
     )
     weights = 2 * (2 * 64 * 64 * 9 + 64 * 64)
     program = lowered.program(Machine())

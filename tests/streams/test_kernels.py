@@ -9,12 +9,14 @@ from tvm.script import tirx as T
 from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 from convoy.streams.dependence import Dependences
 from convoy.streams.kernels import inspect
 from convoy.streams.machine import Machine
 from convoy.streams.program import read
 from convoy.training import Sgd, small_resnet
+
+from ..helpers.longest import longest
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
@@ -74,7 +76,7 @@ def test_each_launch_moves_its_own_tensors() -> None:
 def test_state_is_updated_behind_all_that_reads_it(dtype: str) -> None:
     step = small_resnet(4, image=6, channels=3, widths=(8, 12)).step(Sgd(0.9, 1e-3))
     normal = normalize(step.module, dtype=dtype)
-    chosen = select(find_regions(normal), lambda w: w.op != "matmul")
+    chosen = longest(find_subgraphs(normal), lambda w: w.op != "matmul")
     mod = lower_calls(rewrite(normal, {r.id: r.id for r in chosen}), TARGET)
     program = read(mod, Machine())
     ancestors = Dependences([op.depends for op in program.ops]).ancestors

@@ -15,7 +15,7 @@ from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
 from convoy.ops.elementwise import sgd_step
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 from convoy.tir import multi_tensor
 from convoy.tir.channel_sums import ChannelSums, partial_shape
 from convoy.tir.channel_sums_kernels import kernels
@@ -24,6 +24,7 @@ from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
 from convoy.training import Sgd, resnet50, small_resnet
 
 from ..graph.serial import serialize
+from ..helpers.longest import longest
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
@@ -148,7 +149,7 @@ def on_gpu(net, dtype="float16"):
     """A step as it goes to code generation for a GPU, all regions offloaded."""
     step = net.step(Sgd(0.9))
     normal = normalize(step.module, dtype=dtype)
-    chosen = select(find_regions(normal), lambda w: True)
+    chosen = longest(find_subgraphs(normal), lambda w: True)
     symbols = {r.id: f"convoy_{i}" for i, r in enumerate(chosen)}
     return step, normal, lower_calls(rewrite(normal, symbols), TARGET)
 
@@ -212,7 +213,7 @@ def test_passes_over_activations():
 def test_launches_of_resnet50():
     _, normal, lowered = on_gpu(resnet50(8))
     names = called(lowered["main"])
-    regions = find_regions(normal)
+    regions = find_subgraphs(normal)
     assert names["offloaded"] == 53 + 52 + 53 + 3
     assert Counter(r.workload.op for r in regions.by_id.values() if r.workload.op != "matmul") == {
         "fprop": 53, "dgrad": 52, "wgrad": 53,

@@ -16,11 +16,12 @@ from convoy.lower.executable import lower_calls
 from convoy.lower.passes import memory_passes
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_regions, select
+from convoy.partition.subgraphs import find_subgraphs
 from convoy.tir import channel_sums
 from convoy.training import Network, Sgd, small_resnet
 from convoy.training.resnet import basic_blocks
 
+from ..helpers.longest import longest
 from .reference import descend
 from .test_step import RATE, batches
 
@@ -42,7 +43,7 @@ TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 def executable(step, dtype):
     """The step's virtual machine and how many kernels it launches."""
     normal = normalize(step.module, dtype=dtype)
-    chosen = select(find_regions(normal), lambda w: w.op != "matmul")
+    chosen = longest(find_subgraphs(normal), lambda w: w.op != "matmul")
     mod = rewrite(normal, {r.id: register(r.workload) for r in chosen})
     mod = lower_calls(mod, TARGET)
     functions = {

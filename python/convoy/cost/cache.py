@@ -1,13 +1,15 @@
-"""What caches make of figures that belong to a network.
+"""Measurements as they count inside a network.
 
-Kernels are measured alone, with all that they read in the cache (``kernel_us``) and with nothing in
-it (``cold_us``); inside a network the truth lies between (objective.py). Two things about that are
-known of a network and not of a kernel. One that touches little finds all of it in the cache again,
-also from one run to the next: its kernels are as quick as alone. And where some candidates lack
-``cold_us`` (records that were taken without), they would look quicker than those that have it.
+Kernels are measured alone: with all that they read in the L2 cache (``kernel_us``), and with the
+cache flushed before every launch (``cold_us``). A kernel inside a network is between the two. A
+network that touches little finds all of it in the cache again, from one run to the next as well:
+its kernels take ``kernel_us``. Elsewhere :func:`convoy.ir.objective.device_us` adds a share of what
+``cold_us`` is longer. This is the one model of the cache: measurements of a plan have been through
+:func:`in_network`, so that ``device_us`` of them is the time in its network, for placement and for
+scheduling alike.
 
-The processor has caches too: a library that does much for a launch takes longer for it where other
-launches came before (``Backend.after_others_us``).
+Host times depend on what ran before as well: a library that does much for a launch takes longer for
+it where others were launched in between (``Backend.after_others_us``).
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from collections.abc import Iterable, Mapping
 
 from ..ir.device import Device
 from ..ir.measurement import Measurement
-from ..ir.plan import Scored
+from ..ir.objective import device_us
+from ..ir.offer import Offer, Offers
 from ..ir.workload import DTYPE_BYTES, Workload
-from ..placement.place import Options
 
 #: Share of the L2 cache that a network's data may take, as counted here, to stay in it. Half of an
 #: H200's keeps a second copy of what both halves read, and more than one step's tensors are alive:
@@ -30,8 +32,8 @@ STAYING = 1 / 3
 
 
 def touched_bytes(workloads: Iterable[Workload]) -> int:
-    """About how many bytes one run of these convolutions and products touches: all weights, and
-    of the tensors between them, whose storage is used over and over, the largest step."""
+    """Estimate the bytes that one run of these workloads touches: all weights, and of the tensors
+    between them, whose storage is reused, the largest step."""
     weights, largest = 0, 0
     for workload in workloads:
         sizes = {
@@ -44,60 +46,73 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
     return weights + largest
 
 
-def stays(workloads: Iterable[Workload], device: Device) -> bool:
-    """Whether what a network touches stays in the L2 cache from one run to the next."""
-    return touched_bytes(workloads) <= STAYING * device.l2_bytes
+def stays(touched: int, device: Device) -> bool:
+    """Whether so many bytes stay in the L2 cache from one run of a network to the next."""
+    return touched <= STAYING * device.l2_bytes
+
+
+def network_us(measurement: Measurement, touched: int, device: Device) -> float:
+    """Time of a kernel inside a network, in microseconds.
+
+    Args:
+        measurement: Of the kernel alone.
+        touched: Bytes that one run of the network touches.
+        device: The GPU.
+    """
+    return device_us(_warm(measurement) if stays(touched, device) else measurement)
 
 
 def in_network(
-    options: Mapping[Workload, Options],
+    offers: Mapping[Workload, Offers],
     staying: bool = False,
     after_others_us: Mapping[str, tuple[float, float]] | None = None,
-) -> dict[Workload, Options]:
-    """Options with figures as they count in a network: host times with what backends of these
-    names take longer ``after_others_us``, and ``cold_us`` as follows.
+) -> dict[Workload, Offers]:
+    """Offers with their measurements as they count in a network.
 
-    Where data are ``staying`` it is ``kernel_us``. Elsewhere a candidate without it gets what the
-    other candidates of its workload take longer with a cold cache (the median), or, where none of
-    them has it, those of all workloads. Without any to go by, figures stay as they are.
+    Where data are ``staying`` in the cache (:func:`stays`), ``cold_us`` becomes ``kernel_us``.
+    Elsewhere a candidate without ``cold_us`` gets what the other candidates of its workload take
+    longer with a cold cache (the median) or, where none of them has it, those of all workloads;
+    without any to go by it stays as it is. Host times grow by what backends of these names take
+    longer ``after_others_us``: (enqueue_us, e2e_us).
     """
-    longer = {w: [_longer(s.measurement) for s in o.scored] for w, o in options.items()}
+    longer = {w: [_longer(o.measurement) for o in found.measured] for w, found in offers.items()}
     known = {w: [us for us in each if us is not None] for w, each in longer.items()}
     every = [us for each in known.values() for us in each]
     usual = statistics.median(every) if every else None
 
-    def of(workload: Workload, scored: Scored) -> Scored:
-        later = (after_others_us or {}).get(scored.candidate.backend, (0.0, 0.0))
-        scored = Scored(scored.candidate, _later(scored.measurement, *later))
-        figure = scored.measurement
-        if figure.kernel_us is None:
-            return scored
+    def of(workload: Workload, offer: Offer) -> Offer:
+        later = (after_others_us or {}).get(offer.candidate.backend, (0.0, 0.0))
+        measurement = _later(offer.measurement, *later)
         if staying:
-            cold: float | None = figure.kernel_us
-        elif figure.cold_us is None:
+            measurement = _warm(measurement)
+        elif measurement.cold_us is None and measurement.kernel_us is not None:
             own = statistics.median(known[workload]) if known[workload] else usual
-            cold = None if own is None else figure.kernel_us + own
-        else:
-            return scored
-        return Scored(scored.candidate, dataclasses.replace(figure, cold_us=cold))
+            cold = None if own is None else measurement.kernel_us + own
+            measurement = dataclasses.replace(measurement, cold_us=cold)
+        return Offer(offer.candidate, measurement)
 
     return {
-        workload: dataclasses.replace(found, scored=[of(workload, s) for s in found.scored])
-        for workload, found in options.items()
+        workload: dataclasses.replace(found, measured=[of(workload, o) for o in found.measured])
+        for workload, found in offers.items()
     }
 
 
-def _later(figure: Measurement, enqueue: float, call: float) -> Measurement:
-    """The figure with longer host times, where it has any."""
-    if figure.enqueue_us is not None:
-        figure = dataclasses.replace(figure, enqueue_us=figure.enqueue_us + enqueue)
-    if figure.e2e_us is not None:
-        figure = dataclasses.replace(figure, e2e_us=figure.e2e_us + call)
-    return figure
+def _warm(measurement: Measurement) -> Measurement:
+    """The measurement of a kernel that finds all that it reads in the cache."""
+    return dataclasses.replace(measurement, cold_us=measurement.kernel_us)
 
 
-def _longer(figure: Measurement) -> float | None:
+def _later(measurement: Measurement, enqueue: float, call: float) -> Measurement:
+    """The measurement with longer host times, where it has any."""
+    if measurement.enqueue_us is not None:
+        measurement = dataclasses.replace(measurement, enqueue_us=measurement.enqueue_us + enqueue)
+    if measurement.e2e_us is not None:
+        measurement = dataclasses.replace(measurement, e2e_us=measurement.e2e_us + call)
+    return measurement
+
+
+def _longer(measurement: Measurement) -> float | None:
     """What a kernel takes longer with a cold cache."""
-    if figure.kernel_us is None or figure.cold_us is None:
+    if measurement.kernel_us is None or measurement.cold_us is None:
         return None
-    return max(0.0, figure.cold_us - figure.kernel_us)
+    return max(0.0, measurement.cold_us - measurement.kernel_us)

@@ -83,7 +83,7 @@ class HostTimes:
     ratios: dict[Origin, Ratio] = field(default_factory=dict)
     usual: Mapping[Kind, Usual] = field(default_factory=dict)
 
-    def figure(self, record: Record) -> Measurement:
+    def measurement(self, record: Record) -> Measurement:
         """The measurement of a record with host times of this machine: the usual ones of its kind
         here, or else those of its kind there by the ratio of the two machines."""
         if (usual := self._usual_here(record)) is not None:

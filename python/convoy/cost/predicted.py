@@ -108,14 +108,14 @@ class PredictedCost(CostModel):
     def candidates(self, workload: Workload) -> list[Candidate]:
         return self._known.candidates(workload) if self._known else []
 
-    def figures(
+    def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         if not candidates:
             return []
         known: Sequence[Measurement | None] = [None] * len(candidates)
         if self._known is not None:
-            known = self._known.figures(workload, candidates)
+            known = self._known.measurements(workload, candidates)
         data = self._xgboost.DMatrix(features.matrix(workload, candidates, self._device))
         columns = [np.exp(model.predict(data)) for model in self._models]
         ratios = None if self._cold is None else np.exp(self._cold.predict(data))

@@ -12,7 +12,9 @@ from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from .host import HostTimes
-from .model import CostModel, MeasuredCost, Progress, RandomCost, RecordedCost
+from .measured import MeasuredCost
+from .model import CostModel, Progress
+from .recorded import RecordedCost
 
 if TYPE_CHECKING:
     from ..ir.measurement import Measurement
@@ -21,16 +23,14 @@ if TYPE_CHECKING:
 
 
 #: Cost models by the names that the command takes.
-COSTS = ("measured", "recorded", "predicted", "random")
+COSTS = ("measured", "recorded", "predicted")
 
 
 def named(name: str, device: Device, records: str | os.PathLike[str] | None = None) -> CostModel:
-    """A cost model that needs no GPU, by name: recorded, predicted or random.
+    """A cost model that needs no GPU, by name: recorded or predicted.
 
     Raises InvalidOption for another name, and what PredictedCost raises.
     """
-    if name == "random":
-        return RandomCost()
     if name not in ("recorded", "predicted"):
         raise InvalidOption(f"costs {name!r}", f"one of {', '.join(COSTS)}, or a CostModel")
     from ..records import environment as environments

@@ -1,4 +1,4 @@
-"""The plan: which candidate runs which region, what it costs, and what was turned down."""
+"""The plan: which candidate runs which subgraph, what it costs, and what was turned down."""
 
 from __future__ import annotations
 
@@ -9,48 +9,31 @@ from typing import Any
 
 from ..errors import CorruptArtefact
 from . import objective as objectives
-from .candidate import Candidate, Decline
+from .candidate import Decline
 from .device import Device
-from .measurement import Measurement
+from .offer import Offer
 from .workload import Workload
 
 PLAN_FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A candidate with its figures."""
-
-    candidate: Candidate
-    measurement: Measurement
-
-    def to_json(self) -> dict[str, Any]:
-        return {"candidate": self.candidate.to_json(), "measurement": self.measurement.to_json()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Scored:
-        return cls(
-            Candidate.from_json(data["candidate"]), Measurement.from_json(data["measurement"])
-        )
-
-
-@dataclass(frozen=True)
 class Choice:
-    """The decision for one region.
+    """The decision for one subgraph.
 
     ``runner_up`` is the cheapest candidate of another kernel, ``best_by_backend`` the cheapest
     one of each backend, ``declines`` the backends that do not take the workload and why. ``near``
     are others that are not much slower: beside other kernels they may be the better ones.
     """
 
-    region: str
+    subgraph: str
     workload: Workload
-    chosen: Scored
-    runner_up: Scored | None = None
-    best_by_backend: tuple[Scored, ...] = ()
+    chosen: Offer
+    runner_up: Offer | None = None
+    best_by_backend: tuple[Offer, ...] = ()
     declines: tuple[Decline, ...] = ()
     considered: int = 1
-    near: tuple[Scored, ...] = ()
+    near: tuple[Offer, ...] = ()
 
     def margin(self, objective: str) -> float | None:
         """Cost of the runner-up over the chosen one; None without figures for both."""
@@ -63,7 +46,7 @@ class Choice:
     def to_json(self) -> dict[str, Any]:
         near = {"near": [scored.to_json() for scored in self.near]} if self.near else {}
         return {
-            "region": self.region,
+            "region": self.subgraph,
             "workload": self.workload.to_json(),
             "chosen": self.chosen.to_json(),
             "runner_up": self.runner_up.to_json() if self.runner_up else None,
@@ -76,14 +59,14 @@ class Choice:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Choice:
         return cls(
-            region=data["region"],
+            subgraph=data["region"],
             workload=Workload.from_json(data["workload"]),
-            chosen=Scored.from_json(data["chosen"]),
-            runner_up=Scored.from_json(data["runner_up"]) if data["runner_up"] else None,
-            best_by_backend=tuple(map(Scored.from_json, data["best_by_backend"])),
+            chosen=Offer.from_json(data["chosen"]),
+            runner_up=Offer.from_json(data["runner_up"]) if data["runner_up"] else None,
+            best_by_backend=tuple(map(Offer.from_json, data["best_by_backend"])),
             declines=tuple(Decline(**decline) for decline in data["declines"]),
             considered=data["considered"],
-            near=tuple(map(Scored.from_json, data.get("near", ()))),
+            near=tuple(map(Offer.from_json, data.get("near", ()))),
         )
 
 
@@ -102,7 +85,7 @@ class Plan:
     environment: str = ""
 
     def total_us(self, objective: str | None = None) -> float:
-        """Predicted time of all regions, in microseconds, under an objective (default: its own)."""
+        """Predict the time of all subgraphs in microseconds, by default under its own objective."""
         figures = [c.chosen.measurement for c in self.choices]
         return objectives.total(figures, objective or self.objective)
 
@@ -111,7 +94,7 @@ class Plan:
         return f"convoy_{index}_{self.choices[index].workload.op}"
 
     def backends(self) -> dict[str, int]:
-        """How many regions each backend got."""
+        """How many subgraphs each backend got."""
         counts: dict[str, int] = {}
         for choice in self.choices:
             name = choice.chosen.candidate.backend
@@ -119,13 +102,13 @@ class Plan:
         return dict(sorted(counts.items()))
 
     def differences(self, other: Plan) -> list[tuple[Choice, Choice]]:
-        """Regions for which another plan of the same network chose another backend."""
-        theirs = {choice.region: choice for choice in other.choices}
+        """Subgraphs for which another plan of the same network chose another backend."""
+        theirs = {choice.subgraph: choice for choice in other.choices}
         return [
-            (mine, theirs[mine.region])
+            (mine, theirs[mine.subgraph])
             for mine in self.choices
-            if mine.region in theirs
-            and mine.chosen.candidate.backend != theirs[mine.region].chosen.candidate.backend
+            if mine.subgraph in theirs
+            and mine.chosen.candidate.backend != theirs[mine.subgraph].chosen.candidate.backend
         ]
 
     def to_json(self) -> dict[str, Any]:

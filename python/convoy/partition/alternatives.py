@@ -1,6 +1,6 @@
-"""Which of a root's nested regions to take: how much to fuse, by cost.
+"""Which of a root's nested subgraphs to take: how much to fuse, by cost.
 
-A longer region saves the kernel that would do the rest, but fewer candidates can run it. Each
+A longer subgraph saves the kernel that would do the rest, but fewer candidates can run it. Each
 alternative costs its cheapest candidate plus an estimate of what it leaves to TVM's own kernels.
 """
 
@@ -18,8 +18,8 @@ SMALLEST_KERNEL_US = 1.5
 ELEMENTWISE_EFFICIENCY = 0.85
 
 
-class RegionLike(Protocol):
-    """What is needed of a region here (see graph.regions)."""
+class SubgraphLike(Protocol):
+    """What is needed of a subgraph here (see graph.subgraphs)."""
 
     @property
     def id(self) -> str: ...
@@ -34,24 +34,24 @@ class RegionLike(Protocol):
 
 
 def plausible(
-    regions: Sequence[RegionLike], accepts: Sequence[Callable[[Workload], bool]]
-) -> list[list[RegionLike]]:
+    subgraphs: Sequence[SubgraphLike], accepts: Sequence[Callable[[Workload], bool]]
+) -> list[list[SubgraphLike]]:
     """For each root, in program order, what is worth considering, longest first: the longest
-    region that each backend accepts and, where another root could take one of its operations
+    subgraph that each backend accepts and, where another root could take one of its operations
     first (a sum of two convolutions), the longest that is free of such. Roots that nobody accepts
-    are left out. ``regions`` holds those of a root longest first.
+    are left out. ``subgraphs`` holds those of a root longest first.
     """
-    by_root: dict[str, list[RegionLike]] = {}
+    by_root: dict[str, list[SubgraphLike]] = {}
     roots_of: dict[str, set[str]] = {}
-    for region in regions:
-        by_root.setdefault(region.root, []).append(region)
-        for op in region.covered:
-            roots_of.setdefault(op, set()).add(region.root)
+    for subgraph in subgraphs:
+        by_root.setdefault(subgraph.root, []).append(subgraph)
+        for op in subgraph.covered:
+            roots_of.setdefault(op, set()).add(subgraph.root)
     result = []
     for group in by_root.values():
         wanted: set[int] = set()
         for accept in accepts:
-            accepted = [i for i, region in enumerate(group) if accept(region.workload)]
+            accepted = [i for i, subgraph in enumerate(group) if accept(subgraph.workload)]
             alone = [i for i in accepted if all(len(roots_of[op]) == 1 for op in group[i].covered)]
             wanted.update(accepted[:1] + alone[:1])
         if wanted:
@@ -60,21 +60,21 @@ def plausible(
 
 
 def native_us(workload: Workload, device: Device) -> float:
-    """Estimated time of TVM's own kernel for an optional region: bytes over bandwidth."""
+    """Estimated time of TVM's own kernel for an optional subgraph: bytes over bandwidth."""
     seconds = workload.bytes_moved / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
     return SMALLEST_KERNEL_US + seconds * 1e6
 
 
-def leftover_us(region: RegionLike, longest: RegionLike, device: Device) -> float:
-    """Estimated time of one fused element-wise kernel for what ``longest`` does beyond ``region``.
+def leftover_us(subgraph: SubgraphLike, longest: SubgraphLike, device: Device) -> float:
+    """Estimate the time of one element-wise kernel for what ``longest`` does beyond ``subgraph``.
 
-    Bytes over bandwidth: it reads the region's result, a residual that is not yet added, and
+    Bytes over bandwidth: it reads the subgraph's result, a residual that is not yet added, and
     writes each result that is not yet written.
     """
-    if set(longest.covered) <= set(region.covered):
+    if set(longest.covered) <= set(subgraph.covered):
         return 0.0
-    mine, whole = region.workload.epilogue, longest.workload.epilogue
-    w = region.workload
+    mine, whole = subgraph.workload.epilogue, longest.workload.epilogue
+    w = subgraph.workload
     tensor = w.n * w.p * w.q * w.k * DTYPE_BYTES[w.out_dtype]
     passes = 2 + (whole.residual and not mine.residual)
     base = (whole.residual, whole.bias, whole.activation)
@@ -85,23 +85,23 @@ def leftover_us(region: RegionLike, longest: RegionLike, device: Device) -> floa
 
 
 def choose(
-    groups: Sequence[Sequence[RegionLike]],
+    groups: Sequence[Sequence[SubgraphLike]],
     cost: Callable[[Workload], float | None],
     device: Device,
-) -> list[RegionLike]:
-    """One region for each root, the cheapest that shares no operation with those before it.
+) -> list[SubgraphLike]:
+    """One subgraph for each root, the cheapest that shares no operation with those before it.
 
     ``cost`` gives the cheapest candidate's time of a workload in microseconds, infinity where
-    nothing can run it, None where nothing is known; without figures the longest region is taken.
+    nothing can run it, None where nothing is known; without figures the longest subgraph is taken.
     An optional root is left out unless figures say that it pays.
     """
     taken: set[str] = set()
     result = []
     for group in groups:
-        free = [region for region in group if taken.isdisjoint(region.covered)]
+        free = [subgraph for subgraph in group if taken.isdisjoint(subgraph.covered)]
         if not free:
             continue
-        costs = [(cost(region.workload), region) for region in free]
+        costs = [(cost(subgraph.workload), subgraph) for subgraph in free]
         known = [(c + leftover_us(r, free[0], device), r) for c, r in costs if c is not None]
         finite = [(c, r) for c, r in known if c != float("inf")]
         if free[0].optional:

@@ -79,7 +79,7 @@ class Dataflow:
 
 
 def dataflow(mod: tvm.IRModule) -> Dataflow:
-    """The dataflow of the entry function; names are those that regions use."""
+    """The dataflow of the entry function; names are those that subgraphs use."""
     _, func = main_function(mod)
     operations = []
     for binding in bindings_of(func):

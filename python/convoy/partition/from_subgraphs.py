@@ -1,8 +1,8 @@
-"""From regions to a match graph, and from a cover of it back to a plan of regions.
+"""From subgraphs to a match graph, and from a cover of it back to a plan of subgraphs.
 
-Regions come with the figures of their candidates. What they leave to TVM's own kernels has to be
-costed as well, or the shortest region would always look cheapest: it gets an estimate from the
-bytes that it moves. So do operations that no region covers: they cost the same in every plan, but
+Subgraphs come with the figures of their candidates. What they leave to TVM's own kernels has to be
+costed as well, or the shortest subgraph would always look cheapest: it gets an estimate from the
+bytes that it moves. So do operations that no subgraph covers: they cost the same in every plan, but
 the larger of host and device time, and what overlaps, depend on them.
 """
 
@@ -16,10 +16,11 @@ from ..errors import NoCandidate
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
-from ..ir.plan import Choice, Plan, Scored
+from ..ir.offer import Offer, Offers
+from ..ir.plan import Choice, Plan
 from ..ir.workload import DTYPE_BYTES, Workload
 from ..placement.cover import Cover, find_cover
-from ..placement.place import Options, near, rank
+from ..placement.place import near, rank
 from ..placement.transition import FREE
 from . import alternatives
 from .alternatives import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US, leftover_us, native_us
@@ -32,8 +33,8 @@ NATIVE = "tvm"
 NATIVE_ENQUEUE_US, SYNCHRONISE_US = 2.8, 4.0
 
 
-class RegionLike(alternatives.RegionLike, Protocol):
-    """What is needed of a region here (see graph.regions)."""
+class SubgraphLike(alternatives.SubgraphLike, Protocol):
+    """What is needed of a subgraph here (see graph.subgraphs)."""
 
     @property
     def outputs(self) -> tuple[str, ...]: ...
@@ -41,53 +42,53 @@ class RegionLike(alternatives.RegionLike, Protocol):
     def split(self) -> tuple[int, ...]: ...
 
 
-def regions_to_graph(
+def subgraphs_to_graph(
     ops: Sequence[Op],
     inputs: FormOf,
     results: Sequence[tuple[str, Form | None]],
-    regions: Sequence[RegionLike],
-    options: Mapping[Workload, Options],
+    subgraphs: Sequence[SubgraphLike],
+    options: Mapping[Workload, Offers],
     device: Device,
     bytes_moved: Mapping[str, int] | None = None,
     gathered: Collection[str] = (),
 ) -> tuple[MatchGraph, list[tuple[Match, str]]]:
     """A match graph of a network, and the matches that were illegal with the reason.
 
-    ``ops`` are all operations in program order, those in regions and the others; ``options`` as
-    ``place.gather`` returns them. The pattern of a region's match is the region's id. A root
+    ``ops`` are all operations in program order, those in subgraphs and the others; ``options`` as
+    ``place.gather`` returns them. The pattern of a subgraph's match is the subgraph's id. A root
     that no candidate can run gets a match of its own, free of cost, because there is no choice; an
-    optional one gets one for what it costs TVM. Operations that no region covers cost what moving
-    ``bytes_moved`` takes (not named: nothing). A region that is split costs in addition what TVM
+    optional one gets one for what it costs TVM. Operations that no subgraph covers cost what moving
+    ``bytes_moved`` takes (not named: nothing). A subgraph that is split costs in addition what TVM
     takes to copy each part, but for ``gathered`` ones: what reads them copies them anyway.
     """
     bare = MatchGraph(tuple(ops), (), inputs, tuple(results))
-    groups: dict[str, list[RegionLike]] = {}
-    for region in regions:
-        groups.setdefault(region.root, []).append(region)
+    groups: dict[str, list[SubgraphLike]] = {}
+    for subgraph in subgraphs:
+        groups.setdefault(subgraph.root, []).append(subgraph)
     matches: list[Match] = []
     dtype_of: dict[str, str] = {}
     offloaded: set[str] = set()
     for root, group in groups.items():
         longest = max(group, key=lambda r: len(r.covered))
         dtype_of.update(dict.fromkeys(longest.covered, longest.workload.out_dtype))
-        for region in group:
-            found = options.get(region.workload)
-            if found is not None and found.scored:
+        for subgraph in group:
+            found = options.get(subgraph.workload)
+            if found is not None and found.measured:
                 offloaded.add(root)
-                cuts = _cuts(region, gathered, device)
+                cuts = _cuts(subgraph, gathered, device)
                 matches.append(
                     Match(
-                        region.id,
-                        region.covered,
-                        region.outputs,
-                        tuple(_with_cuts(scored, cuts) for scored in found.scored),
-                        workload=region.workload,
+                        subgraph.id,
+                        subgraph.covered,
+                        subgraph.outputs,
+                        tuple(_with_cuts(scored, cuts) for scored in found.measured),
+                        workload=subgraph.workload,
                         launches=1 + len(cuts),
                     )
                 )
-            if rest := _rest(region, longest):
+            if rest := _rest(subgraph, longest):
                 written = tuple(name for name in longest.outputs if name in rest)
-                matches.append(_native(rest, leftover_us(region, longest, device), written))
+                matches.append(_native(rest, leftover_us(subgraph, longest, device), written))
     for root, group in groups.items():
         if group[0].optional and root in offloaded:
             longest = max(group, key=lambda r: len(r.covered))
@@ -106,24 +107,24 @@ def regions_to_graph(
     return MatchGraph(bare.ops, tuple(legal), inputs, bare.results), declined
 
 
-def _rest(region: RegionLike, longest: RegionLike) -> tuple[str, ...]:
-    """What the longest region does beyond this one, where that is more than one operation."""
-    rest = tuple(name for name in longest.covered if name not in region.covered)
+def _rest(subgraph: SubgraphLike, longest: SubgraphLike) -> tuple[str, ...]:
+    """What the longest subgraph does beyond this one, where that is more than one operation."""
+    rest = tuple(name for name in longest.covered if name not in subgraph.covered)
     return rest if len(rest) > 1 else ()
 
 
-def _cuts(region: RegionLike, gathered: Collection[str], device: Device) -> list[Measurement]:
-    """One copy for each part of a split region that is needed as a tensor of its own."""
-    w = region.workload
+def _cuts(subgraph: SubgraphLike, gathered: Collection[str], device: Device) -> list[Measurement]:
+    """One copy for each part of a split subgraph that is needed as a tensor of its own."""
+    w = subgraph.workload
     tensor = 2 * w.n * w.p * w.q * DTYPE_BYTES[w.out_dtype]  # read and written, for each channel
     return [
         _figure(_moving_us(tensor * size, device))
-        for name, size in zip(region.outputs, region.split, strict=False)
+        for name, size in zip(subgraph.outputs, subgraph.split, strict=False)
         if name not in gathered
     ]
 
 
-def _with_cuts(scored: Scored, cuts: Sequence[Measurement]) -> Scored:
+def _with_cuts(scored: Offer, cuts: Sequence[Measurement]) -> Offer:
     """A candidate that is charged for copies behind it."""
     if not cuts:
         return scored
@@ -133,13 +134,13 @@ def _with_cuts(scored: Scored, cuts: Sequence[Measurement]) -> Scored:
         for name in ("kernel_us", "cold_us", "enqueue_us", "e2e_us")
         if (value := getattr(own, name)) is not None
     }
-    return Scored(scored.candidate, dataclasses.replace(own, **added))
+    return Offer(scored.candidate, dataclasses.replace(own, **added))
 
 
 def _native(ops: tuple[str, ...], kernel_us: float, outputs: tuple[str, ...]) -> Match:
     """One of TVM's own kernels for these ops."""
     figure = _figure(kernel_us) if kernel_us else FREE
-    option = Scored(Candidate(NATIVE, "native"), figure)
+    option = Offer(Candidate(NATIVE, "native"), figure)
     return Match(f"native {ops[-1]}", ops, outputs, (option,))
 
 
@@ -164,15 +165,15 @@ def _moving_us(moved: int, device: Device) -> float:
 
 def cover_to_plan(
     cover: Cover,
-    options: Mapping[Workload, Options],
+    options: Mapping[Workload, Offers],
     device: Device,
     source: str,
     environment: str = "",
 ) -> Plan:
-    """The plan of the regions that a cover chose, in launch order; native matches are left out.
+    """The plan of the subgraphs that a cover chose, in launch order; native matches are left out.
 
     Beside the chosen candidate, a choice holds the cheapest of each backend and the runner-up for
-    the same region.
+    the same subgraph.
     """
     choices = []
     for match, scored in cover.matches:
@@ -180,14 +181,14 @@ def cover_to_plan(
             continue
         found = options[match.workload]
         # A match may charge more than its kernel: what a plan says of a candidate is its own.
-        scored = next((s for s in found.scored if s.candidate == scored.candidate), scored)
-        ranked = [scored, *(s for s in rank(found.scored, cover.objective) if s != scored)]
-        best: dict[str, Scored] = {}
+        scored = next((s for s in found.measured if s.candidate == scored.candidate), scored)
+        ranked = [scored, *(s for s in rank(found.measured, cover.objective) if s != scored)]
+        best: dict[str, Offer] = {}
         for item in ranked:
             best.setdefault(item.candidate.backend, item)
         choices.append(
             Choice(
-                region=match.pattern,
+                subgraph=match.pattern,
                 workload=match.workload,
                 chosen=scored,
                 runner_up=ranked[1] if len(ranked) > 1 else None,
@@ -203,7 +204,7 @@ def cover_to_plan(
 def plan_to_cover(graph: MatchGraph, plan: Plan) -> Cover | None:
     """The cover that takes a plan's choices, and TVM's kernels for the rest; None where the graph
     has not all of them."""
-    chosen = {choice.region: choice.chosen.candidate for choice in plan.choices}
+    chosen = {choice.subgraph: choice.chosen.candidate for choice in plan.choices}
     usable = [
         [i for i, s in enumerate(match.options) if chosen.get(match.pattern) == s.candidate]
         if match.workload is not None

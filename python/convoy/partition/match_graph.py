@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidMatchGraph
-from ..ir.plan import Scored
+from ..ir.offer import Offer
 from ..ir.workload import Workload
 
 
@@ -58,7 +58,7 @@ class Match:
     pattern: str
     ops: tuple[str, ...]
     outputs: tuple[str, ...]
-    options: tuple[Scored, ...]
+    options: tuple[Offer, ...]
     input_forms: FormOf = ()
     output_forms: FormOf = ()
     workload: Workload | None = None
@@ -84,7 +84,7 @@ class Match:
     def from_json(cls, data: dict[str, Any]) -> Match:
         fields = dict(data)
         fields["ops"], fields["outputs"] = tuple(data["ops"]), tuple(data["outputs"])
-        fields["options"] = tuple(map(Scored.from_json, data["options"]))
+        fields["options"] = tuple(map(Offer.from_json, data["options"]))
         for name in ("input_forms", "output_forms"):
             fields[name] = tuple(
                 (value, Form(layout, dtype)) for value, layout, dtype in data[name]

@@ -1,4 +1,4 @@
-"""Chosen regions become calls of external functions; everything else stays as it is."""
+"""Chosen subgraphs become calls of external functions; everything else stays as it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm import relax
 from ..errors import InvalidOption
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, shape_of
 from ..graph.rewriter import Rewriter
-from .subgraphs import Region, find_regions
+from .subgraphs import Subgraph, find_subgraphs
 
 
 def rewrite(
@@ -20,42 +20,42 @@ def rewrite(
     chosen: Mapping[str, str],
     external_module: tvm.runtime.Module | None = None,
 ) -> tvm.IRModule:
-    """Replace regions by ``call_dps_packed`` of external functions.
+    """Replace subgraphs by ``call_dps_packed`` of external functions.
 
-    ``chosen`` maps ids of regions of ``mod`` (see ``find_regions``) to symbols. A function gets
+    ``chosen`` maps ids of subgraphs of ``mod`` (see ``find_subgraphs``) to symbols. A function gets
     the workload's operands in order, outputs last (see ``Workload``). ``external_module`` provides
     the symbols and is linked into the executable; without it they are looked up among the global
     functions when the virtual machine starts.
 
-    Raises InvalidOption for an unknown region or for two regions that share an operation.
+    Raises InvalidOption for an unknown subgraph or for two subgraphs that share an operation.
     """
-    regions = find_regions(mod)
-    by_output: dict[str, tuple[Region, str]] = {}
+    subgraphs = find_subgraphs(mod)
+    by_output: dict[str, tuple[Subgraph, str]] = {}
     taken: dict[str, str] = {}
-    for region_id, symbol in chosen.items():
-        region = regions.by_id.get(region_id)
-        if region is None:
-            raise InvalidOption(f"region {region_id!r}", "the id of a region of this module")
-        for name in region.covered:
+    for subgraph_id, symbol in chosen.items():
+        subgraph = subgraphs.by_id.get(subgraph_id)
+        if subgraph is None:
+            raise InvalidOption(f"subgraph {subgraph_id!r}", "the id of a subgraph of this module")
+        for name in subgraph.covered:
             if name in taken:
                 raise InvalidOption(
-                    f"regions {taken[name]!r} and {region_id!r}, which both cover {name}",
-                    "regions that share no operation",
+                    f"subgraphs {taken[name]!r} and {subgraph_id!r}, which both cover {name}",
+                    "subgraphs that share no operation",
                 )
-            taken[name] = region_id
-        by_output[region.outputs[0]] = (region, symbol)
-    mod = _ReplaceRegions(by_output)(mod)
+            taken[name] = subgraph_id
+        by_output[subgraph.outputs[0]] = (subgraph, symbol)
+    mod = _ReplaceSubgraphs(by_output)(mod)
     if external_module is not None:
         attached = list((mod.attrs or {}).get("external_mods", []))
         mod = mod.with_attr("external_mods", [*attached, external_module])
     return mod
 
 
-class _ReplaceRegions(Rewriter):
-    """Emits a region's call where its first output was bound: all operands are known there, and
-    nobody reads an output earlier. What the region covers is dead afterwards."""
+class _ReplaceSubgraphs(Rewriter):
+    """Emits a subgraph's call where its first output was bound: all operands are known there, and
+    nobody reads an output earlier. What the subgraph covers is dead afterwards."""
 
-    def __init__(self, by_output: Mapping[str, tuple[Region, str]]) -> None:
+    def __init__(self, by_output: Mapping[str, tuple[Subgraph, str]]) -> None:
         super().__init__()
         self._by_output = by_output
         self._second: dict[str, relax.Expr] = {}
@@ -66,34 +66,34 @@ class _ReplaceRegions(Rewriter):
             return self._second[name]
         if name not in self._by_output:
             return None
-        region, symbol = self._by_output[name]
-        args = [self.emit(self.rename(_folded(operand))) for operand in region.inputs]
-        sizes = region.workload.operand_shapes()
+        subgraph, symbol = self._by_output[name]
+        args = [self.emit(self.rename(_folded(operand))) for operand in subgraph.inputs]
+        sizes = subgraph.workload.operand_shapes()
         types = [relax.TensorType(shape, dtype) for _, shape, dtype in sizes]
         for (operand, shape, dtype), arg in zip(sizes, args, strict=False):
             if (shape_of(arg), dtype_of(arg)) != (shape, dtype):
-                raise AssertionError(f"{region.id}: operand {operand} is {arg.ty}")
+                raise AssertionError(f"{subgraph.id}: operand {operand} is {arg.ty}")
         outputs = types[len(args) :]
-        if region.split:
+        if subgraph.split:
             return self._cut(
-                region, self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs))
+                subgraph, self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs))
             )
         result = self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs), name)
         if len(outputs) == 1:
             return result
         items = [self.emit(relax.TupleGetItem(result, i)) for i in range(len(outputs))]
-        self._second[region.outputs[1]] = items[1]
+        self._second[subgraph.outputs[1]] = items[1]
         return items[0]
 
-    def _cut(self, region: Region, result: relax.Expr) -> relax.Expr:
+    def _cut(self, subgraph: Subgraph, result: relax.Expr) -> relax.Expr:
         """The first part of a result; the others are cut where they were bound."""
-        ends = list(itertools.accumulate(region.split))
+        ends = list(itertools.accumulate(subgraph.split))
         axis = len(shape_of(result)) - 1
         parts = [
             relax.op.strided_slice(result, axes=[axis], begin=[end - size], end=[end])
-            for size, end in zip(region.split, ends, strict=True)
+            for size, end in zip(subgraph.split, ends, strict=True)
         ]
-        self._second.update(zip(region.outputs[1:], parts[1:], strict=True))
+        self._second.update(zip(subgraph.outputs[1:], parts[1:], strict=True))
         return parts[0]
 
 

@@ -1,13 +1,13 @@
-"""Regions: the parts of a normal-form graph that a backend can take over, each as a Workload.
+"""Subgraphs: the parts of a normal-form graph that a backend can take over, each as a Workload.
 
-They are what the registered patterns find (``graph.patterns``). Regions overlap, those of one root
-are alternatives, longest first, and whoever places them chooses.
+They are what the registered patterns find (``partition.patterns``). Subgraphs overlap; those of one
+root are alternatives, longest first.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import tvm
@@ -21,18 +21,18 @@ from .patterns.base import GraphView, Site, why_illegal
 
 
 @dataclass(frozen=True)
-class Region:
+class Subgraph:
     """One root with operations around it.
 
     ``id`` is unique in its graph; ``root`` is the variable by which alternatives are known, such
-    as that of the convolution; ``covered`` are the variables whose bindings the region replaces, in
-    program order; ``outputs`` the variables that it produces, in the workload's order; ``inputs``
+    as that of the convolution; ``covered`` are the variables whose bindings it replaces, in program
+    order; ``outputs`` the variables that it produces, in the workload's order; ``inputs``
     the operands in the workload's order, expressions over the graph's other variables and
     constants. An ``optional`` one may as well be left to TVM's own kernels.
 
     One that is ``split`` computes several roots at once: its result is cut along the last axis into
     parts of these sizes, its outputs. It has a root of its own, because it is an alternative to
-    regions of several roots.
+    subgraphs of several roots.
     """
 
     id: str
@@ -45,18 +45,20 @@ class Region:
     split: tuple[int, ...] = ()
 
 
-class Regions(Sequence[Region]):
-    """All regions of a graph: roots in program order, of each root the longest first.
+class Subgraphs(Sequence[Subgraph]):
+    """All subgraphs of a graph: roots in program order, of each root the longest first.
 
     ``illegal`` are sites (pattern and root) that cannot be taken out of the graph, with the reason.
     """
 
-    def __init__(self, regions: Sequence[Region], illegal: Sequence[tuple[str, str]] = ()) -> None:
-        self._all, self.illegal = list(regions), tuple(illegal)
-        self.by_id = {region.id: region for region in self._all}
-        self.by_root: dict[str, list[Region]] = defaultdict(list)
-        for region in self._all:
-            self.by_root[region.root].append(region)
+    def __init__(
+        self, subgraphs: Sequence[Subgraph], illegal: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        self._all, self.illegal = list(subgraphs), tuple(illegal)
+        self.by_id = {subgraph.id: subgraph for subgraph in self._all}
+        self.by_root: dict[str, list[Subgraph]] = defaultdict(list)
+        for subgraph in self._all:
+            self.by_root[subgraph.root].append(subgraph)
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self._all[index]
@@ -64,17 +66,17 @@ class Regions(Sequence[Region]):
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Region]:
+    def __iter__(self) -> Iterator[Subgraph]:
         return iter(self._all)
 
 
-def find_regions(mod: tvm.IRModule) -> Regions:
-    """All regions of a module in normal form (see ``normalize``) by all registered patterns; the
+def find_subgraphs(mod: tvm.IRModule) -> Subgraphs:
+    """All subgraphs of a module in normal form (see ``normalize``) by all registered patterns; the
     same for equal modules."""
     _, func = main_function(mod)
     math = "tf32" if (mod.attrs or {}).get(POLICY_ATTR) == "tf32" else "default"
     graph = GraphView(func, math)
-    found: dict[relax.Var, list[Region]] = defaultdict(list)
+    found: dict[relax.Var, list[Subgraph]] = defaultdict(list)
     illegal: list[tuple[str, str]] = []
     for pattern in patterns.registered():
         counts: dict[relax.Var, int] = defaultdict(int)
@@ -85,19 +87,19 @@ def find_regions(mod: tvm.IRModule) -> Regions:
                     (f"{pattern.name} at {root.name if root is not None else '?'}", reason)
                 )
                 continue
-            found[root].append(_region(graph, pattern, site, counts[root]))
+            found[root].append(_subgraph(graph, pattern, site, counts[root]))
             counts[root] += 1
-    regions = []
+    subgraphs = []
     for root in sorted(found, key=graph.position.__getitem__):
-        regions += sorted(found[root], key=lambda r: -len(r.covered))
-    return Regions(regions, illegal)
+        subgraphs += sorted(found[root], key=lambda r: -len(r.covered))
+    return Subgraphs(subgraphs, illegal)
 
 
-def _region(graph: GraphView, pattern: patterns.Pattern, site: Site, index: int) -> Region:
+def _subgraph(graph: GraphView, pattern: patterns.Pattern, site: Site, index: int) -> Subgraph:
     root = site.covered[0].name
     own = f"{root}#{index}" if pattern.name == "epilogue" else f"{root}#{pattern.name}.{index}"
     covered = sorted(site.covered, key=graph.position.__getitem__)
-    return Region(
+    return Subgraph(
         id=own,
         root=own if site.split else root,
         covered=tuple(var.name for var in covered),
@@ -107,19 +109,3 @@ def _region(graph: GraphView, pattern: patterns.Pattern, site: Site, index: int)
         optional=pattern.optional,
         split=site.split,
     )
-
-
-def select(regions: Regions, supported: Callable[[Workload], bool]) -> list[Region]:
-    """Greedy cover: for each root in program order the longest region whose workload is supported
-    and none of whose operations is taken yet. Roots without such a region are left out, and so are
-    regions that are split."""
-    taken: set[str] = set()
-    chosen = []
-    for alternatives in regions.by_root.values():
-        for region in alternatives:
-            free = taken.isdisjoint(region.covered) and not region.split
-            if free and supported(region.workload):
-                taken.update(region.covered)
-                chosen.append(region)
-                break
-    return chosen

@@ -1,1 +1,1 @@
-"""Choosing backend and kernel of every region by the cost that counts for the way it will run."""
+"""Choosing backend and kernel of every subgraph by the cost that counts for the way it will run."""

@@ -51,14 +51,14 @@ def place(
     explain: bool = False,
     progress: Progress | None = None,
 ) -> Placement:
-    """Bring a Relax module to normal form and choose a kernel for every region of it.
+    """Bring a Relax module to normal form and choose a kernel for every subgraph of it.
 
     With a GPU candidates are measured unless records hold them (``measure=False`` forbids it), of
     each backend at most ``most_measured`` for a workload, its best guesses; without a GPU,
     shipped records and the user's own decide. ``records`` is the file for the user's own
-    (default: in the data folder of the user). ``costs`` asks for figures from elsewhere:
-    "predicted" from records of other workloads, "recorded" and nothing else, "random", or a
-    CostModel of your own; "measured" is the same as ``measure=True``.
+    (default: in the data folder of the user). ``costs`` takes measurements from elsewhere:
+    "recorded" from records alone, "predicted" from records of other workloads, or a CostModel of
+    your own; "measured" is the same as ``measure=True``.
 
     ``search`` is "exact" (the cheapest cover of the whole graph; each convolution for itself where
     some have no figures), "greedy" (each convolution for itself, in program order) or "evolve"
@@ -137,17 +137,17 @@ def workloads_of(
     ``device`` defaults to the GPU that is present, otherwise an H200. Raises what
     :func:`place` raises before it measures.
     """
-    from ..partition.subgraphs import find_regions
+    from ..partition.subgraphs import find_subgraphs
 
     device = device or _present_device() or Device()
     offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
     found: dict[Workload, None] = {}
     for form in normal_forms(mod, params, precision):
-        regions = find_regions(form)
-        for group in plausible_groups(regions, offload, device):
-            found.update(dict.fromkeys(region.workload for region in group))
+        subgraphs = find_subgraphs(form)
+        for group in plausible_groups(subgraphs, offload, device):
+            found.update(dict.fromkeys(subgraph.workload for subgraph in group))
         if search != "greedy":
-            found.update(dict.fromkeys(joint_workloads(regions, offload, device)))
+            found.update(dict.fromkeys(joint_workloads(subgraphs, offload, device)))
     return list(found)
 
 

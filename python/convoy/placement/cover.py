@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import NoCandidate
 from ..ir import objective as objectives
 from ..ir.measurement import Measurement
-from ..ir.plan import Scored
+from ..ir.offer import Offer
 from ..partition.match_graph import Match, MatchGraph, bits
 from .assignment import Layouts, Pick, Transition, launch_order, owners
 from .problem import UNIT, Problem, Usable
@@ -41,7 +41,7 @@ class Cover:
     states: int = 0
 
     @property
-    def matches(self) -> list[tuple[Match, Scored]]:
+    def matches(self) -> list[tuple[Match, Offer]]:
         """The matches with their chosen candidates, in launch order."""
         found = []
         for number, index in self.picks:

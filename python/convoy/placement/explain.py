@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
-from .explanation import Explanation, Offer, OpExplanation
+from .explanation import Explanation, OpExplanation, Rival
 
 COLUMNS = (
     "op",
@@ -129,7 +129,7 @@ def _detail(op: OpExplanation, count: int, losers: int) -> list[list[str]]:
     return rows
 
 
-def _figures(offer: Offer) -> list[str]:
+def _figures(offer: Rival) -> list[str]:
     sides = [_number(v) for v in (offer.kernel_us, offer.enqueue_us, offer.e2e_us, offer.cost_us)]
     margin = f"{offer.margin:.2f}x" if offer.margin else "-"
     return [f"{offer.backend}:{offer.kernel}", *sides, margin]

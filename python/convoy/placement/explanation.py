@@ -11,10 +11,11 @@ from typing import Any
 from ..ir import objective as objectives
 from ..ir.candidate import Decline
 from ..ir.device import Device
-from ..ir.plan import Choice, Plan, Scored
+from ..ir.offer import Offer, Offers
+from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
-from ..partition.alternatives import RegionLike, leftover_us
-from .place import Options, rank
+from ..partition.alternatives import SubgraphLike, leftover_us
+from .place import rank
 
 #: What each objective counts of one launch, in words.
 COUNTED = {
@@ -25,9 +26,12 @@ COUNTED = {
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A candidate as the objective sees it. ``margin`` is its cost over the winner's; ``tie`` says
-    that the spread of the winner's figure cannot tell the two apart."""
+class Rival:
+    """One line of an explanation: an offer and its cost under the objective, in microseconds.
+
+    ``margin`` is its cost over the winner's; ``tie`` says that the spread of the winner's
+    measurement cannot tell the two apart.
+    """
 
     backend: str
     kernel: str
@@ -61,10 +65,10 @@ class OpExplanation:
     operations run side by side as this one.
     """
 
-    region: str
+    subgraph: str
     workload: Workload
-    winner: Offer
-    losers: tuple[Offer, ...]
+    winner: Rival
+    losers: tuple[Rival, ...]
     failed: tuple[tuple[str, str], ...]
     declines: tuple[Decline, ...]
     fusions: tuple[Fusion, ...]
@@ -73,7 +77,7 @@ class OpExplanation:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "region": self.region,
+            "region": self.subgraph,
             "workload": self.workload.to_json(),
             "winner": dataclasses.asdict(self.winner),
             "losers": [dataclasses.asdict(offer) for offer in self.losers],
@@ -103,7 +107,7 @@ class Otherwise:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of a whole plan; ``total_us`` is of its regions under its own objective."""
+    """Of a whole plan; ``total_us`` is of its subgraphs under its own objective."""
 
     objective: str
     counted: str
@@ -127,31 +131,31 @@ class Explanation:
 
 def explain(
     plan: Plan,
-    regions: Sequence[RegionLike],
-    options: Mapping[Workload, Options],
+    subgraphs: Sequence[SubgraphLike],
+    options: Mapping[Workload, Offers],
     others: Mapping[str, Plan],
     device: Device,
 ) -> Explanation:
-    """Explain a plan. ``regions`` are all of its network, ``options`` what is known of their
+    """Explain a plan. ``subgraphs`` are all of its network, ``options`` what is known of their
     workloads, ``others`` the plans under other objectives."""
-    groups: dict[str, list[RegionLike]] = {}
-    for region in regions:
-        groups.setdefault(region.root, []).append(region)
-    covered = {region.id: region.covered for region in regions}
-    roots = {region.id: region.root for region in regions}
-    branches = {region.id: max(1, len(getattr(region, "split", ()))) for region in regions}
+    groups: dict[str, list[SubgraphLike]] = {}
+    for subgraph in subgraphs:
+        groups.setdefault(subgraph.root, []).append(subgraph)
+    covered = {subgraph.id: subgraph.covered for subgraph in subgraphs}
+    roots = {subgraph.id: subgraph.root for subgraph in subgraphs}
+    branches = {subgraph.id: max(1, len(getattr(subgraph, "split", ()))) for subgraph in subgraphs}
     elsewhere = {
-        name: {op: choice for choice in other.choices for op in covered.get(choice.region, ())}
+        name: {op: choice for choice in other.choices for op in covered.get(choice.subgraph, ())}
         for name, other in others.items()
         if name != plan.objective
     }
     ops = []
     for choice in plan.choices:
-        root = roots.get(choice.region, choice.region)
+        root = roots.get(choice.subgraph, choice.subgraph)
         fusions = _fusions(choice, groups.get(root, []), options, plan.objective, device)
-        first = covered.get(choice.region, (root,))[0]
+        first = covered.get(choice.subgraph, (root,))[0]
         op = _op(choice, options, fusions, elsewhere, first, plan.objective)
-        ops.append(dataclasses.replace(op, branches=branches.get(choice.region, 1)))
+        ops.append(dataclasses.replace(op, branches=branches.get(choice.subgraph, 1)))
     otherwise = tuple(
         Otherwise(
             name,
@@ -174,18 +178,18 @@ def explain(
 
 def _op(
     choice: Choice,
-    options: Mapping[Workload, Options],
+    options: Mapping[Workload, Offers],
     fusions: tuple[Fusion, ...],
     elsewhere: Mapping[str, Mapping[str, Choice]],
     first: str,
     objective: str,
 ) -> OpExplanation:
-    found = options.get(choice.workload) or Options(choice.workload, [choice.chosen])
+    found = options.get(choice.workload) or Offers(choice.workload, [choice.chosen])
     chosen = choice.chosen
     cost, spread = objectives.own_cost(chosen.measurement, objective)
     losers = [
         _offer(scored, objective, cost, spread)
-        for scored in rank(found.scored, objective)
+        for scored in rank(found.measured, objective)
         if scored.candidate.key != chosen.candidate.key
     ]
     losers.sort(key=lambda offer: offer.cost_us)
@@ -204,7 +208,7 @@ def _op(
             text += f" for {other.workload.epilogue.name or 'the convolution alone'}"
         changes.append((name, text))
     return OpExplanation(
-        choice.region,
+        choice.subgraph,
         choice.workload,
         dataclasses.replace(_offer(chosen, objective, cost, spread), margin=1.0, tie=False),
         tuple(losers),
@@ -215,10 +219,10 @@ def _op(
     )
 
 
-def _offer(scored: Scored, objective: str, best: float, spread: float) -> Offer:
+def _offer(scored: Offer, objective: str, best: float, spread: float) -> Rival:
     figure = scored.measurement
     cost, own_spread = objectives.own_cost(figure, objective)
-    return Offer(
+    return Rival(
         scored.candidate.backend,
         scored.candidate.kernel,
         cost,
@@ -233,27 +237,27 @@ def _offer(scored: Scored, objective: str, best: float, spread: float) -> Offer:
 
 def _fusions(
     choice: Choice,
-    group: Sequence[RegionLike],
-    options: Mapping[Workload, Options],
+    group: Sequence[SubgraphLike],
+    options: Mapping[Workload, Offers],
     objective: str,
     device: Device,
 ) -> tuple[Fusion, ...]:
     """The alternatives of one root, longest first; those that nobody was asked for are left out."""
-    longest = max(group, key=lambda region: len(region.covered), default=None)
+    longest = max(group, key=lambda subgraph: len(subgraph.covered), default=None)
     found = []
-    for region in group:
-        known = options.get(region.workload)
+    for subgraph in group:
+        known = options.get(subgraph.workload)
         if known is None or longest is None:
             continue
-        ranked = rank(known.scored, objective)
+        ranked = rank(known.measured, objective)
         cost = objectives.own_cost(ranked[0].measurement, objective)[0] if ranked else None
         found.append(
             Fusion(
-                region.workload.epilogue.name,
+                subgraph.workload.epilogue.name,
                 ranked[0].candidate.key if ranked else "",
                 cost,
-                leftover_us(region, longest, device),
-                region.id == choice.region,
+                leftover_us(subgraph, longest, device),
+                subgraph.id == choice.subgraph,
             )
         )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""One network placed: its normal forms, how much each region covers, and what runs it."""
+"""One network placed: its normal forms, how much each subgraph covers, and what runs it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..ir.device import Device
 from ..ir.plan import Plan
 
 if TYPE_CHECKING:
+    from ..ir.offer import Offers
     from ..ir.workload import Workload
     from ..partition.match_graph import MatchGraph
     from .cover import Cover
     from .explanation import Explanation
-    from .place import Options
     from .refine import Refined
 
 
@@ -40,16 +40,16 @@ class Native:
 
 @dataclass(frozen=True)
 class Placement:
-    """A normalised module with its chosen regions and their plan.
+    """A normalised module with its chosen subgraphs and their plan.
 
     ``native`` are the convolutions and products that no backend's candidate can run and TVM
     compiles itself. ``cover`` is what the exact search found, TVM's own kernels among its matches
-    (None: each region was chosen by itself); ``refined`` what the second level weighed against
+    (None: each subgraph was chosen by itself); ``refined`` what the second level weighed against
     each other, ``explanation`` why each operation went where it did (where that was asked for).
     """
 
     module: Any
-    regions: Sequence[Any]
+    subgraphs: Sequence[Any]
     plan: Plan
     native: tuple[Native, ...] = ()
     cover: Cover | None = None
@@ -76,18 +76,20 @@ def every_form(mod: Any, params: Mapping[str, Any] | None, precision: str) -> It
         yield normalize(mod, params, dtype=precision, pad_channels=1)
 
 
-def plausible_groups(regions: Any, backends: Sequence[Backend], device: Device) -> list[list[Any]]:
-    """For each root the regions worth considering, one root at a time: none that are split."""
+def plausible_groups(
+    subgraphs: Any, backends: Sequence[Backend], device: Device
+) -> list[list[Any]]:
+    """For each root the subgraphs worth considering, one root at a time: none that are split."""
     from ..partition import alternatives
 
-    regions = [region for region in regions if not region.split]
+    subgraphs = [subgraph for subgraph in subgraphs if not subgraph.split]
     accepts = [lambda w, b=b: b.accepts(w, device) is None for b in backends]
-    return alternatives.plausible(regions, accepts)
+    return alternatives.plausible(subgraphs, accepts)
 
 
-def joint_workloads(regions: Any, backends: Sequence[Backend], device: Device) -> list[Workload]:
-    """Workloads of regions that take several roots at once, as far as a backend accepts them."""
-    found = dict.fromkeys(region.workload for region in regions if region.split)
+def joint_workloads(subgraphs: Any, backends: Sequence[Backend], device: Device) -> list[Workload]:
+    """Workloads of subgraphs that take several roots at once, as far as a backend accepts them."""
+    found = dict.fromkeys(subgraph.workload for subgraph in subgraphs if subgraph.split)
     return [w for w in found if any(b.accepts(w, device) is None for b in backends)]
 
 
@@ -100,12 +102,12 @@ def _order(placement: Placement) -> tuple[int, int, float]:
 
 def _distinct(forms: Iterable[Any]) -> list[Any]:
     """Normal forms without those that offer the same workloads as an earlier one."""
-    from ..partition.subgraphs import find_regions
+    from ..partition.subgraphs import find_subgraphs
 
     seen: list[list[Workload]] = []
     kept = []
     for form in forms:
-        workloads = [region.workload for region in find_regions(form)]
+        workloads = [subgraph.workload for subgraph in find_subgraphs(form)]
         if workloads not in seen:
             seen.append(workloads)
             kept.append(form)
@@ -116,10 +118,10 @@ class _Form:
     """One of the normal forms of a network, and what can be known of it before any figures."""
 
     def __init__(self, normal: Any) -> None:
-        from ..partition.subgraphs import find_regions
+        from ..partition.subgraphs import find_subgraphs
 
         self.module = normal
-        self.regions = find_regions(normal)
+        self.subgraphs = find_subgraphs(normal)
 
     @functools.cached_property
     def dataflow(self) -> Any:
@@ -146,7 +148,7 @@ class Placer:
         self._forms = [_Form(normal) for normal in forms]
         self._backends, self._device = list(backends), device
         self._costs, self._environment = costs, environment
-        self._options: dict[Workload, Options] = {}
+        self._options: dict[Workload, Offers] = {}
 
     def place(
         self, objective: str = "graph", search: str = "exact", backends: Sequence[str] = ()
@@ -167,7 +169,7 @@ class Placer:
         """The exact placement refined by the second level (placement/refine.py).
 
         ``timed`` runs a whole placement and gives samples in microseconds; without it the
-        simulated schedule decides. The exact placement stays where some region has no figures.
+        simulated schedule decides. The exact placement stays where some subgraph has no figures.
         """
         from ..partition.from_subgraphs import plan_to_cover
         from .refine import refine
@@ -205,7 +207,7 @@ class Placer:
             if name != placed.plan.objective
         }
         options = self._restricted(form, self._backends)
-        return explain(placed.plan, form.regions, options, others, self._device)
+        return explain(placed.plan, form.subgraphs, options, others, self._device)
 
     def finalists(self, objective: str = "graph", most: int = 3) -> list[tuple[Plan, float]]:
         """The plans that the second level would compile beside its seeds, with their simulated
@@ -224,30 +226,30 @@ class Placer:
 
     def _restricted(
         self, form: _Form, backends: Sequence[Backend], every: bool = True
-    ) -> dict[Workload, Options]:
-        """What these backends offer for the plausible regions of a form; with ``every`` also for
+    ) -> dict[Workload, Offers]:
+        """What these backends offer for the plausible subgraphs of a form; with ``every`` also for
         those of several roots and, as far as their figures take no measuring, all others."""
-        from .place import restricted
 
-        groups = plausible_groups(form.regions, backends, self._device)
+        groups = plausible_groups(form.subgraphs, backends, self._device)
         asked = [r.workload for group in groups for r in group]
         if every:
-            asked += joint_workloads(form.regions, backends, self._device)
+            asked += joint_workloads(form.subgraphs, backends, self._device)
         if every and self._costs.free:
             asked += [
                 workload
-                for workload in dict.fromkeys(region.workload for region in form.regions)
+                for workload in dict.fromkeys(subgraph.workload for subgraph in form.subgraphs)
                 if self._costs.measures or self._costs.candidates(workload)
             ]
         known = self._gathered(list(dict.fromkeys(asked)))
-        return restricted(known, [backend.name for backend in backends])
+        names = [backend.name for backend in backends]
+        return {workload: offers.only(names) for workload, offers in known.items()}
 
-    def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Options]:
+    def _gathered(self, workloads: Sequence[Workload]) -> dict[Workload, Offers]:
         from ..cost.cache import in_network
-        from .place import gather
+        from ..cost.price import price
 
         new = [workload for workload in workloads if workload not in self._options]
-        found = gather(new, self._backends, self._device, self._costs)
+        found = price(new, self._backends, self._device, self._costs)
         later = {backend.name: backend.after_others_us for backend in self._backends}
         self._options.update(in_network(found, self._staying, later))
         return self._options
@@ -255,29 +257,29 @@ class Placer:
     @functools.cached_property
     def _staying(self) -> bool:
         """Whether what the network touches stays in the L2 cache from one run to the next."""
-        from ..cost.cache import stays
+        from ..cost.cache import stays, touched_bytes
 
-        # Of each root the shortest region: every weight once.
-        regions = [r for r in self._forms[0].regions if not r.split]
-        bare = {region.root: region.workload for region in regions}
-        return stays(bare.values(), self._device)
+        # Of each root the shortest subgraph: every weight once.
+        subgraphs = [r for r in self._forms[0].subgraphs if not r.split]
+        bare = {subgraph.root: subgraph.workload for subgraph in subgraphs}
+        return stays(touched_bytes(bare.values()), self._device)
 
     def _place(
         self, form: _Form, objective: str, search: str, backends: Sequence[Backend]
     ) -> Placement:
-        """Choose how much each region of a form covers and what runs it."""
+        """Choose how much each subgraph of a form covers and what runs it."""
         from ..partition import alternatives
         from .place import place as choose
         from .place import rank
 
-        groups = plausible_groups(form.regions, backends, self._device)
+        groups = plausible_groups(form.subgraphs, backends, self._device)
         options = self._restricted(form, backends, every=search != "greedy")
 
         def cheapest(workload: Workload) -> float | None:
             found = options[workload]
-            if ranked := rank(found.scored, objective):
+            if ranked := rank(found.measured, objective):
                 return objectives.own_cost(ranked[0].measurement, objective)[0]
-            return None if found.unknown else float("inf")
+            return None if found.unmeasured else float("inf")
 
         chosen = alternatives.choose(groups, cheapest, self._device)
         runnable = [r for r in chosen if cheapest(r.workload) != float("inf")]
@@ -290,10 +292,8 @@ class Placer:
             return _placement(form, runnable, plan, backends)
         return self._covered(form, cover, options, backends)
 
-    def _exact(
-        self, form: _Form, options: Mapping[Workload, Options], greedy: Plan
-    ) -> Cover | None:
-        """The cheapest cover of the whole graph; None where the greedy plan has regions without
+    def _exact(self, form: _Form, options: Mapping[Workload, Offers], greedy: Plan) -> Cover | None:
+        """The cheapest cover of the whole graph; None where the greedy plan has subgraphs without
         figures, whose sums would say nothing."""
         from .cover import find_cover
 
@@ -302,20 +302,20 @@ class Placer:
         graph = self._match_graph(form, options)
         return find_cover(graph, greedy.objective, backend_order=[b.name for b in self._backends])
 
-    def _match_graph(self, form: _Form, options: Mapping[Workload, Options]) -> MatchGraph:
-        from ..partition.from_subgraphs import regions_to_graph
+    def _match_graph(self, form: _Form, options: Mapping[Workload, Offers]) -> MatchGraph:
+        from ..partition.from_subgraphs import subgraphs_to_graph
         from ..partition.match_graph import Form, Op
 
         flow = form.dataflow
         made = {op.name for op in flow.operations}  # an input may be a result as it is
-        matches, _ = regions_to_graph(
+        matches, _ = subgraphs_to_graph(
             [Op(op.name, op.inputs, op.elements) for op in flow.operations],
             tuple((name, Form()) for name in flow.parameters),
             [(name, None) for name in flow.results if name in made],
-            form.regions,
+            form.subgraphs,
             options,
             self._device,
-            flow.native_bytes({name for region in form.regions for name in region.covered}),
+            flow.native_bytes({name for subgraph in form.subgraphs for name in subgraph.covered}),
             flow.gathered(),
         )
         return matches
@@ -324,7 +324,7 @@ class Placer:
         self,
         form: _Form,
         cover: Cover,
-        options: Mapping[Workload, Options],
+        options: Mapping[Workload, Offers],
         backends: Sequence[Backend],
     ) -> Placement:
         from ..partition.from_subgraphs import cover_to_plan
@@ -332,7 +332,7 @@ class Placer:
         known = any(s.measurement.ok for match, s in cover.matches if match.workload is not None)
         source = self._costs.source if known else "none"
         plan = cover_to_plan(cover, options, self._device, source, self._environment)
-        chosen = [form.regions.by_id[choice.region] for choice in plan.choices]
+        chosen = [form.subgraphs.by_id[choice.subgraph] for choice in plan.choices]
         return _placement(form, chosen, plan, backends, cover)
 
 
@@ -343,10 +343,10 @@ def _placement(
     backends: Sequence[Backend],
     cover: Cover | None = None,
 ) -> Placement:
-    """A placement of the chosen regions, with the reasons for what is left to TVM."""
+    """A placement of the chosen subgraphs, with the reasons for what is left to TVM."""
     placed = {name for r in chosen for name in r.covered}
     # Of each root the shortest.
-    bare = {r.root: r.workload for r in form.regions if not r.optional and not r.split}
+    bare = {r.root: r.workload for r in form.subgraphs if not r.optional and not r.split}
     native = tuple(
         Native(root, workload, _declines(workload, backends, plan.device))
         for root, workload in bare.items()
@@ -359,13 +359,13 @@ def restore(forms: Iterable[Any], plan: Plan, backends: Sequence[Backend]) -> Pl
     """The placement that a plan describes, in the form of the network that it was made for."""
     for normal in forms:
         form = _Form(normal)
-        chosen = [form.regions.by_id.get(choice.region) for choice in plan.choices]
-        found = [region.workload if region else None for region in chosen]
+        chosen = [form.subgraphs.by_id.get(choice.subgraph) for choice in plan.choices]
+        found = [subgraph.workload if subgraph else None for subgraph in chosen]
         if found == [choice.workload for choice in plan.choices]:
             offload = [backend for backend in backends if backend.name != "tvm"]
             return _placement(form, chosen, plan, offload)
     raise InvalidOption(
-        f"a plan of {len(plan.choices)} regions that are not all of this network",
+        f"a plan of {len(plan.choices)} subgraphs that are not all of this network",
         "the plan of the same network, batch size and precision",
     )
 

@@ -7,7 +7,7 @@ import math
 from ..cost.features import candidate_features
 from ..ir.device import Device
 from ..ir.objective import device_us
-from ..ir.plan import Scored
+from ..ir.offer import Offer
 from ..ir.schedule import Footprint, Op
 from ..partition.match_graph import Match
 from ..streams.machine import Machine
@@ -76,7 +76,7 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
 
 
 def _footprint(
-    match: Match, scored: Scored, elements: dict[str, int], device: Device, machine: Machine
+    match: Match, scored: Offer, elements: dict[str, int], device: Device, machine: Machine
 ) -> Footprint:
     """Share of the device that a launch fills: from the tiles of a kernel whose tiles are known.
 
@@ -98,7 +98,7 @@ def _footprint(
     return Footprint(blocks, waves=round(waves, 4))
 
 
-def _waves(match: Match, scored: Scored, device: Device) -> float | None:
+def _waves(match: Match, scored: Offer, device: Device) -> float | None:
     assert match.workload is not None
     return candidate_features(match.workload, scored.candidate, device).get("waves")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
-from ..ir.plan import Scored
+from ..ir.offer import Offer
 from ..partition.match_graph import Form, Match, MatchGraph, Op, bits, split_legal
 from .transition import TableTransitions
 
@@ -118,7 +118,7 @@ def _random_match(
         or rng.random() < 0.1
     ]
     options = tuple(
-        Scored(
+        Offer(
             Candidate(backend, f"k{rng.randint(0, 3)}", deterministic=rng.random() < 0.8),
             random_figure(rng, 4 + 5 * len(taken), spread * rng.random()),
         )
@@ -283,9 +283,7 @@ def _fusions(net: _Net, graph: MatchGraph) -> list[tuple[str, ...]]:
     return found
 
 
-def _network_option(
-    rng: random.Random, backend: str, work: float, fused: int, form: Form
-) -> Scored:
+def _network_option(rng: random.Random, backend: str, work: float, fused: int, form: Form) -> Offer:
     """Fusing costs little on top; the second layout is a little slower, but not for all."""
     kernel = work * rng.uniform(0.8, 1.3) * (1 if form == FORMS[0] else rng.uniform(0.9, 1.4))
     kernel += 0.3 * (fused - 1)
@@ -299,4 +297,4 @@ def _network_option(
         e2e_spread_us=0.3,
         samples=1,
     )
-    return Scored(Candidate(backend, f"{backend}_{form.layout.lower()}"), figure)
+    return Offer(Candidate(backend, f"{backend}_{form.layout.lower()}"), figure)

@@ -6,11 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 
 from ..ir import objective as objectives
-from ..ir.plan import Choice, Plan, Scored
+from ..ir.offer import Offer, Offers
+from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
 from ..placement.explain import shape_text
-from ..placement.explanation import Explanation, Offer, OpExplanation, explain
-from ..placement.place import Options
+from ..placement.explanation import Explanation, OpExplanation, Rival, explain
 
 #: Rivals shown of one operation, the nearest ones; of each backend the best is always among them.
 MOST_RIVALS = 10
@@ -25,7 +25,7 @@ class Operation:
     number: int
     count: int
     why: OpExplanation
-    rivals: tuple[Offer, ...]
+    rivals: tuple[Rival, ...]
     hidden: int
     worst: float
 
@@ -50,7 +50,7 @@ def operations(explanation: Explanation) -> list[Operation]:
 
 
 def _operation(number: int, op: OpExplanation, count: int) -> Operation:
-    shown: list[Offer] = []
+    shown: list[Rival] = []
     backends = {op.winner.backend}
     for offer in op.losers:
         if len(shown) < MOST_RIVALS or offer.backend not in backends:
@@ -75,9 +75,9 @@ class _Whole:
 def explained(plan: Plan) -> Explanation:
     """The explanation of a plan alone, as a compiled module carries it: rivals are the runner-up
     and the best of each backend, and other objectives choose among them."""
-    wholes = [_Whole(c.region, c.region, (c.region,), c.workload) for c in plan.choices]
+    wholes = [_Whole(c.subgraph, c.subgraph, (c.subgraph,), c.workload) for c in plan.choices]
     options = {
-        choice.workload: Options(choice.workload, list(_shown(choice))) for choice in plan.choices
+        choice.workload: Offers(choice.workload, list(_shown(choice))) for choice in plan.choices
     }
     known = bool(plan.choices) and all(choice.chosen.measurement.ok for choice in plan.choices)
     others = {
@@ -106,7 +106,7 @@ def _under(plan: Plan, objective: str) -> Plan:
     return other if other.total_us() < same.total_us() else same
 
 
-def _shown(choice: Choice) -> list[Scored]:
+def _shown(choice: Choice) -> list[Offer]:
     """The winner, the runner-up and the best of each backend, each once."""
     others = [choice.runner_up] if choice.runner_up else []
     every = {s.candidate.key: s for s in (choice.chosen, *others, *choice.best_by_backend)}

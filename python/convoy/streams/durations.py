@@ -46,7 +46,7 @@ class Figure:
 def figures_of(plan: Plan, symbols: Mapping[str, str]) -> dict[str, Figure]:
     """Figures by symbol from a placement; ``symbols`` maps its regions to symbols."""
     return {
-        symbols[choice.region]: Figure(
+        symbols[choice.subgraph]: Figure(
             choice.chosen.candidate,
             choice.workload,
             plan.device,

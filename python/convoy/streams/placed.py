@@ -15,7 +15,8 @@ from .variants import Variant, undominated
 if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..ir.candidate import Candidate
-    from ..ir.plan import Choice, Plan, Scored
+    from ..ir.offer import Offer
+    from ..ir.plan import Choice, Plan
     from ..ir.workload import Workload
 
 #: Variants slower than this many times the chosen kernel are not looked at.
@@ -39,7 +40,7 @@ class PlacedKernels:
         on_gpu: bool = False,
     ) -> None:
         self.plan, self._backends, self._machine, self._on_gpu = plan, backends, machine, on_gpu
-        self._choices = {symbols[choice.region]: choice for choice in plan.choices}
+        self._choices = {symbols[choice.subgraph]: choice for choice in plan.choices}
         self._known: dict[tuple[Workload, str], Footprint | None] = {}
 
     def variants(self, ops: Sequence[Op], cold: float = 0.0) -> dict[str, list[Variant]]:
@@ -76,7 +77,7 @@ class PlacedKernels:
             changed.append(choice)
         return dataclasses.replace(self.plan, choices=tuple(changed))
 
-    def _others(self, choice: Choice) -> list[Scored]:
+    def _others(self, choice: Choice) -> list[Offer]:
         limit = SLOWEST * (choice.chosen.measurement.kernel_us or 0.0)
         runner_up = [choice.runner_up] if choice.runner_up else []
         near = [s for s in choice.near if self._at_hand(s.candidate)]
@@ -101,7 +102,7 @@ class PlacedKernels:
         except ConvoyError:  # no compiler to ask for
             return False
 
-    def _prepare(self, others: Mapping[str, Sequence[Scored]]) -> None:
+    def _prepare(self, others: Mapping[str, Sequence[Offer]]) -> None:
         """Kernels that need compiling are compiled together."""
         jobs: dict[str, list[Any]] = {}
         for symbol, candidates in others.items():
@@ -111,7 +112,7 @@ class PlacedKernels:
         for name, wanted in jobs.items():
             self._backends[name].prepare(wanted, self.plan.device)
 
-    def _footprint(self, choice: Choice, scored: Scored) -> Footprint | None:
+    def _footprint(self, choice: Choice, scored: Offer) -> Footprint | None:
         key = choice.workload, scored.candidate.key
         if key not in self._known:
             self._known[key] = self._found_footprint(choice, scored.candidate)

@@ -24,7 +24,7 @@ def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
 
     streams = check_streams(streams)
     plan = placement.plan
-    symbols = {choice.region: plan.symbol(i) for i, choice in enumerate(plan.choices)}
+    symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     target = cuda_target(plan.device)
     lowered = Lowered.of(rewrite(placement.module, symbols), target)
     figures = figures_of(plan, symbols)

@@ -66,7 +66,7 @@ class Site:
 
 
 class Pattern(abc.ABC):
-    """Finds sites. ``name`` is unique and becomes part of the names of regions.
+    """Finds sites. ``name`` is unique and becomes part of the names of subgraphs.
 
     ``optional`` says that TVM's own kernels run what is found as well as anybody would expect
     (pools and the like), so that no site need be taken.

@@ -92,6 +92,6 @@ def _joined(members: Sequence[tuple[Root, list[Chain]]]) -> Site | None:
 
 
 def _behind_each_other(parts: Sequence[relax.Expr]) -> relax.Expr:
-    """Constants along their first axis; not computed before the site is taken (regions.rewrite)."""
+    """Concatenate constants along their first axis; computed once the site is taken (rewrite)."""
     assert all(shape_of(part)[1:] == shape_of(parts[0])[1:] for part in parts)
     return relax.op.concat(list(parts), axis=0)

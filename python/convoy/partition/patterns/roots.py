@@ -1,4 +1,4 @@
-"""Where regions start: convolutions, their gradients, and matrix products as Workloads."""
+"""Where subgraphs start: convolutions, their gradients, and matrix products as Workloads."""
 
 from __future__ import annotations
 

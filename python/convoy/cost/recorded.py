@@ -1,0 +1,63 @@
+"""Measurements from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from ..ir.candidate import Candidate
+from ..ir.measurement import Measurement
+from ..ir.workload import Workload
+from .host import Again, HostTimes, Prepare, Ready, usual_times
+from .model import CostModel
+
+if TYPE_CHECKING:
+    from ..records.environment import Environment
+    from ..records.record import Record
+    from ..records.store import RecordStore
+
+
+class RecordedCost(CostModel):
+    """Measurements from a record store, strict on the environment first, then loose.
+
+    Host times that were measured on other hosts are rescaled by the ratios of ``hosts``.
+    """
+
+    source = "recorded"
+    measures = False
+
+    def __init__(
+        self, store: RecordStore, environment: Environment, hosts: HostTimes | None = None
+    ) -> None:
+        self._store, self._environment = store, environment
+        self.hosts = hosts or HostTimes()
+        self._asked = False
+
+    def calibrate(
+        self,
+        workloads: Sequence[Workload],
+        backends: Collection[str],
+        again: Again,
+        ready: Ready = lambda _: True,
+        prepare: Prepare = lambda _: None,
+    ) -> None:
+        records = (record for w in workloads for record in self._found(w).values())
+        known = (r for r in records if r.candidate.backend in backends)
+        self.hosts.calibrate(known, again, ready, prepare)
+
+    def _found(self, workload: Workload) -> dict[tuple[str, str], Record]:
+        if not self._asked:
+            self._asked = True
+            self.hosts.usual = usual_times(self._store)
+        records = self._store.lookup(workload, self._environment)
+        return {(r.candidate.backend, r.candidate.kernel): r for r in records}
+
+    def measurements(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        found = self._found(workload)
+        records = [found.get((c.backend, c.kernel)) for c in candidates]
+        return [self.hosts.measurement(record) if record else None for record in records]
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        return [record.candidate for record in self._found(workload).values()]
