@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .ir.workload import Workload as Workload
     from .pipeline import build as build
     from .placement.api import place as place
-    from .placement.placer import Placement as Placement
+    from .placement.placement import Placement as Placement
     from .runtime.compiled import CompiledModule as CompiledModule
     from .runtime.compiled import load as load
     from .runtime.session import Session as Session
@@ -40,7 +40,7 @@ _PUBLIC = {
     "load": "runtime.compiled",
     "parallel": "frontend.parallel",
     "CompiledModule": "runtime.compiled",
-    "Placement": "placement.placer",
+    "Placement": "placement.placement",
     "Session": "runtime.session",
     "Plan": "ir.plan",
     "Schedule": "ir.schedule",

@@ -14,7 +14,7 @@ from .ir.artifact import Meta, TensorInfo
 from .ir.candidate import Candidate
 from .ir.device import Device
 from .placement.api import BACKENDS, find_backends, place
-from .placement.placer import Placement
+from .placement.placement import Placement
 from .runtime.compiled import CompiledModule
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def compile_placement(
     entries, blobs, symbols = _build_entries(placed.plan, used)
     meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
     external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
-    rewritten = rewrite(placed.module, symbols, external)
+    rewritten = rewrite(placed.module, symbols, external, placed.subgraphs)
     try:
         return _scheduled(rewritten, target, meta, placed.plan, used, cuda_graph, streams)
     except NotSchedulable as err:

@@ -14,8 +14,9 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
 from convoy.ir.workload import Epilogue, Workload
-from convoy.placement.placer import Placer, normal_forms
+from convoy.placement.api import normal_forms
 
+from ..helpers.placer import Placer
 from ..helpers.random_cost import RandomCost
 
 SMALL = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
@@ -106,7 +107,7 @@ def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) ->
     """A layer has 4.7 MB of weights in float16."""
     from convoy.backends.kernels.cutlass.family import cutlass_backend
 
-    forms = normal_forms(network(512, layers), None, "float16")
+    forms = list(normal_forms(network(512, layers), None, "float16"))
     placed = Placer(forms, [cutlass_backend()], Device(), WithCold()).place("graph")
     for choice in placed.plan.choices:
         figure = choice.chosen.measurement

@@ -31,8 +31,10 @@ from convoy.measure import reference
 from convoy.partition.patterns import register, unregister
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
-from convoy.placement.placer import Placer, normal_forms
+from convoy.placement.api import normal_forms
 from convoy.runtime import create_module
+
+from ..helpers.placer import Placer
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "example_backend"
 HOST = Device(name="host", arch=0)
@@ -196,7 +198,7 @@ class Flat(CostModel):
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("search", ["greedy", "exact"])
 def test_placed_and_run_in_a_network(direct: Backend, pool_pattern: str, search: str) -> None:
-    forms = normal_forms(separable(), None, "float32")
+    forms = list(normal_forms(separable(), None, "float32"))
     placed = Placer(forms, [direct], HOST, Flat(0.5)).place("graph", search)
     subgraphs = {subgraph.id: subgraph for subgraph in placed.subgraphs}
     names = [subgraphs[choice.subgraph].workload.epilogue.name for choice in placed.plan.choices]
@@ -222,7 +224,7 @@ def test_placed_and_run_in_a_network(direct: Backend, pool_pattern: str, search:
 
 def test_a_pool_is_left_to_tvm_unless_it_pays(direct: Backend, pool_pattern: str) -> None:
     """One of 50 us is far above what TVM's own pool is estimated to take."""
-    forms = normal_forms(separable(), None, "float32")
+    forms = list(normal_forms(separable(), None, "float32"))
     assert any(pool_pattern in subgraph.id for subgraph in find_subgraphs(forms[0]))
     for search in ("greedy", "exact"):
         placed = Placer(forms, [direct], HOST, Flat(50.0)).place("graph", search)

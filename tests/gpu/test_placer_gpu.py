@@ -33,7 +33,7 @@ def test_second_level_never_takes_what_measured_worse_than_a_seed(
     options = {"backends": ("cudnn", "tvm"), "most_measured": 2, "records": tmp_path / "r.jsonl"}
     placed = convoy.place(module, objective=objective, search="evolve", seconds=15, **options)
     assert placed.refined is not None
-    seeds = [c for c in placed.refined.contenders if not c.evolved]
+    seeds = [c for c in placed.refined.finalists if not c.evolved]
     assert all(c.measured_us for c in seeds), [c.failure for c in seeds]
     assert placed.refined.chosen.measured_us <= min(c.measured_us for c in seeds)
     built = convoy.build(module, "cuda", plan=placed.plan, cuda_graph=objective == "graph")

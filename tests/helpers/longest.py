@@ -16,8 +16,8 @@ def longest(
     taken: set[str] = set()
     chosen: dict[str, Subgraph] = {}
     for subgraph in subgraphs:
-        free = taken.isdisjoint(subgraph.covered) and not subgraph.split
-        if free and subgraph.root not in chosen and supported(subgraph.workload):
-            taken.update(subgraph.covered)
+        free = taken.isdisjoint(subgraph.ops) and not subgraph.split
+        if free and subgraph.root not in chosen and supported(subgraph.require_workload()):
+            taken.update(subgraph.ops)
             chosen[subgraph.root] = subgraph
     return list(chosen.values())

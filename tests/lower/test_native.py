@@ -1,4 +1,4 @@
-"""TVM's own kernels of a network: their calls, and how many the dataflow says there are."""
+"""TVM's own kernels of a network: their calls, and for how many operations bytes are counted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tvm
 import convoy
 from convoy.lower.native import native_calls
 from convoy.normalize.normal_form import normalize
-from convoy.partition.dataflow import dataflow
+from convoy.partition.operations import operations
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
 from convoy.pipeline import compile_placement
@@ -32,14 +32,14 @@ NETWORKS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("form", [{}, {"space_to_depth": True}, {"pad_channels": 1}], ids=str)
-def test_what_regions_leave_is_counted_as_tvm_fuses_it(name: str, form: dict[str, Any]) -> None:
+def test_what_subgraphs_leave_is_counted_as_tvm_fuses_it(name: str, form: dict[str, Any]) -> None:
     normal = normalize(to_relax(*NETWORKS[name]()), dtype="float16", **form)
-    regions = find_subgraphs(normal)
-    chosen = longest(regions)
-    rewritten = rewrite(normal, {region.id: region.id for region in chosen})
+    subgraphs = find_subgraphs(normal)
+    chosen = longest(subgraphs)
+    rewritten = rewrite(normal, {subgraph.id: subgraph.id for subgraph in chosen})
     calls = native_calls(rewritten, "llvm")
-    covered = {name for region in regions for name in region.covered}
-    moved = dataflow(normal).native_bytes(covered)
+    covered = {name for subgraph in subgraphs for name in subgraph.ops}
+    moved = [op for op in operations(normal, covered) if op.moved_bytes]
     assert len(moved) == len(calls)
     for call in calls:
         shape, dtype = call.operands[-1]
@@ -60,11 +60,8 @@ def test_every_kernel_of_a_training_step_runs_with_its_operands(tmp_path: Any) -
 
 def test_bytes_of_a_pool() -> None:
     normal = normalize(to_relax(*NETWORKS["googlenet"]()), dtype="float16")
-    flow = dataflow(normal)
-    pools = [
-        op
-        for op in flow.operations
-        if (op.bytes_read, op.bytes_written) == (2 * 112 * 112 * 64, 2 * 56 * 56 * 64)
-    ]
-    assert len(pools) == 1 and not pools[0].fused
-    assert flow.native_bytes({op.name for op in flow.operations}) == {}
+    covered = {name for subgraph in find_subgraphs(normal) for name in subgraph.ops}
+    ops = operations(normal, covered)
+    pool_bytes = 2 * 112 * 112 * 64 + 2 * 56 * 56 * 64  # read and written
+    assert [op.moved_bytes for op in ops].count(pool_bytes) == 1
+    assert not any(op.moved_bytes for op in operations(normal, {op.name for op in ops}))

@@ -51,7 +51,7 @@ def test_joint_convolution_computes_the_same(which: int, dtype: str) -> None:
     others = [
         r
         for r in longest(find_subgraphs(normal), lambda w: True)
-        if set(r.covered).isdisjoint(subgraph.covered)
+        if set(r.ops).isdisjoint(subgraph.ops)
     ]
     inputs = random_inputs(mod)
     rewritten, got = run_rewritten(normal, [subgraph, *others], inputs)

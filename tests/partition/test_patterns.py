@@ -17,7 +17,7 @@ from convoy.partition import patterns
 from convoy.partition.patterns import Explicit, GraphView, Grown, Pattern, Site
 from convoy.partition.patterns.base import why_illegal
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_subgraphs
+from convoy.partition.subgraphs import find_subgraphs, illegal_sites
 
 
 def module() -> tvm.IRModule:
@@ -82,7 +82,7 @@ def test_grown_pattern_gives_every_prefix(registered: list[str]) -> None:
     add(ProductAndTanh(), registered)
     subgraphs = find_subgraphs(module())
     own = [subgraph for subgraph in subgraphs if "product_tanh" in subgraph.id]
-    assert [subgraph.covered for subgraph in own] == [("y", "z"), ("y",)], "longest first"
+    assert [subgraph.ops for subgraph in own] == [("y", "z"), ("y",)], "longest first"
     assert [subgraph.id for subgraph in own] == ["y#product_tanh.1", "y#product_tanh.0"]
     assert all(subgraph.optional for subgraph in own)
     assert [r.id for r in subgraphs if "product_tanh" not in r.id] == before, "others keep names"
@@ -146,5 +146,5 @@ def test_sites_that_cannot_be_taken_are_left_out_with_the_reason(
     add(Fixed("broken", sites), registered)
     subgraphs = find_subgraphs(module())
     assert not any("broken" in subgraph.id for subgraph in subgraphs)
-    ((where, why),) = subgraphs.illegal
+    ((where, why),) = illegal_sites(module())
     assert where.startswith("broken") and reason in why

@@ -255,23 +255,24 @@ def check_subgraphs(mod):
     subgraphs = find_subgraphs(mod)
     assert len({r.id for r in subgraphs}) == len(subgraphs)
     for subgraph in subgraphs:
-        assert list(subgraph.covered) == sorted(subgraph.covered, key=position.__getitem__)
-        assert subgraph.root == (subgraph.id if subgraph.split else subgraph.covered[0])
-        assert set(subgraph.outputs) <= set(subgraph.covered)
+        assert list(subgraph.ops) == sorted(subgraph.ops, key=position.__getitem__)
+        assert subgraph.root == (subgraph.id if subgraph.split else subgraph.ops[0])
+        assert set(subgraph.outputs) <= set(subgraph.ops)
         shapes = subgraph.workload.operand_shapes()
         results = 1 if subgraph.split else len(subgraph.outputs)
         assert len(subgraph.inputs) + results == len(shapes)
         first = position[subgraph.outputs[0]]
         for operand in subgraph.inputs:
             for var in variables(operand):
-                assert var.name not in subgraph.covered
+                assert var.name not in subgraph.ops
                 assert position.get(var.name, -1) < first
     single = [r for r in subgraphs if not r.split]
-    for alternatives in (subgraphs.by_root[root] for root in {r.root: 0 for r in single}):
-        sizes = [len(r.covered) for r in alternatives]
+    for root in {r.root: 0 for r in single}:
+        alternatives = [r for r in subgraphs if r.root == root]
+        sizes = [len(r.ops) for r in alternatives]
         assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 1
     chosen = longest(subgraphs, lambda w: True)
-    covered = [name for r in chosen for name in r.covered]
+    covered = [name for r in chosen for name in r.ops]
     assert len(covered) == len(set(covered))
     assert {r.root for r in chosen} == {r.root for r in single}
     return chosen
@@ -290,11 +291,11 @@ def test_any_disjoint_choice_computes_the_same(mod, random):
     normal = normal_form(mod)
     check_subgraphs(normal)
     chosen, taken = [], set()
-    subgraphs = list(find_subgraphs(normal))
+    subgraphs = find_subgraphs(normal)
     random.shuffle(subgraphs)
     for subgraph in subgraphs:
-        if taken.isdisjoint(subgraph.covered):
-            taken.update(subgraph.covered)
+        if taken.isdisjoint(subgraph.ops):
+            taken.update(subgraph.ops)
             chosen.append(subgraph)
     inputs = random_inputs(mod)
     _, got = run_rewritten(normal, chosen, inputs)

@@ -12,30 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convoy.errors import CompileFailed, InvalidOption, NoCandidate
-from convoy.placement.assignment import Layouts
-from convoy.placement.cover import Cover, cover_of, usable_options
+from convoy.placement.cover import Cover, cover_of, usable_offers
 from convoy.placement.evaluations import Evaluations
 from convoy.placement.evolve import Budget, Evolved, Settings, evolve, seed_covers
 from convoy.placement.groups import make_groups
-from convoy.placement.synthetic import BACKENDS, FORMS, network, random_graph, random_transitions
-from convoy.placement.transition import BandwidthTransitions
 
-TRANSITIONS = BandwidthTransitions()
+from ..helpers.synthetic import BACKENDS, network, random_graph
 
 
 def changing(cover: Cover) -> float:
     """A whole that does not add up: every change of the backend between launches costs 2 us."""
-    backends = [scored.candidate.backend for _, scored in cover.matches]
+    backends = [offer.candidate.backend for _, offer in cover.launches]
     changes = sum(a != b for a, b in itertools.pairwise(backends))
     return cover.total_us("graph") + 2.0 * changes
 
 
 def refined(seed: int = 0, size: int = 60, **options: object) -> Evolved:
     graph = network("resnet", size, seed=3)
-    seeds = seed_covers(graph, "graph", TRANSITIONS, BACKENDS)
+    seeds = seed_covers(graph, "graph", BACKENDS)
     budget = options.pop("budget", Budget(evaluations=150))
     fitness = options.pop("fitness", changing)
-    return evolve(seeds, fitness, TRANSITIONS, budget, seed=seed, **options)
+    return evolve(seeds, fitness, budget, seed=seed, **options)
 
 
 def test_finds_better_than_every_seed_where_the_whole_does_not_add_up() -> None:
@@ -49,22 +46,21 @@ def test_finds_better_than_every_seed_where_the_whole_does_not_add_up() -> None:
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), noise=st.integers(0, 10**6))
 def test_never_worse_than_the_best_seed(seed: int, noise: int) -> None:
-    """Any fitness, on graphs whose matches may form cycles and have impossible transitions."""
+    """Any fitness, on graphs whose subgraphs may form cycles."""
     rng = random.Random(seed)
-    graph = random_graph(rng, 10, forms=2, groups=8)
-    transitions = random_transitions(rng, FORMS)
+    graph = random_graph(rng, 10, groups=8)
     try:
-        seeds = seed_covers(graph, "graph", transitions, BACKENDS)
+        seeds = seed_covers(graph, "graph", BACKENDS)
     except NoCandidate:
         return
 
     def fitness(cover: Cover) -> float:
         return random.Random(f"{noise} {sorted(cover.picks)}").random()
 
-    found = evolve(seeds, fitness, transitions, Budget(40, patience=3), Settings(8))
+    found = evolve(seeds, fitness, Budget(40, patience=3), Settings(8))
     assert found.fitness_us <= min(found.seeds.values())
     assert found.fitness_us == fitness(found.cover)
-    covered = sorted(name for match, _ in found.cover.matches for name in match.ops)
+    covered = sorted(name for subgraph, _ in found.cover.launches for name in subgraph.ops)
     assert covered == sorted(op.name for op in graph.ops)
 
 
@@ -137,7 +133,7 @@ def test_a_lucky_measurement_does_not_win() -> None:
     """Noise that makes others look faster once: measured again, the seed stays."""
     seen: set[tuple[tuple[int, int], ...]] = set()
     graph = network("resnet", 60, seed=3)
-    seeds = seed_covers(graph, "graph", TRANSITIONS, BACKENDS)
+    seeds = seed_covers(graph, "graph", BACKENDS)
     exact = tuple(sorted(seeds["exact"].picks))
 
     def lucky(cover: Cover) -> float:
@@ -148,7 +144,7 @@ def test_a_lucky_measurement_does_not_win() -> None:
             return 100.0
         return 90.0 if first else 120.0
 
-    found = evolve({"exact": seeds["exact"]}, lucky, TRANSITIONS, Budget(60), seed=1, confirm=3)
+    found = evolve({"exact": seeds["exact"]}, lucky, Budget(60), seed=1, confirm=3)
     assert found.confirmed
     assert tuple(sorted(found.cover.picks)) == exact
     assert found.fitness_us == 100.0
@@ -169,18 +165,17 @@ def test_no_seeds() -> None:
 @given(seed=st.integers(0, 10**6), choice=st.integers(0, 10**6))
 def test_any_mixture_of_group_ways_covers_every_op_once(seed: int, choice: int) -> None:
     rng = random.Random(seed)
-    graph = random_graph(rng, 12, forms=1, groups=8)
-    transitions = random_transitions(rng, FORMS)
+    graph = random_graph(rng, 12, groups=8)
     try:
-        seeds = seed_covers(graph, "graph", transitions, BACKENDS)
+        seeds = seed_covers(graph, "graph", BACKENDS)
     except NoCandidate:
         return
     covers = [cover.picks for cover in seeds.values()]
-    groups = make_groups(graph, covers, usable_options(graph), most=12)
+    groups = make_groups(graph, covers, usable_offers(graph), most=12)
     draw = random.Random(choice)
     picks = [pick for group in groups for pick in draw.choice(group.parts)]
-    ops = sorted(name for number, _ in picks for name in graph.matches[number].ops)
+    ops = sorted(name for number, _ in picks for name in graph.subgraphs[number].ops)
     assert ops == sorted(op.name for op in graph.ops)
-    cover = cover_of(Layouts(graph, transitions), "graph", picks)
+    cover = cover_of(graph, "graph", picks)
     if cover is not None:
         assert cover.total_us() >= seeds["exact"].optimum_us

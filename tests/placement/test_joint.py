@@ -9,17 +9,18 @@ import tvm
 from tvm import relax
 
 from convoy.cost.model import CostModel
+from convoy.cost.native import NATIVE_ENQUEUE_US, SYNCHRONISE_US
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import OBJECTIVES
 from convoy.ir.plan import Plan
 from convoy.ir.workload import Workload
-from convoy.partition.from_subgraphs import NATIVE_ENQUEUE_US, SYNCHRONISE_US
 from convoy.partition.rewrite import rewrite
 from convoy.placement import api as placing
 from convoy.placement import explain
-from convoy.placement.placer import Placer, normal_forms, restore
+from convoy.placement.placement import restore
 
+from ..helpers.placer import Placer
 from ..helpers.random_cost import RandomCost
 from .test_placer import DEVICE, Simple
 
@@ -65,7 +66,7 @@ def inception() -> tvm.IRModule:
 
 @pytest.fixture(scope="module")
 def forms() -> list[tvm.IRModule]:
-    return normal_forms(inception(), None, "float16")
+    return list(placing.normal_forms(inception(), None, "float16"))
 
 
 def splits(placed) -> list[tuple[int, ...]]:
@@ -112,10 +113,10 @@ def test_never_worse_than_without_and_can_be_taken_over(
     network_placer = Placer(forms, BACKENDS, DEVICE, RandomCost(seed))
     placed = network_placer.place(objective, "exact")
     greedy = network_placer.place(objective, "greedy")
-    covered = [name for subgraph in placed.subgraphs for name in subgraph.covered]
+    covered = [name for subgraph in placed.subgraphs for name in subgraph.ops]
     assert len(covered) == len(set(covered)) and not placed.native and not greedy.native
     assert placed.cover is not None
-    again = restore(forms, Plan.loads(placed.plan.dumps()), BACKENDS)
+    again = restore(network_placer.graphs, Plan.loads(placed.plan.dumps()))
     assert [r.id for r in again.subgraphs] == [r.id for r in placed.subgraphs] and not again.native
     rewrite(placed.module, {c.subgraph: f"f{i}" for i, c in enumerate(placed.plan.choices)})
 
@@ -133,7 +134,7 @@ def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None
 
     network_placer = Placer(forms, BACKENDS, DEVICE, Mixed(10.0))
     placed = network_placer.place("graph", "exact")
-    explained = network_placer.explain(placed, "exact")
+    explained = network_placer.explain(placed, "exact").explanation
     (joint,) = [op for op in explained.ops if op.workload.k == sum(WIDTHS)]
     assert joint.branches == 3 and joint.to_json()["branches"] == 3
     assert {op.branches for op in explained.ops if op is not joint} == {1}

@@ -22,11 +22,12 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.objective import OBJECTIVES
 from convoy.ir.plan import Plan
 from convoy.ir.workload import Workload
-from convoy.partition.from_subgraphs import plan_to_cover
 from convoy.partition.rewrite import rewrite
 from convoy.placement import explain
-from convoy.placement.placer import Placer, normal_forms
+from convoy.placement.api import normal_forms
+from convoy.placement.select import cover_of_plan
 
+from ..helpers.placer import Placer
 from ..helpers.random_cost import RandomCost
 
 DEVICE = Device()
@@ -80,11 +81,11 @@ def network(channels: int = 16) -> tvm.IRModule:
 
 @pytest.fixture(scope="module")
 def forms() -> list[tvm.IRModule]:
-    return normal_forms(network(), None, "float16")
+    return list(normal_forms(network(), None, "float16"))
 
 
 def placer(forms: list[tvm.IRModule], seed: int = 0) -> Placer:
-    return Placer(forms, BOTH, DEVICE, RandomCost(seed), "environment")
+    return Placer(forms, BOTH, DEVICE, RandomCost(seed))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -95,13 +96,15 @@ def test_exact_is_at_least_as_good_as_greedy_and_as_each_backend(
     network_placer = placer(forms, seed)
     exact = network_placer.place(objective, "exact")
     assert exact.cover is not None
-    slack = sum(max(f.kernel_spread_us or 0, f.e2e_spread_us or 0) for f in exact.cover.figures())
+    slack = sum(
+        max(f.kernel_spread_us or 0, f.e2e_spread_us or 0) for f in exact.cover.measurements()
+    )
     for other in (
         network_placer.place(objective, "greedy"),
         network_placer.place(objective, "exact", ["plain"]),
         network_placer.place(objective, "exact", ["all"]),
     ):
-        cover = plan_to_cover(exact.cover.graph, other.plan)
+        cover = cover_of_plan(exact.cover.graph, other.plan)
         if cover is not None:
             assert exact.cover.optimum_us <= cover.total_us() + 1e-6
             assert exact.total_us() <= cover.total_us() + slack + 1e-6
@@ -112,7 +115,7 @@ def test_every_subgraph_is_placed_once_and_the_module_can_be_rewritten(
 ) -> None:
     for search in ("greedy", "exact"):
         placed = placer(forms).place("graph", search)
-        covered = [name for subgraph in placed.subgraphs for name in subgraph.covered]
+        covered = [name for subgraph in placed.subgraphs for name in subgraph.ops]
         assert len(covered) == len(set(covered))
         rewrite(placed.module, {c.subgraph: f"f{i}" for i, c in enumerate(placed.plan.choices)})
 
@@ -132,7 +135,7 @@ def test_place_with_costs_that_need_no_gpu(search: str) -> None:
     if search == "evolve":
         assert placed.refined is not None
         assert placed.refined.chosen.simulated_us <= min(
-            c.simulated_us for c in placed.refined.contenders if not c.evolved
+            c.simulated_us for c in placed.refined.finalists if not c.evolved
         )
 
 
@@ -166,10 +169,13 @@ def test_without_figures_each_subgraph_is_placed_by_itself(tmp_path: Path) -> No
     unknown = network(channels=24)
     placed = convoy.place(unknown, **options)
     assert placed.cover is None and not any(c.chosen.measurement.ok for c in placed.plan.choices)
+    assert placed.plan.source == "none"
     assert placed.plan == convoy.place(unknown, search="greedy", **options).plan
 
 
 def test_unknown_names_of_searches_and_costs() -> None:
+    with pytest.raises(InvalidOption, match="graph, stream, sync"):
+        convoy.place(network(), objective="fastest", costs=RandomCost())
     with pytest.raises(InvalidOption, match="search"):
         convoy.place(network(), search="fastest", costs=RandomCost())
     with pytest.raises(InvalidOption, match="costs"):
@@ -193,7 +199,7 @@ def test_explanation_names_rivals_fusions_declines_and_consequences(
 ) -> None:
     network_placer = placer(forms, seed=2)
     placed = network_placer.place("graph", "exact")
-    why = network_placer.explain(placed, "exact")
+    why = network_placer.explain(placed, "exact").explanation
     assert len(why.ops) == len(placed.plan.choices)
     assert why.total_us == pytest.approx(placed.plan.total_us())
     for op, choice in zip(why.ops, placed.plan.choices, strict=True):

@@ -325,7 +325,7 @@ def test_a_full_disk_takes_nothing_away(tmp_path: Path, make_record) -> None:
     script = """
         import resource, signal, sys
         from convoy.errors import CacheUnwritable
-        from convoy.measure import record_file
+        from convoy.records import record_file
         from pathlib import Path
         path = Path(sys.argv[1])
         records = record_file.read(path).records

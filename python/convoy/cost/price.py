@@ -1,4 +1,4 @@
-"""Ask every backend for candidates of every workload, and a cost model for their measurements."""
+"""Ask every backend for candidates, and a cost model for their measurements."""
 
 from __future__ import annotations
 
@@ -10,10 +10,53 @@ from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
+from ..partition.alternatives import plausible_workloads
+from ..partition.match_graph import MatchGraph
+from .cache import in_network, stays, touched_bytes
 from .model import CostModel
 
 
 def price(
+    graphs: Sequence[MatchGraph],
+    backends: Sequence[Backend],
+    device: Device,
+    costs: CostModel,
+    joint: bool = True,
+) -> dict[Workload, Offers]:
+    """Collect the offers for the subgraphs of a network, as they count inside it.
+
+    Args:
+        graphs: The match graphs of the network's normal forms.
+        backends: Backends that may run it, in order of preference.
+        device: The GPU that it will run on.
+        costs: Where measurements come from.
+        joint: Whether the whole graph is going to be searched: then subgraphs that compute several
+            roots at once are priced as well and, as far as that takes no measuring, all others.
+
+    Returns:
+        The offers of every workload that was asked for (see :func:`price_workloads`), with host
+        times and cold times as in :func:`convoy.cost.cache.in_network`.
+    """
+    names = [backend.name for backend in backends]
+    later = {backend.name: backend.after_others_us for backend in backends}
+    staying = bool(graphs) and stays(touched_bytes(_roots(graphs[0])), device)
+    found: dict[Workload, Offers] = {}
+    for graph in graphs:  # a form's estimates of cold times do not depend on the forms behind it
+        wanted = plausible_workloads(graph, names, joint)
+        if joint and costs.free:
+            wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
+        new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
+        found |= in_network(price_workloads(new, backends, device, costs), staying, later)
+    return found
+
+
+def _roots(graph: MatchGraph) -> list[Workload]:
+    """Of each root the workload of its shortest subgraph: every weight once."""
+    bare = {s.root: s.require_workload() for s in graph.subgraphs if not s.split}
+    return list(bare.values())
+
+
+def price_workloads(
     workloads: Iterable[Workload], backends: Sequence[Backend], device: Device, costs: CostModel
 ) -> dict[Workload, Offers]:
     """Collect the offers of every distinct workload.

@@ -12,7 +12,7 @@ from ..backends.base import Backend
 from ..errors import CompileFailed
 
 if TYPE_CHECKING:
-    from ..placement.placer import Placement
+    from ..placement.placement import Placement
     from ..runtime.session import Session
 
 SAMPLES, SAMPLE_MS = 15, 8.0

@@ -1,97 +1,92 @@
-"""The dataflow graph as the placer sees it: ops, and the matches that may cover them.
+"""The match graph: the operations of a network, and the subgraphs that one kernel could compute.
 
-Plain data: nothing here knows Relax, a GPU or a backend. An op makes one value, which has the
-op's name; a match says which ops one kernel launch would replace, which of their values it
-writes, in which form (layout and dtype) it reads and writes them, and what it costs with each
-candidate.
+It is the only form of a network between Relax and the plan. An operation makes one value, which has
+the operation's name. A subgraph is a match of a pattern: the operations that one kernel launch
+would replace, the values that it writes, the workload that backends are asked for and, once it has
+been priced, the candidates that can run it. Subgraphs overlap; the search covers every operation
+once.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidMatchGraph
+from ..ir.candidate import Decline
+from ..ir.device import Device
 from ..ir.offer import Offer
 from ..ir.workload import Workload
 
-
-@dataclass(frozen=True, order=True)
-class Form:
-    """How a value lies in memory. Empty text means that it does not matter."""
-
-    layout: str = ""
-    dtype: str = ""
-
-    def __str__(self) -> str:
-        return ".".join(part for part in (self.layout, self.dtype) if part) or "any"
-
-
-FormOf = tuple[tuple[str, Form], ...]
+if TYPE_CHECKING:
+    import tvm
+    from tvm import relax
 
 
 @dataclass(frozen=True)
 class Op:
-    """One operator; ``inputs`` are names of ops or graph inputs, ``elements`` its value's size."""
+    """One operation of a network.
+
+    Attributes:
+        name: Name of the variable that it is bound to.
+        inputs: Names of the operations and graph inputs that it reads.
+        elements: Elements of its result; 1 for a tuple.
+        moved_bytes: Bytes that a kernel of TVM moves for it; 0 where TVM launches none, where the
+            kernel of another operation does its work, and where a subgraph may cover it.
+        gathered: Whether its result is read only to be concatenated with others: what is cut out of
+            a larger tensor, TVM copies in the same kernel.
+    """
 
     name: str
     inputs: tuple[str, ...] = ()
     elements: int = 1
+    moved_bytes: int = 0
+    gathered: bool = False
 
 
 @dataclass(frozen=True)
-class Match:
-    """A pattern that was found: one launch that would compute ``ops``.
+class Subgraph:
+    """Operations that one kernel launch could compute.
 
-    ops           names of the ops that it covers
-    outputs       values that it writes: each one that an op outside, or the caller, needs
-    options       candidates with their figures, of one backend or of several
-    input_forms   (value, form) of what it reads from outside; values not named: ``Form()``
-    output_forms  (value, form) of what it writes; values not named: ``Form()``
-    workload      what backends were asked for; None for ops that nobody offloads
-    launches      kernel launches that it takes
+    Attributes:
+        id: Unique in its graph, and the same for equal modules.
+        ops: Names of the operations that it replaces, in program order.
+        outputs: Names of the values that it writes, in the workload's order: each one that an
+            operation outside, or the caller, needs.
+        workload: What backends are asked for; None for kernels of TVM.
+        root: The operation by which alternatives are known, such as the convolution.
+        inputs: Operands in the workload's order: expressions over variables from outside and
+            constants.
+        optional: Whether it may as well be left to TVM's own kernels.
+        split: Where it computes several roots at once, sizes of the parts into which its result is
+            cut along the last axis; its outputs are these parts. Its root is then its own id.
+        declines: Backends that do not take the workload, and why.
+        offers: Candidates with their measurements; none before it has been priced.
+        launches: Kernel launches that it takes.
     """
 
-    pattern: str
+    id: str
     ops: tuple[str, ...]
     outputs: tuple[str, ...]
-    options: tuple[Offer, ...]
-    input_forms: FormOf = ()
-    output_forms: FormOf = ()
     workload: Workload | None = None
+    root: str = ""
+    inputs: tuple[relax.Expr, ...] = field(default=(), compare=False, repr=False)
+    optional: bool = False
+    split: tuple[int, ...] = ()
+    declines: tuple[Decline, ...] = ()
+    offers: tuple[Offer, ...] = ()
     launches: int = 1
 
-    def reads_as(self, value: str) -> Form:
-        """Form in which a value from outside is read."""
-        return dict(self.input_forms).get(value, Form())
+    def require_workload(self) -> Workload:
+        """The workload of a subgraph that is no kernel of TVM."""
+        assert self.workload is not None, f"{self.id} is a kernel of TVM"
+        return self.workload
 
-    def writes_as(self, value: str) -> Form:
-        """Form in which an output is written."""
-        return dict(self.output_forms).get(value, Form())
-
-    def to_json(self) -> dict[str, Any]:
-        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        data["options"] = [scored.to_json() for scored in self.options]
-        for name in ("input_forms", "output_forms"):
-            data[name] = [[value, form.layout, form.dtype] for value, form in data[name]]
-        data["workload"] = self.workload.to_json() if self.workload else None
-        return data
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Match:
-        fields = dict(data)
-        fields["ops"], fields["outputs"] = tuple(data["ops"]), tuple(data["outputs"])
-        fields["options"] = tuple(map(Offer.from_json, data["options"]))
-        for name in ("input_forms", "output_forms"):
-            fields[name] = tuple(
-                (value, Form(layout, dtype)) for value, layout, dtype in data[name]
-            )
-        if data["workload"]:
-            fields["workload"] = Workload.from_json(data["workload"])
-        return cls(**fields)
+    def accepted_by(self, backend: str) -> bool:
+        """Whether a backend that was asked takes the workload."""
+        return all(decline.backend != backend for decline in self.declines)
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -103,7 +98,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def closures(consumers: Sequence[int]) -> tuple[list[int], list[int]]:
-    """All ancestors and all descendants of each op of a topological order, as bit masks."""
+    """All ancestors and all descendants of each operation of a topological order, as bit masks."""
     ancestors, descendants = [0] * len(consumers), [0] * len(consumers)
     for op, mask in enumerate(consumers):
         for reader in bits(mask):
@@ -115,7 +110,7 @@ def closures(consumers: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 class Dependencies:
-    """Who needs whom, as bit masks over positions in ``ops`` (which is a topological order)."""
+    """Who reads whom, as bit masks over positions in ``ops`` (which is a topological order)."""
 
     def __init__(self, ops: Sequence[Op], inputs: Sequence[str], results: Iterable[str]) -> None:
         self.position = {op.name: i for i, op in enumerate(ops)}
@@ -141,21 +136,21 @@ class Dependencies:
             self.results |= 1 << self.position[name]
 
     def mask(self, names: Iterable[str]) -> int:
-        """Bit mask of ops by name."""
+        """Bit mask of operations by name."""
         found = 0
         for name in names:
             found |= 1 << self.position[name]
         return found
 
     def above(self, mask: int) -> int:
-        """Ops outside ``mask`` on which some op of it depends."""
+        """Operations outside ``mask`` on which some operation of it depends."""
         found = 0
         for i in bits(mask):
             found |= self.ancestors[i]
         return found & ~mask
 
     def below(self, mask: int) -> int:
-        """Ops outside ``mask`` that depend on some op of it."""
+        """Operations outside ``mask`` that depend on some operation of it."""
         found = 0
         for i in bits(mask):
             found |= self.descendants[i]
@@ -164,101 +159,96 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class MatchGraph:
-    """Ops in topological order, the matches found in them, and the form of what comes and goes.
+    """Operations in topological order and the subgraphs found in them.
 
-    ``inputs`` are (name, form) of the values that the caller brings; ``results`` are (op, form)
-    of those it takes, ``None`` where any form will do.
+    Attributes:
+        ops: The operations.
+        subgraphs: Roots in program order, of each root the longest first.
+        inputs: Names of the values that the caller brings.
+        results: Names of the operations whose values the caller takes.
+        module: The module that it was made from, for rewriting.
+        backends: Names of the backends that were asked, in order of preference.
+        device: The GPU for which they were asked.
 
-    Raises InvalidMatchGraph where they do not fit together, or a match is illegal
-    (:meth:`why_illegal`).
+    Raises:
+        InvalidMatchGraph: The parts do not fit together, or a subgraph is illegal
+            (:meth:`why_illegal`).
     """
 
     ops: tuple[Op, ...]
-    matches: tuple[Match, ...]
-    inputs: FormOf = ()
-    results: tuple[tuple[str, Form | None], ...] = ()
+    subgraphs: tuple[Subgraph, ...]
+    inputs: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    module: tvm.IRModule | None = field(default=None, compare=False, repr=False)
+    backends: tuple[str, ...] = ()
+    device: Device = field(default_factory=Device)
 
     def __post_init__(self) -> None:
-        for match in self.matches:
-            if reason := self.why_illegal(match):
+        for subgraph in self.subgraphs:
+            if reason := self.why_illegal(subgraph):
                 raise InvalidMatchGraph(
-                    f"match {match.pattern!r} of {', '.join(match.ops)}: {reason}",
-                    "a convex match that writes what others read",
-                    "Leave such matches out with split_legal()",
+                    f"subgraph {subgraph.id!r} of {', '.join(subgraph.ops)}: {reason}",
+                    "a convex subgraph that writes what others read",
+                    "Leave such subgraphs out with legal()",
                 )
 
     @functools.cached_property
     def dependencies(self) -> Dependencies:
-        return Dependencies(
-            self.ops, [name for name, _ in self.inputs], [name for name, _ in self.results]
-        )
+        return Dependencies(self.ops, self.inputs, self.results)
 
-    def reads(self, match: Match) -> list[str]:
-        """Values that a match reads from outside, in order of first use."""
-        inside = set(match.ops)
+    @functools.cached_property
+    def by_id(self) -> dict[str, Subgraph]:
+        return {subgraph.id: subgraph for subgraph in self.subgraphs}
+
+    @functools.cached_property
+    def by_root(self) -> dict[str, list[Subgraph]]:
+        """The alternatives of each root, longest first."""
+        found: dict[str, list[Subgraph]] = {}
+        for subgraph in self.subgraphs:
+            found.setdefault(subgraph.root, []).append(subgraph)
+        return found
+
+    def workloads(self) -> list[Workload]:
+        """The distinct workloads of all subgraphs, in program order."""
+        found = (subgraph.workload for subgraph in self.subgraphs)
+        return list(dict.fromkeys(workload for workload in found if workload is not None))
+
+    def reads(self, subgraph: Subgraph) -> list[str]:
+        """Values that a subgraph reads from outside, in order of first use."""
+        inside = set(subgraph.ops)
         position = self.dependencies.position
         found: dict[str, None] = {}
-        for i in sorted(position[name] for name in match.ops):
+        for i in sorted(position[name] for name in subgraph.ops):
             found.update(dict.fromkeys(n for n in self.ops[i].inputs if n not in inside))
         return list(found)
 
-    def why_illegal(self, match: Match) -> str:
-        """What stands in the way of a match; empty when it is legal.
+    def why_illegal(self, subgraph: Subgraph) -> str:
+        """Reason why a subgraph cannot be one kernel; empty where it can.
 
         It must be convex: no path of dependencies leaves it and comes back. Every value that is
-        read outside must be written. A value that is not read outside may be written or not.
+        read outside must be written; one that is not read outside may be written or not.
         """
         known = self.dependencies
-        if not match.ops or len(set(match.ops)) != len(match.ops):
+        if not subgraph.ops or len(set(subgraph.ops)) != len(subgraph.ops):
             return "it covers no op, or one twice"
-        if unknown := [name for name in match.ops if name not in known.position]:
+        if unknown := [name for name in subgraph.ops if name not in known.position]:
             return f"there is no op {unknown[0]!r}"
-        if not set(match.outputs) <= set(match.ops):
+        if not set(subgraph.outputs) <= set(subgraph.ops):
             return "it writes a value of an op that it does not cover"
-        mask = known.mask(match.ops)
+        mask = known.mask(subgraph.ops)
         if between := known.above(mask) & known.below(mask):
             name = self.ops[next(bits(between))].name
             return f"it is not convex: a path leaves it and comes back through {name!r}"
-        for i in bits(mask & ~known.mask(match.outputs)):
+        for i in bits(mask & ~known.mask(subgraph.outputs)):
             if known.consumers[i] & ~mask or known.results >> i & 1:
                 return f"{self.ops[i].name!r} is needed outside and not written"
         return ""
 
-    def backends(self) -> list[str]:
-        """Names of all backends with an option, in order of first appearance."""
-        names = (s.candidate.backend for match in self.matches for s in match.options)
+    def legal(self, subgraphs: Iterable[Subgraph]) -> tuple[Subgraph, ...]:
+        """Those of the subgraphs that may be added to this graph."""
+        return tuple(subgraph for subgraph in subgraphs if not self.why_illegal(subgraph))
+
+    def offering(self) -> list[str]:
+        """Names of all backends with an offer, in order of first appearance."""
+        names = (o.candidate.backend for s in self.subgraphs for o in s.offers)
         return list(dict.fromkeys(names))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "ops": [[op.name, list(op.inputs), op.elements] for op in self.ops],
-            "matches": [match.to_json() for match in self.matches],
-            "inputs": [[name, form.layout, form.dtype] for name, form in self.inputs],
-            "results": [
-                [name, [form.layout, form.dtype] if form else None] for name, form in self.results
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> MatchGraph:
-        """Inverse of :meth:`to_json`."""
-        return cls(
-            ops=tuple(Op(name, tuple(inputs), elements) for name, inputs, elements in data["ops"]),
-            matches=tuple(map(Match.from_json, data["matches"])),
-            inputs=tuple((name, Form(layout, dtype)) for name, layout, dtype in data["inputs"]),
-            results=tuple((name, Form(*form) if form else None) for name, form in data["results"]),
-        )
-
-
-def split_legal(
-    graph: MatchGraph, matches: Iterable[Match]
-) -> tuple[list[Match], list[tuple[Match, str]]]:
-    """Matches that may be added to a graph, and those that may not, each with the reason."""
-    legal: list[Match] = []
-    declined: list[tuple[Match, str]] = []
-    for match in matches:
-        if reason := graph.why_illegal(match):
-            declined.append((match, reason))
-        else:
-            legal.append(match)
-    return legal, declined

@@ -1,9 +1,9 @@
-"""Chosen subgraphs become calls of external functions; everything else stays as it is."""
+"""Replace chosen subgraphs by calls of external functions; everything else stays as it is."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tvm
@@ -12,13 +12,15 @@ from tvm import relax
 from ..errors import InvalidOption
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, shape_of
 from ..graph.rewriter import Rewriter
-from .subgraphs import Subgraph, find_subgraphs
+from .match_graph import Subgraph
+from .subgraphs import find_subgraphs
 
 
 def rewrite(
     mod: tvm.IRModule,
     chosen: Mapping[str, str],
     external_module: tvm.runtime.Module | None = None,
+    subgraphs: Iterable[Subgraph] | None = None,
 ) -> tvm.IRModule:
     """Replace subgraphs by ``call_dps_packed`` of external functions.
 
@@ -29,14 +31,16 @@ def rewrite(
 
     Raises InvalidOption for an unknown subgraph or for two subgraphs that share an operation.
     """
-    subgraphs = find_subgraphs(mod)
+    if subgraphs is None:
+        subgraphs = find_subgraphs(mod) if chosen else ()
+    by_id = {subgraph.id: subgraph for subgraph in subgraphs}
     by_output: dict[str, tuple[Subgraph, str]] = {}
     taken: dict[str, str] = {}
     for subgraph_id, symbol in chosen.items():
-        subgraph = subgraphs.by_id.get(subgraph_id)
+        subgraph = by_id.get(subgraph_id)
         if subgraph is None:
             raise InvalidOption(f"subgraph {subgraph_id!r}", "the id of a subgraph of this module")
-        for name in subgraph.covered:
+        for name in subgraph.ops:
             if name in taken:
                 raise InvalidOption(
                     f"subgraphs {taken[name]!r} and {subgraph_id!r}, which both cover {name}",
@@ -68,7 +72,7 @@ class _ReplaceSubgraphs(Rewriter):
             return None
         subgraph, symbol = self._by_output[name]
         args = [self.emit(self.rename(_folded(operand))) for operand in subgraph.inputs]
-        sizes = subgraph.workload.operand_shapes()
+        sizes = subgraph.require_workload().operand_shapes()
         types = [relax.TensorType(shape, dtype) for _, shape, dtype in sizes]
         for (operand, shape, dtype), arg in zip(sizes, args, strict=False):
             if (shape_of(arg), dtype_of(arg)) != (shape, dtype):

@@ -1,4 +1,4 @@
-"""The second level: evolution of whole placements by what the scheduled whole costs.
+"""Evolutionary search over whole placements, by the cost of the scheduled whole.
 
 The exact cover minimises a sum. What overlaps on several streams, shares the cache or waits for
 the host does not add up, and is known only of the whole: from a simulated schedule, or measured.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import math
 import random
 import time
@@ -23,11 +22,10 @@ from deap import base, tools  # type: ignore[import-untyped]
 
 from ..errors import ConvoyError, InvalidOption, NoCandidate
 from ..partition.match_graph import MatchGraph
-from .assignment import Layouts, Pick
-from .cover import Cover, cover_of, find_cover, single_backend, usable_options
+from .assignment import Pick
+from .cover import Cover, cover_of, find_cover, single_backend, usable_offers
 from .evaluations import Evaluations, Genes
 from .groups import Group, make_groups
-from .transition import NoTransitions, Transitions
 
 Fitness = Callable[[Cover], float]
 
@@ -99,25 +97,23 @@ class _Individual(list[int]):
 def seed_covers(
     graph: MatchGraph,
     objective: str,
-    transitions: Transitions,
     backends: Sequence[str],
     fallback: Sequence[str] = (),
 ) -> dict[str, Cover]:
     """The exact cover, and for each backend the cover that uses it wherever it can, with the
     others (``fallback`` first) for what it declines. Backends that cannot start are left out."""
-    covers = {"exact": find_cover(graph, objective, transitions, backends)}
+    covers = {"exact": find_cover(graph, objective, backends)}
     for name in backends:
         behind = [*fallback, *backends]
         order = list(dict.fromkeys([name, *behind]))
         with contextlib.suppress(NoCandidate):
-            covers[name] = single_backend(graph, order, objective, transitions)
+            covers[name] = single_backend(graph, order, objective)
     return covers
 
 
 def evolve(
     seeds: dict[str, Cover],
     fitness: Fitness,
-    transitions: Transitions | None = None,
     budget: Budget | None = None,
     settings: Settings | None = None,
     seed: int = 0,
@@ -138,8 +134,7 @@ def evolve(
     if not seeds:
         raise InvalidOption("no seeds", "at least one cover", "Make them with seed_covers()")
     search = _Search(
-        seeds, fitness, transitions or NoTransitions(), budget or Budget(), settings or Settings(),
-        seed, cache, progress,
+        seeds, fitness, budget or Budget(), settings or Settings(), seed, cache, progress,
     )  # fmt: skip
     return search.run(confirm)
 
@@ -149,7 +144,6 @@ class _Search:
         self,
         seeds: dict[str, Cover],
         fitness: Fitness,
-        transitions: Transitions,
         budget: Budget,
         settings: Settings,
         seed: int,
@@ -160,8 +154,7 @@ class _Search:
         self._seeds, self._fitness, self._budget = seeds, fitness, budget
         self._settings, self._progress = settings, progress
         self._first = first
-        self._layouts = Layouts(first.graph, transitions)
-        usable = usable_options(first.graph)
+        usable = usable_offers(first.graph)
         covers = [cover.picks for cover in seeds.values()]
         ways = max(settings.ways, len(seeds))
         self.groups = make_groups(first.graph, covers, usable, ways)
@@ -273,7 +266,7 @@ class _Search:
     def _measured(self, genes: Genes) -> tuple[float, str]:
         cover = self._cover(genes)
         if cover is None:
-            return math.inf, "the matches wait for each other, or a transition is impossible"
+            return math.inf, "the subgraphs wait for each other in a circle"
         try:
             value = float(self._fitness(cover))
         except ConvoyError as err:
@@ -294,7 +287,7 @@ class _Search:
             p for group, gene in zip(self.groups, genes, strict=True) for p in group.parts[gene]
         ]
         return cover_of(
-            self._layouts,
+            self._first.graph,
             self._first.objective,
             picks,
             self._first.optimum_us,
@@ -326,6 +319,6 @@ def _no_crossover(left: list[int], right: list[int]) -> tuple[list[int], list[in
 
 
 def _fingerprint(cover: Cover, groups: Sequence[Group]) -> str:
-    """Names a search space: graph, matches, figures and the ways of every group."""
-    text = json.dumps([cover.graph.to_json(), [group.parts for group in groups]], sort_keys=True)
+    """Names a search space: graph, subgraphs, measurements and the ways of every group."""
+    text = repr((cover.graph.ops, cover.graph.subgraphs, [group.parts for group in groups]))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -39,7 +39,7 @@ def _number(value: float | None) -> str:
 
 
 def _row(choice: Choice, count: int, objective: str) -> list[str]:
-    figure = choice.chosen.measurement
+    measurement = choice.chosen.measurement
     margin = choice.margin(objective)
     return [
         choice.workload.op,
@@ -47,8 +47,8 @@ def _row(choice: Choice, count: int, objective: str) -> list[str]:
         choice.workload.epilogue.name or "-",
         choice.chosen.candidate.backend,
         choice.chosen.candidate.kernel,
-        _number(figure.kernel_us),
-        _number(figure.e2e_us),
+        _number(measurement.kernel_us),
+        _number(measurement.e2e_us),
         choice.runner_up.candidate.key if choice.runner_up else "-",
         f"{margin:.2f}x" if margin else "-",
         str(count),
@@ -67,7 +67,7 @@ def rows(plan: Plan) -> list[list[str]]:
 
 
 def summary(plan: Plan) -> str:
-    """One line: objective, where figures come from, totals, share of each backend."""
+    """One line: objective, where measurements come from, totals, share of each backend."""
     shares = ", ".join(f"{name} {count}" for name, count in plan.backends().items())
     source = "no" if plan.source == "none" else plan.source
     text = f"objective {plan.objective} ({source} figures, {plan.device.name}); {shares}"
@@ -110,9 +110,9 @@ def _detail(op: OpExplanation, count: int, losers: int) -> list[list[str]]:
     head = [op.workload.op, shape_text(op.workload), op.workload.epilogue.name or "-"]
     blank = ["", "", ""]
     why = "chosen" if op.branches == 1 else f"chosen, {op.branches} branches side by side"
-    rows = [[*head, *_figures(op.winner), str(count), why]]
-    for offer in op.losers[:losers] if losers else op.losers:
-        rows.append([*blank, *_figures(offer), "", "tie" if offer.tie else ""])
+    rows = [[*head, *_times(op.winner), str(count), why]]
+    for rival in op.losers[:losers] if losers else op.losers:
+        rows.append([*blank, *_times(rival), "", "tie" if rival.tie else ""])
     for fusion in op.fusions:
         if not fusion.chosen and fusion.cost_us is not None:
             left = f" and {fusion.left_us:.2f} us left to TVM" if fusion.left_us else ""
@@ -129,10 +129,10 @@ def _detail(op: OpExplanation, count: int, losers: int) -> list[list[str]]:
     return rows
 
 
-def _figures(offer: Rival) -> list[str]:
-    sides = [_number(v) for v in (offer.kernel_us, offer.enqueue_us, offer.e2e_us, offer.cost_us)]
-    margin = f"{offer.margin:.2f}x" if offer.margin else "-"
-    return [f"{offer.backend}:{offer.kernel}", *sides, margin]
+def _times(rival: Rival) -> list[str]:
+    sides = [_number(v) for v in (rival.kernel_us, rival.enqueue_us, rival.e2e_us, rival.cost_us)]
+    margin = f"{rival.margin:.2f}x" if rival.margin else "-"
+    return [f"{rival.backend}:{rival.kernel}", *sides, margin]
 
 
 def consequences(explanation: Explanation) -> list[str]:

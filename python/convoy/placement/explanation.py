@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..cost.native import leftover_us
 from ..ir import objective as objectives
 from ..ir.candidate import Decline
 from ..ir.device import Device
 from ..ir.offer import Offer, Offers
 from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
-from ..partition.alternatives import SubgraphLike, leftover_us
-from .place import rank
+from ..partition.match_graph import Subgraph
+from .rank import rank
 
 #: What each objective counts of one launch, in words.
 COUNTED = {
@@ -131,19 +132,19 @@ class Explanation:
 
 def explain(
     plan: Plan,
-    subgraphs: Sequence[SubgraphLike],
-    options: Mapping[Workload, Offers],
+    subgraphs: Sequence[Subgraph],
+    offers: Mapping[Workload, Offers],
     others: Mapping[str, Plan],
     device: Device,
 ) -> Explanation:
-    """Explain a plan. ``subgraphs`` are all of its network, ``options`` what is known of their
+    """Explain a plan. ``subgraphs`` are all of its network, ``offers`` those of their
     workloads, ``others`` the plans under other objectives."""
-    groups: dict[str, list[SubgraphLike]] = {}
+    groups: dict[str, list[Subgraph]] = {}
     for subgraph in subgraphs:
         groups.setdefault(subgraph.root, []).append(subgraph)
-    covered = {subgraph.id: subgraph.covered for subgraph in subgraphs}
+    covered = {subgraph.id: subgraph.ops for subgraph in subgraphs}
     roots = {subgraph.id: subgraph.root for subgraph in subgraphs}
-    branches = {subgraph.id: max(1, len(getattr(subgraph, "split", ()))) for subgraph in subgraphs}
+    branches = {subgraph.id: max(1, len(subgraph.split)) for subgraph in subgraphs}
     elsewhere = {
         name: {op: choice for choice in other.choices for op in covered.get(choice.subgraph, ())}
         for name, other in others.items()
@@ -152,9 +153,9 @@ def explain(
     ops = []
     for choice in plan.choices:
         root = roots.get(choice.subgraph, choice.subgraph)
-        fusions = _fusions(choice, groups.get(root, []), options, plan.objective, device)
+        fusions = _fusions(choice, groups.get(root, []), offers, plan.objective, device)
         first = covered.get(choice.subgraph, (root,))[0]
-        op = _op(choice, options, fusions, elsewhere, first, plan.objective)
+        op = _op(choice, offers, fusions, elsewhere, first, plan.objective)
         ops.append(dataclasses.replace(op, branches=branches.get(choice.subgraph, 1)))
     otherwise = tuple(
         Otherwise(
@@ -178,19 +179,19 @@ def explain(
 
 def _op(
     choice: Choice,
-    options: Mapping[Workload, Offers],
+    offers: Mapping[Workload, Offers],
     fusions: tuple[Fusion, ...],
     elsewhere: Mapping[str, Mapping[str, Choice]],
     first: str,
     objective: str,
 ) -> OpExplanation:
-    found = options.get(choice.workload) or Offers(choice.workload, [choice.chosen])
+    found = offers.get(choice.workload) or Offers(choice.workload, [choice.chosen])
     chosen = choice.chosen
     cost, spread = objectives.own_cost(chosen.measurement, objective)
     losers = [
-        _offer(scored, objective, cost, spread)
-        for scored in rank(found.measured, objective)
-        if scored.candidate.key != chosen.candidate.key
+        _rival(offer, objective, cost, spread)
+        for offer in rank(found.measured, objective)
+        if offer.candidate.key != chosen.candidate.key
     ]
     losers.sort(key=lambda offer: offer.cost_us)
     changes = []
@@ -210,7 +211,7 @@ def _op(
     return OpExplanation(
         choice.subgraph,
         choice.workload,
-        dataclasses.replace(_offer(chosen, objective, cost, spread), margin=1.0, tie=False),
+        dataclasses.replace(_rival(chosen, objective, cost, spread), margin=1.0, tie=False),
         tuple(losers),
         tuple((s.candidate.key, s.measurement.failure) for s in found.failed),
         choice.declines,
@@ -219,17 +220,17 @@ def _op(
     )
 
 
-def _offer(scored: Offer, objective: str, best: float, spread: float) -> Rival:
-    figure = scored.measurement
-    cost, own_spread = objectives.own_cost(figure, objective)
+def _rival(offer: Offer, objective: str, best: float, spread: float) -> Rival:
+    measurement = offer.measurement
+    cost, own_spread = objectives.own_cost(measurement, objective)
     return Rival(
-        scored.candidate.backend,
-        scored.candidate.kernel,
+        offer.candidate.backend,
+        offer.candidate.kernel,
         cost,
         own_spread,
-        figure.kernel_us,
-        figure.enqueue_us,
-        figure.e2e_us,
+        measurement.kernel_us,
+        measurement.enqueue_us,
+        measurement.e2e_us,
         cost / best if best else None,
         abs(cost - best) <= spread,
     )
@@ -237,23 +238,23 @@ def _offer(scored: Offer, objective: str, best: float, spread: float) -> Rival:
 
 def _fusions(
     choice: Choice,
-    group: Sequence[SubgraphLike],
-    options: Mapping[Workload, Offers],
+    group: Sequence[Subgraph],
+    offers: Mapping[Workload, Offers],
     objective: str,
     device: Device,
 ) -> tuple[Fusion, ...]:
     """The alternatives of one root, longest first; those that nobody was asked for are left out."""
-    longest = max(group, key=lambda subgraph: len(subgraph.covered), default=None)
+    longest = max(group, key=lambda subgraph: len(subgraph.ops), default=None)
     found = []
     for subgraph in group:
-        known = options.get(subgraph.workload)
+        known = offers.get(subgraph.require_workload())
         if known is None or longest is None:
             continue
         ranked = rank(known.measured, objective)
         cost = objectives.own_cost(ranked[0].measurement, objective)[0] if ranked else None
         found.append(
             Fusion(
-                subgraph.workload.epilogue.name,
+                known.workload.epilogue.name,
                 ranked[0].candidate.key if ranked else "",
                 cost,
                 leftover_us(subgraph, longest, device),

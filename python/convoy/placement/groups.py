@@ -1,6 +1,6 @@
 """Groups of ops that can be placed independently of each other, and the ways to place each.
 
-Given several covers of one graph, ops that some match of some of them covers together belong to
+Given several covers of one graph, ops that some subgraph of some of them covers together belong to
 one group; each cover then splits along the groups, and any mixture of their parts covers every op
 exactly once. This is the search space of the evolutionary level: far smaller than all covers, and
 made of parts that are each good under some objective or for some backend.
@@ -31,12 +31,12 @@ def make_groups(
 ) -> list[Group]:
     """Groups of the covers, in order of their first op, with at most ``most`` ways each.
 
-    Ways come from the covers first, in their order, then from all other matches and options that
+    Ways come from the covers first, in their order, then from all other subgraphs and offers that
     fit into the group: a kernel that is no cover's choice may still be the one that overlaps
     best.
     """
     known = graph.dependencies
-    masks = [known.mask(match.ops) for match in graph.matches]
+    masks = [known.mask(subgraph.ops) for subgraph in graph.subgraphs]
     inside: list[list[int]] = [[] for _ in graph.ops]
     for number, mask in enumerate(masks):
         inside[next(bits(mask))].append(number)
@@ -82,7 +82,7 @@ def _joined(masks: Sequence[int], count: int) -> list[int]:
 def _more_parts(
     graph: MatchGraph, fitting: Sequence[int], ops: int, usable: Sequence[Sequence[int]], most: int
 ) -> list[Part]:
-    """Other ways to cover a group: every covering with first options, then each option alone."""
+    """Other ways to cover a group: every covering with first offers, then one other offer each."""
     names = [graph.ops[op].name for op in bits(ops)]
     found: list[Part] = []
     for numbers in coverings(graph, fitting, names, most):

@@ -1,17 +1,18 @@
 """The cover problem as an integer program, for graphs too wide for the search over cuts.
 
-    minimise    sum of cost * x  +  sum of cost * t          (one-sided objectives)
+    minimise    sum of cost * x                              (one-sided objectives)
     or          z,  z >= either side's sum                   (stream)
-    subject to  sum of x over the options that cover an op          =  1   for every op
-                t[v,f,g]                                            <= sum of x that write v as f
-                sum over f of t[v,f,g]                              >= sum of x that cover a
-                                                                       reader of v and read it as g
-                sum of x over a set of matches that form a cycle    <= size of the set - 1
+    subject to  sum of x over the steps that cover an op          =  1   for every op
+                sum of x over a set of moves that form a cycle    <= size of the set - 1
 
-``x`` chooses an option, ``t[v,f,g]`` a transition of value v from form f to g (free for f = g).
-The first constraint is set partitioning, the next two are those of uncapacitated facility
-location, which keep the linear relaxation tight: it is integral for most networks, so that the
-solver (HiGHS, through scipy) needs no branching. Cycles are rare and are cut off when one is met.
+``x`` chooses a step. The first constraint is set partitioning: its linear relaxation is integral
+for most networks, so that the solver (HiGHS, through scipy) needs no branching. Cycles are rare and
+are cut off when one is met.
+
+Real networks need it under ``stream``, whose two-sided costs make the Pareto fronts of the search
+wider than it keeps: GoogLeNet and DenseNet-121 at N=1 and 8, ResNeXt-50 at N=1, Inception v3 and a
+training step of ResNet-50 at N=8, from the shipped records of an H200. Under ``graph`` and ``sync``
+none of the shipped workload lists' networks does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from ..partition.match_graph import bits
-from .problem import IMPOSSIBLE, UNIT, Cost, Move, Option, Problem
+from .assignment import Pick
+from .problem import UNIT, Cost, Move, Problem, Step
 
 # Microseconds: twice the solver's own absolute tolerance, once for the gap between its solution and
 # its bound, once for the constraints that the solution may miss (those of ``stream``'s two sides).
@@ -35,9 +37,9 @@ CYCLE_ROUNDS = 200
 
 @dataclass(frozen=True)
 class Solution:
-    """Options of a cover and a lower bound, in picoseconds, on the value of any cover."""
+    """Picks of a cover and a lower bound, in picoseconds, on the value of any cover."""
 
-    options: tuple[Option, ...]
+    picks: tuple[Pick, ...]
     bound: float
 
 
@@ -64,16 +66,12 @@ class IntegerProgram:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._choices: list[tuple[Move, Option]] = [
-            (move, option)
-            for there in problem.moves_at
-            for move in there
-            for option in move.options
+        self._choices: list[tuple[Move, Step]] = [
+            (move, step) for there in problem.moves_at for move in there for step in move.steps
         ]
-        self._costs: list[Cost] = [option.cost for _, option in self._choices]
+        self._costs: list[Cost] = [step.cost for _, step in self._choices]
         self._rows = _Rows()
         self._cover_rows()
-        self._transition_rows()
         self._columns = len(self._costs)
         if problem.sides == 2:
             self._side_rows()
@@ -90,8 +88,8 @@ class IntegerProgram:
             cycle = self._cycle(chosen)
             if not cycle:
                 bound = result.mip_dual_bound if result.mip_dual_bound is not None else 0.0
-                options = tuple(self._choices[i][1] for i in chosen)
-                return Solution(options, (bound + TOLERANCE) * UNIT)
+                picks = tuple(self._choices[i][1].pick for i in chosen)
+                return Solution(picks, (bound + TOLERANCE) * UNIT)
             masks = {self._choices[i][0].mask for i in cycle}
             terms = [(i, 1.0) for i, (move, _) in enumerate(self._choices) if move.mask in masks]
             self._rows.add(terms, -np.inf, len(masks) - 1)
@@ -125,37 +123,6 @@ class IntegerProgram:
                 covering[op].append((i, 1.0))
         for terms in covering:
             self._rows.add(terms, 1.0, 1.0)
-
-    def _transition_rows(self) -> None:
-        problem = self.problem
-        writers: dict[tuple[int, int], list[int]] = {}
-        readers: dict[tuple[int, int, int], list[int]] = {}  # value, reader, form
-        for i, (move, _) in enumerate(self._choices):
-            for written in move.writes:
-                writers.setdefault(written, []).append(i)
-            for value, form in move.reads:
-                for reader in bits(problem.consumers[value] & move.mask):
-                    readers.setdefault((value, reader, form), []).append(i)
-        into: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        brought = {problem.where[name]: form for name, form in problem.graph.inputs}
-        for number, known in problem.values.items():
-            given = known.forms.index(brought[number]) if number in brought else -1
-            for source, row in enumerate(known.pay):
-                makers = [(i, -1.0) for i in writers.get((number, source), ())]
-                if not makers and source != given:
-                    continue
-                for target, cost in enumerate(row):
-                    if max(cost) < IMPOSSIBLE:
-                        column = len(self._costs)
-                        self._costs.append(cost)
-                        into.setdefault((number, target), []).append((column, 1.0))
-                        if makers:
-                            self._rows.add([(column, 1.0), *makers], -np.inf, 0.0)
-            if known.result >= 0:
-                self._rows.add(into.get((number, known.result), []), 1.0, np.inf)
-        for (number, _, form), choices in readers.items():
-            terms = into.get((number, form), []) + [(i, -1.0) for i in choices]
-            self._rows.add(terms, 0.0, np.inf)
 
     def _side_rows(self) -> None:
         for side in range(2):

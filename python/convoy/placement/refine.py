@@ -1,6 +1,6 @@
-"""The second level as a whole: evolve by the simulated schedule, then measure the finalists.
+"""Evolutionary search by the simulated schedule, then the finalists measured.
 
-What the simulator says decides which few placements are worth compiling; what is measured decides
+The simulated time decides which few placements are worth compiling; what is measured decides
 between them. The seeds (the exact cover and each backend alone) take part in both rounds, so that
 the result is never one that measured worse than the best of them.
 """
@@ -19,14 +19,13 @@ from ..partition.match_graph import MatchGraph
 from .cover import Cover
 from .evolve import Budget, Evolved, Settings, evolve, seed_covers
 from .simulated import STREAMS, scheduled_us
-from .transition import NoTransitions, Transitions
 
 #: Times a placement end to end: samples in microseconds.
 Measure = Callable[[Cover], Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Contender:
+class Finalist:
     """A placement of the final round, a seed or an ``evolved`` one. ``measured_us`` is the median
     of its samples, ``spread_us`` half the distance from the 10th to the 90th percentile; None and
     0 where it was not measured, with the reason in ``failure``."""
@@ -42,10 +41,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Refined:
-    """The chosen placement, all contenders, and the search that led to them."""
+    """The chosen placement, all finalists, and the search that led to them."""
 
-    chosen: Contender
-    contenders: tuple[Contender, ...]
+    chosen: Finalist
+    finalists: tuple[Finalist, ...]
     evolved: Evolved
 
     @property
@@ -64,7 +63,6 @@ def refine(
     budget: Budget | None = None,
     settings: Settings | None = None,
     streams: int = STREAMS,
-    transitions: Transitions | None = None,
     seed: int = 0,
     seeds: Mapping[str, Cover] | None = None,
 ) -> Refined:
@@ -76,26 +74,25 @@ def refine(
     ``budget`` is that of the evolution. A finalist replaces the best seed only where its median is
     lower by more than the two spreads.
     """
-    transitions = transitions or NoTransitions()
-    start = {**seed_covers(graph, objective, transitions, backends), **(seeds or {})}
+    start = {**seed_covers(graph, objective, backends), **(seeds or {})}
     start = _distinct(start)
 
     def simulated(cover: Cover) -> float:
         return scheduled_us(cover, device, streams)
 
     limit = budget or Budget(evaluations=300, patience=12)
-    found = evolve(start, simulated, transitions, limit, settings, seed)
-    contenders = [Contender(name, cover, found.seeds[name]) for name, cover in start.items()]
-    known = {_signature(c.cover) for c in contenders}
+    found = evolve(start, simulated, limit, settings, seed)
+    finalists = [Finalist(name, cover, found.seeds[name]) for name, cover in start.items()]
+    known = {_signature(c.cover) for c in finalists}
     for cover, us in ((found.cover, found.fitness_us), *found.finalists):
         if _signature(cover) not in known:
             known.add(_signature(cover))
-            name = f"evolved {len(contenders) - len(start) + 1}"
-            contenders.append(Contender(name, cover, us, evolved=True))
+            name = f"evolved {len(finalists) - len(start) + 1}"
+            finalists.append(Finalist(name, cover, us, evolved=True))
     if measure is None:
-        best = min(contenders, key=lambda c: c.simulated_us)
-        return Refined(best, tuple(contenders), found)
-    measured = _measured(contenders, len(start), measure, seconds)
+        best = min(finalists, key=lambda c: c.simulated_us)
+        return Refined(best, tuple(finalists), found)
+    measured = _measured(finalists, len(start), measure, seconds)
     return Refined(_winner(measured, len(start)), tuple(measured), found)
 
 
@@ -112,40 +109,40 @@ def _signature(cover: Cover) -> tuple[object, ...]:
 
 
 def _measured(
-    contenders: Sequence[Contender], seeds: int, measure: Measure, seconds: float
-) -> list[Contender]:
-    """All contenders with what was measured of them, seeds before finalists. A finalist is begun
+    finalists: Sequence[Finalist], seeds: int, measure: Measure, seconds: float
+) -> list[Finalist]:
+    """All finalists with what was measured of them, seeds before finalists. A finalist is begun
     only if there is as much time left as the longest of those before it took."""
     started = time.monotonic()
     result = []
     longest = 0.0
-    for i, contender in enumerate(contenders):
+    for i, finalist in enumerate(finalists):
         begun = time.monotonic()
         if i >= seeds and begun - started + longest > seconds:
-            result.append(replace(contender, failure="no time left"))
+            result.append(replace(finalist, failure="no time left"))
             continue
         try:
-            samples = sorted(measure(contender.cover))
+            samples = sorted(measure(finalist.cover))
         except ConvoyError as err:
-            result.append(replace(contender, failure=str(err)))
+            result.append(replace(finalist, failure=str(err)))
             continue
         finally:
             longest = max(longest, time.monotonic() - begun)
         if not samples or not all(math.isfinite(sample) for sample in samples):
-            result.append(replace(contender, failure=f"no samples, or not numbers: {samples[:3]}"))
+            result.append(replace(finalist, failure=f"no samples, or not numbers: {samples[:3]}"))
             continue
         low, high = samples[int(0.1 * (len(samples) - 1))], samples[round(0.9 * (len(samples) - 1))]
         result.append(
-            replace(contender, measured_us=statistics.median(samples), spread_us=(high - low) / 2)
+            replace(finalist, measured_us=statistics.median(samples), spread_us=(high - low) / 2)
         )
     return result
 
 
-def _winner(measured: Sequence[Contender], seeds: int) -> Contender:
+def _winner(measured: Sequence[Finalist], seeds: int) -> Finalist:
     """The best seed, unless a finalist beats it by more than both spreads."""
 
-    def us(contender: Contender) -> float:
-        return math.inf if contender.measured_us is None else contender.measured_us
+    def us(finalist: Finalist) -> float:
+        return math.inf if finalist.measured_us is None else finalist.measured_us
 
     best_seed = min(measured[:seeds], key=us)
     if math.isinf(us(best_seed)):  # nothing was measured: the simulated order is all there is

@@ -1,4 +1,4 @@
-"""The scheduled whole of a cover, simulated: what several streams would make of it."""
+"""The simulated schedule of a cover on several streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.offer import Offer
 from ..ir.schedule import Footprint, Op
-from ..partition.match_graph import Match
+from ..ir.workload import Workload
+from ..partition.match_graph import Subgraph
 from ..streams.machine import Machine
 from ..streams.planner import multi_stream, single_stream
 from .cover import Cover
@@ -36,71 +37,53 @@ def scheduled_us(cover: Cover, device: Device, streams: int = STREAMS) -> float:
 
 
 def cover_ops(cover: Cover, device: Device) -> list[Op]:
-    """The launches of a cover as the scheduler sees them, transitions included, in launch order.
+    """The launches of a cover as the scheduler sees them, in launch order.
 
     Launches that take no time at all (views) are no ops; who reads them waits for what they read.
     """
     graph, machine = cover.graph, Machine.of(device)
     elements = {op.name: op.elements for op in graph.ops}
-    moved = {(t.value, t.target): t for t in cover.transitions}
     sources: dict[str, tuple[int, ...]] = {}  # value -> ops after which it is there
-    converted: dict[tuple[str, object], int] = {}
     ops: list[Op] = []
-
-    def launched(name: str, us: float, footprint: Footprint, after: set[int]) -> int:
-        ops.append(Op(name, name, "native", us, footprint, depends=tuple(sorted(after))))
-        return len(ops) - 1
-
-    for number, (match, scored) in enumerate(cover.matches):
-        after: set[int] = set()
-        for value in graph.reads(match):
-            key = (value, match.reads_as(value))
-            transition = moved.get(key)
-            if transition is None:
-                after.update(sources.get(value, ()))
-                continue
-            if key not in converted:
-                footprint = _elementwise(elements.get(value, 1), machine)
-                us = device_us(transition.measurement)
-                before = set(sources.get(value, ()))
-                converted[key] = launched(f"{value}.{key[1]}", us, footprint, before)
-            after.add(converted[key])
-        us = device_us(scored.measurement)
-        if us == 0.0:
-            done = tuple(sorted(after))
-        else:
-            footprint = _footprint(match, scored, elements, device, machine)
-            done = (launched(f"{number}.{match.pattern}", us, footprint, after),)
-        sources.update(dict.fromkeys(match.outputs, done))
+    for number, (subgraph, offer) in enumerate(cover.launches):
+        after = {i for value in graph.reads(subgraph) for i in sources.get(value, ())}
+        done = tuple(sorted(after))
+        us = device_us(offer.measurement)
+        if us:
+            footprint = _footprint(subgraph, offer, elements, device, machine)
+            name = f"{number}.{subgraph.id}"
+            ops.append(Op(name, name, "native", us, footprint, depends=done))
+            done = (len(ops) - 1,)
+        sources.update(dict.fromkeys(subgraph.outputs, done))
     return ops
 
 
 def _footprint(
-    match: Match, scored: Offer, elements: dict[str, int], device: Device, machine: Machine
+    subgraph: Subgraph, offer: Offer, elements: dict[str, int], device: Device, machine: Machine
 ) -> Footprint:
     """Share of the device that a launch fills: from the tiles of a kernel whose tiles are known.
 
     cuDNN does not tell its own. A kernel of it is taken to fill as much as the fastest of those
-    whose tiles are known for the same workload: who is fast on a small problem has cut it small.
+    whose tiles are known for the same workload: a kernel that is fast on a small problem uses small
+    tiles.
     """
     from ..streams.durations import estimated_footprint
 
-    if match.workload is None:
-        return _elementwise(max(elements[name] for name in match.ops), machine)
-    waves = _waves(match, scored, device)
+    if subgraph.workload is None:
+        return _elementwise(max(elements[name] for name in subgraph.ops), machine)
+    waves = _waves(subgraph.workload, offer, device)
     if waves is None:
-        by_time = sorted(match.options, key=lambda option: device_us(option.measurement))
-        known = (_waves(match, other, device) for other in by_time if other.measurement.ok)
+        by_time = sorted(subgraph.offers, key=lambda other: device_us(other.measurement))
+        known = (_waves(subgraph.workload, o, device) for o in by_time if o.measurement.ok)
         waves = next((found for found in known if found is not None), None)
     if waves is None:
-        return estimated_footprint(match.workload, machine)
+        return estimated_footprint(subgraph.workload, machine)
     blocks = max(1, round(waves * device.sm_count))
     return Footprint(blocks, waves=round(waves, 4))
 
 
-def _waves(match: Match, scored: Offer, device: Device) -> float | None:
-    assert match.workload is not None
-    return candidate_features(match.workload, scored.candidate, device).get("waves")
+def _waves(workload: Workload, offer: Offer, device: Device) -> float | None:
+    return candidate_features(workload, offer.candidate, device).get("waves")
 
 
 def _elementwise(elements: int, machine: Machine) -> Footprint:

@@ -22,7 +22,7 @@ from .operations import explained, operations
 from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
-    from ..placement.placer import Placement
+    from ..placement.placement import Placement
     from ..runtime.compiled import CompiledModule
 
 # Told apart by colour-blind eyes (after Tol), dark enough for white letters; streams and backends

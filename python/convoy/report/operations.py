@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..ir import objective as objectives
 from ..ir.offer import Offer, Offers
 from ..ir.plan import Choice, Plan
-from ..ir.workload import Workload
+from ..partition.match_graph import Subgraph
 from ..placement.explain import shape_text
 from ..placement.explanation import Explanation, OpExplanation, Rival, explain
 
@@ -61,22 +61,12 @@ def _operation(number: int, op: OpExplanation, count: int) -> Operation:
     return Operation(number, count, op, tuple(shown), len(hidden), worst)
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """An operation of which nothing is known but what was chosen for it."""
-
-    id: str
-    root: str
-    covered: tuple[str, ...]
-    workload: Workload
-    optional: bool = False
-
-
 def explained(plan: Plan) -> Explanation:
     """The explanation of a plan alone, as a compiled module carries it: rivals are the runner-up
     and the best of each backend, and other objectives choose among them."""
-    wholes = [_Whole(c.subgraph, c.subgraph, (c.subgraph,), c.workload) for c in plan.choices]
-    options = {
+    # Of each operation nothing is known but what was chosen for it.
+    wholes = [Subgraph(c.subgraph, (c.subgraph,), (), c.workload, c.subgraph) for c in plan.choices]
+    offers = {
         choice.workload: Offers(choice.workload, list(_shown(choice))) for choice in plan.choices
     }
     known = bool(plan.choices) and all(choice.chosen.measurement.ok for choice in plan.choices)
@@ -85,7 +75,7 @@ def explained(plan: Plan) -> Explanation:
         for name in objectives.OBJECTIVES
         if known and name != plan.objective
     }
-    return explain(plan, wholes, options, others, plan.device)
+    return explain(plan, wholes, offers, others, plan.device)
 
 
 def _under(plan: Plan, objective: str) -> Plan:

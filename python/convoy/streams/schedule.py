@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..ir.schedule import Schedule
-    from ..placement.placer import Placement
+    from ..placement.placement import Placement
 
 
 def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
@@ -26,6 +26,6 @@ def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     plan = placement.plan
     symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
     target = cuda_target(plan.device)
-    lowered = Lowered.of(rewrite(placement.module, symbols), target)
+    lowered = Lowered.of(rewrite(placement.module, symbols, subgraphs=placement.subgraphs), target)
     figures = figures_of(plan, symbols)
     return decide(lowered, Machine.of(plan.device), figures, streams).schedule

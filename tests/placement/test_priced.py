@@ -1,8 +1,6 @@
-"""Subgraphs to match graph to cover to plan: how much to fuse, and what is left to TVM."""
+"""From a priced graph to a cover to a plan: how much to fuse, and what is left to TVM."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import pytest
 
@@ -12,9 +10,10 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
 from convoy.ir.plan import Plan
 from convoy.ir.workload import Epilogue, Workload
-from convoy.partition.from_subgraphs import cover_to_plan, subgraphs_to_graph
-from convoy.partition.match_graph import Form, Op
+from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 from convoy.placement.cover import find_cover
+from convoy.placement.placement import placement_of_cover
+from convoy.placement.priced import priced
 
 DEVICE = Device()
 # x -> conv -> add(bias) -> relu, and a second convolution that is summed into it.
@@ -28,23 +27,12 @@ OPS = (
 )
 
 
-@dataclass(frozen=True)
-class FakeSubgraph:
-    id: str
-    root: str
-    covered: tuple[str, ...]
-    outputs: tuple[str, ...]
-    workload: Workload
-    optional: bool = False
-    split: tuple[int, ...] = ()
-
-
-def subgraph(root: str, covered: str, **epilogue: object) -> FakeSubgraph:
+def subgraph(root: str, covered: str, **epilogue: object) -> Subgraph:
     ops = tuple(covered.split())
     workload = Workload(
         "fprop", 1, 14, 14, 64 if root == "conv" else 32, 64, 1, 1, epilogue=Epilogue(**epilogue)
     )
-    return FakeSubgraph(f"{root}_{len(ops)}", root, ops, ops[-1:], workload)
+    return Subgraph(f"{root}_{len(ops)}", ops, ops[-1:], workload, root)
 
 
 SUBGRAPHS = (
@@ -56,26 +44,24 @@ SUBGRAPHS = (
 )
 
 
-def priced(**kernel_us: float) -> dict[Workload, Offers]:
+def offers_of(**kernel_us: float) -> dict[Workload, Offers]:
     found = {}
     for item in SUBGRAPHS:
-        options = found[item.workload] = Offers(item.workload)
+        offers = found[item.workload] = Offers(item.workload)
         if item.id in kernel_us:
             cost = kernel_us[item.id]
-            figure = Measurement(kernel_us=cost, enqueue_us=2.0, e2e_us=cost + 8)
-            options.measured.append(Offer(Candidate("cudnn", "k"), figure))
+            measured = Measurement(kernel_us=cost, enqueue_us=2.0, e2e_us=cost + 8)
+            offers.measured.append(Offer(Candidate("cudnn", "k"), measured))
         else:
-            options.declines.append(Decline("cudnn", "no such epilogue"))
+            offers.declines.append(Decline("cudnn", "no such epilogue"))
     return found
 
 
 def placed(**kernel_us: float) -> Plan:
-    options = priced(**kernel_us)
-    graph, declined = subgraphs_to_graph(
-        OPS, (("x", Form()),), (("softmax", None),), SUBGRAPHS, options, DEVICE
-    )
-    assert not declined
-    return cover_to_plan(find_cover(graph), options, DEVICE, "measured")
+    offers = offers_of(**kernel_us)
+    graph = MatchGraph(OPS, SUBGRAPHS, ("x",), ("softmax",), device=DEVICE)
+    cover = find_cover(priced(graph, offers))
+    return placement_of_cover(graph, cover, offers, ["cudnn"], "measured").plan
 
 
 def subgraphs_of(plan: Plan) -> list[str]:

@@ -1,25 +1,23 @@
-"""Match graphs with made-up figures: the placer is tested and timed without a GPU.
+"""Match graphs with random measurements: the search is tested without a GPU.
 
-``random_graph`` makes small graphs of any shape with matches of any shape, for comparison with
+``random_graph`` makes small graphs of any shape with subgraphs of any shape, for comparison with
 brute force. ``network`` makes large ones that look like known families of networks.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from ..ir.candidate import Candidate
-from ..ir.measurement import Measurement
-from ..ir.offer import Offer
-from ..partition.match_graph import Form, Match, MatchGraph, Op, bits, split_legal
-from .transition import TableTransitions
+from convoy.ir.candidate import Candidate
+from convoy.ir.measurement import Measurement
+from convoy.ir.offer import Offer
+from convoy.partition.match_graph import MatchGraph, Op, Subgraph, bits
 
-FORMS = (Form("NHWC", "float16"), Form("NCHW", "float16"), Form("NHWC", "float32"))
 BACKENDS = ("cudnn", "cutlass", "tvm")
 
 
-def random_figure(rng: random.Random, most: int = 9, spread: float = 0.0) -> Measurement:
+def random_measurement(rng: random.Random, most: int = 9, spread: float = 0.0) -> Measurement:
     """Small whole microseconds, so that equal sums are frequent."""
     kernel, enqueue = rng.randint(0, most), rng.randint(0, most)
     return Measurement(
@@ -33,21 +31,11 @@ def random_figure(rng: random.Random, most: int = 9, spread: float = 0.0) -> Mea
     )
 
 
-def random_transitions(
-    rng: random.Random, forms: Sequence[Form], most: int = 5
-) -> TableTransitions:
-    """A cost for most pairs of forms; some are impossible."""
-    pairs = [(a, b) for a in forms for b in forms if a != b]
-    return TableTransitions({p: random_figure(rng, most) for p in pairs if rng.random() < 0.9})
+def random_graph(rng: random.Random, ops: int, groups: int = 8, spread: float = 0.0) -> MatchGraph:
+    """A graph of any shape: up to ``groups`` subgraphs of 2 to 4 ops beside those of one op.
 
-
-def random_graph(
-    rng: random.Random, ops: int, forms: int = 2, groups: int = 8, spread: float = 0.0
-) -> MatchGraph:
-    """A graph of any shape: up to ``groups`` matches of 2 to 4 ops beside those of one op.
-
-    Matches may have several outputs, cover parallel branches, write what nobody reads, and form
-    cycles with one another. Some ops may have no match of their own, so that it can happen that
+    Subgraphs may have several outputs, cover parallel branches, write what nobody reads, and form
+    cycles with one another. Some ops may have no subgraph of their own, so that it can happen that
     nothing covers the graph.
     """
     names = [f"op{i}" for i in range(ops)]
@@ -56,21 +44,20 @@ def random_graph(
         near = names[max(0, i - rng.choice((1, 3, ops))) : i]
         inputs = sorted(set(rng.sample(near, min(len(near), rng.choice((0, 1, 1, 1, 2))))))
         nodes.append(Op(name, tuple(inputs) or ("x",), rng.randint(1, 3)))
-    bare = MatchGraph(tuple(nodes), (), (("x", FORMS[0]),))
+    bare = MatchGraph(tuple(nodes), (), ("x",))
     known = bare.dependencies
     sinks = [name for i, name in enumerate(names) if not known.consumers[i]]
-    results = {name: rng.choice((None, FORMS[0])) for name in sinks}
+    results = dict.fromkeys(sinks)
     if rng.random() < 0.5:
         results[rng.choice(names)] = None
-    bare = MatchGraph(tuple(nodes), (), bare.inputs, tuple(results.items()))
+    bare = MatchGraph(tuple(nodes), (), bare.inputs, tuple(results))
     sets: list[tuple[str, ...]] = [
         (name,) for name in names for _ in range(0 if rng.random() < 0.04 else rng.choice((1, 2)))
     ]
     sets += [_grown(rng, bare) for _ in range(groups)]
     sets += _crossing(rng, bare) if groups else []
-    matches = [_random_match(rng, bare, taken, FORMS[:forms], spread) for taken in sets]
-    legal, _ = split_legal(bare, matches)
-    return MatchGraph(bare.ops, tuple(legal), bare.inputs, bare.results)
+    found = [_random_subgraph(rng, bare, i, taken, spread) for i, taken in enumerate(sets)]
+    return MatchGraph(bare.ops, bare.legal(found), bare.inputs, bare.results)
 
 
 def _grown(rng: random.Random, graph: MatchGraph) -> tuple[str, ...]:
@@ -102,13 +89,9 @@ def _crossing(rng: random.Random, graph: MatchGraph) -> list[tuple[str, ...]]:
     return pairs
 
 
-def _random_match(
-    rng: random.Random,
-    graph: MatchGraph,
-    taken: tuple[str, ...],
-    forms: Sequence[Form],
-    spread: float,
-) -> Match:
+def _random_subgraph(
+    rng: random.Random, graph: MatchGraph, number: int, taken: tuple[str, ...], spread: float
+) -> Subgraph:
     known, inside = graph.dependencies, graph.dependencies.mask(taken)
     read_outside = [
         name
@@ -117,23 +100,14 @@ def _random_match(
         or known.results >> known.position[name] & 1
         or rng.random() < 0.1
     ]
-    options = tuple(
+    offers = tuple(
         Offer(
             Candidate(backend, f"k{rng.randint(0, 3)}", deterministic=rng.random() < 0.8),
-            random_figure(rng, 4 + 5 * len(taken), spread * rng.random()),
+            random_measurement(rng, 4 + 5 * len(taken), spread * rng.random()),
         )
         for backend in rng.sample(BACKENDS, rng.choice((1, 1, 2)))
     )
-    match = Match("+".join(taken), taken, tuple(read_outside), options)
-    reads = graph.reads(match)
-    return Match(
-        match.pattern,
-        match.ops,
-        match.outputs,
-        options,
-        tuple((name, rng.choice(forms)) for name in reads),
-        tuple((name, rng.choice(forms)) for name in match.outputs),
-    )
+    return Subgraph(f"{'+'.join(taken)}#{number}", taken, tuple(read_outside), offers=offers)
 
 
 # -- networks ------------------------------------------------------------------------------------
@@ -240,31 +214,26 @@ _BUILDERS: dict[str, Callable[[_Net, int, random.Random], str]] = {
 FAMILIES = tuple(_BUILDERS)
 
 
-def network(
-    family: str, size: int, seed: int = 0, forms: int = 2, speed: float = 1.0
-) -> MatchGraph:
-    """At least ``size`` ops of a family, with matches as fusing backends would offer them.
+def network(family: str, size: int, seed: int = 0, speed: float = 1.0) -> MatchGraph:
+    """At least ``size`` ops of a family, with subgraphs as fusing backends would offer them.
 
-    Every op has a match of its own in each form. A convolution also has one with every prefix of
-    the bias, addition and activation behind it that nobody else reads. Kernel times are drawn
-    per op and backend, so that no two ops agree on what is best; ``speed`` divides them, to bring
-    device time near to host time.
+    Every op has a subgraph of its own. A convolution also has one with every prefix of the bias,
+    addition and activation behind it that nobody else reads. Kernel times are drawn per op and
+    backend, so that no two ops agree on what is best; ``speed`` divides them, to bring device time
+    near to host time.
     """
     rng, net = random.Random(seed), _Net()
     result = _BUILDERS[family](net, size, rng)
-    graph = MatchGraph(tuple(net.ops), (), (("x", FORMS[0]),), ((result, FORMS[0]),))
-    matches: list[Match] = []
+    graph = MatchGraph(tuple(net.ops), (), ("x",), (result,))
+    found: list[Subgraph] = []
     for taken in _fusions(net, graph):
         root = net.kind[taken[0]]
         backends = BACKENDS if root == "conv" else ("tvm",)
         work = (rng.uniform(4, 30) if root == "conv" else rng.uniform(1.5, 4)) / speed
-        for form in FORMS[:forms]:
-            options = tuple(_network_option(rng, b, work, len(taken), form) for b in backends)
-            match = Match("+".join(net.kind[name] for name in taken), taken, taken[-1:], options)
-            reads = tuple((name, form) for name in graph.reads(match))
-            writes = ((taken[-1], form),)
-            matches.append(Match(match.pattern, taken, match.outputs, options, reads, writes))
-    return MatchGraph(graph.ops, tuple(matches), graph.inputs, graph.results)
+        offers = tuple(_network_offer(rng, backend, work, len(taken)) for backend in backends)
+        kinds = "+".join(net.kind[name] for name in taken)
+        found.append(Subgraph(f"{taken[0]}:{kinds}", taken, taken[-1:], offers=offers))
+    return MatchGraph(graph.ops, tuple(found), graph.inputs, graph.results)
 
 
 def _fusions(net: _Net, graph: MatchGraph) -> list[tuple[str, ...]]:
@@ -283,12 +252,11 @@ def _fusions(net: _Net, graph: MatchGraph) -> list[tuple[str, ...]]:
     return found
 
 
-def _network_option(rng: random.Random, backend: str, work: float, fused: int, form: Form) -> Offer:
-    """Fusing costs little on top; the second layout is a little slower, but not for all."""
-    kernel = work * rng.uniform(0.8, 1.3) * (1 if form == FORMS[0] else rng.uniform(0.9, 1.4))
-    kernel += 0.3 * (fused - 1)
+def _network_offer(rng: random.Random, backend: str, work: float, fused: int) -> Offer:
+    """Fusing costs little on top."""
+    kernel = work * rng.uniform(0.8, 1.3) + 0.3 * (fused - 1)
     enqueue = rng.uniform(1.5, 4.0) + {"cudnn": 2.0, "cutlass": 0.0, "tvm": 0.5}[backend]
-    figure = Measurement(
+    measurement = Measurement(
         kernel_us=round(kernel, 3),
         kernel_spread_us=round(0.01 * kernel, 3),
         enqueue_us=round(enqueue, 3),
@@ -297,4 +265,4 @@ def _network_option(rng: random.Random, backend: str, work: float, fused: int, f
         e2e_spread_us=0.3,
         samples=1,
     )
-    return Offer(Candidate(backend, f"{backend}_{form.layout.lower()}"), figure)
+    return Offer(Candidate(backend, f"{backend}_kernel"), measurement)

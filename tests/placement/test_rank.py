@@ -1,4 +1,4 @@
-"""The simple placer: cheapest under the objective, ties by written priority, plans that last."""
+"""Kernels by rank: cheapest under the objective, ties by written priority, plans that last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from convoy.backends.base import Backend, Binary
 from convoy.cost.model import CostModel
-from convoy.errors import CorruptArtefact, InvalidOption, NoCandidate
+from convoy.cost.price import price_workloads
+from convoy.errors import CorruptArtefact, NoCandidate
 from convoy.ir import objective as objectives
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -19,11 +20,24 @@ from convoy.ir.offer import Offer
 from convoy.ir.plan import Plan
 from convoy.ir.workload import Epilogue, Workload
 from convoy.placement import explain
-from convoy.placement.place import place, rank
+from convoy.placement.greedy import choose_kernels
+from convoy.placement.rank import rank
 
 from ..helpers.random_cost import RandomCost
 
 DEVICE = Device()
+
+
+def place(
+    subgraphs: list[tuple[str, Workload]],
+    backends: list[Backend],
+    costs: CostModel,
+    objective: str = "graph",
+) -> Plan:
+    """Choose a kernel for each (name, workload)."""
+    offers = price_workloads([workload for _, workload in subgraphs], backends, DEVICE, costs)
+    choices = choose_kernels([(name, offers[w]) for name, w in subgraphs], objective)
+    return Plan(objective, DEVICE, tuple(choices))
 
 
 def conv(k: int = 64, **options: object) -> Workload:
@@ -50,7 +64,7 @@ class Fixed(Backend):
 
 
 class Table(CostModel):
-    """Figures from a dictionary by kernel name."""
+    """Measurements from a dictionary by kernel name."""
 
     def __init__(self, table: dict[str, Measurement]) -> None:
         self._table = table
@@ -61,7 +75,7 @@ class Table(CostModel):
         return [self._table.get(c.kernel) for c in candidates]
 
 
-def figure(kernel: float, host: float, e2e: float, spread: float = 0.0) -> Measurement:
+def measured(kernel: float, host: float, e2e: float, spread: float = 0.0) -> Measurement:
     return Measurement(
         kernel_us=kernel,
         kernel_spread_us=spread,
@@ -77,7 +91,7 @@ def test_every_objective_takes_the_cheapest(seed: int, widths: list[int]) -> Non
     subgraphs = [(f"r{i}", conv(k)) for i, k in enumerate(widths)]
     backends = [Fixed("a", 3), Fixed("b", 2)]
     for objective in ("graph", "sync"):
-        plan = place(subgraphs, backends, DEVICE, RandomCost(seed), objective)
+        plan = place(subgraphs, backends, RandomCost(seed), objective)
         model = RandomCost(seed)
         for choice in plan.choices:
             candidates = [c for b in backends for c in b.propose(choice.workload, DEVICE)]
@@ -97,20 +111,20 @@ def test_every_objective_takes_the_cheapest(seed: int, widths: list[int]) -> Non
     subgraphs=st.integers(1, 3),
 )
 def test_stream_objective_against_brute_force(table: list[tuple[int, int]], subgraphs: int) -> None:
-    figures = {f"k{i}": figure(k, h, k + h) for i, (k, h) in enumerate(table)}
+    known = {f"k{i}": measured(k, h, k + h) for i, (k, h) in enumerate(table)}
     named = [(f"r{i}", conv(8 * (i + 1))) for i in range(subgraphs)]
-    plan = place(named, [Fixed("a", len(table))], DEVICE, Table(figures), "stream")
+    plan = place(named, [Fixed("a", len(table))], Table(known), "stream")
     best = min(
         objectives.total(combination, "stream")
-        for combination in itertools.product(figures.values(), repeat=subgraphs)
+        for combination in itertools.product(known.values(), repeat=subgraphs)
     )
     assert plan.total_us() == pytest.approx(best)
 
 
 def test_objectives_disagree_where_the_costs_do() -> None:
-    table = {"k0": figure(5.0, 4.0, 20.0), "k1": figure(6.0, 2.0, 12.0)}
+    table = {"k0": measured(5.0, 4.0, 20.0), "k1": measured(6.0, 2.0, 12.0)}
     chosen = {
-        objective: place([("r", conv())], [Fixed("a", 2)], DEVICE, Table(table), objective)
+        objective: place([("r", conv())], [Fixed("a", 2)], Table(table), objective)
         .choices[0]
         .chosen.candidate.kernel
         for objective in objectives.OBJECTIVES
@@ -119,9 +133,9 @@ def test_objectives_disagree_where_the_costs_do() -> None:
 
 
 def test_ties_inside_the_spread_go_to_the_deterministic_kernel() -> None:
-    fast = Offer(Candidate("a", "fast", deterministic=False), figure(5.0, 1, 1, 0.2))
-    safe = Offer(Candidate("b", "safe"), figure(5.1, 1, 1, 0.2))
-    slow = Offer(Candidate("b", "slow"), figure(5.3, 1, 1, 0.2))
+    fast = Offer(Candidate("a", "fast", deterministic=False), measured(5.0, 1, 1, 0.2))
+    safe = Offer(Candidate("b", "safe"), measured(5.1, 1, 1, 0.2))
+    slow = Offer(Candidate("b", "slow"), measured(5.3, 1, 1, 0.2))
     assert [s.candidate.kernel for s in rank([fast, slow, safe], "graph")] == [
         "safe",
         "fast",
@@ -130,19 +144,18 @@ def test_ties_inside_the_spread_go_to_the_deterministic_kernel() -> None:
 
 
 def test_failed_candidates_are_never_chosen() -> None:
-    table = {"k0": Measurement(failure="illegal address"), "k1": figure(9, 1, 12)}
-    plan = place([("r", conv())], [Fixed("a", 2)], DEVICE, Table(table))
+    table = {"k0": Measurement(failure="illegal address"), "k1": measured(9, 1, 12)}
+    plan = place([("r", conv())], [Fixed("a", 2)], Table(table))
     assert plan.choices[0].chosen.candidate.kernel == "k1"
 
 
 def test_all_declined_names_the_reasons() -> None:
     with pytest.raises(NoCandidate, match="it has no kernels"):
-        place([("r", conv())], [Fixed("a", 0)], DEVICE, RandomCost())
+        place([("r", conv())], [Fixed("a", 0)], RandomCost())
 
 
-def test_without_figures_the_backends_order_decides() -> None:
-    plan = place([("r", conv())], [Fixed("a", 3)], DEVICE, Table({}))
-    assert plan.source == "none"
+def test_without_measurements_the_backends_order_decides() -> None:
+    plan = place([("r", conv())], [Fixed("a", 3)], Table({}))
     assert plan.choices[0].chosen.candidate.kernel == "k0"
 
 
@@ -150,7 +163,7 @@ def test_without_figures_the_backends_order_decides() -> None:
 def test_plan_round_trips_through_json(seed: int) -> None:
     epilogue = Epilogue(residual=True, bias=True, activation="clip", clip_max=6.0)
     subgraphs = [("r0", conv()), ("r1", conv(epilogue=epilogue)), ("r2", conv())]
-    plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(seed))
+    plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], RandomCost(seed))
     assert Plan.loads(plan.dumps()) == plan
 
 
@@ -160,14 +173,9 @@ def test_damaged_plans_are_refused(text: str) -> None:
         Plan.loads(text)
 
 
-def test_unknown_objective() -> None:
-    with pytest.raises(InvalidOption, match="graph, stream, sync"):
-        place([("r", conv())], [Fixed("a", 1)], DEVICE, RandomCost(), "fastest")
-
-
 def test_table_rows_count_repeats_and_show_declines() -> None:
     subgraphs = [("r0", conv()), ("r1", conv(128)), ("r2", conv())]
-    plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], DEVICE, RandomCost(1))
+    plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], RandomCost(1))
     rows = explain.rows(plan)
     assert len(rows) == 2 and all(len(row) == len(explain.COLUMNS) for row in rows)
     assert rows[0][explain.COLUMNS.index("count")] == "2"
@@ -176,15 +184,15 @@ def test_table_rows_count_repeats_and_show_declines() -> None:
 
 
 def test_near_candidates_are_spread_over_those_that_are_not_much_slower() -> None:
-    times = {f"k{i}": figure(10.0 + i, 1.0, 30.0) for i in range(12)}
-    plan = place([("r", conv())], [Fixed("a", 12)], DEVICE, Table(times))
+    times = {f"k{i}": measured(10.0 + i, 1.0, 30.0) for i in range(12)}
+    plan = place([("r", conv())], [Fixed("a", 12)], Table(times))
     (choice,) = plan.choices
     found = [s.candidate.kernel for s in choice.near]
     assert found == ["k1", "k2", "k3", "k4", "k5", "k6"], "k7 and others take too long"
-    close = {f"k{i}": figure(10.0 + i / 10, 1.0, 30.0) for i in range(12)}
-    (choice,) = place([("r", conv())], [Fixed("a", 12)], DEVICE, Table(close)).choices
+    close = {f"k{i}": measured(10.0 + i / 10, 1.0, 30.0) for i in range(12)}
+    (choice,) = place([("r", conv())], [Fixed("a", 12)], Table(close)).choices
     found = [s.candidate.kernel for s in choice.near]
     assert found[0] == "k1" and found[-1] == "k11" and len(found) == 6
-    (choice,) = place([("r", conv())], [Fixed("a", 1)], DEVICE, Table(close)).choices
+    (choice,) = place([("r", conv())], [Fixed("a", 1)], Table(close)).choices
     assert choice.near == ()
     assert Plan.loads(plan.dumps()) == plan

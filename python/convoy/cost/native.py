@@ -1,0 +1,94 @@
+"""Estimate the time of TVM's own kernels, which nobody measures before they are compiled.
+
+Each is bound by memory: the bytes that it moves over the bandwidth. What a subgraph leaves to TVM
+has to be costed, or the shortest one would always look cheapest; so do operations that no subgraph
+covers: they cost the same in every plan, but the larger of host and device time, and what overlaps
+with what, depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.workload import DTYPE_BYTES, Workload
+
+if TYPE_CHECKING:
+    from ..partition.match_graph import Op, Subgraph
+
+# A kernel that does nothing still takes this long inside a CUDA graph, in microseconds.
+SMALLEST_KERNEL_US = 1.5
+# Share of the copy bandwidth that an element-wise kernel reaches.
+ELEMENTWISE_EFFICIENCY = 0.85
+# Host time of one call of a TVM kernel, and what a synchronised call takes beyond that and the
+# kernel itself: means over the pools, concatenations and reductions of GoogLeNet and Inception v3
+# on an H200.
+NATIVE_ENQUEUE_US, SYNCHRONISE_US = 2.8, 4.0
+FREE = Measurement(kernel_us=0.0, enqueue_us=0.0, e2e_us=0.0)
+
+
+def native_measurement(kernel_us: float) -> Measurement:
+    """Measurement of a kernel of TVM that takes so long on the device; free where it takes none."""
+    if not kernel_us:
+        return FREE
+    return Measurement(
+        kernel_us=kernel_us,
+        enqueue_us=NATIVE_ENQUEUE_US,
+        e2e_us=kernel_us + NATIVE_ENQUEUE_US + SYNCHRONISE_US,
+    )
+
+
+def moving_us(moved_bytes: int, device: Device) -> float:
+    """Time of one element-wise kernel that moves so many bytes."""
+    seconds = moved_bytes / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
+    return SMALLEST_KERNEL_US + seconds * 1e6
+
+
+def native_us(workload: Workload, device: Device) -> float:
+    """Time of TVM's own kernel for an optional subgraph."""
+    return moving_us(workload.bytes_moved, device)
+
+
+def elementwise_us(op: Op, dtype: str, device: Device) -> float:
+    """Time of one element-wise kernel: every operand read and the result written once."""
+    tensors = 1 + max(len(op.inputs), 1)
+    return moving_us(tensors * op.elements * DTYPE_BYTES[dtype], device)
+
+
+def leftover_us(subgraph: Subgraph, longest: Subgraph, device: Device) -> float:
+    """Time of one element-wise kernel for what ``longest`` does beyond ``subgraph``.
+
+    It reads the subgraph's result, and a residual that is not yet added, and writes each result
+    that is not yet written.
+    """
+    if set(longest.ops) <= set(subgraph.ops):
+        return 0.0
+    workload = subgraph.require_workload()
+    mine, whole = workload.epilogue, longest.require_workload().epilogue
+    passes = 2 + (whole.residual and not mine.residual)
+    base = (whole.residual, whole.bias, whole.activation)
+    if whole.affine_relu and whole.writes_y and base != (mine.residual, mine.bias, mine.activation):
+        passes += 1  # the plain result is written as well
+    return moving_us(passes * _result_bytes(workload), device)
+
+
+def copies(subgraph: Subgraph, gathered: Collection[str], device: Device) -> list[Measurement]:
+    """Measurements of the copies that cut the result of a split subgraph into tensors of their own;
+    none for the parts that are ``gathered`` (:class:`Op`)."""
+    if not subgraph.split:
+        return []
+    workload = subgraph.require_workload()
+    channel = 2 * _result_bytes(workload) // workload.k  # read and written
+    return [
+        native_measurement(moving_us(channel * channels, device))
+        for name, channels in zip(subgraph.outputs, subgraph.split, strict=True)
+        if name not in gathered
+    ]
+
+
+def _result_bytes(workload: Workload) -> int:
+    """Bytes of a forward workload's result."""
+    pixels = workload.n * workload.p * workload.q
+    return pixels * workload.k * DTYPE_BYTES[workload.out_dtype]

@@ -1,0 +1,62 @@
+"""From a module in normal form to its match graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import tvm
+
+from ..graph.rewriter import main_function
+from ..ir.candidate import Decline
+from ..ir.device import Device
+from ..ir.workload import Workload
+from .match_graph import MatchGraph
+from .operations import operations, results_of
+from .subgraphs import find_subgraphs
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+
+
+def partition(
+    module: tvm.IRModule, backends: Sequence[Backend] = (), device: Device | None = None
+) -> MatchGraph:
+    """Find the operations of a module, and all subgraphs that registered patterns match in it.
+
+    Args:
+        module: A module in normal form (see ``normalize``).
+        backends: Backends to ask whether they take a subgraph, in order of preference.
+        device: The GPU for which they are asked; default: an H200.
+
+    Returns:
+        The match graph. Every subgraph names the backends that decline its workload; those that all
+        decline stay in, because they say what an operation may be fused with.
+    """
+    device = device or Device()
+    known: dict[Workload, tuple[Decline, ...]] = {}
+
+    def declines(workload: Workload) -> tuple[Decline, ...]:
+        if workload not in known:
+            answers = (backend.accepts(workload, device) for backend in backends)
+            known[workload] = tuple(answer for answer in answers if answer is not None)
+        return known[workload]
+
+    found = [
+        dataclasses.replace(subgraph, declines=declines(subgraph.require_workload()))
+        for subgraph in find_subgraphs(module)
+    ]
+    _, func = main_function(module)
+    ops = operations(module, {name for subgraph in found for name in subgraph.ops})
+    made = {op.name for op in ops}  # an input may be a result as it is
+    bare = MatchGraph(
+        ops,
+        (),
+        tuple(param.name for param in func.params),
+        tuple(name for name in results_of(module) if name in made),
+        module,
+        tuple(backend.name for backend in backends),
+        device,
+    )
+    return dataclasses.replace(bare, subgraphs=bare.legal(found))

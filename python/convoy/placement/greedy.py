@@ -1,0 +1,108 @@
+"""Choose how much to fuse and which kernel runs it, one root after the other.
+
+A longer subgraph saves the kernel of TVM that would do the rest, but fewer candidates can run it.
+Each alternative costs its cheapest candidate plus an estimate of what it leaves to TVM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from ..cost.native import leftover_us, native_us
+from ..ir import objective as objectives
+from ..ir.device import Device
+from ..ir.offer import Offer, Offers
+from ..ir.plan import Choice
+from ..ir.workload import Workload
+from ..partition.alternatives import plausible
+from ..partition.match_graph import MatchGraph, Subgraph
+from .pareto import smallest_maximum
+from .rank import make_choice, rank
+
+
+def choose_greedily(
+    graph: MatchGraph,
+    offers: Mapping[Workload, Offers],
+    objective: str,
+    backends: Collection[str],
+) -> list[Choice]:
+    """Choose subgraphs and their kernels, one root after the other.
+
+    Under ``stream`` host and device time are summed apart and the larger sum counts, so kernels
+    are chosen jointly (pareto.py).
+    """
+
+    def cheapest(workload: Workload) -> float | None:
+        found = offers[workload]
+        if ranked := rank(found.measured, objective):
+            return objectives.own_cost(ranked[0].measurement, objective)[0]
+        return None if found.unmeasured else math.inf
+
+    chosen = fuse(plausible(graph, backends), cheapest, graph.device)
+    named = [(s.id, offers[s.require_workload()]) for s in chosen]
+    runnable = [(name, found) for name, found in named if found.measured or found.unmeasured]
+    return choose_kernels(runnable, objective)
+
+
+def fuse(
+    groups: Sequence[Sequence[Subgraph]],
+    cost: Callable[[Workload], float | None],
+    device: Device,
+) -> list[Subgraph]:
+    """One subgraph for each root, the cheapest that shares no operation with those before it.
+
+    Args:
+        groups: The alternatives of each root, longest first.
+        cost: Time of the cheapest candidate in microseconds, infinite where none can run, None
+            where none is measured: then the longest alternative is taken.
+        device: The GPU.
+
+    Returns:
+        The chosen subgraphs. An optional root is left out unless a measurement shows that it pays.
+    """
+    taken: set[str] = set()
+    result = []
+    for group in groups:
+        free = [subgraph for subgraph in group if taken.isdisjoint(subgraph.ops)]
+        if not free:
+            continue
+        costs = [(cost(subgraph.require_workload()), subgraph) for subgraph in free]
+        known = [(c + leftover_us(s, free[0], device), s) for c, s in costs if c is not None]
+        finite = [(c, s) for c, s in known if c != math.inf]
+        if free[0].optional:
+            native = native_us(free[0].require_workload(), device)
+            finite = [(c, s) for c, s in finite if c < native]
+            if not finite:
+                continue
+        best = free[0]
+        if finite:
+            best = min(finite, key=lambda item: (item[0], -len(item[1].ops)))[1]
+        taken.update(best.ops)
+        result.append(best)
+    return result
+
+
+def choose_kernels(named: Sequence[tuple[str, Offers]], objective: str) -> list[Choice]:
+    """A kernel for each subgraph, given by its id and the offers of its workload.
+
+    Raises:
+        NoCandidate: No backend can run one of them.
+    """
+    firsts: list[Offer | None] = [None] * len(named)
+    if objective == "stream":
+        firsts = _jointly([found.measured for _, found in named])
+    return [
+        make_choice(name, found, objective, first)
+        for (name, found), first in zip(named, firsts, strict=True)
+    ]
+
+
+def _jointly(offers: Sequence[Sequence[Offer]]) -> list[Offer | None]:
+    """The offer of each subgraph, chosen jointly, where host and device time are summed apart."""
+    positions = [i for i, found in enumerate(offers) if found]
+    pairs = [[objectives.stream_sides(o.measurement) for o in offers[i]] for i in positions]
+    result: list[Offer | None] = [None] * len(offers)
+    for i, index in zip(positions, smallest_maximum(pairs), strict=True):
+        result[i] = offers[i][index]
+    return result

@@ -1,0 +1,144 @@
+"""A network with its chosen subgraphs and their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidOption
+from ..ir.candidate import Decline
+from ..ir.offer import Offers
+from ..ir.plan import Plan
+from ..ir.workload import Workload
+from ..partition.match_graph import MatchGraph, Subgraph
+from .cover import Cover
+from .rank import make_choice
+
+if TYPE_CHECKING:
+    import tvm
+
+    from .explanation import Explanation
+    from .refine import Refined
+
+
+@dataclass(frozen=True)
+class Native:
+    """A convolution or GEMM that is left to TVM's own kernels, and why no backend takes it."""
+
+    root: str
+    workload: Workload
+    declines: tuple[Decline, ...]
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
+        return f"{self.workload.key} ({reasons or 'every candidate failed'})"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A network with its chosen subgraphs and their plan.
+
+    Attributes:
+        graph: The match graph of the normal form that was chosen.
+        subgraphs: The chosen subgraphs, in the order of the plan's choices.
+        plan: What runs them.
+        native: Convolutions and GEMMs that no backend's candidate can run; TVM compiles them.
+        cover: What the exact search found, TVM's kernels among its launches; None where each
+            subgraph was chosen by itself.
+        refined: What the evolutionary search compared.
+        explanation: Why each operation went where it did, where that was asked for.
+    """
+
+    graph: MatchGraph
+    subgraphs: Sequence[Subgraph]
+    plan: Plan
+    native: tuple[Native, ...] = ()
+    cover: Cover | None = None
+    refined: Refined | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def module(self) -> tvm.IRModule:
+        """The module in its normal form."""
+        assert self.graph.module is not None
+        return self.graph.module
+
+    def total_us(self) -> float:
+        """Predicted time under the plan's objective, with TVM's kernels where they are known."""
+        return self.plan.total_us() if self.cover is None else self.cover.total_us()
+
+
+def placement_of(
+    graph: MatchGraph, plan: Plan, backends: Collection[str], cover: Cover | None = None
+) -> Placement:
+    """The placement of a plan for a graph, with what is left to TVM and the reasons.
+
+    Raises:
+        KeyError: The graph has no such subgraph.
+    """
+    chosen = [graph.by_id[choice.subgraph] for choice in plan.choices]
+    placed = {name for subgraph in chosen for name in subgraph.ops}
+    # Of each root the shortest.
+    bare = {s.root: s for s in graph.subgraphs if not s.optional and not s.split}
+    native = tuple(
+        Native(root, subgraph.require_workload(), _declines(subgraph, backends))
+        for root, subgraph in bare.items()
+        if root not in placed
+    )
+    return Placement(graph, chosen, plan, native, cover)
+
+
+def _declines(subgraph: Subgraph, backends: Collection[str]) -> tuple[Decline, ...]:
+    if not backends:
+        return (Decline("tvm", "no other backend was named", "name more in backends"),)
+    return tuple(decline for decline in subgraph.declines if decline.backend in backends)
+
+
+def placement_of_cover(
+    graph: MatchGraph,
+    cover: Cover,
+    offers: Mapping[Workload, Offers],
+    backends: Collection[str],
+    source: str,
+    environment: str = "",
+) -> Placement:
+    """The placement of the subgraphs that a cover chose, in launch order.
+
+    Args:
+        graph: The match graph, without prices.
+        cover: A cover of the priced graph.
+        offers: What the graph was priced with: beside the chosen offer, a choice keeps others.
+        backends: The backends among which was chosen.
+        source: Where the measurements come from.
+        environment: Id of the environment that they were taken in.
+    """
+    choices = []
+    known = False
+    for subgraph, offer in cover.launches:
+        if subgraph.workload is not None:
+            found = offers[subgraph.workload]
+            # A subgraph may be charged more than its kernel: a plan keeps the kernel's own time.
+            own = next((o for o in found.measured if o.candidate == offer.candidate), offer)
+            choices.append(make_choice(subgraph.id, found, cover.objective, own))
+            known |= own.measurement.ok
+    source = source if known else "none"
+    plan = Plan(cover.objective, graph.device, tuple(choices), source, environment)
+    return placement_of(graph, plan, backends, cover)
+
+
+def restore(graphs: Iterable[MatchGraph], plan: Plan) -> Placement:
+    """The placement that a plan describes, in the normal form of the network that it was made for.
+
+    Raises:
+        InvalidOption: The plan is of another network.
+    """
+    for graph in graphs:
+        chosen = [graph.by_id.get(choice.subgraph) for choice in plan.choices]
+        found = [subgraph.workload if subgraph else None for subgraph in chosen]
+        if found == [choice.workload for choice in plan.choices]:
+            return placement_of(graph, plan, graph.backends)
+    raise InvalidOption(
+        f"a plan of {len(plan.choices)} subgraphs that are not all of this network",
+        "the plan of the same network, batch size and precision",
+    )

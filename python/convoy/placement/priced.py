@@ -1,0 +1,100 @@
+"""Put the offers of workloads into a match graph, with TVM's own kernels beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from ..cost import native
+from ..ir.candidate import Candidate
+from ..ir.measurement import Measurement
+from ..ir.offer import Offer, Offers
+from ..ir.workload import Workload
+from ..partition.match_graph import MatchGraph, Subgraph
+
+NATIVE = "tvm"
+
+
+def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
+    """The graph with those subgraphs that have an offer, and TVM's kernels for all operations.
+
+    A root that no candidate can run gets a kernel of TVM that is free, because there is no choice;
+    an optional one gets one for what it costs TVM. An operation that no subgraph covers costs what
+    moving its bytes takes. A split subgraph is charged for the copies that cut its result apart,
+    except of parts that are gathered: what reads them copies them anyway.
+    """
+    found: list[Subgraph] = []
+    offloaded: set[str] = set()
+    gathered = {op.name for op in graph.ops if op.gathered}
+    for root, group in graph.by_root.items():
+        longest = longest_of(group)
+        for subgraph in group:
+            measured = _measured(subgraph, offers)
+            if measured:
+                offloaded.add(root)
+                found.append(_charged(subgraph, measured, gathered, graph))
+            rest = tuple(name for name in longest.ops if name not in subgraph.ops)
+            if len(rest) > 1:  # single operations get their kernels below
+                us = native.leftover_us(subgraph, longest, graph.device)
+                found.append(_native(rest, us, [n for n in longest.outputs if n in rest]))
+    for root, group in graph.by_root.items():
+        if group[0].optional and root in offloaded:
+            longest = longest_of(group)
+            us = native.native_us(longest.require_workload(), graph.device)
+            found.append(_native(longest.ops, us, longest.outputs))
+    found += _single_ops(graph, offloaded)
+    return dataclasses.replace(graph, subgraphs=graph.legal(found))
+
+
+def longest_of(group: Sequence[Subgraph]) -> Subgraph:
+    """Of the alternatives of a root the one with most operations."""
+    return max(group, key=lambda subgraph: len(subgraph.ops))
+
+
+def _measured(subgraph: Subgraph, offers: Mapping[Workload, Offers]) -> Sequence[Offer]:
+    found = offers.get(subgraph.require_workload())
+    return found.measured if found is not None else ()
+
+
+def _charged(
+    subgraph: Subgraph, measured: Sequence[Offer], gathered: Collection[str], graph: MatchGraph
+) -> Subgraph:
+    """The subgraph with its offers; a split one's are charged for the copies behind it."""
+    cuts = native.copies(subgraph, gathered, graph.device)
+    offers = tuple(_with_copies(offer, cuts) for offer in measured)
+    return dataclasses.replace(subgraph, offers=offers, launches=1 + len(cuts))
+
+
+def _with_copies(offer: Offer, cuts: Sequence[Measurement]) -> Offer:
+    if not cuts:
+        return offer
+    added = {
+        name: value + sum(getattr(cut, name.replace("cold", "kernel")) for cut in cuts)
+        for name in ("kernel_us", "cold_us", "enqueue_us", "e2e_us")
+        if (value := getattr(offer.measurement, name)) is not None
+    }
+    return Offer(offer.candidate, dataclasses.replace(offer.measurement, **added))
+
+
+def _single_ops(graph: MatchGraph, offloaded: Collection[str]) -> Iterator[Subgraph]:
+    """TVM's kernel for each operation that is not the root of an offloaded subgraph."""
+    dtype_of: dict[str, str] = {}
+    for group in graph.by_root.values():
+        longest = longest_of(group)
+        dtype_of.update(dict.fromkeys(longest.ops, longest.require_workload().out_dtype))
+    for op in graph.ops:
+        if op.name in offloaded:
+            continue
+        us = 0.0
+        if op.name not in graph.by_root:
+            if op.name in dtype_of:
+                us = native.elementwise_us(op, dtype_of[op.name], graph.device)
+            elif op.moved_bytes:
+                us = native.moving_us(op.moved_bytes, graph.device)
+        yield _native((op.name,), us, (op.name,))
+
+
+def _native(ops: tuple[str, ...], kernel_us: float, outputs: Sequence[str]) -> Subgraph:
+    """A kernel of TVM for these operations."""
+    offer = Offer(Candidate(NATIVE, "native"), native.native_measurement(kernel_us))
+    return Subgraph(f"native {ops[-1]}", ops, tuple(outputs), offers=(offer,))

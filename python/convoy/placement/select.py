@@ -1,0 +1,163 @@
+"""Select subgraphs and kernels for a network: greedily, by exact search, or by evolution."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from ..errors import InvalidOption, NoCandidate
+from ..ir import objective as objectives
+from ..ir.offer import Offers
+from ..ir.plan import Plan
+from ..ir.workload import Workload
+from ..partition.match_graph import MatchGraph
+from .cover import Cover, find_cover
+from .explanation import explain
+from .greedy import choose_greedily
+from .placement import Placement, placement_of, placement_of_cover
+from .priced import NATIVE, priced
+from .refine import refine
+
+SEARCHES = ("greedy", "exact", "evolve")
+
+#: Times a whole placement: samples in microseconds.
+Timed = Callable[[Placement], Sequence[float]]
+
+
+def select(
+    graphs: Sequence[MatchGraph],
+    offers: Mapping[Workload, Offers],
+    objective: str = "graph",
+    search: str = "exact",
+    *,
+    backends: Sequence[str] = (),
+    source: str = "measured",
+    environment: str = "",
+    timed: Timed | None = None,
+    seconds: float = 60.0,
+) -> Placement:
+    """Select the cheapest placement of a network.
+
+    Args:
+        graphs: The match graphs of the network's normal forms.
+        offers: The offers of their workloads (see ``cost.price``).
+        objective: What is minimised: ``graph``, ``stream`` or ``sync``.
+        search: ``greedy`` chooses root by root; ``exact`` finds the cheapest cover of the whole
+            graph, root by root where some have no measurement; ``evolve`` refines that cover by its
+            simulated schedule.
+        backends: Some of the graphs' backends (default: all).
+        source: Where the measurements come from.
+        environment: Id of the environment that they were taken in.
+        timed: For ``evolve``: runs a whole placement; without it the simulated schedule decides.
+        seconds: For ``evolve``: time that ``timed`` may take altogether, about.
+
+    Raises:
+        InvalidOption: There is no such objective or search.
+        NoCandidate: No backend can run a workload.
+    """
+    objectives.check(objective)
+    if search not in SEARCHES:
+        raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
+    names = [n for graph in graphs[:1] for n in graph.backends if not backends or n in backends]
+    known = {workload: found.only(names) for workload, found in offers.items()}
+    chosen = _Selector(known, objective, names, source, environment)
+    placed = min(
+        (chosen.placed(graph, search) for graph in graphs), key=_order
+    )  # the first of equal
+    if search == "evolve" and placed.cover is not None:
+        return chosen.evolved(placed, placed.cover, timed, seconds)
+    return placed
+
+
+def _order(placement: Placement) -> tuple[int, int, float]:
+    """Cheapest first; what a plan's total does not hold (TVM's own kernels, choices that were not
+    measured) goes before it."""
+    unknown = sum(not choice.chosen.measurement.ok for choice in placement.plan.choices)
+    return len(placement.native), unknown, placement.total_us()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Selector:
+    """What all steps of one selection share."""
+
+    offers: Mapping[Workload, Offers]
+    objective: str
+    backends: Sequence[str]
+    source: str
+    environment: str
+
+    def placed(self, graph: MatchGraph, search: str) -> Placement:
+        plan = self._greedy(graph)
+        if search == "greedy" or not all(choice.chosen.measurement.ok for choice in plan.choices):
+            return placement_of(graph, plan, self.backends)
+        full = priced(graph, self.offers)
+        return self._covered(graph, find_cover(full, self.objective, graph.backends))
+
+    def evolved(
+        self, exact: Placement, cover: Cover, timed: Timed | None, seconds: float
+    ) -> Placement:
+        """The exact placement refined by evolutionary search (refine.py)."""
+
+        def measured(cover: Cover) -> Sequence[float]:
+            assert timed is not None
+            return timed(self._covered(exact.graph, cover))
+
+        greedy = cover_of_plan(cover.graph, self._greedy(exact.graph))
+        refined = refine(
+            cover.graph,
+            self.objective,
+            [*self.backends, NATIVE],
+            exact.graph.device,
+            measured if timed else None,
+            seconds=seconds,
+            seeds={"greedy": greedy} if greedy else {},
+        )
+        placed = self._covered(exact.graph, refined.cover)
+        return dataclasses.replace(placed, refined=refined)
+
+    def _greedy(self, graph: MatchGraph) -> Plan:
+        choices = choose_greedily(graph, self.offers, self.objective, self.backends)
+        known = any(choice.chosen.measurement.ok for choice in choices)
+        source = self.source if known else "none"
+        return Plan(self.objective, graph.device, tuple(choices), source, self.environment)
+
+    def _covered(self, graph: MatchGraph, cover: Cover) -> Placement:
+        return placement_of_cover(
+            graph, cover, self.offers, self.backends, self.source, self.environment
+        )
+
+
+def cover_of_plan(graph: MatchGraph, plan: Plan) -> Cover | None:
+    """The cover of a priced graph that takes a plan's choices, and TVM's kernels for the rest; None
+    where the graph has not all of them."""
+    chosen = {choice.subgraph: choice.chosen.candidate for choice in plan.choices}
+    usable = [
+        [i for i, o in enumerate(subgraph.offers) if chosen.get(subgraph.id) == o.candidate]
+        if subgraph.workload is not None
+        else list(range(len(subgraph.offers)))
+        for subgraph in graph.subgraphs
+    ]
+    try:
+        return find_cover(graph, plan.objective, decide_ties=False, usable=usable)
+    except NoCandidate:
+        return None
+
+
+def explained(
+    placed: Placement, offers: Mapping[Workload, Offers], search: str = "exact"
+) -> Placement:
+    """The placement with the reasons for every decision.
+
+    Args:
+        placed: What :func:`select` selected.
+        offers: The offers that it selected from.
+        search: Finds what the other objectives would take: ``greedy`` or ``exact``.
+    """
+    others = {
+        objective: select([placed.graph], offers, objective, search).plan
+        for objective in objectives.OBJECTIVES
+        if objective != placed.plan.objective
+    }
+    plan, graph = placed.plan, placed.graph
+    why = explain(plan, graph.subgraphs, offers, others, graph.device)
+    return dataclasses.replace(placed, explanation=why)
