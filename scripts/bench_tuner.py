@@ -10,7 +10,7 @@
 turn out of the training data of the cost model, and replays the searches on it: the share of the
 speed of the best known candidate that is reached after measuring 5, 10, 25 and 50% of the
 candidates. ``speed`` tunes from nothing (records of other networks aside), then again. ``spread``
-measures the same candidates in separate processes. ``search`` times the placer's exact search on
+measures the same candidates in separate processes. ``search`` times the exact search on
 synthetic graphs. Each prints a table and writes JSON.
 """
 
@@ -32,13 +32,15 @@ from typing import Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))  # synthetic
+
+from synthetic import BACKENDS, FAMILIES, network
 
 from convoy import paths
 from convoy.backends.kernels.cache import KernelCache
 from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
 from convoy.ir.workload import Workload
-from convoy.placement.synthetic import FAMILIES
 from convoy.records import record_file
 from convoy.records.store import RecordStore
 from convoy.report import tables
@@ -179,7 +181,7 @@ def _workloads(options: argparse.Namespace) -> list[Workload]:
 
 
 def search(options: argparse.Namespace) -> dict[str, Any]:
-    """Process time of the placer's exact search on synthetic graphs; no GPU needed.
+    """Process time of the exact search on synthetic graphs; no GPU needed.
 
     ``contested`` rows have kernels four times faster, so that host and device time of ``stream``
     are near each other, which is its hard case. Each row is the median of ``--repeat`` runs.
@@ -199,7 +201,6 @@ def search(options: argparse.Namespace) -> dict[str, Any]:
 def _searched(family: str, size: int, objective: str, speed: float, repeat: int) -> dict[str, Any]:
     """One row: how long the search took, how good the cover is, and what proves it."""
     from convoy.placement.cover import find_cover, single_backend
-    from convoy.placement.synthetic import BACKENDS, network
 
     graph = network(family, size, speed=speed)
     seconds = []
@@ -216,7 +217,7 @@ def _searched(family: str, size: int, objective: str, speed: float, repeat: int)
         "family": family + ("" if speed == 1.0 else " contested"),
         "objective": objective,
         "ops": len(graph.ops),
-        "matches": len(graph.matches),
+        "matches": len(graph.subgraphs),
         "seconds": round(statistics.median(seconds), 3),
         "solver": "cuts" if cover.states else "integer",
         "cost_us": cover.total_us(),

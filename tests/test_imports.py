@@ -21,11 +21,8 @@ ORDER = [
 #: Imports that run upward, "file -> room", with the reason. An entry that is no longer needed fails
 #: the test as well.
 ALLOWED = {
-    "cost.cache -> placement": "the cache is of the placer's priced options",
     "graph_executor -> relay": "parameter files are Relay's",
-    "ir.workload_list -> records": "workload lists are read as records are",
     "measure.trial -> pipeline": "the trial compiles what it times",
-    "partition.from_subgraphs -> placement": "builds the placer's problem",
     "placement.simulated -> streams": "the search simulates schedules",
     "streams.schedule -> pipeline": "schedules a network by compiling it",
 }

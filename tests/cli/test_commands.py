@@ -98,7 +98,7 @@ def test_exact_search_without_figures_places_each_by_itself(text: Path) -> None:
         run("place", text, "--backends", "cutlass", "--search", search)
         for search in ("exact", "greedy")
     )
-    assert "(no figures" in exact and "--costs predicted" in exact and exact == greedy
+    assert "(no measurements" in exact and "--costs predicted" in exact and exact == greedy
 
 
 def test_what_no_backend_takes_is_named(tmp_path: Path) -> None:

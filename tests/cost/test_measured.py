@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from convoy.backends.base import Backend, Binary
-from convoy.cost.model import MeasuredCost
+from convoy.cost.measured import MeasuredCost
 from convoy.errors import CacheUnwritable, CompileFailed, ConvoyError, LibraryMissing
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -52,6 +52,6 @@ def test_a_failure_is_recorded_unless_it_is_the_machines(error: ConvoyError, rec
     backend = Broken(error)
     candidates = backend.propose(WORKLOAD, Device())
     costs = MeasuredCost([backend], Device(), save=lambda w, c, found: saved.append(found))
-    (found,) = costs.figures(WORKLOAD, candidates)
+    (found,) = costs.measurements(WORKLOAD, candidates)
     assert found is not None and str(error) in found.failure
     assert len(saved) == recorded

@@ -77,7 +77,7 @@ def test_parallel_branches_as_one_convolution(streams: int) -> None:
     module = branches()
     options = {"backends": ("cudnn", "tvm"), "search": "exact", "costs": DearLaunches()}
     placed = convoy.place(module, **options)
-    assert [region.split for region in placed.regions if region.split] == [(64, 96, 16)]
+    assert [s.split for s in placed.subgraphs if s.split] == [(64, 96, 16)]
     session = convoy.build(module, "cuda", plan=placed.plan, streams=streams).session()
     x = np.random.default_rng(1).uniform(-1, 1, (2, 32, 14, 14)).astype("float32")
     (expected,) = convoy.build(module, "llvm").session()(x)

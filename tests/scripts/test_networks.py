@@ -7,8 +7,8 @@ import pytest
 
 import convoy
 from convoy.normalize.normal_form import normalize
-from convoy.partition.dataflow import dataflow
-from convoy.partition.subgraphs import find_regions
+from convoy.partition.operations import operations
+from convoy.partition.subgraphs import find_subgraphs
 from harness import irregular, launch_cost, networks, pair, resnet50_backward, systems
 
 
@@ -26,8 +26,8 @@ def test_launch_module_has_a_kernel_for_each_multiplication() -> None:
 
 def test_pair_module_computes_two_chains() -> None:
     module = pair.module(1, 2)
-    regions = find_regions(normalize(module))
-    workloads = {region.workload for region in regions if not region.split}
+    subgraphs = find_subgraphs(normalize(module))
+    workloads = {subgraph.workload for subgraph in subgraphs if not subgraph.split}
     assert {(w.c, w.k, w.h, w.r) for w in workloads} == {(256, 256, 14, 3)}
     session = convoy.build(module, "llvm", precision="float32").session()
     rng = np.random.default_rng(0)
@@ -40,9 +40,9 @@ def test_pair_module_computes_two_chains() -> None:
 def test_irregular_networks_have_branches_and_compile(name: str) -> None:
     sizes = {"randwire": {"nodes": 8}, "nasnet_cell": {"cells": 1}}[name]
     module = getattr(irregular, name)(2, channels=8, size=6, **sizes)
-    operations = dataflow(module).operations
-    readers = [read for op in operations for read in op.inputs]
-    assert sum(readers.count(op.name) > 1 for op in operations) >= 2, "branches"
+    ops = operations(module)
+    readers = [read for op in ops for read in op.inputs]
+    assert sum(readers.count(op.name) > 1 for op in ops) >= 2, "branches"
     session = convoy.build(module, "llvm").session()
     x = np.random.default_rng(0).uniform(-1, 1, (2, 6, 6, 8)).astype("float32")
     (y,) = session(x)

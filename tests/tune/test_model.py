@@ -106,9 +106,9 @@ def test_what_is_learnt_carries_over_to_other_workloads() -> None:
     model = RankingModel(H200, members=2)
     model.fit(sample(i) for i in range(6))
     unseen = sample(9)
-    candidates = [c for c, _ in unseen.figures]
+    candidates = [c for c, _ in unseen.measurements]
     predicted = model.predict(unseen.workload, candidates)
-    true = np.array([log for _, log in relative(unseen.figures)])
+    true = np.array([log for _, log in relative(unseen.measurements)])
     assert predicted.mean.shape == predicted.deviation.shape == (20,)
     assert np.corrcoef(predicted.mean, true)[0, 1] > 0.9
     assert true[np.argmin(predicted.mean)] < 0.1
@@ -241,7 +241,9 @@ def test_shipped_records_teach_the_shipped_network() -> None:
     model.fit(samples[::2])
     shares = []
     for held_out in samples[1::2]:
-        order = np.argsort(model.predict(held_out.workload, [c for c, _ in held_out.figures]).mean)
-        logs = np.array([log for _, log in relative(held_out.figures)])
+        order = np.argsort(
+            model.predict(held_out.workload, [c for c, _ in held_out.measurements]).mean
+        )
+        logs = np.array([log for _, log in relative(held_out.measurements)])
         shares.append(logs[order[:5]].min())
     assert np.mean(shares) < 0.05

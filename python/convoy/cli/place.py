@@ -25,7 +25,7 @@ from .options import (
 from .output import say
 
 if TYPE_CHECKING:
-    from ..placement.placer import Placement
+    from ..placement.placement import Placement
 
 
 def place(

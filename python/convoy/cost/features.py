@@ -59,7 +59,7 @@ def matrix(workload: Workload, candidates: Sequence[Candidate], device: Device) 
 
 
 def workload_features(workload: Workload, device: Device) -> Features:
-    """Sizes of the matrix product that the workload amounts to, and what bounds it."""
+    """Sizes of the implicit GEMM of the workload, and what bounds it."""
     w = workload
     rows, columns, depth = product_size(w)
     # Roofline: Hopper's tensor cores do 2048 multiply-adds a clock in 16 bits.
@@ -95,7 +95,7 @@ def workload_features(workload: Workload, device: Device) -> Features:
 
 
 def product_size(w: Workload) -> tuple[int, int, int]:
-    """Rows, columns and length of the sums of the implicit matrix product of one group."""
+    """Rows, columns and length of the sums of the implicit GEMM of one group."""
     if w.op == "dgrad":
         return w.n * w.h * w.w, w.c // w.groups, w.k // w.groups * w.r * w.s
     if w.op == "wgrad":

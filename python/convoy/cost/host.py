@@ -1,16 +1,16 @@
-"""Host times of records that were taken on another host, brought to this one.
+"""Host times of records that were measured on another host, rescaled to this CPU.
 
 How long a kernel takes is a matter of the GPU; how long it takes to enqueue one, or to wait for it,
-is a matter of the processor beside it. Two machines with the same GPU differ by half in that, and
-not equally for all libraries. A few recorded candidates of each backend are measured again, and
-the median ratio is applied to all of the backend's records from there. Only what was recorded since
-this machine was started needs no ratio: names of processors do not tell machines apart.
+is a matter of the CPU beside it. Two machines with the same GPU differ by half in that, and not
+equally for all libraries. A few recorded candidates of each backend are measured again, and the
+median ratio is applied to all of the backend's records from there. Only what was recorded since
+this machine was started needs no ratio: names of CPUs do not tell machines apart.
 
-Host times are also the noisiest figures, up to a third either way where the machine did something
-else as well, and depend little on the problem: kernels of one kind (an engine of cuDNN, a family of
-CUTLASS) differ by less than a tenth on a quiet host. So of many records of a kind the median counts
-for each of them; the lowest of many would only be the luckiest. Where there are many of a kind from
-this machine, their median counts for all others of the kind too.
+Host times are also the noisiest measurements, up to a third either way where the machine did
+something else as well, and depend little on the problem: kernels of one kind (an engine of cuDNN, a
+family of CUTLASS) differ by less than a tenth on a quiet host. So of many records of a kind the
+median counts for each of them; the lowest of many would only be the luckiest. Where there are many
+of a kind from this machine, their median counts for all others of the kind too.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ class Ratio:
     wait: float = 1.0
     samples: int = 0
 
-    def apply(self, figure: Measurement) -> Measurement:
-        """A recorded figure as it would be here."""
+    def apply(self, measurement: Measurement) -> Measurement:
+        """A recorded measurement as it would be here."""
         changes: dict[str, float] = {}
-        if figure.enqueue_us is not None:
-            changes["enqueue_us"] = figure.enqueue_us * self.enqueue
-            changes["enqueue_spread_us"] = (figure.enqueue_spread_us or 0.0) * self.enqueue
-        if figure.e2e_us is not None and figure.kernel_us is not None:
-            wait = max(0.0, figure.e2e_us - figure.kernel_us)
-            changes["e2e_us"] = figure.kernel_us + wait * self.wait
-            changes["e2e_spread_us"] = (figure.e2e_spread_us or 0.0) * self.wait
-        return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
+        if measurement.enqueue_us is not None:
+            changes["enqueue_us"] = measurement.enqueue_us * self.enqueue
+            changes["enqueue_spread_us"] = (measurement.enqueue_spread_us or 0.0) * self.enqueue
+        if measurement.e2e_us is not None and measurement.kernel_us is not None:
+            wait = max(0.0, measurement.e2e_us - measurement.kernel_us)
+            changes["e2e_us"] = measurement.kernel_us + wait * self.wait
+            changes["e2e_spread_us"] = (measurement.e2e_spread_us or 0.0) * self.wait
+        return dataclasses.replace(measurement, **changes)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -109,10 +109,10 @@ class HostTimes:
         """Records of other machines that have no ratio yet and could give one, by origin."""
         found: dict[Origin, list[Record]] = {}
         for record in records:
-            own, figure = origin(record), record.measurement
+            own, measurement = origin(record), record.measurement
             if self._here(record) or own in self.ratios:
                 continue
-            if figure.ok and figure.enqueue_us and figure.e2e_us:
+            if _has_host_times(measurement):
                 found.setdefault(own, []).append(record)
         return found
 
@@ -138,11 +138,16 @@ class HostTimes:
             pairs = []
             for record in known:
                 try:
-                    figure = again(record.workload, record.candidate)
+                    measurement = again(record.workload, record.candidate)
                 except ConvoyError:
                     continue
-                if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
-                    pairs.append((self.recorded(record), figure))
+                if (
+                    measurement.ok
+                    and measurement.enqueue_us
+                    and measurement.e2e_us
+                    and measurement.kernel_us
+                ):
+                    pairs.append((self.recorded(record), measurement))
             self.ratios[own] = ratio_of(pairs)
 
     def to_json(self) -> list[list[object]]:
@@ -161,17 +166,17 @@ class HostTimes:
         return cls(boot, dict(ratios))
 
 
-def _with_usual(figure: Measurement, usual: Usual | None) -> Measurement:
+def _with_usual(measurement: Measurement, usual: Usual | None) -> Measurement:
     """A measurement with these host times, as far as it has any."""
     if usual is None:
-        return figure
+        return measurement
     enqueue, enqueue_spread, wait, wait_spread = usual
     changes: dict[str, float] = {}
-    if figure.enqueue_us is not None:
+    if measurement.enqueue_us is not None:
         changes |= {"enqueue_us": enqueue, "enqueue_spread_us": enqueue_spread}
-    if figure.e2e_us is not None and figure.kernel_us is not None:
-        changes |= {"e2e_us": figure.kernel_us + wait, "e2e_spread_us": wait_spread}
-    return dataclasses.replace(figure, **changes)  # type: ignore[arg-type]
+    if measurement.e2e_us is not None and measurement.kernel_us is not None:
+        changes |= {"e2e_us": measurement.kernel_us + wait, "e2e_spread_us": wait_spread}
+    return dataclasses.replace(measurement, **changes)  # type: ignore[arg-type]
 
 
 def kind(record: Record) -> Kind:
@@ -186,18 +191,31 @@ def usual_times(records: Iterable[Record]) -> dict[Kind, Usual]:
     """Medians by kind, of FEWEST records and more."""
     found: dict[Kind, list[Measurement]] = {}
     for record in records:
-        figure = record.measurement
-        if figure.ok and figure.enqueue_us and figure.e2e_us and figure.kernel_us:
-            found.setdefault(kind(record), []).append(figure)
-    return {own: _medians(figures) for own, figures in found.items() if len(figures) >= FEWEST}
+        measurement = record.measurement
+        if (
+            measurement.ok
+            and measurement.enqueue_us
+            and measurement.e2e_us
+            and measurement.kernel_us
+        ):
+            found.setdefault(kind(record), []).append(measurement)
+    return {
+        own: _medians(measurements)
+        for own, measurements in found.items()
+        if len(measurements) >= FEWEST
+    }
 
 
-def _medians(figures: Sequence[Measurement]) -> Usual:
+def _has_host_times(measurement: Measurement) -> bool:
+    return bool(measurement.ok and measurement.enqueue_us and measurement.e2e_us)
+
+
+def _medians(measurements: Sequence[Measurement]) -> Usual:
     return (
-        statistics.median(f.enqueue_us or 0.0 for f in figures),
-        statistics.median(f.enqueue_spread_us or 0.0 for f in figures),
-        statistics.median(max(0.0, (f.e2e_us or 0.0) - (f.kernel_us or 0.0)) for f in figures),
-        statistics.median(f.e2e_spread_us or 0.0 for f in figures),
+        statistics.median(f.enqueue_us or 0.0 for f in measurements),
+        statistics.median(f.enqueue_spread_us or 0.0 for f in measurements),
+        statistics.median(max(0.0, (f.e2e_us or 0.0) - (f.kernel_us or 0.0)) for f in measurements),
+        statistics.median(f.e2e_spread_us or 0.0 for f in measurements),
     )
 
 
@@ -227,7 +245,7 @@ def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
         ratio = statistics.median(value(here) / value(there) for there, here in pairs)
         return 1.0 if abs(ratio - 1.0) < LEAST else ratio
 
-    def wait(figure: Measurement) -> float:
-        return max(0.1, (figure.e2e_us or 0.0) - (figure.kernel_us or 0.0))
+    def wait(measurement: Measurement) -> float:
+        return max(0.1, (measurement.e2e_us or 0.0) - (measurement.kernel_us or 0.0))
 
     return Ratio(median(lambda f: f.enqueue_us or 1.0), median(wait), len(pairs))

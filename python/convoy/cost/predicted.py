@@ -1,9 +1,9 @@
-"""Figures of candidates that nobody has measured, predicted from the records of others.
+"""Measurements of candidates that nobody has measured, predicted from records of others.
 
-Boosted trees (xgboost) on the features of ``tuning.features`` learn the logarithms of the three
+Boosted trees (xgboost) on the features of ``cost.features`` learn the logarithms of the three
 costs, and of how much longer a kernel takes with an empty cache. What is kept in the records is
 taken from there; the rest is predicted, with the error that the trees made on workloads they had
-not seen as its spread, so that the placer treats what it cannot tell apart as a tie.
+not seen as its spread, so that placement treats what it cannot tell apart as a tie.
 """
 
 from __future__ import annotations
@@ -120,12 +120,12 @@ class PredictedCost(CostModel):
         columns = [np.exp(model.predict(data)) for model in self._models]
         ratios = None if self._cold is None else np.exp(self._cold.predict(data))
         return [
-            figure
-            if figure is not None
+            measurement
+            if measurement is not None
             else self._predicted(
                 [float(c[i]) for c in columns], None if ratios is None else float(ratios[i])
             )
-            for i, figure in enumerate(known)
+            for i, measurement in enumerate(known)
         ]
 
     def _predicted(self, values: Sequence[float], ratio: float | None) -> Measurement:

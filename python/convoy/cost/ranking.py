@@ -44,10 +44,10 @@ LEFT_OUT = 0.25
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of one workload: candidates with their figures."""
+    """The measured candidates of one workload."""
 
     workload: Workload
-    figures: tuple[tuple[Candidate, Measurement], ...]
+    measurements: tuple[tuple[Candidate, Measurement], ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class RankingModel:
         importance: list[Array] = []
         groups: list[int] = []
         for sample in sorted(samples, key=lambda s: s.workload.key):
-            usable = [(c, log) for c, log in relative(sample.figures) if math.isfinite(log)]
+            usable = [(c, log) for c, log in relative(sample.measurements) if math.isfinite(log)]
             if len(usable) < 2:
                 continue
             usable.sort(key=lambda item: (item[0].key, item[0].config))
@@ -136,20 +136,20 @@ class RankingModel:
 
 
 def relative(
-    figures: Sequence[tuple[Candidate, Measurement]],
+    measurements: Sequence[tuple[Candidate, Measurement]],
 ) -> list[tuple[Candidate, float]]:
     """Logarithm of each time over the best, at most log(SLOWEST), which failures get as well."""
-    times = [m.kernel_us for _, m in figures if m.ok and m.kernel_us is not None]
+    times = [m.kernel_us for _, m in measurements if m.ok and m.kernel_us is not None]
     if not times:
         return []
     best = min(times)
 
-    def log(figure: Measurement) -> float:
-        if not figure.ok or figure.kernel_us is None:
+    def log(measurement: Measurement) -> float:
+        if not measurement.ok or measurement.kernel_us is None:
             return math.log(SLOWEST)
-        return math.log(min(SLOWEST, figure.kernel_us / best))
+        return math.log(min(SLOWEST, measurement.kernel_us / best))
 
-    return [(candidate, log(figure)) for candidate, figure in figures]
+    return [(candidate, log(measurement)) for candidate, measurement in measurements]
 
 
 def _xgboost() -> Any:

@@ -1,4 +1,4 @@
-"""Where a placement's figures come from: records, and measurements that go into them."""
+"""Cost models by name: from records, and measurements that are added to them."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def cost_model(
     here = environments.current()
     by_name = {backend.name: backend for backend in backends}
 
-    def save(workload: Workload, candidate: Candidate, figure: Measurement) -> None:
+    def save(workload: Workload, candidate: Candidate, measurement: Measurement) -> None:
         backend = by_name[candidate.backend]
         narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
-        store.append(Record(workload, candidate, figure, narrowed))
+        store.append(Record(workload, candidate, measurement, narrowed))
 
     recorded = None if again else RecordedCost(store, here, HostTimes(here.boot))
     model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)

@@ -1,4 +1,4 @@
-"""The three costs of a candidate, because they disagree."""
+"""Kernel time, host time and end-to-end time of a candidate: they disagree on what is best."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measurement:
-    """Figures of one candidate on one device, in microseconds; medians, with spreads.
+    """Times of one candidate on one device, in microseconds; medians, with spreads.
 
     kernel_us   device time of one launch: 4 to 20 launches (about a millisecond) captured in one
                 CUDA graph, replayed; warm L2 cache.
@@ -18,7 +18,7 @@ class Measurement:
     e2e_us      one synchronised call through the module.
     Spreads are half the distance between the 10th and the 90th percentile.
     error       relative L2 error against float64 (None when not checked).
-    failure     why nothing could be measured; all figures are then None.
+    failure     why nothing could be measured; all times are then None.
     """
 
     kernel_us: float | None = None

@@ -36,7 +36,7 @@ class Choice:
     near: tuple[Offer, ...] = ()
 
     def margin(self, objective: str) -> float | None:
-        """Cost of the runner-up over the chosen one; None without figures for both."""
+        """Cost of the runner-up over the chosen one; None where one of them is not measured."""
         if self.runner_up is None or not self.runner_up.measurement.ok:
             return None
         cost, _ = objectives.own_cost(self.chosen.measurement, objective)
@@ -86,8 +86,8 @@ class Plan:
 
     def total_us(self, objective: str | None = None) -> float:
         """Predict the time of all subgraphs in microseconds, by default under its own objective."""
-        figures = [c.chosen.measurement for c in self.choices]
-        return objectives.total(figures, objective or self.objective)
+        measurements = [c.chosen.measurement for c in self.choices]
+        return objectives.total(measurements, objective or self.objective)
 
     def symbol(self, index: int) -> str:
         """Name of the function that runs the choice of that index in a compiled module."""

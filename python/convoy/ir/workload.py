@@ -1,4 +1,4 @@
-"""One offloadable problem as plain data: a convolution or product with its fused epilogue."""
+"""One offloadable problem as plain data: a convolution or GEMM with its fused epilogue."""
 
 from __future__ import annotations
 
@@ -243,3 +243,14 @@ class Workload:
             raise InvalidWorkload(
                 json.dumps(data)[:200], f"the fields of a Workload ({err})"
             ) from None
+
+
+def without_defaults(value: Any) -> dict[str, Any]:
+    """Fields with another value than their default, for JSON."""
+    found = {}
+    for entry in dataclasses.fields(value):
+        content = getattr(value, entry.name)
+        if content != entry.default:
+            nested = isinstance(content, Epilogue)
+            found[entry.name] = without_defaults(content) if nested else content
+    return found

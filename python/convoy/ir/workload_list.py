@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import InvalidOption
-from ..records.record import without_defaults
-from .workload import Workload
+from .workload import Workload, without_defaults
 
 
 def write(path: Path, workloads: Iterable[Workload]) -> int:

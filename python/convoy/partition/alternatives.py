@@ -1,4 +1,4 @@
-"""Which of the subgraphs of a root are worth considering one root at a time."""
+"""Choose the subgraphs that are candidates where each root is decided by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .match_graph import MatchGraph, Subgraph
 
 
 def plausible(graph: MatchGraph, backends: Collection[str]) -> list[list[Subgraph]]:
-    """For each root, in program order, the subgraphs worth considering, longest first.
+    """For each root, in program order, the subgraphs to consider, longest first.
 
     These are the longest that each backend accepts and, where another root could take one of its
     operations first (a sum of two convolutions), the longest that shares none. Roots that nobody

@@ -1,5 +1,5 @@
-"""What individuals of the evolutionary level were worth: kept in memory, and in a file if wanted,
-so that a search that was stopped goes on where it was."""
+"""Fitness of the individuals of an evolutionary search: kept in memory and, if wanted, in a file,
+so that a search that was stopped continues where it was."""
 
 from __future__ import annotations
 

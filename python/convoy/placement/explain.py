@@ -70,7 +70,7 @@ def summary(plan: Plan) -> str:
     """One line: objective, where measurements come from, totals, share of each backend."""
     shares = ", ".join(f"{name} {count}" for name, count in plan.backends().items())
     source = "no" if plan.source == "none" else plan.source
-    text = f"objective {plan.objective} ({source} figures, {plan.device.name}); {shares}"
+    text = f"objective {plan.objective} ({source} measurements, {plan.device.name}); {shares}"
     if plan.total_us("graph"):
         text += (
             f"; kernels {plan.total_us('graph'):.0f} us, asynchronous"

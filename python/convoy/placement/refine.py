@@ -1,6 +1,6 @@
 """Evolutionary search by the simulated schedule, then the finalists measured.
 
-The simulated time decides which few placements are worth compiling; what is measured decides
+The simulated time decides which few placements are compiled; what is measured decides
 between them. The seeds (the exact cover and each backend alone) take part in both rounds, so that
 the result is never one that measured worse than the best of them.
 """

@@ -76,7 +76,7 @@ class Environment:
         return found
 
     def matches(self, other: Environment, mode: Match = "strict") -> bool:
-        """Whether figures taken in ``other`` count here.
+        """Whether measurements taken in ``other`` count here.
 
         ``strict``: the same GPU, and nothing known on both sides differs. ``loose``: the same
         GPU with as many multiprocessors, the same kernel sources, and the same major version of
@@ -99,7 +99,7 @@ class Environment:
     def narrowed(self, libraries: Iterable[str], kernel_source: str = "") -> Environment:
         """The same with only these of LIBRARIES, for a candidate that depends on no other one.
 
-        A cuDNN figure stays strictly valid when a kernel source changes:
+        A cuDNN measurement stays strictly valid when a kernel source changes:
         ``environment.narrowed(["cudnn"])``; that of a kernel when another kernel's source does:
         ``narrowed(["cuda", "kernels"], "sm90/stem_fprop_library.cuh")``.
         Raises InvalidOption for an unknown library.

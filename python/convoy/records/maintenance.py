@@ -123,11 +123,11 @@ def export_csv(records: Iterable[Record], stream: TextIO) -> int:
     count = 0
     for record in records:
         w, c = record.workload, record.candidate
-        figures = dataclasses.asdict(record.measurement)
+        measured = dataclasses.asdict(record.measurement)
         row = [w.key, *(getattr(w, name) for name in WORKLOAD_COLUMNS)]
         row += ["x".join(map(str, sizes)) for sizes in (w.stride, w.padding, w.dilation)]
         row += [w.epilogue.name, c.backend, c.kernel, c.workspace, c.config]
-        row += ["" if figures[name] is None else figures[name] for name in MEASUREMENT_COLUMNS]
+        row += ["" if measured[name] is None else measured[name] for name in MEASUREMENT_COLUMNS]
         row += [getattr(record.environment, name) for name in environment]
         writer.writerow([*row, record.time])
         count += 1

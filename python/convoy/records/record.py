@@ -14,7 +14,6 @@ can be joined with ``cat``.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import re
@@ -24,7 +23,7 @@ from typing import Any
 from ..errors import ConvoyError
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
-from ..ir.workload import Epilogue, Workload
+from ..ir.workload import Workload, without_defaults
 from . import upgrade
 from .environment import Environment
 
@@ -140,14 +139,3 @@ class Parser:
 
 def _dump(data: dict[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n"
-
-
-def without_defaults(value: Workload | Candidate | Epilogue) -> dict[str, Any]:
-    """Fields with another value than their default, for JSON."""
-    found = {}
-    for entry in dataclasses.fields(value):
-        content = getattr(value, entry.name)
-        if content != entry.default:
-            nested = isinstance(content, Epilogue)
-            found[entry.name] = without_defaults(content) if nested else content
-    return found

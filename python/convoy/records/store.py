@@ -35,7 +35,7 @@ class _Group:
 
 
 class RecordsWarning(UserWarning):
-    """Lines of a record file were skipped, or figures of another environment are used."""
+    """Lines of a record file were skipped, or measurements of another environment are used."""
 
 
 class RecordStore:
@@ -110,7 +110,7 @@ class RecordStore:
         """The latest record of every candidate of a workload, failures among them.
 
         For each backend the strict matches of ``environment`` where there are any, so that
-        figures of one backend come from one environment. Otherwise, unless ``mode`` is
+        measurements of one backend come from one environment. Otherwise, unless ``mode`` is
         ``strict``, the loose matches that differ in the fewest fields, with a RecordsWarning
         that says (once) what differs.
         """

@@ -62,7 +62,7 @@ def test_conv2d_backward_weight(
 def test_gradients_are_workloads_of_their_own() -> None:
     """What backends see of a module with both gradients, NHWC or not."""
     from convoy.normalize.normal_form import normalize
-    from convoy.partition.subgraphs import find_regions
+    from convoy.partition.subgraphs import find_subgraphs
 
     dy, x = relay.var("dy", shape=(2, 8, 4, 4)), relay.var("x", shape=(2, 16, 8, 8))
     w = relay.var("w", shape=(8, 16, 3, 3))
@@ -71,7 +71,7 @@ def test_gradients_are_workloads_of_their_own() -> None:
     dw = relay.nn.conv2d_backward_weight(dy, x, channels=8, **common)
     mod = relay.IRModule.from_expr(relay.Function([dy, x, w], relay.Tuple([dx, dw])))
     normal = normalize(relay.to_relax(mod), dtype="float32")
-    found = [region.workload for region in find_regions(normal)]
+    found = [subgraph.workload for subgraph in find_subgraphs(normal)]
     assert [(f.op, f.h, f.c, f.k, f.r, f.stride) for f in found] == [
         ("dgrad", 8, 16, 8, 3, (2, 2)),
         ("wgrad", 8, 16, 8, 3, (2, 2)),

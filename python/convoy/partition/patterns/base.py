@@ -77,7 +77,7 @@ class Pattern(abc.ABC):
 
     @abc.abstractmethod
     def sites(self, graph: GraphView) -> Iterable[Site]:
-        """All sites of a graph, overlapping ones too: which are taken is the placer's business.
+        """All sites of a graph, overlapping ones too: placement chooses among them.
         The same, in the same order, for equal graphs."""
 
 

@@ -3,7 +3,7 @@
 Convolutions of one input with filters of one shape, and what follows them fused alike, differ only
 in their filters. One convolution with all filters behind each other computes all of them, and its
 result is cut along the channels. One launch instead of several, and the input is read once; but a
-part that is needed as a tensor of its own is copied, so whether it pays is the placer's question.
+part that is needed as a tensor of its own is copied, so whether it pays is decided by cost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_SUBSETS = 4
 
 
 class Branches(Pattern):
-    """Two and more forward convolutions or matrix products of one input, with constant weights and
+    """Two and more forward convolutions or GEMMs of one input, with constant weights and
     the same bias and activation behind each; no residual, no groups."""
 
     name = "branches"

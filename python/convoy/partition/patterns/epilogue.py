@@ -1,4 +1,4 @@
-"""The built-in pattern: a convolution, gradient or product with the epilogue behind it.
+"""The built-in pattern: a convolution, gradient or GEMM with the epilogue behind it.
 
 A site grows from its root along single-reader edges through the additions and the activation behind
 it. Every prefix of that chain is a site of its own, so that each root yields nested alternatives.
@@ -24,7 +24,7 @@ from .roots import Root, find_root
 
 
 class ConvEpilogue(Pattern):
-    """Convolutions (all three directions) and matrix products with all that can be fused behind
+    """Convolutions (all three directions) and GEMMs with all that can be fused behind
     them: residual, bias, activation, and a second result that is scaled, shifted and rectified."""
 
     name = "epilogue"

@@ -1,4 +1,4 @@
-"""Where subgraphs start: convolutions, their gradients, and matrix products as Workloads."""
+"""Where subgraphs start: convolutions, their gradients, and GEMMs as Workloads."""
 
 from __future__ import annotations
 
