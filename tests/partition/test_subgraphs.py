@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy import errors
-from convoy.lower.lower import lower
+from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
