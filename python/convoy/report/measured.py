@@ -8,6 +8,7 @@ call, and all times come from graphs that are disturbed in one place only, behin
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,8 @@ def measure(
     import tvm_ffi
     from tvm.runtime.vm import VirtualMachine
 
-    from ..frontend import model_file as models
+    from ..measure.network import graph_replays, random_tensors, time_networks
+    from ..measure.turns import turn
     from ..runtime import check_device
     from ..runtime.library import function
 
@@ -48,9 +50,9 @@ def measure(
     check_device(compiled.meta.plan.get("device", {}).get("arch"), device)
     vm = VirtualMachine(compiled.module, tvm.cuda(device))
     main = vm["main"]
-    known = {t.name: (t.shape, t.dtype) for t in compiled.meta.inputs}
-    inputs = [tvm.runtime.tensor(v, tvm.cuda(device)) for v in models.random_inputs(known).values()]
-    whole = list(function("measure.kernel_us")(main, inputs, device, 1, _SAMPLES, _BUDGET_US))
+    inputs = random_tensors([(t.shape, t.dtype) for t in compiled.meta.inputs], device)
+    replays = graph_replays(main, inputs, device, budget_us=_BUDGET_US)
+    (whole,) = time_networks([replays], 1, _SAMPLES, take_turn=functools.partial(turn, device))
 
     mark, times = function("marks.create")(2, device)
     wanted = -1
@@ -72,7 +74,7 @@ def measure(
             launch()
             samples.append(list(times())[1])
         ends.append(statistics.median(samples[_WARM_UP:]))
-    return from_ends(schedule, ends, statistics.median(whole), compiled)
+    return from_ends(schedule, ends, whole.median_us, compiled)
 
 
 class Calls:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..errors import InvalidOption
 from ..ir.artifact import Meta, TensorInfo
+from .timing import time_bursts
 
 
 class Session:
@@ -183,14 +183,7 @@ class Session:
         for _ in range(3):
             self.run()
         self.synchronize()
-        samples = []
-        for _ in range(repeat):
-            start = time.perf_counter()
-            for _ in range(number):
-                self.run()
-            self.synchronize()
-            samples.append((time.perf_counter() - start) / number * 1e3)
-        return samples
+        return [us / 1e3 for us in time_bursts(self.run, self.synchronize, repeat, number)]
 
     def _position(self, key: str | int) -> int:
         if isinstance(key, int) and 0 <= key < len(self._inputs):

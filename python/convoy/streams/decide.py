@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ..errors import InvalidOption
 from ..ir.schedule import Footprint, Op, Schedule, Trial
@@ -38,7 +37,6 @@ EXCHANGES = 6
 CONTENDERS = 4
 #: Bytes that the arenas of a trial may take together; fewer contenders where they are large.
 TRIAL_BYTES = 8e9
-_ROUNDS, _SAMPLES = 7, 20
 
 
 def check_streams(streams: int | str) -> int | str:
@@ -201,31 +199,16 @@ def try_out(
     from tvm.runtime.vm import VirtualMachine
 
     from ..graph.expr import dtype_of, shape_of
+    from ..measure import network
     from ..measure.turns import turn
-    from ..runtime.library import function
 
-    tensors = []
-    for param in program.func.params:
-        tensor = tvm.runtime.empty(shape_of(param), dtype_of(param), tvm.cuda(device))
-        function("cuda.fill")(tensor, 0)
-        tensors.append(tensor)
+    params = program.func.params
+    inputs = network.random_tensors([(shape_of(p), dtype_of(p)) for p in params], device)
+    sampler = network.graph_replays if cuda_graph else network.calls
     machines = [VirtualMachine(executable, tvm.cuda(device)) for executable in executables]
-    samples: list[list[float]] = [[] for _ in machines]
-    for _ in range(_ROUNDS):
-        with turn(device):
-            for vm, found in zip(machines, samples, strict=True):
-                main = vm["main"]
-                if cuda_graph:
-                    times = function("measure.kernel_us")(main, tensors, device, 1, _SAMPLES, 20e3)
-                else:
-                    times = function("measure.e2e_us")(main, tensors, device, _SAMPLES, 20e3)
-                found.extend(times)
-    return [_summary(found) for found in samples]
-
-
-def _summary(samples: list[float]) -> tuple[float, float]:
-    low, middle, high = np.percentile(samples, [10, 50, 90])
-    return round(float(middle), 3), round(float(high - low) / 2, 3)
+    samplers = [sampler(vm["main"], inputs, device) for vm in machines]
+    found = network.time_networks(samplers, take_turn=functools.partial(turn, device))
+    return [(round(s.median_us, 3), round(s.spread_us, 3)) for s in found]
 
 
 def _functions(lowered: Lowered, symbols: list[str]) -> dict[str, Any]:

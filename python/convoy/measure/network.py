@@ -1,0 +1,177 @@
+"""Time whole networks: the one routine behind every comparison of compiled networks.
+
+A network is timed through a *sampler*, which takes a number of samples and returns as many times
+in microseconds. :func:`time_networks` takes its samples in turns, so that a drift of clocks or
+temperature meets all networks alike. What one sample is differs by how the network will be run:
+
+======================  ==================================================================
+sampler                 one sample
+======================  ==================================================================
+:func:`graph_replays`   one replay of the function captured as a CUDA graph
+:func:`calls`           one call of the function, synchronised
+:func:`session_bursts`  one run of a session, of several enqueued back to back
+:func:`synchronised`    one run of a session, synchronised after every kernel
+======================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..runtime.library import function
+from ..runtime.timing import Clock, time_bursts
+from .turns import turn
+
+if TYPE_CHECKING:
+    import tvm
+
+    from ..runtime.session import Session
+
+Sampler = Callable[[int], Iterable[float]]
+#: Looks a function of the C++ runtime up by name.
+Lookup = Callable[[str], Callable[..., Any]]
+
+ROUNDS, SAMPLES = 7, 20
+#: Microseconds that the samples of one turn may take together.
+BUDGET_US = 20e3
+#: Microseconds that one burst of a session should last, and the most runs in it.
+BURST_US, MOST_RUNS = 8e3, 100
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Times of single runs of a network, in microseconds."""
+
+    us: tuple[float, ...]
+
+    @property
+    def median_us(self) -> float:
+        return float(np.median(self.us))
+
+    @property
+    def spread_us(self) -> float:
+        """Half the distance from the 10th to the 90th percentile."""
+        low, high = np.percentile(self.us, [10, 90])
+        return float(high - low) / 2
+
+
+def time_networks(
+    samplers: Sequence[Sampler],
+    rounds: int = ROUNDS,
+    samples: int = SAMPLES,
+    *,
+    take_turn: Callable[[], AbstractContextManager[object]] = turn,
+) -> list[Samples]:
+    """Time networks in turns: in each of ``rounds`` every sampler is asked for ``samples``.
+
+    Args:
+        take_turn: Held for each round; by default the lock that keeps other processes of this
+            user from measuring on the same GPU.
+
+    Returns:
+        The samples of each network, in the order of ``samplers``.
+    """
+    found: list[list[float]] = [[] for _ in samplers]
+    for _ in range(rounds):
+        with take_turn():
+            for sampler, times in zip(samplers, found, strict=True):
+                times.extend(sampler(samples))
+    return [Samples(tuple(times)) for times in found]
+
+
+def graph_replays(
+    main: Callable[..., object],
+    inputs: Sequence[tvm.runtime.Tensor],
+    device: int = 0,
+    *,
+    budget_us: float = BUDGET_US,
+    lookup: Lookup = function,
+) -> Sampler:
+    """Sample replays of ``main(*inputs)`` captured as a CUDA graph, timed by events."""
+
+    def sample(count: int) -> Iterable[float]:
+        return list(lookup("measure.kernel_us")(main, inputs, device, 1, count, budget_us))
+
+    return sample
+
+
+def calls(
+    main: Callable[..., object],
+    inputs: Sequence[tvm.runtime.Tensor],
+    device: int = 0,
+    *,
+    budget_us: float = BUDGET_US,
+    lookup: Lookup = function,
+) -> Sampler:
+    """Sample calls of ``main(*inputs)``, each synchronised."""
+
+    def sample(count: int) -> Iterable[float]:
+        return list(lookup("measure.e2e_us")(main, inputs, device, count, budget_us))
+
+    return sample
+
+
+def session_bursts(session: Session, runs: int | None = None) -> Sampler:
+    """Sample runs of a session, ``runs`` of them enqueued back to back (default: BURST_US long)."""
+    number = runs or runs_per_burst(min(session.time(repeat=2, number=2)) * 1e3)
+
+    def sample(count: int) -> Iterable[float]:
+        return [1e3 * ms for ms in session.time(count, number)]
+
+    return sample
+
+
+def runs_per_burst(rough_us: float, burst_us: float = BURST_US) -> int:
+    """Runs of about ``rough_us`` that fill a burst."""
+    return max(1, min(MOST_RUNS, int(burst_us / rough_us)))
+
+
+def synchronised(session: Session, clock: Clock = time.perf_counter) -> Sampler:
+    """Sample runs of a session with a synchronisation after every kernel."""
+
+    def watch(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> None:
+        if not before and not name.startswith("vm."):
+            session.synchronize()
+
+    def sample(count: int) -> Iterable[float]:
+        session.run()
+        session.observe(watch)
+        try:
+            return time_bursts(session.run, session.synchronize, count, 1, clock)
+        finally:
+            session.observe(None)
+
+    return sample
+
+
+def fill_inputs(session: Session, seed: int = 0) -> None:
+    """Set all inputs of a session to random numbers: zeros take less power, and so run at another
+    clock."""
+    rng = np.random.default_rng(seed)
+    for name, shape, dtype in session.input_info:
+        session.set_input(name, _random(rng, shape, dtype))
+
+
+def random_tensors(
+    infos: Iterable[tuple[Sequence[int], str]], device: int = 0, seed: int = 0
+) -> list[tvm.runtime.Tensor]:
+    """Device tensors of random numbers for (shape, dtype) pairs."""
+    import tvm
+
+    rng = np.random.default_rng(seed)
+    return [tvm.runtime.tensor(_random(rng, s, d), tvm.cuda(device)) for s, d in infos]
+
+
+def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray[Any, Any]:
+    """Uniform from -1 to 1; zeros for integers, which may be indices."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return rng.uniform(-1, 1, shape).astype(ml_dtypes.bfloat16)
+    return (rng.uniform(-1, 1, shape) if "float" in dtype else np.zeros(shape)).astype(dtype)
