@@ -252,15 +252,15 @@ def test_wrong_placement_options(network, options, match) -> None:
 
 def test_measuring_needs_a_gpu(network, monkeypatch: pytest.MonkeyPatch) -> None:
     module, params = network
-    monkeypatch.setattr(sys.modules["convoy.placement.api"], "_present_device", lambda: None)
+    monkeypatch.setattr(sys.modules["convoy.pipeline"], "present_device", lambda: None)
     with pytest.raises(errors.NoGpu, match="records"):
         convoy.place(to_relax(module, params), measure=True)
 
 
 def test_chosen_kernels_are_prepared_together_before_they_are_built(network) -> None:
     from convoy.backends.base import Backend, Binary
+    from convoy.backends.entries import build_entries
     from convoy.ir.candidate import Candidate
-    from convoy.pipeline import _build_entries
 
     calls: list[str] = []
 
@@ -283,9 +283,9 @@ def test_chosen_kernels_are_prepared_together_before_they_are_built(network) -> 
     module, params = network
     backends = (Recorder(),)
     placed = convoy.place(to_relax(module, params), backends=backends, measure=False)
-    entries, _, symbols = _build_entries(placed.plan, {"recorder": backends[0]})
+    entries = build_entries(placed.plan, {"recorder": backends[0]}).entries
     count = len(placed.plan.choices)
-    assert count == 3 and len({entry["symbol"] for entry in entries}) == len(symbols) == count
+    assert count == 3 and {entry["symbol"] for entry in entries} == set(placed.plan.functions())
     assert calls == [f"prepare {count}"] + ["build"] * count
 
 

@@ -6,7 +6,7 @@
 
 From Python, for a Relax module that is not in a file::
 
-    from convoy.placement.api import workloads_of
+    from convoy.pipeline import workloads_of
     from convoy.tune.autotune import autotune
 
     outcome = autotune(workloads_of(module))

@@ -22,7 +22,7 @@ from typing import Any
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 from convoy.ir.workload_list import write
-from convoy.placement.api import workloads_of
+from convoy.pipeline import workloads_of
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
 from convoy.training import LossModule, Sgd

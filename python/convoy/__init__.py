@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .ir.workload import Epilogue as Epilogue
     from .ir.workload import Workload as Workload
     from .pipeline import build as build
-    from .placement.api import place as place
+    from .pipeline import place as place
     from .placement.placement import Placement as Placement
     from .runtime.compiled import CompiledModule as CompiledModule
     from .runtime.compiled import load as load
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Public name -> module that has it; a module itself stands under its own name.
 _PUBLIC = {
     "build": "pipeline",
-    "place": "placement.api",
+    "place": "pipeline",
     "load": "runtime.compiled",
     "parallel": "frontend.parallel",
     "CompiledModule": "runtime.compiled",

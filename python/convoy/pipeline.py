@@ -1,31 +1,75 @@
-"""From a Relax module to a compiled one: placement, code, one artefact."""
+"""From a Relax module to a compiled one, step by step.
+
+=========  ==============================  ====================================================
+step       from                            to
+=========  ==============================  ====================================================
+normalize  a Relax module                  its normal forms
+partition  a normal form                   a :class:`MatchGraph` of all subgraphs that match
+price      match graphs, backends, costs   :class:`Offers` by workload
+select     match graphs, offers            a :class:`Placement` with its :class:`Plan`
+lower      a placement                     :class:`Lowered`: calls of kernels and of functions
+schedule   lowered calls, the plan         a :class:`Timing`: streams, events, storage
+link       lowered calls, the timing       a :class:`CompiledModule`
+=========  ==============================  ====================================================
+
+:func:`place` ends with select, :func:`compile_placement` begins with lower, :func:`build` does
+both. Only select chooses kernels: where the scheduler measures that they do not suit its streams,
+it says so, and the placement for one stream is compiled.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import os
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import tvm
+
+from .backends import registry
 from .backends.base import Backend
-from .errors import InvalidOption, NotSchedulable
-from .ir.artifact import Meta, TensorInfo
-from .ir.candidate import Candidate
+from .backends.entries import build_entries
+from .cost.model import CostModel, Progress
+from .cost.price import price
+from .cost.sources import cost_model, named
+from .errors import InvalidOption, NoGpu, NotSchedulable
+from .ir import objective as objectives
+from .ir.artifact import Meta
 from .ir.device import Device
-from .placement.api import BACKENDS, find_backends, place
-from .placement.placement import Placement
+from .ir.plan import Plan
+from .ir.schedule import Schedule
+from .ir.workload import Workload
+from .lower import executable as lowering
+from .lower.describe import describe
+from .lower.lowered import Lowered
+from .lower.target import cuda_target, kind_of
+from .measure.trial import time_placement
+from .normalize.forms import normal_forms
+from .normalize.normal_form import normalize
+from .partition import patterns
+from .partition.alternatives import plausible_workloads
+from .partition.match_graph import MatchGraph
+from .partition.partition import partition
+from .partition.rewrite import rewrite
+from .placement.placement import Placement, restore
+from .placement.select import SEARCHES, explained, select
+from .runtime import create_module, present_device
 from .runtime.compiled import CompiledModule
+from .streams.link import link
+from .streams.schedule import ONE_STREAM, check_streams, schedule
+from .tir import Rescheduled
 
-if TYPE_CHECKING:
-    from .ir.plan import Plan
-    from .ir.workload import Workload
-    from .tir import Rescheduled
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
+SEARCH = "exact"
 
 
 def build(
-    mod: Any,
-    target: Any = "cuda",
+    mod: tvm.IRModule,
+    target: str | tvm.target.Target = "cuda",
     params: Mapping[str, Any] | None = None,
     *,
     precision: str | None = None,
@@ -35,43 +79,150 @@ def build(
 ) -> CompiledModule:
     """Compile a Relax module (from convoy.relay or TVM's ONNX and torch importers).
 
-    For ``cuda`` every convolution and matrix product goes to the backend and kernel that
-    :func:`place` chose (its options are taken here as well); ``precision`` defaults to float16.
-    ``cuda_graph`` lets sessions capture the whole function and replay it. ``streams`` is 1, a
-    number of streams for independent branches, or "auto": several where they pay, which is
-    measured where the GPU is there and predicted elsewhere (docs/streams.md).
-    For ``llvm`` the normalised network is compiled for the CPU, by default in float32.
+    Args:
+        target: For ``cuda`` every convolution and GEMM goes to the backend and kernel that
+            :func:`place` chose. For ``llvm`` the normalised network is compiled for the CPU.
+        precision: Default: float16 for ``cuda``, float32 for ``llvm``.
+        cuda_graph: Sessions capture the whole function and replay it.
+        streams: 1, a number of streams for independent branches, or "auto": several where they
+            pay, which is measured where the GPU is there and predicted elsewhere
+            (docs/streams.md).
+        options: Those of :func:`place`.
 
-    Raises InvalidOption, TypeError for an option that there is not, and the errors of :func:`place`
-    and graph.normalize.
+    Raises:
+        InvalidOption, TypeError: An option that there is not; also the errors of :func:`place` and
+            of normalize.
     """
-    from .lower.executable import lower
-    from .normalize.normal_form import normalize
-    from .partition.rewrite import rewrite
-    from .runtime import create_module
-    from .streams.decide import check_streams
-
-    kind = _kind(target)
+    kind = kind_of(target)
     streams = check_streams(streams)
     inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
     if kind == "llvm":
-        precision = precision or "float32"
-        normal = normalize(mod, params, dtype=precision)
-        inputs, outputs = _signature(normal)
-        meta = Meta(inputs, outputs, kind, precision, versions=_versions())
-        normal = rewrite(normal, {}, create_module([], {}, meta.dumps()))
-        return CompiledModule(lower(normal, target, cuda_graph=False), meta)
+        return _build_for_cpu(mod, params, target, precision or "float32")
     precision = precision or "float16"
-    placed = place(mod, params, precision=precision, **options)
-    used = options.get("backends", BACKENDS)
+    together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
+    placement = place(mod, params, precision=precision, streams=together, **options)
+    backends = options.get("backends", BACKENDS)
     return compile_placement(
-        placed, target, precision, backends=used, cuda_graph=cuda_graph, streams=streams
+        placement, target, precision, backends=backends, cuda_graph=cuda_graph, streams=streams
     )
 
 
+def place(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float16",
+    objective: str = "graph",
+    backends: Sequence[str | Backend] = BACKENDS,
+    records: str | os.PathLike[str] | None = None,
+    device: Device | None = None,
+    measure: bool | None = None,
+    most_measured: int | None = None,
+    costs: str | CostModel | None = None,
+    search: str = SEARCH,
+    seconds: float = 60.0,
+    plan: Plan | None = None,
+    explain: bool = False,
+    progress: Progress | None = None,
+    streams: int | str = "auto",
+) -> Placement:
+    """Bring a Relax module to normal form and choose a kernel for every subgraph of it.
+
+    With a GPU candidates are measured unless records hold them (``measure=False`` forbids it);
+    without a GPU, shipped records and the user's own decide.
+
+    Args:
+        most_measured: Candidates measured of each backend for a workload, its best guesses.
+        records: The file of the user's own records (default: in the user's data folder).
+        costs: "recorded" from records alone, "predicted" from records of other workloads, or a
+            CostModel of your own; "measured" is the same as ``measure=True``.
+        search: "exact" (the cheapest cover of the whole graph; each convolution for itself where
+            some have no measurements), "greedy" (each convolution for itself, in program order)
+            or "evolve" (the exact cover refined by the simulated schedule and, where candidates
+            are measured, by the time of whole compiled networks, for which there are about
+            ``seconds``); see docs/placer.md.
+        plan: An earlier decision, taken over as it is: nothing is searched or measured.
+        explain: The placement carries the reasons of every decision and what other objectives
+            would do.
+        streams: With "auto" kernels are chosen together with the streams that they will run on,
+            as :func:`build` does by default; with a number each kernel for itself.
+
+    Raises:
+        NoCandidate: No backend takes a workload, and neither does TVM.
+        InvalidOption: Also for a plan of another network; and the errors of normalize.
+    """
+    streams = check_streams(streams)
+    _check(objective, precision, search, plan)
+    used = find_backends(backends)
+    offload = [backend for backend in used if backend.name != "tvm"]
+    device = plan.device if plan is not None else device or present_device() or Device()
+    forms = normal_forms(mod, params, precision)
+    found = (partition(form, offload, device) for form in forms)
+    if plan is not None:
+        return restore(found, plan)
+    model, environment, measures = _cost_model(
+        costs, offload, device, records, measure, most_measured, progress
+    )
+    compiled = functools.partial(compile_placement, precision=precision, backends=used)
+    timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
+
+    graphs = distinct(found)
+    offers = price(graphs, offload, device, model, joint=explain or search != "greedy")
+    placement = select(
+        graphs, offers, objective, search, source=model.source, environment=environment,
+        timed=timed, seconds=seconds, streams=streams,
+    )  # fmt: skip
+    if explain:
+        return explained(placement, offers, "greedy" if search == "greedy" else "exact")
+    return placement
+
+
+def _check(objective: str, precision: str, search: str, plan: Plan | None) -> None:
+    objectives.check(objective)
+    if precision not in PRECISIONS:
+        raise InvalidOption(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}")
+    if search not in SEARCHES:
+        raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
+    if plan is not None and not isinstance(plan, Plan):
+        raise InvalidOption(f"a plan of type {type(plan).__name__}", "a Plan: Plan.loads(text)")
+
+
+def distinct(graphs: Iterable[MatchGraph]) -> list[MatchGraph]:
+    """Match graphs without those that ask for the same workloads as an earlier one."""
+    seen: list[list[Workload]] = []
+    kept = []
+    for graph in graphs:
+        workloads = [subgraph.require_workload() for subgraph in graph.subgraphs]
+        if workloads not in seen:
+            seen.append(workloads)
+            kept.append(graph)
+    return kept
+
+
+def _cost_model(
+    costs: str | CostModel | None,
+    backends: Sequence[Backend],
+    device: Device,
+    records: str | os.PathLike[str] | None,
+    measure: bool | None,
+    most_measured: int | None,
+    progress: Progress | None,
+) -> tuple[CostModel, str, bool]:
+    """The cost model that options ask for, its environment, and whether it may measure."""
+    present = present_device()
+    measure = True if costs == "measured" else measure
+    measure = (present == device and costs is None) if measure is None else measure
+    if measure and present is None:
+        raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
+    if costs is None or costs == "measured":
+        found = cost_model(backends, device, records, measure, most_measured, progress)
+        return *found, measure
+    return named(costs, device, records) if isinstance(costs, str) else costs, "", measure
+
+
 def compile_placement(
-    placed: Placement,
-    target: Any = "cuda",
+    placement: Placement,
+    target: str | tvm.target.Target = "cuda",
     precision: str = "float16",
     *,
     backends: Sequence[str | Backend] = BACKENDS,
@@ -79,169 +230,133 @@ def compile_placement(
     streams: int | str = "auto",
 ) -> CompiledModule:
     """Compile a network as it was placed; options as :func:`build`."""
-    from .lower.executable import lower_reporting
-    from .partition.rewrite import rewrite
-    from .runtime import create_module
-
-    kind = _kind(target)
-    target = _of_device(target, placed.plan.device)
-    inputs, outputs = _signature(placed.module)
-    used = {backend.name: backend for backend in find_backends(backends)}
-    entries, blobs, symbols = _build_entries(placed.plan, used)
-    meta = Meta(inputs, outputs, kind, precision, placed.plan.to_json(), _versions())
-    external = create_module(entries, blobs, meta.dumps(), arch=placed.plan.device.arch)
-    rewritten = rewrite(placed.module, symbols, external, placed.subgraphs)
+    plan, on_gpu = placement.plan, present_device() == placement.plan.device
+    meta = describe(placement.module, target, precision, plan)
+    program = _lower(placement, _with_arch(target, plan.device), find_backends(backends))
     try:
-        return _scheduled(rewritten, target, meta, placed.plan, used, cuda_graph, streams)
+        timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
     except NotSchedulable as err:
         warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
+        return _link_unscheduled(placement, program, meta, cuda_graph)
+    if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
+        return compile_placement(
+            placement.on_one_stream, target, precision,
+            backends=backends, cuda_graph=cuda_graph, streams=streams,
+        )  # fmt: skip
+    meta = dataclasses.replace(meta, schedule=timing.schedule.to_json(), cuda_graph=cuda_graph)
+    meta = _with_rescheduled(meta, program.rescheduled)
+    executable = link(program, timing.program, timing.schedule, [_description(meta, plan.device)])
+    return CompiledModule(executable, meta)
 
-        def described(kernels: list[Rescheduled]) -> Any:
-            text = _with_rescheduled(meta, kernels).dumps()
-            return create_module(entries, blobs, text, arch=placed.plan.device.arch)
 
-        executable, rescheduled = lower_reporting(rewritten, target, cuda_graph, described)
-        return CompiledModule(executable, _said(_with_rescheduled(meta, rescheduled)))
+def predict_schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
+    """The schedule of a placed network as the simulator predicts it; nothing is compiled.
+
+    Raises InvalidOption, and NotSchedulable for a network with operations whose effects are
+    unknown.
+    """
+    streams = check_streams(streams)
+    plan = placement.plan
+    program = Lowered.of(_rewritten(placement), cuda_target(plan.device))
+    return schedule(program, plan, streams, compiled=False).schedule
 
 
-def _scheduled(
-    mod: Any,
-    target: Any,
-    meta: Meta,
-    plan: Plan,
-    backends: Mapping[str, Backend],
-    cuda_graph: bool,
-    streams: int | str,
+def _build_for_cpu(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: str | tvm.target.Target,
+    precision: str,
 ) -> CompiledModule:
-    """Compile a rewritten module by a schedule, which becomes part of its description."""
-    from .placement.api import _present_device
-    from .runtime import create_module
-    from .streams.decide import decide
-    from .streams.durations import figures_of
-    from .streams.link import Lowered
-    from .streams.machine import Machine
-    from .streams.placed import PlacedKernels
+    normal = normalize(mod, params, dtype=precision)
+    meta = describe(normal, target, precision)
+    normal = rewrite(normal, {}, create_module([], {}, meta.dumps()))
+    return CompiledModule(lowering.lower(normal, target, cuda_graph=False), meta)
 
-    lowered = Lowered.of(mod, target)
-    machine, on_gpu = Machine.of(plan.device), _present_device() == plan.device
-    symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
-    kernels = PlacedKernels(plan, symbols, backends, machine, on_gpu)
 
-    def external(exchanged: Mapping[str, Any], meta: Meta = meta) -> Any:
-        entries, blobs, _ = _build_entries(kernels.with_variants(exchanged), backends)
-        return create_module(entries, blobs, meta.dumps(), arch=plan.device.arch)
+def _rewritten(placement: Placement) -> tvm.IRModule:
+    """The module with calls of external functions in place of the plan's subgraphs."""
+    chosen = {c.subgraph: symbol for symbol, c in placement.plan.functions().items()}
+    return rewrite(placement.module, chosen, subgraphs=placement.subgraphs)
 
-    lowered.program(machine)  # a module without a schedule is found out before anything is compiled
-    # What does not compile is scheduled again: from here on the program says what will be launched.
-    _ = lowered.kernels
-    decision = decide(
-        lowered,
-        machine,
-        figures_of(plan, symbols),
-        streams,
-        on_gpu=on_gpu,
-        cuda_graph=cuda_graph,
-        kernels=kernels,
-        external=external,
+
+def _lower(
+    placement: Placement, target: str | tvm.target.Target, backends: Sequence[Backend]
+) -> Lowered:
+    """Lower to calls of kernels and of external functions, which are built here, once."""
+    plan = placement.plan
+    built = build_entries(plan, {backend.name: backend for backend in backends})
+    functions = create_module(built.entries, built.blobs, arch=plan.device.arch)
+    return Lowered.of(_rewritten(placement), target, [functions])
+
+
+def _link_unscheduled(
+    placement: Placement, program: Lowered, meta: Meta, cuda_graph: bool
+) -> CompiledModule:
+    """Compile by TVM's own means a network that the scheduler does not take."""
+    device = placement.plan.device
+
+    def external(kernels: list[Rescheduled]) -> list[tvm.runtime.Module]:
+        described = dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
+        return [*program.external, _description(described, device)]
+
+    executable, rescheduled = lowering.lower_reporting(
+        _rewritten(placement), program.target, cuda_graph, external
     )
-    meta = dataclasses.replace(
-        _said(_with_rescheduled(meta, lowered.rescheduled)),
-        plan=kernels.with_variants(decision.exchanged).to_json(),
-        schedule=decision.schedule.to_json(),
-        cuda_graph=cuda_graph,
-    )
-    modules = [external(decision.exchanged, meta)]
-    return CompiledModule(lowered.link(decision.program, decision.schedule, modules), meta)
+    return CompiledModule(executable, _with_rescheduled(meta, rescheduled))
+
+
+def _description(meta: Meta, device: Device) -> tvm.runtime.Module:
+    """A module without functions that carries the description into the exported file."""
+    return create_module([], {}, meta.dumps(), arch=device.arch)
 
 
 def _with_rescheduled(meta: Meta, kernels: Sequence[Rescheduled]) -> Meta:
+    """``meta``, with a warning for each kernel that is not scheduled as it should be."""
+    for kernel in kernels:
+        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=4)
     return dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
 
 
-def _said(meta: Meta) -> Meta:
-    """``meta``, with a warning for each kernel that is not scheduled as it should be."""
-    for kernel in meta.rescheduled:
-        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=4)
-    return meta
-
-
-def _build_entries(
-    plan: Plan, backends: Mapping[str, Backend]
-) -> tuple[list[dict[str, Any]], dict[str, bytes], dict[str, str]]:
-    """Runtime entries (one for each distinct workload and kernel), blobs, region -> symbol."""
-    entries: list[dict[str, Any]] = []
-    blobs: dict[str, bytes] = {}
-    symbols: dict[str, str] = {}
-    chosen: dict[str, list[tuple[Workload, Candidate]]] = {}
-    for choice in plan.choices:
-        candidate = choice.chosen.candidate
-        chosen.setdefault(candidate.backend, []).append((choice.workload, candidate))
-    for name, jobs in chosen.items():  # kernels whose figures come from records may need compiling
-        backends[name].prepare(jobs, plan.device)
-    for i, choice in enumerate(plan.choices):
-        candidate = choice.chosen.candidate
-        binary = backends[candidate.backend].build(choice.workload, candidate, plan.device)
-        symbol = plan.symbol(i)
-        entries.append({**binary.entry, "symbol": symbol})
-        blobs.update(binary.blobs)
-        symbols[choice.subgraph] = symbol
-    return entries, blobs, symbols
-
-
-def _kind(target: Any) -> str:
-    import tvm
-
-    if target in ("cuda", "llvm"):  # TVM warns of CUDA without a GPU, whose architecture it asks
-        return str(target)
-    try:
-        kind = str(tvm.target.Target(target).kind.name)
-    except (ValueError, TypeError, KeyError, RuntimeError) as err:
-        raise InvalidOption(f"target {target!r} ({err})", "cuda or llvm") from None
-    if kind not in ("cuda", "llvm"):
-        raise InvalidOption(f"target {target!r}", "cuda or llvm")
-    return kind
-
-
-def cuda_target(device: Device) -> Any:
-    """TVM's target for a device that need not be present."""
-    import tvm
-
-    return tvm.target.Target({"kind": "cuda", "arch": f"sm_{device.arch}"})
-
-
-def _of_device(target: Any, device: Device) -> Any:
+def _with_arch(target: str | tvm.target.Target, device: Device) -> str | tvm.target.Target:
     """The target, with the device's architecture where it is only a name and there is no GPU that
     TVM could ask: its default is too old for bfloat16."""
-    from .placement.api import _present_device
-
-    return cuda_target(device) if target == "cuda" and _present_device() is None else target
+    return cuda_target(device) if target == "cuda" and present_device() is None else target
 
 
-def _signature(normal: Any) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
-    """Inputs and flattened outputs of a module in normal form, its parameters bound."""
-    main = normal["main"]
+def workloads_of(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float16",
+    backends: Sequence[str | Backend] = BACKENDS,
+    device: Device | None = None,
+    search: str = SEARCH,
+) -> list[Workload]:
+    """The distinct workloads whose measurements :func:`place` asks for in a search, in program
+    order.
 
-    def info(name: str, struct: Any) -> list[TensorInfo]:
-        if hasattr(struct, "fields"):
-            return [t for i, f in enumerate(struct.fields) for t in info(f"{name}_{i}", f)]
-        return [TensorInfo(name, tuple(int(d) for d in struct.shape.values), str(struct.dtype))]
+    ``device`` defaults to the GPU that is present, otherwise an H200. Raises what
+    :func:`place` raises before it measures.
+    """
+    device = device or present_device() or Device()
+    offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
+    names = [backend.name for backend in offload]
+    found: dict[Workload, None] = {}
+    forms = normal_forms(mod, params, precision)
+    for graph in distinct(partition(form, offload, device) for form in forms):
+        found.update(dict.fromkeys(plausible_workloads(graph, names, search != "greedy")))
+    return list(found)
 
-    inputs = [t for var in main.params for t in info(var.name, var.ty)]
-    result = main.ret_ty
-    if hasattr(result, "fields"):
-        outputs = info("output", result)
-    else:
-        outputs = info("output_0", result)
-    return tuple(inputs), tuple(outputs)
 
+def find_backends(names: Sequence[str | Backend]) -> list[Backend]:
+    """Backends by name; backends themselves stay. Their patterns are registered.
 
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for name in ("tvm-convoy", "apache-tvm", "nvidia-cutlass"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
+    Raises InvalidOption for an unknown name.
+    """
+    if isinstance(names, str):
+        raise InvalidOption(f"backends={names!r}", f"several, such as ({names!r}, 'tvm')")
+    found = [name if isinstance(name, Backend) else registry.get(name) for name in names]
+    for backend in found:
+        for pattern in backend.patterns():
+            patterns.register(pattern)
     return found

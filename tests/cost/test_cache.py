@@ -14,7 +14,7 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
 from convoy.ir.workload import Epilogue, Workload
-from convoy.placement.api import normal_forms
+from convoy.normalize.forms import normal_forms
 
 from ..helpers.placer import Placer
 from ..helpers.random_cost import RandomCost

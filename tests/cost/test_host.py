@@ -280,7 +280,7 @@ def test_placing_on_a_gpu_brings_records_of_another_host_here(
         measured.append(workload)
         return slower(1.5, 1.2)(workload, candidate)
 
-    monkeypatch.setattr(placing, "_present_device", lambda: device)
+    monkeypatch.setattr(placing, "present_device", lambda: device)
     monkeypatch.setattr(environments, "current", lambda *_: here)
     monkeypatch.setattr(protocol, "measure", measure)
     options = {"backends": [backend], "records": tmp_path / "records.jsonl"}

@@ -28,10 +28,10 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Epilogue, Workload
 from convoy.lower.executable import lower
 from convoy.measure import reference
+from convoy.normalize.forms import normal_forms
 from convoy.partition.patterns import register, unregister
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
-from convoy.placement.api import normal_forms
 from convoy.runtime import create_module
 
 from ..helpers.placer import Placer

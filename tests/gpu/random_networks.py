@@ -27,14 +27,16 @@ from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_
 
 from convoy.backends.cudnn import CudnnBackend
 from convoy.ir.artifact import Meta, TensorInfo
+from convoy.ir.device import Device
 from convoy.ir.schedule import Schedule
 from convoy.ir.workload import Workload
+from convoy.lower.lowered import Lowered
 from convoy.runtime import create_module, current_device, load_runtime
 from convoy.runtime.library import function
 from convoy.runtime.session import Session
-from convoy.streams.link import Lowered
-from convoy.streams.machine import Machine
+from convoy.streams.link import link
 from convoy.streams.planner import multi_stream, single_stream
+from convoy.streams.program import read
 
 DTYPE = "float16"
 CONVOLUTIONS = ("conv3", "conv1")
@@ -111,16 +113,15 @@ class Runner:
         calls = to_calls(network, self.target, DTYPE, self.scheduled, self.weights)
         lowered = Lowered(calls, self.target, [self.external])
         lowered.kernels = self.kernels
-        machine = Machine()
-        program = lowered.program(machine)
+        program = read(lowered.calls, Device())
         streams = rng.randint(2, 6)
         schedules: list[Schedule] = [
-            single_stream(program.ops, program.buffers, machine),
-            multi_stream(program.ops, program.buffers, machine, streams),
+            single_stream(program.ops, program.buffers),
+            multi_stream(program.ops, program.buffers, streams),
         ]
         wrong = []
         for schedule in schedules:
-            executable = lowered.link(program, schedule)
+            executable = link(lowered, program, schedule)
             for graph in (False, True):
                 for problem in self.run(network, executable, seed, graph):
                     wrong.append(f"{schedule.streams} streams, graph {graph}: {problem}")

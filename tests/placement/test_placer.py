@@ -22,9 +22,9 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.objective import OBJECTIVES
 from convoy.ir.plan import Plan
 from convoy.ir.workload import Workload
+from convoy.normalize.forms import normal_forms
 from convoy.partition.rewrite import rewrite
 from convoy.placement import explain
-from convoy.placement.api import normal_forms
 from convoy.placement.select import cover_of_plan
 
 from ..helpers.placer import Placer

@@ -91,10 +91,10 @@ def test_a_kernel_that_hides_its_tiles_is_taken_to_fill_as_much_as_the_fastest_k
     cover = find_cover(dataclasses.replace(graph, subgraphs=both), "graph")
     assert cover.backends() == {"cudnn": 2}
     wide = cover_ops(find_cover(graph, "graph"), DEVICE)
-    assert [op.footprint for op in cover_ops(cover, DEVICE)] == [op.footprint for op in wide]
+    assert [op.occupancy for op in cover_ops(cover, DEVICE)] == [op.occupancy for op in wide]
     alone = tuple(dataclasses.replace(s, offers=(hidden,)) for s in graph.subgraphs)
     (first, _) = cover_ops(find_cover(dataclasses.replace(graph, subgraphs=alone), "graph"), DEVICE)
-    assert first.footprint.waves > 0, "nothing is known: as with tiles of a usual size"
+    assert first.occupancy.waves > 0, "nothing is known: as with tiles of a usual size"
 
 
 def decided(times: dict[str, list[float]], seconds: float = 60.0) -> Refined:

@@ -7,7 +7,7 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
-from convoy.ir.schedule import ORIGIN, Buffer, Event, Footprint, MemoryPlan, Op, Schedule
+from convoy.ir.schedule import ORIGIN, Buffer, Event, MemoryPlan, Occupancy, Op, Schedule
 from convoy.ir.workload import Epilogue, Workload
 
 
@@ -62,12 +62,12 @@ def schedule() -> Schedule:
             **fields,  # type: ignore[arg-type]
         )
 
-    made = plan()
-    known = {"kind": "offloaded", "source": "recorded", "footprint": Footprint(66, 256, 9000, 0.5)}
+    symbols = list(plan().functions())
+    known = {"kind": "offloaded", "source": "recorded", "occupancy": Occupancy(66, 256, 9000, 0.5)}
     ops = (
         op("fused_cast_transpose", 0, 2, 0),
-        op(made.symbol(0), 2, 6, 0, kernel="cudnn:eng5_k2=1", depends=(0,), **known),
-        op(made.symbol(1), 2.5, 5.5, 1, kernel="cutlass:sm80", depends=(0,), **known),
+        op(symbols[0], 2, 6, 0, kernel="cudnn:eng5_k2=1", depends=(0,), **known),
+        op(symbols[1], 2.5, 5.5, 1, kernel="cutlass:sm80", depends=(0,), **known),
         op("fused_concatenate1", 6.5, 8, 0, depends=(1, 2)),
     )
     memory = MemoryPlan(

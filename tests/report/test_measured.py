@@ -14,12 +14,13 @@ from tvm.runtime.vm import VirtualMachine
 from convoy.errors import InvalidOption
 from convoy.ir.artifact import Meta
 from convoy.ir.device import Device
+from convoy.lower.lowered import Lowered
 from convoy.report.measured import Calls, measure
 from convoy.runtime import load_runtime
 from convoy.runtime.compiled import CompiledModule
-from convoy.streams.link import Lowered
-from convoy.streams.machine import Machine
+from convoy.streams.link import link
 from convoy.streams.planner import multi_stream
+from convoy.streams.program import read
 
 
 def branches() -> tvm.IRModule:
@@ -44,12 +45,11 @@ def branches() -> tvm.IRModule:
 
 def test_observer_sees_every_op_of_a_schedule_in_its_order() -> None:
     load_runtime()
-    machine = Machine.of(Device())
     lowered = Lowered.of(branches(), "llvm")
-    program = lowered.program(machine)
-    schedule = multi_stream(program.ops, program.buffers, machine, 3)
+    program = read(lowered.calls, Device())
+    schedule = multi_stream(program.ops, program.buffers, 3)
     assert schedule.streams > 1
-    vm = VirtualMachine(lowered.link(program, schedule), tvm.cpu())
+    vm = VirtualMachine(link(lowered, program, schedule), tvm.cpu())
     seen: list[str] = []
     calls = Calls(schedule, lambda op: seen.append(schedule.ops[op].name))
     vm.set_instrument(tvm_ffi.convert(calls.watch))

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from report_examples import plan, schedule
 
-from convoy.ir.schedule import Buffer, Footprint, Op, Schedule
+from convoy.ir.schedule import Buffer, Occupancy, Op, Schedule
 from convoy.report import html, timeline
 from convoy.streams import planner
-from convoy.streams.machine import Machine
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -64,7 +63,7 @@ def branching() -> Schedule:
     def add(*inputs: int) -> int:
         number = len(ops)
         name = f"kernel_{number}"
-        small = Footprint(blocks=13, threads=128, waves=0.1)
+        small = Occupancy(blocks=13, threads=128, waves=0.1)
         us = rng.uniform(5, 9)
         ops.append(Op(name, name, "native", us, small, depends=tuple(sorted(inputs))))
         buffers.append(Buffer(name, 0, rng.randrange(1 << 10, 1 << 16), (number,)))
@@ -82,7 +81,7 @@ def branching() -> Schedule:
                 at = add(at)
             ends.append(at)
         end = add(*ends)
-    return planner.multi_stream(ops, buffers, Machine.of(plan().device))
+    return planner.multi_stream(ops, buffers)
 
 
 def opened(browser: Any, folder: Path, report: html.Report) -> None:

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import strategies as st
 
-from convoy.ir.schedule import ORIGIN, Buffer, Event, Footprint, Op
+from convoy.ir.schedule import ORIGIN, Buffer, Event, Occupancy, Op
 
 
 def random_ops(seed: int, size: int) -> tuple[list[Op], list[Buffer]]:
@@ -45,7 +45,7 @@ def random_ops(seed: int, size: int) -> tuple[list[Op], list[Buffer]]:
                 f"f{i}",
                 rng.choice(["native", "offloaded"]),
                 rng.choice([0.5, 2.0, 5.0, 20.0]) * rng.uniform(0.8, 1.2),
-                Footprint(1, 32, 0, waves),
+                Occupancy(1, 32, 0, waves),
                 depends=tuple(sorted(depends)),
             )
         )

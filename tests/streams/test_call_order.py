@@ -18,9 +18,12 @@ from tvm import relax
 from tvm.relax import op
 from tvm.runtime.vm import VirtualMachine
 from convoy.ir.artifact import Meta, TensorInfo
-from convoy.streams.link import Lowered
-from convoy.streams.machine import Machine
-from convoy.ir.schedule import Footprint
+from convoy.lower.lowered import Lowered
+from convoy.ir.device import Device
+from convoy.streams.link import link
+from convoy.streams.program import read
+from convoy.streams.costs import LaunchCosts
+from convoy.ir.schedule import Occupancy
 from convoy.streams.planner import multi_stream
 from convoy.session import Session
 
@@ -44,25 +47,25 @@ def network(broken=False):
         builder.emit_func_output(end)
     blobs = kernel_blobs()
     entry = kernel_entry(CONV, blobs, "conv", **({"swizzle": 99} if broken else {}))
-    mod = builder.get().with_attr("external_mods", [create_module([entry], blobs)])
-    return Lowered.of(mod, tvm.target.Target("nvidia/nvidia-h100", host="llvm"))
+    target = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
+    return Lowered.of(builder.get(), target, [create_module([entry], blobs)])
 
 def schedule_of(lowered, streams, conv_us=5.0):
-    program = lowered.program(Machine())
+    program = read(lowered.calls, Device())
     ops = [
         dataclasses.replace(
-            o, footprint=Footprint(waves=0.1),
+            o, occupancy=Occupancy(waves=0.1),
             duration_us=conv_us if o.symbol in ("conv", "mean") else 5.0
         )
         for o in program.ops
     ]
-    cheap = Machine(cross_us=0.1, fork_us=0.1)  # so that all branches are worth a stream
-    return program, multi_stream(ops, program.buffers, cheap, streams)
+    cheap = LaunchCosts(cross_us=0.1, fork_us=0.1)  # so that all branches are worth a stream
+    return program, multi_stream(ops, program.buffers, streams, cheap)
 
 def build(streams=3, broken=False, conv_us=5.0):
     lowered = network(broken)
     program, schedule = schedule_of(lowered, streams, conv_us)
-    return lowered.link(program, schedule), schedule
+    return link(lowered, program, schedule), schedule
 
 def tensor():
     return tvm.runtime.empty(SHAPES["x"], "float32", tvm.cuda(0))

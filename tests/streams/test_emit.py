@@ -10,10 +10,12 @@ from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_
 from tvm import relax
 from tvm.runtime.vm import VirtualMachine
 
+from convoy.ir.device import Device
+from convoy.lower.lowered import Lowered
 from convoy.runtime import load_runtime
-from convoy.streams.link import Lowered
-from convoy.streams.machine import Machine
+from convoy.streams.link import link
 from convoy.streams.planner import multi_stream, single_stream
+from convoy.streams.program import read
 
 TARGET = tvm.target.Target("llvm")
 
@@ -40,14 +42,14 @@ def test_random_networks(scheduled, compiled, seed: int) -> None:
     network = random_network(seed, 3 + 2 * seed)
     lowered = Lowered(to_calls(network, TARGET, "float32", scheduled), TARGET)
     lowered.kernels = compiled
-    program = lowered.program(Machine())
+    program = read(lowered.calls, Device())
     rng = np.random.default_rng(seed)
     inputs = [rng.uniform(-1, 1, SHAPE).astype("float32") for _ in range(network.inputs)]
     want = by_numpy(network, inputs)
-    planned = [single_stream(program.ops, program.buffers, Machine())]
-    planned += [multi_stream(program.ops, program.buffers, Machine(), n) for n in (2, 4)]
+    planned = [single_stream(program.ops, program.buffers)]
+    planned += [multi_stream(program.ops, program.buffers, n) for n in (2, 4)]
     for schedule in planned:
-        got = run(lowered.link(program, schedule), inputs)
+        got = run(link(lowered, program, schedule), inputs)
         assert len(got) == len(want)
         for y, expected in zip(got, want, strict=True):
             np.testing.assert_allclose(y, expected, atol=2e-5)
@@ -57,7 +59,7 @@ def test_ops_are_read_with_what_they_touch(scheduled) -> None:
     """One after the other are also those that ask TVM for workspace: not scheduled for a GPU, the
     kernel with a sum does."""
     network = random_network(5, 20)
-    program = Lowered(to_calls(network, TARGET, "float32", scheduled), TARGET).program(Machine())
+    program = read(to_calls(network, TARGET, "float32", scheduled), Device())
     kernels_only = [node for node in network.nodes if node.kernel != "view"]
     assert [op.symbol for op in program.ops] == [node.kernel for node in kernels_only]
     assert all(op.kind == "native" for op in program.ops)
@@ -92,13 +94,13 @@ def test_state_that_is_updated_in_place(scheduled) -> None:
         builder.emit(relax.Call(blend, [x, state, after], ty_args=nothing))
         builder.emit_func_output(relax.Tuple([before, after, state]))
     lowered = Lowered(builder.get(), TARGET)
-    program = lowered.program(Machine())
+    program = read(lowered.calls, Device())
     assert [op.depends for op in program.ops] == [(), (0,), (1,)]
     assert not program.buffers
-    schedule = multi_stream(program.ops, program.buffers, Machine(), 3)
+    schedule = multi_stream(program.ops, program.buffers, 3)
     rng = np.random.default_rng(1)
     a, b = (rng.uniform(-1, 1, SHAPE).astype("float32") for _ in range(2))
-    got = run(lowered.link(program, schedule), [a, b])
+    got = run(link(lowered, program, schedule), [a, b])
     new = np.tanh(a)
     for y, want in zip(got, (a * 0.5 - b * 0.25, a * 0.5 - new * 0.25, new), strict=True):
         np.testing.assert_allclose(y, want, atol=2e-5)
@@ -115,9 +117,9 @@ def test_symbol_of_the_main_function_stays_its_own(scheduled, streams: int) -> N
         }
     )
     lowered = Lowered(mod, TARGET)
-    program = lowered.program(Machine())
-    schedule = multi_stream(program.ops, program.buffers, Machine(), streams)
+    program = read(lowered.calls, Device())
+    schedule = multi_stream(program.ops, program.buffers, streams)
     inputs = [np.full(SHAPE, 0.1 * i, "float32") for i in range(network.inputs)]
-    got = run(lowered.link(program, schedule), inputs)
+    got = run(link(lowered, program, schedule), inputs)
     for y, want in zip(got, by_numpy(network, inputs), strict=True):
         np.testing.assert_allclose(y, want, atol=2e-5)

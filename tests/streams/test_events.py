@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from convoy.ir.schedule import ORIGIN, Event
 from convoy.streams import events
-from convoy.streams.machine import Machine
 from convoy.streams.planner import multi_stream
 
 
@@ -16,7 +15,7 @@ from convoy.streams.planner import multi_stream
 @settings(max_examples=80, deadline=None)
 def test_events_are_enough_and_none_is_implied(case, streams: int) -> None:
     ops, buffers = case
-    schedule = multi_stream(ops, buffers, Machine(), streams)
+    schedule = multi_stream(ops, buffers, streams)
     assert complete(schedule.ops, schedule.events)
     for event in schedule.events:
         rest = tuple(e for e in schedule.events if e != event)
@@ -27,7 +26,7 @@ def test_events_are_enough_and_none_is_implied(case, streams: int) -> None:
 @settings(max_examples=40, deadline=None)
 def test_happens_before_is_reachability(case, streams: int) -> None:
     ops, buffers = case
-    schedule = multi_stream(ops, buffers, Machine(), streams)
+    schedule = multi_stream(ops, buffers, streams)
     sets = events.happens_before([op.stream for op in schedule.ops], schedule.events)
     edges = stream_edges(schedule.ops, schedule.events)
     expected = reachable(edges, len(ops))

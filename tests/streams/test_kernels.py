@@ -6,13 +6,14 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
+from convoy.ir.device import Device
 from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
+from convoy.streams.costs import KERNEL_US, memory_bound_us
 from convoy.streams.dependence import Dependences
 from convoy.streams.kernels import inspect
-from convoy.streams.machine import Machine
 from convoy.streams.program import read
 from convoy.training import Sgd, small_resnet
 
@@ -57,19 +58,20 @@ def two_sums(x: T.Buffer((16, 8), "float32"), y: T.Buffer((16,), "float32")):
 
 
 def test_views_are_seen_through() -> None:
-    found = inspect(update, Machine())
+    found = inspect(update, Device())
     assert found.written == {0} and found.launches == 1
-    assert found.footprint.blocks == 2 and found.footprint.threads == 16
+    assert found.occupancy.blocks == 2 and found.occupancy.threads == 16
     assert found.moved == 2 * 4 * 32 + 2 * 32, "x is read and written, g is read"
 
 
 def test_each_launch_moves_its_own_tensors() -> None:
-    found = inspect(two_sums, Machine())
+    found = inspect(two_sums, Device())
     assert found.written == {1} and found.launches == 2 and found.host_workspace
     first, second = 4 * 16 * 8 + 4 * 16, 4 * 16 + 4 * 16
     assert found.moved == first + second, "a sum that is built up is not read"
-    machine = Machine(bandwidth=1e6, kernel_us=5.0)  # a byte a microsecond
-    assert machine.estimate_us(found.moved, found.launches) == 2 * 5.0 + first + second
+    device = Device(memory_bandwidth=1e6)  # a byte a microsecond
+    us = memory_bound_us(found.moved, device, found.launches)
+    assert us == 2 * KERNEL_US + first + second
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -78,7 +80,7 @@ def test_state_is_updated_behind_all_that_reads_it(dtype: str) -> None:
     normal = normalize(step.module, dtype=dtype)
     chosen = longest(find_subgraphs(normal), lambda w: w.op != "matmul")
     mod = lower_calls(rewrite(normal, {r.id: r.id for r in chosen}), TARGET)
-    program = read(mod, Machine())
+    program = read(mod, Device())
     ancestors = Dependences([op.depends for op in program.ops]).ancestors
     updates = [i for i, op in enumerate(program.ops) if op.name.startswith("sgd_update")]
     assert updates

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from convoy.ir.schedule import Buffer
 from convoy.streams import memory
-from convoy.streams.machine import Machine
 from convoy.streams.planner import multi_stream, single_stream
 
 
@@ -23,7 +22,7 @@ def overlap(a: Buffer, b: Buffer) -> bool:
 @settings(max_examples=80, deadline=None)
 def test_sharing_only_where_one_is_over_before_the_other(case, streams: int) -> None:
     ops, buffers = case
-    schedule = multi_stream(ops, buffers, Machine(), streams)
+    schedule = multi_stream(ops, buffers, streams)
     before = reachable(stream_edges(schedule.ops, schedule.events), len(ops))
     placed = schedule.memory.buffers
     assert [b.name for b in placed] == [b.name for b in buffers]
@@ -44,7 +43,7 @@ def test_every_legal_order_reads_what_was_written(seed: int, size: int, streams:
     """Ops are executed in random orders that streams and events allow, each reading all bytes of
     its inputs when it starts and writing its outputs when it ends, others in between."""
     ops, buffers = random_ops(seed, size)
-    schedule = multi_stream(ops, buffers, Machine(), streams)
+    schedule = multi_stream(ops, buffers, streams)
     rng = random.Random(seed)
     before = reachable(stream_edges(schedule.ops, schedule.events), size)
     for _ in range(3):
@@ -79,9 +78,9 @@ def test_every_legal_order_reads_what_was_written(seed: int, size: int, streams:
 @settings(max_examples=30, deadline=None)
 def test_sizes_are_in_order(case) -> None:
     ops, buffers = case
-    one = single_stream(ops, buffers, Machine()).memory
+    one = single_stream(ops, buffers).memory
     assert one.peak_bytes == one.single_stream_bytes
-    many = multi_stream(ops, buffers, Machine(), 4).memory
+    many = multi_stream(ops, buffers, 4).memory
     for plan in (one, many):
         assert max(b.size for b in plan.buffers) <= plan.peak_bytes <= plan.total_bytes
     most = [0] * len(ops)  # bytes alive while each op runs on one stream

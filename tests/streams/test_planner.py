@@ -10,21 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convoy.errors import CorruptArtefact, InvalidOption
-from convoy.ir.schedule import Footprint, Op, Schedule, Trial
-from convoy.streams.decide import check_streams
-from convoy.streams.machine import Machine
-from convoy.streams.planner import CLOSE, contenders, multi_stream, single_stream
+from convoy.ir.schedule import Occupancy, Op, Schedule, Trial
+from convoy.streams.planner import CLOSE, close_schedules, multi_stream, single_stream
+from convoy.streams.schedule import check_streams
 
 
 def op(name: str, us: float, *depends: int, waves: float = 0.1) -> Op:
-    return Op(name, name, "native", us, Footprint(waves=waves), depends=depends)
+    return Op(name, name, "native", us, Occupancy(waves=waves), depends=depends)
 
 
 @given(graphs, st.integers(1, 8))
 @settings(max_examples=60, deadline=None)
 def test_schedules_are_complete_and_legal(case, streams: int) -> None:
     ops, buffers = case
-    schedule = multi_stream(ops, buffers, Machine(), streams)
+    schedule = multi_stream(ops, buffers, streams)
     assert sorted(o.name for o in schedule.ops) == sorted(o.name for o in ops)
     assert schedule.streams <= streams
     assert {o.stream for o in schedule.ops} == set(range(schedule.streams))
@@ -39,13 +38,13 @@ def test_schedules_are_complete_and_legal(case, streams: int) -> None:
 @settings(max_examples=30, deadline=None)
 def test_json_round_trip(case) -> None:
     ops, buffers = case
-    for schedule in (single_stream(ops, buffers, Machine()), multi_stream(ops, buffers, Machine())):
+    for schedule in (single_stream(ops, buffers), multi_stream(ops, buffers)):
         assert Schedule.loads(schedule.dumps()) == schedule
 
 
 def test_branches_overlap() -> None:
     ops = [op("fork", 2), *(op(f"b{i}", 10, 0) for i in range(4)), op("join", 2, 1, 2, 3, 4)]
-    schedule = multi_stream(ops, [], Machine())
+    schedule = multi_stream(ops, [])
     assert schedule.streams == 4
     assert schedule.predicted_speedup > 2.4
 
@@ -53,7 +52,7 @@ def test_branches_overlap() -> None:
 def test_wide_branches_stay_apart() -> None:
     """Kernels that fill the device gain nothing from streams, so the fewest events win."""
     ops = [op("fork", 2), *(op(f"b{i}", 10, 0, waves=4.0) for i in range(4))]
-    schedule = multi_stream(ops, [], Machine())
+    schedule = multi_stream(ops, [])
     assert schedule.predicted_speedup < 1.01
 
 
@@ -67,7 +66,7 @@ def test_critical_path_goes_first() -> None:
         op("l1", 9, 3),
         op("end", 1, 1, 2, 4),
     ]
-    schedule = multi_stream(ops, [], Machine(), 2)
+    schedule = multi_stream(ops, [], 2)
     order = [o.name for o in schedule.ops]
     assert order.index("l0") == 1
     by_name = {o.name: o for o in schedule.ops}
@@ -77,20 +76,20 @@ def test_critical_path_goes_first() -> None:
 
 def test_planning_is_deterministic() -> None:
     ops, buffers = random_ops(3, 60)
-    first, second = (multi_stream(ops, buffers, Machine()) for _ in range(2))
+    first, second = (multi_stream(ops, buffers) for _ in range(2))
     assert first == second
 
 
 @given(graphs, st.integers(2, 6))
 @settings(max_examples=20, deadline=None)
-def test_contenders_are_legal_and_in_order(case, streams: int) -> None:
+def test_close_schedules_are_legal_and_in_order(case, streams: int) -> None:
     ops, buffers = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("convoy.streams.descent.EFFORT", 2000)
-        found = contenders(ops, buffers, Machine(), streams)
+        found = close_schedules(ops, buffers, streams)
     times = [schedule.makespan_us for schedule in found]
     assert times == sorted(times) and times[-1] <= CLOSE * times[0] + 0.01
-    assert times[0] <= multi_stream(ops, buffers, Machine(), streams).makespan_us + 0.01
+    assert times[0] <= multi_stream(ops, buffers, streams).makespan_us + 0.01
     assert len({tuple((o.name, o.stream) for o in s.ops) for s in found}) == len(found)
     before = {o.name: {ops[d].name for d in o.depends} for o in ops}
     for schedule in found:
@@ -115,7 +114,7 @@ def test_options_that_make_no_sense(wrong) -> None:
 
 def test_json_that_is_no_schedule() -> None:
     ops, buffers = random_ops(1, 4)
-    good = single_stream(ops, buffers, Machine()).to_json()
+    good = single_stream(ops, buffers).to_json()
     for key in ("ops", "events", "memory", "format", "trial"):
         with pytest.raises(CorruptArtefact):
             Schedule.from_json({k: v for k, v in good.items() if k != key})
@@ -132,5 +131,5 @@ def test_large_graphs_are_planned_in_seconds() -> None:
         for _ in range(50):
             ops.append(op(f"o{len(ops)}", 3, previous))
             previous = len(ops) - 1
-    schedule = multi_stream(ops, [], Machine(), 4)
+    schedule = multi_stream(ops, [], 4)
     assert schedule.predicted_speedup > 3

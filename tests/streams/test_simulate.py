@@ -9,31 +9,31 @@ from graphs import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.ir.schedule import ORIGIN, Event, Footprint, Op
+from convoy.ir.schedule import ORIGIN, Event, Occupancy, Op
+from convoy.streams.costs import LaunchCosts
 from convoy.streams.dependence import Dependences
-from convoy.streams.machine import Machine
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.simulate import simulate
 
-FREE = Machine(cross_us=0.0, fork_us=0.0)
+FREE = LaunchCosts(cross_us=0.0, fork_us=0.0)
 
 
 def op(us: float, stream: int = 0, waves: float = 1.0) -> Op:
-    return Op("o", "o", "native", us, Footprint(waves=waves), stream)
+    return Op("o", "o", "native", us, Occupancy(waves=waves), stream)
 
 
 @given(graphs, st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
 def test_bounds(case, streams: int) -> None:
     ops, buffers = case
-    machine = Machine()
-    schedule = multi_stream(ops, buffers, machine, streams)
+    costs = LaunchCosts()
+    schedule = multi_stream(ops, buffers, streams)
     durations = [o.duration_us for o in schedule.ops]
     graph = Dependences([o.depends for o in schedule.ops])
     assert schedule.makespan_us >= max(graph.bottom_levels(durations)) - 0.01
-    work = sum(o.duration_us * min(1.0, o.footprint.waves) for o in schedule.ops)
+    work = sum(o.duration_us * min(1.0, o.occupancy.waves) for o in schedule.ops)
     assert schedule.makespan_us >= work - 0.01
-    crossings = len(schedule.events) * machine.cross_us
+    crossings = len(schedule.events) * costs.cross_us
     assert schedule.makespan_us <= schedule.single_us + crossings + 0.01
     for i, o in enumerate(schedule.ops):
         assert o.end_us - o.start_us >= o.duration_us - 0.01
@@ -47,7 +47,7 @@ def test_bounds(case, streams: int) -> None:
 @settings(max_examples=40, deadline=None)
 def test_one_stream_is_the_sum(case) -> None:
     ops, buffers = case
-    schedule = single_stream(ops, buffers, Machine())
+    schedule = single_stream(ops, buffers)
     assert schedule.makespan_us == pytest.approx(sum(o.duration_us for o in ops), abs=0.01)
     assert schedule.makespan_us == schedule.single_us
     assert schedule.events == ()
@@ -57,8 +57,8 @@ def test_one_stream_is_the_sum(case) -> None:
 @settings(max_examples=40, deadline=None)
 def test_narrower_ops_are_never_slower(case) -> None:
     ops, buffers = case
-    schedule = multi_stream(ops, buffers, FREE, 4)
-    narrow = [dataclasses.replace(o, footprint=Footprint(waves=0.02)) for o in schedule.ops]
+    schedule = multi_stream(ops, buffers, 4, costs=FREE)
+    narrow = [dataclasses.replace(o, occupancy=Occupancy(waves=0.02)) for o in schedule.ops]
     assert simulate(narrow, schedule.events, FREE)[2] <= schedule.makespan_us + 0.01
 
 
@@ -78,15 +78,15 @@ def test_sharing_lasts_as_long_as_both_run() -> None:
 
 
 def test_crossing_costs() -> None:
-    machine = Machine(cross_us=1.5, fork_us=0.5)
+    costs = LaunchCosts(cross_us=1.5, fork_us=0.5)
     chain = [op(2, 0, 0.1), op(3, 1, 0.1)]
-    assert simulate(chain, (Event(0, 1), Event(1, ORIGIN)), machine)[2] == pytest.approx(8.0)
+    assert simulate(chain, (Event(0, 1), Event(1, ORIGIN)), costs)[2] == pytest.approx(8.0)
     roots = [op(2, 0, 0.1), op(3, 1, 0.1)]
-    assert simulate(roots, (Event(ORIGIN, 1), Event(1, ORIGIN)), machine)[2] == pytest.approx(5.0)
+    assert simulate(roots, (Event(ORIGIN, 1), Event(1, ORIGIN)), costs)[2] == pytest.approx(5.0)
 
 
 def test_host_bound_launches_are_spaced() -> None:
-    machine = Machine(cross_us=0.0, fork_us=0.0, enqueue_us=5.0)
-    start, _, makespan = simulate([op(1), op(1), op(1)], (), machine)
+    costs = LaunchCosts(cross_us=0.0, fork_us=0.0, enqueue_us=5.0)
+    start, _, makespan = simulate([op(1), op(1), op(1)], (), costs)
     assert start == pytest.approx([5.0, 10.0, 15.0])
     assert makespan == pytest.approx(16.0)

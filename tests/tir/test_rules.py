@@ -18,8 +18,8 @@ from convoy.errors import UnsupportedOp
 from convoy.ir.artifact import Meta
 from convoy.lower import compile as compiling
 from convoy.lower.executable import lower, lower_module
-from convoy.streams import decide
-from convoy.streams.link import Lowered
+from convoy.lower.lowered import Lowered
+from convoy.streams import durations, program
 from convoy.tir import fallback
 from convoy.tir import rules as schedules
 from convoy.tir.aliasing import chooses_from_results
@@ -245,13 +245,12 @@ def test_what_is_launched_is_read_again_where_code_generation_failed(
             raise tvm.error.InternalError("too hard for a test")
         return real(mod, *args, **options)
 
-    def program(self, machine):
-        programs.append(read(self, machine))
+    def read(mod, device):
+        programs.append(program.read(mod, device))
         return programs[-1]
 
-    read = Lowered.program
     monkeypatch.setattr(tvm.tirx, "build", build)
-    monkeypatch.setattr(Lowered, "program", program)
+    monkeypatch.setattr("convoy.streams.schedule.read", read)
     with pytest.warns(UserWarning, match="softmax by Fallback"):
         convoy.build(network(), "cuda", precision="float32", measure=False)
     first, last = ([op for op in p.ops if "softmax" in op.symbol] for p in programs)
@@ -262,13 +261,19 @@ def test_schedules_are_decided_on_when_all_kernels_are_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A trial would compile them, behind the program that it was decided on."""
-    real, compiled = decide.decide, []
+    made, compiled = [], []
+    init, from_plan = Lowered.__init__, durations.from_plan
 
-    def deciding(lowered, *args, **options):
-        compiled.append("kernels" in vars(lowered))
-        return real(lowered, *args, **options)
+    def remembered(self, *args, **options):
+        init(self, *args, **options)
+        made.append(self)
 
-    monkeypatch.setattr(decide, "decide", deciding)
+    def planning(ops, plan):
+        compiled.append("kernels" in vars(made[-1]))
+        return from_plan(ops, plan)
+
+    monkeypatch.setattr(Lowered, "__init__", remembered)
+    monkeypatch.setattr(durations, "from_plan", planning)
     convoy.build(network(), "cuda", precision="float32", measure=False)
     assert compiled == [True]
 

@@ -26,7 +26,7 @@ from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
-from convoy.placement.api import place, workloads_of
+from convoy.pipeline import place, workloads_of
 from convoy.records.record import Record
 from convoy.records.store import RecordStore
 from convoy.tune import autotune as module

@@ -13,7 +13,7 @@ from convoy.cli.coverage import of_lists
 from convoy.ir import workload_list
 from convoy.ir.device import Device
 from convoy.measure.gpu import find_gpus
-from convoy.placement.api import place
+from convoy.pipeline import place
 from convoy.records import environment
 from convoy.records.store import RecordStore
 

@@ -23,6 +23,7 @@ from .options import (
     Seconds,
 )
 from .output import say
+from .predicted import predicted_schedule
 
 if TYPE_CHECKING:
     from ..placement.placement import Placement
@@ -54,9 +55,10 @@ def place(
     decide. With --json the plan is printed, with --explain --json the reasons.
     """
     from ..frontend import model_file
-    from ..placement import api
 
-    placement = api.place(
+    from ..pipeline import place as place_network
+
+    placement = place_network(
         model_file.read(model, params, batch),
         precision=precision,
         seconds=seconds,
@@ -69,7 +71,8 @@ def place(
     if html is not None:
         from ..report import html as pages
 
-        pages.write(html, pages.of_placement(options.network_name(model, batch), placement))
+        name = options.network_name(model, batch)
+        pages.write(html, pages.of_placement(name, placement, predicted_schedule(placement)))
     if as_json and explain and placement.explanation is not None:
         print(json.dumps(placement.explanation.to_json(), indent=1))
     elif as_json:

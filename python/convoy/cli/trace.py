@@ -22,6 +22,7 @@ from .options import (
     Streams,
 )
 from .output import say
+from .predicted import predicted_schedule
 
 if TYPE_CHECKING:
     from ..report.html import Report
@@ -86,11 +87,11 @@ def _of_network(
 ) -> Report:
     from .. import pipeline
     from ..frontend import model_file
-    from ..placement import api
     from ..report import html as pages
 
     mod, name = model_file.read(model, params, batch), options.network_name(model, batch)
     if not has_gpu():
-        return pages.of_placement(name, api.place(mod, precision=precision, **placing))
+        placement = pipeline.place(mod, precision=precision, streams=streams, **placing)
+        return pages.of_placement(name, placement, predicted_schedule(placement, streams))
     compiled = pipeline.build(mod, "cuda", precision=precision, streams=streams, **placing)
     return pages.of_compiled(name, compiled, measured_timeline(compiled))

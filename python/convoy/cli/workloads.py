@@ -24,7 +24,7 @@ def find_workloads(
 
     Raises:
         InvalidOption: Options that do not go together; and the errors of reading a model and of
-            :func:`convoy.placement.api.workloads_of`.
+            :func:`convoy.pipeline.workloads_of`.
     """
     from ..ir import workload_list
 
@@ -41,7 +41,7 @@ def find_workloads(
             listed = workload_list.read(path)
         else:
             from ..frontend import model_file as models
-            from ..placement.api import workloads_of
+            from ..pipeline import workloads_of
 
             module = models.read(path, params, batch)
             listed = workloads_of(

@@ -11,6 +11,8 @@ class Device:
 
     ``arch`` is the compute capability times ten (90 for Hopper), sizes are in bytes,
     ``memory_bandwidth`` in bytes per second as a large copy reaches it (read plus written).
+    ``threads_per_sm``, ``blocks_per_sm`` and ``registers_per_sm`` (32 bits each) are the most that
+    are resident on one SM at a time.
     """
 
     name: str = "NVIDIA H200"
@@ -20,3 +22,11 @@ class Device:
     l2_bytes: int = 62914560
     memory_bytes: int = 150109880320
     memory_bandwidth: float = 4.3e12
+    threads_per_sm: int = 2048
+    blocks_per_sm: int = 32
+    registers_per_sm: int = 65536
+
+    @property
+    def shared_memory_per_sm(self) -> int:
+        """Bytes; the largest block has all of it but the 1 KiB that CUDA reserves for a block."""
+        return self.shared_memory_per_block + 1024

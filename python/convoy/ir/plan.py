@@ -76,6 +76,8 @@ class Plan:
 
     ``source`` says where the figures come from: "measured" on this machine, "recorded" for this
     or a like device, or "none" where no figures were there and backends' own order decided.
+    ``streams`` is how many streams the kernels were chosen for: above 1 some are not the fastest
+    by themselves but leave room for a neighbour on another stream.
     """
 
     objective: str
@@ -83,15 +85,16 @@ class Plan:
     choices: tuple[Choice, ...]
     source: str = "measured"
     environment: str = ""
+    streams: int = 1
 
     def total_us(self, objective: str | None = None) -> float:
         """Predict the time of all subgraphs in microseconds, by default under its own objective."""
         measurements = [c.chosen.measurement for c in self.choices]
         return objectives.total(measurements, objective or self.objective)
 
-    def symbol(self, index: int) -> str:
-        """Name of the function that runs the choice of that index in a compiled module."""
-        return f"convoy_{index}_{self.choices[index].workload.op}"
+    def functions(self) -> dict[str, Choice]:
+        """Choices by the symbol of the function that runs them in a compiled module."""
+        return {f"convoy_{i}_{c.workload.op}": c for i, c in enumerate(self.choices)}
 
     def backends(self) -> dict[str, int]:
         """How many subgraphs each backend got."""
@@ -119,6 +122,7 @@ class Plan:
             "source": self.source,
             "environment": self.environment,
             "choices": [choice.to_json() for choice in self.choices],
+            **({"streams": self.streams} if self.streams > 1 else {}),
         }
 
     def dumps(self) -> str:
@@ -137,6 +141,7 @@ class Plan:
                 choices=tuple(map(Choice.from_json, data["choices"])),
                 source=data["source"],
                 environment=data["environment"],
+                streams=data.get("streams", 1),
             )
         except (KeyError, TypeError, AttributeError) as err:
             raise CorruptArtefact(

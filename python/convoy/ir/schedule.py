@@ -10,18 +10,21 @@ from typing import Any
 from ..errors import CorruptArtefact
 
 SCHEDULE_FORMAT = 1
+#: Name of ``Op.occupancy`` in files.
+_OCCUPANCY = "footprint"
 
 #: In place of an op's index: the fork (as what an event records) or the join (as what waits).
 ORIGIN = -1
 
 
 @dataclass(frozen=True)
-class Footprint:
-    """What one launch occupies on the device.
+class Occupancy:
+    """Part of the device that one launch occupies.
 
-    ``blocks`` of ``threads`` threads and ``shared_bytes`` of shared memory each; ``waves`` is
-    blocks over those that fit on all multiprocessors at a time, so below 1 it is the share of the
-    device that the launch fills. An op of several kernels has the figures of its widest one.
+    ``blocks`` CTAs of ``threads`` threads and ``shared_bytes`` of shared memory each; ``waves`` is
+    their number over those that are resident on all SMs at a time, so below 1 it is the fraction
+    of the device that the launch occupies. An op of several kernels has the values of the one
+    that occupies most.
     """
 
     blocks: int = 1
@@ -45,7 +48,7 @@ class Op:
     symbol: str
     kind: str
     duration_us: float
-    footprint: Footprint = Footprint()
+    occupancy: Occupancy = Occupancy()
     stream: int = 0
     start_us: float = 0.0
     end_us: float = 0.0
@@ -116,7 +119,7 @@ class Schedule:
 
     Stream 0 is the caller's. ``makespan_us`` is predicted for this schedule, ``single_us`` for
     the same ops on one stream. ``decided_by`` is "measured", "simulated" or "requested"; ``trial``
-    holds the figures of the first, ``note`` says in words why it is as it is.
+    holds the times of the first, ``note`` says in words why it is as it is.
     """
 
     ops: tuple[Op, ...]
@@ -153,7 +156,10 @@ class Schedule:
         return [i for i, op in enumerate(self.ops) if op.stream == stream]
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": SCHEDULE_FORMAT, **dataclasses.asdict(self)}
+        data = dataclasses.asdict(self)
+        for op in data["ops"]:
+            op[_OCCUPANCY] = op.pop("occupancy")
+        return {"format": SCHEDULE_FORMAT, **data}
 
     def dumps(self) -> str:
         """The schedule as JSON text."""
@@ -195,13 +201,9 @@ class Schedule:
 
 
 def _op(data: dict[str, Any]) -> Op:
-    return Op(
-        **{
-            **data,
-            "footprint": Footprint(**data["footprint"]),
-            "depends": tuple(data["depends"]),
-        }
-    )
+    known = dict(data)
+    occupancy = Occupancy(**known.pop(_OCCUPANCY))
+    return Op(**{**known, "occupancy": occupancy, "depends": tuple(data["depends"])})
 
 
 def _buffer(data: dict[str, Any]) -> Buffer:

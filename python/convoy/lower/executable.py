@@ -42,19 +42,19 @@ def lower_reporting(
     mod: tvm.IRModule,
     target: str | tvm.target.Target,
     cuda_graph: bool = True,
-    external: Callable[[list[Rescheduled]], tvm.runtime.Module] | None = None,
+    external: Callable[[list[Rescheduled]], list[tvm.runtime.Module]] | None = None,
 ) -> tuple[relax.VMExecutable, list[Rescheduled]]:
     """Compile as :func:`lower`, and report the kernels that fell back to another schedule.
 
     Args:
-        external: Makes, from those kernels, the module of external functions that replaces the one
+        external: Makes, from those kernels, the modules of external functions that replace those
             attached to ``mod``.
     """
     target = tvm.target.Target(target) if isinstance(target, str) else target
 
     def build(lowered: tvm.IRModule) -> relax.VMExecutable:
         if external is not None:
-            lowered = lowered.with_attr("external_mods", [external(rescheduled(lowered))])
+            lowered = lowered.with_attr("external_mods", external(rescheduled(lowered)))
         lowered = without_source(lowered)
         try:
             return tvm.compile(lowered, target, relax_pipeline=None)

@@ -48,6 +48,7 @@ class Placement:
             subgraph was chosen by itself.
         refined: What the evolutionary search compared.
         explanation: Why each operation went where it did, where that was asked for.
+        on_one_stream: The better placement on one stream, where kernels were chosen for several.
     """
 
     graph: MatchGraph
@@ -57,6 +58,7 @@ class Placement:
     cover: Cover | None = None
     refined: Refined | None = None
     explanation: Explanation | None = None
+    on_one_stream: Placement | None = None
 
     @property
     def module(self) -> tvm.IRModule:

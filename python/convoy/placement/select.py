@@ -11,12 +11,14 @@ from ..ir.offer import Offers
 from ..ir.plan import Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph
+from .concurrent import choose_for_streams
 from .cover import Cover, find_cover
 from .explanation import explain
 from .greedy import choose_greedily
 from .placement import Placement, placement_of, placement_of_cover
 from .priced import NATIVE, priced
 from .refine import refine
+from .simulated import STREAMS
 
 SEARCHES = ("greedy", "exact", "evolve")
 
@@ -35,6 +37,7 @@ def select(
     environment: str = "",
     timed: Timed | None = None,
     seconds: float = 60.0,
+    streams: int | str = 1,
 ) -> Placement:
     """Select the cheapest placement of a network.
 
@@ -50,6 +53,9 @@ def select(
         environment: Id of the environment that they were taken in.
         timed: For ``evolve``: runs a whole placement; without it the simulated schedule decides.
         seconds: For ``evolve``: time that ``timed`` may take altogether, about.
+        streams: With "auto" kernels are exchanged for others that leave room for a neighbour on
+            another stream (concurrent.py); with a number each is the best by itself, and
+            ``evolve`` simulates so many streams at most.
 
     Raises:
         InvalidOption: There is no such objective or search.
@@ -60,13 +66,13 @@ def select(
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     names = [n for graph in graphs[:1] for n in graph.backends if not backends or n in backends]
     known = {workload: found.only(names) for workload, found in offers.items()}
-    chosen = _Selector(known, objective, names, source, environment)
+    chosen = _Selector(known, objective, names, source, environment, streams)
     placed = min(
         (chosen.placed(graph, search) for graph in graphs), key=_order
     )  # the first of equal
     if search == "evolve" and placed.cover is not None:
-        return chosen.evolved(placed, placed.cover, timed, seconds)
-    return placed
+        placed = chosen.evolved(placed, placed.cover, timed, seconds)
+    return chosen.for_streams(placed)
 
 
 def _order(placement: Placement) -> tuple[int, int, float]:
@@ -85,6 +91,7 @@ class _Selector:
     backends: Sequence[str]
     source: str
     environment: str
+    streams: int | str
 
     def placed(self, graph: MatchGraph, search: str) -> Placement:
         plan = self._greedy(graph)
@@ -100,7 +107,7 @@ class _Selector:
 
         def measured(cover: Cover) -> Sequence[float]:
             assert timed is not None
-            return timed(self._covered(exact.graph, cover))
+            return timed(self.for_streams(self._covered(exact.graph, cover)))
 
         greedy = cover_of_plan(cover.graph, self._greedy(exact.graph))
         refined = refine(
@@ -110,10 +117,24 @@ class _Selector:
             exact.graph.device,
             measured if timed else None,
             seconds=seconds,
+            streams=STREAMS if isinstance(self.streams, str) else self.streams,
             seeds={"greedy": greedy} if greedy else {},
         )
         placed = self._covered(exact.graph, refined.cover)
         return dataclasses.replace(placed, refined=refined)
+
+    def for_streams(self, placed: Placement) -> Placement:
+        """The placement with kernels for several streams, where the number of streams is free."""
+        known = all(choice.chosen.measurement.ok for choice in placed.plan.choices)
+        if self.streams != "auto" or self.objective != "graph" or not known:
+            return placed
+        cover = placed.cover
+        if cover is None:
+            cover = cover_of_plan(priced(placed.graph, self.offers), placed.plan)
+        plan = choose_for_streams(placed.plan, cover) if cover is not None else placed.plan
+        if plan is placed.plan:
+            return placed
+        return dataclasses.replace(placed, plan=plan, on_one_stream=placed)
 
     def _greedy(self, graph: MatchGraph) -> Plan:
         choices = choose_greedily(graph, self.offers, self.objective, self.backends)

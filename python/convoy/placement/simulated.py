@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterable, Mapping
 
-from ..cost.features import candidate_features
+from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.offer import Offer
-from ..ir.schedule import Footprint, Op
-from ..ir.workload import Workload
+from ..ir.schedule import Occupancy, Op
 from ..partition.match_graph import Subgraph
-from ..streams.machine import Machine
+from ..streams import occupancy
 from ..streams.planner import multi_stream, single_stream
 from .cover import Cover
 
@@ -29,11 +30,11 @@ def scheduled_us(cover: Cover, device: Device, streams: int = STREAMS) -> float:
     """
     if cover.objective != "graph":
         return cover.total_us()
-    ops, machine = cover_ops(cover, device), Machine.of(device)
-    single = single_stream(ops, (), machine).makespan_us
+    ops = cover_ops(cover, device)
+    single = single_stream(ops, ()).makespan_us
     if streams <= 1:
         return single
-    return min(single, multi_stream(ops, (), machine, streams).makespan_us)
+    return min(single, multi_stream(ops, (), streams).makespan_us)
 
 
 def cover_ops(cover: Cover, device: Device) -> list[Op]:
@@ -41,7 +42,7 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
 
     Launches that take no time at all (views) are no ops; who reads them waits for what they read.
     """
-    graph, machine = cover.graph, Machine.of(device)
+    graph = cover.graph
     elements = {op.name: op.elements for op in graph.ops}
     sources: dict[str, tuple[int, ...]] = {}  # value -> ops after which it is there
     ops: list[Op] = []
@@ -50,41 +51,30 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
         done = tuple(sorted(after))
         us = device_us(offer.measurement)
         if us:
-            footprint = _footprint(subgraph, offer, elements, device, machine)
-            name = f"{number}.{subgraph.id}"
-            ops.append(Op(name, name, "native", us, footprint, depends=done))
+            op = _op(f"{number}.{subgraph.id}", subgraph, offer, elements, device)
+            ops.append(dataclasses.replace(op, duration_us=us, depends=done))
             done = (len(ops) - 1,)
         sources.update(dict.fromkeys(subgraph.outputs, done))
     return ops
 
 
-def _footprint(
-    subgraph: Subgraph, offer: Offer, elements: dict[str, int], device: Device, machine: Machine
-) -> Footprint:
-    """Share of the device that a launch fills: from the tiles of a kernel whose tiles are known.
-
-    cuDNN does not tell its own. A kernel of it is taken to fill as much as the fastest of those
-    whose tiles are known for the same workload: a kernel that is fast on a small problem uses small
-    tiles.
-    """
-    from ..streams.durations import estimated_footprint
-
+def _op(
+    name: str, subgraph: Subgraph, offer: Offer, elements: Mapping[str, int], device: Device
+) -> Op:
     if subgraph.workload is None:
-        return _elementwise(max(elements[name] for name in subgraph.ops), machine)
-    waves = _waves(subgraph.workload, offer, device)
-    if waves is None:
-        by_time = sorted(subgraph.offers, key=lambda other: device_us(other.measurement))
-        known = (_waves(subgraph.workload, o, device) for o in by_time if o.measurement.ok)
-        waves = next((found for found in known if found is not None), None)
-    if waves is None:
-        return estimated_footprint(subgraph.workload, machine)
-    blocks = max(1, round(waves * device.sm_count))
-    return Footprint(blocks, waves=round(waves, 4))
+        occupied = _elementwise(max(elements[op] for op in subgraph.ops), device)
+        return Op(name, subgraph.id, "native", 0.0, occupied)
+    others = fastest(subgraph.offers)
+    occupied = occupancy.of_workload(subgraph.workload, device, offer.candidate, others)
+    return Op(name, subgraph.id, "offloaded", 0.0, occupied, kernel=offer.candidate.key)
 
 
-def _waves(workload: Workload, offer: Offer, device: Device) -> float | None:
-    return candidate_features(workload, offer.candidate, device).get("waves")
+def fastest(offers: Iterable[Offer]) -> list[Candidate]:
+    """Candidates that have a measurement, fastest first."""
+    known = [offer for offer in offers if offer.measurement.ok]
+    known.sort(key=lambda offer: device_us(offer.measurement))
+    return [offer.candidate for offer in known]
 
 
-def _elementwise(elements: int, machine: Machine) -> Footprint:
-    return machine.footprint(math.ceil(elements / (_ELEMENTS * _THREADS)), _THREADS)
+def _elementwise(elements: int, device: Device) -> Occupancy:
+    return occupancy.of_launch(device, math.ceil(elements / (_ELEMENTS * _THREADS)), _THREADS)

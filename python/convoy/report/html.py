@@ -6,14 +6,13 @@ page is whole but for zooming and the notes at the pointer.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidOption, NotSchedulable
+from ..errors import InvalidOption
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
 from ..placement.explanation import Explanation
@@ -71,17 +70,12 @@ class Report:
         return [line, self.measured] if self.measured else [line]
 
 
-def of_placement(name: str, placement: Placement, streams: int | str = "auto") -> Report:
-    """The report of a network that is placed and not compiled: its schedule is predicted."""
-    from ..streams.schedule import schedule
-
-    try:
-        found = schedule(placement, streams)
-    except NotSchedulable as err:
-        found = dataclasses.replace(sequential(placement.plan), note=f"one stream: {err}")
+def of_placement(name: str, placement: Placement, schedule: Schedule | None = None) -> Report:
+    """The report of a network that is placed and not compiled; ``schedule`` is a predicted one.
+    Without it the network runs on one stream."""
     native = tuple(dict.fromkeys(map(str, placement.native)))
     why = placement.explanation
-    return Report(name, placement.plan, found, native=native, explanation=why)
+    return Report(name, placement.plan, schedule, native=native, explanation=why)
 
 
 def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None = None) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.plan import Choice, Plan
@@ -94,7 +94,7 @@ def sequential(plan: Plan) -> Schedule:
     """A plan without a schedule as one: its regions one after another on one stream, by their
     kernel-only times; TVM's own kernels are not in it. Regions without figures take no time."""
     ops, at = [], 0.0
-    for i, (symbol, choice) in enumerate(_choices(plan).items()):
+    for i, (symbol, choice) in enumerate(plan.functions().items()):
         duration = choice.chosen.measurement.kernel_us or 0.0
         ops.append(
             Op(
@@ -115,15 +115,8 @@ def sequential(plan: Plan) -> Schedule:
     )
 
 
-def _choices(plan: Plan | None) -> Mapping[str, Choice]:
-    """Choices by the symbol that build gives their function."""
-    if plan is None:
-        return {}
-    return {plan.symbol(i): choice for i, choice in enumerate(plan.choices)}
-
-
 def _spans(schedule: Schedule, plan: Plan | None) -> tuple[Span, ...]:
-    choices = _choices(plan)
+    choices = plan.functions() if plan is not None else {}
     return tuple(_span(op, choices.get(op.symbol)) for op in schedule.ops)
 
 
@@ -137,9 +130,9 @@ def _span(op: Op, choice: Choice | None) -> Span:
             details.insert(1, ("epilogue", workload.epilogue.name))
     if kernel:
         details.append(("kernel", kernel))
-    blocks = op.footprint
+    blocks = op.occupancy
     if op.kind != "native" or blocks.blocks > 1:
-        details.append(("footprint", f"{blocks.blocks} blocks, {blocks.waves:.2f} waves"))
+        details.append(("occupancy", f"{blocks.blocks} blocks, {blocks.waves:.2f} waves"))
     label = _label(choice) if choice is not None else readable(op.symbol)
     return Span(
         op.name,

@@ -1,6 +1,6 @@
 """The C++ runtime seen from Python: loading it, its modules, and the GPU that is present."""
 
-from .device import check_device, current_device
+from .device import check_device, current_device, present_device
 from .library import function, load_runtime, load_tvm_backends, status
 from .module import create_module
 
@@ -11,5 +11,6 @@ __all__ = [
     "function",
     "load_runtime",
     "load_tvm_backends",
+    "present_device",
     "status",
 ]

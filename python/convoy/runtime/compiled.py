@@ -92,8 +92,8 @@ def load(path: str | os.PathLike[str]) -> CompiledModule:
 
 def _find_meta(module: Any) -> str:
     for part in _all_imports(module):
-        if part.kind == "convoy":
-            return str(part["convoy_meta"]())
+        if part.kind == "convoy" and (description := str(part["convoy_meta"]())):
+            return description
     raise CorruptArtefact("a module without convoy's part", "a module written by export_library")
 
 

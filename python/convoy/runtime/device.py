@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ..errors import LibraryMissing, NoGpu, WrongDevice
 from ..ir.device import Device
@@ -15,7 +16,7 @@ _COPY_EFFICIENCY = 0.875
 @functools.cache
 def _describe(index: int) -> Device:
     info = call_json("cuda.device_info", index)
-    known = {}
+    known: dict[str, Any] = {}
     if info["peak_bandwidth"]:
         known["memory_bandwidth"] = float(f"{_COPY_EFFICIENCY * info['peak_bandwidth']:.1e}")
     return Device(
@@ -35,6 +36,14 @@ def current_device(index: int = 0) -> Device:
         return _describe(index)
     except LibraryMissing as err:
         raise NoGpu(str(err)) from None
+
+
+def present_device(index: int = 0) -> Device | None:
+    """As :func:`current_device`; None without a GPU."""
+    try:
+        return current_device(index)
+    except NoGpu:
+        return None
 
 
 def check_device(arch: int | None, index: int = 0) -> None:

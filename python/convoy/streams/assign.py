@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Sequence
 
 from ..ir.schedule import Op
+from .costs import LaunchCosts
 from .dependence import Dependences
-from .machine import Machine
 
 
 def assign(
@@ -16,7 +16,7 @@ def assign(
     priorities: Sequence[float],
     chains: Sequence[int],
     streams: int,
-    machine: Machine,
+    costs: LaunchCosts,
 ) -> tuple[list[int], list[int]]:
     """(order, stream of each op). Of the ops that are ready the one with the longest way behind it
     (``priorities``) is placed next, on the stream where it starts earliest; of streams that are
@@ -37,10 +37,10 @@ def assign(
 
         def begin(stream: int, op: int = op) -> float:
             times = [
-                end[p] + (machine.cross_us if stream_of[p] != stream else 0.0)
+                end[p] + (costs.cross_us if stream_of[p] != stream else 0.0)
                 for p in graph.reduced[op]
             ]
-            fork = machine.fork_us if stream and not times and latest[stream] is None else 0.0
+            fork = costs.fork_us if stream and not times and latest[stream] is None else 0.0
             return max(free[stream], fork, *times)
 
         def preference(stream: int, op: int = op) -> tuple[float, bool, bool, int]:

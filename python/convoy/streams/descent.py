@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from ..ir.schedule import Op
 from . import events
-from .machine import Machine
+from .costs import LaunchCosts
 from .simulate import simulate
 
 #: Ops simulated in all, over all steps: a second or two.
 EFFORT = 150_000
 
 
-def improve(ops: Sequence[Op], streams: int, machine: Machine, seed: int = 0) -> list[Op]:
+def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts, seed: int = 0) -> list[Op]:
     """Ops in launch order with other streams, on at most ``streams``, so that the predicted time is
     no longer than before. The order stays.
 
@@ -25,10 +25,10 @@ def improve(ops: Sequence[Op], streams: int, machine: Machine, seed: int = 0) ->
     rng = random.Random(seed)
     current = list(ops)
     depends = [op.depends for op in current]
-    best = _predicted(current, depends, machine)
+    best = _predicted(current, depends, costs)
     for _ in range(EFFORT // max(1, len(current)) if streams > 1 else 0):
         tried = _moved(current, rng, streams)
-        makespan = _predicted(tried, depends, machine)
+        makespan = _predicted(tried, depends, costs)
         if makespan <= best:
             best, current = makespan, tried
     return _renumbered(current)
@@ -45,9 +45,9 @@ def _moved(ops: Sequence[Op], rng: random.Random, streams: int) -> list[Op]:
     return result
 
 
-def _predicted(ops: Sequence[Op], depends: Sequence[tuple[int, ...]], machine: Machine) -> float:
+def _predicted(ops: Sequence[Op], depends: Sequence[tuple[int, ...]], costs: LaunchCosts) -> float:
     needed = events.needed(depends, [op.stream for op in ops])
-    return simulate(ops, needed, machine)[2]
+    return simulate(ops, needed, costs)[2]
 
 
 def _renumbered(ops: Sequence[Op]) -> list[Op]:

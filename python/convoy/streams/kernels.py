@@ -10,29 +10,30 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from ..ir.schedule import Footprint
+from ..ir.device import Device
+from ..ir.schedule import Occupancy
 from ..tir.loads import itemsize
-from .machine import Machine
+from .occupancy import of_launch
 
 
 @dataclass(frozen=True)
 class NativeKernel:
     """Facts of a function compiled by TVM.
 
-    ``footprint`` is that of its widest kernel, ``launches`` their number, ``moved`` the bytes of
-    the tensors in device memory that they read and write, ``written`` the parameters that they
-    store to. ``host_workspace`` says that it asks TVM for device memory while it runs: that pool
-    belongs to a thread and knows no streams, so two such functions must not overlap.
+    ``occupancy`` is that of the kernel that occupies most, ``launches`` their number, ``moved`` the
+    bytes of the tensors in device memory that they read and write, ``written`` the parameters that
+    they store to. ``host_workspace`` says that it asks TVM for device memory while it runs: that
+    pool belongs to a thread and knows no streams, so two such functions must not overlap.
     """
 
-    footprint: Footprint
+    occupancy: Occupancy
     launches: int
     moved: int
     written: frozenset[int]
     host_workspace: bool
 
 
-def inspect(func: tirx.PrimFunc, machine: Machine) -> NativeKernel:
+def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
     """Facts of a function whose kernels are bound to threads; one block of one thread where they
     are not (functions for the CPU)."""
     blocks: list[s_tir.SBlock] = []
@@ -40,15 +41,15 @@ def inspect(func: tirx.PrimFunc, machine: Machine) -> NativeKernel:
     allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
     shared = sum(_bytes(buffer) for buffer in allocated if buffer.scope().startswith("shared"))
     kernels = _kernels(func)
-    footprints = [
-        machine.footprint(grid, threads, _of_one_block(shared, grid, machine))
+    occupancies = [
+        of_launch(device, grid, threads, _of_one_block(shared, grid, device))
         for grid, threads in kernels
     ]
     views = _views(func)
     touched = [_touched(statement, views) for statement in _statements(func.body)]
     stored = {buffer for _, written in touched for buffer in written}
     return NativeKernel(
-        max(footprints, key=lambda f: f.waves),
+        max(occupancies, key=lambda f: f.waves),
         len(kernels),
         sum(_bytes(buffer) for both in touched for buffers in both for buffer in buffers),
         frozenset(i for i, param in enumerate(func.params) if param in stored),
@@ -133,10 +134,10 @@ def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
 
 
-def _of_one_block(shared: int, grid: int, machine: Machine) -> int:
+def _of_one_block(shared: int, grid: int, device: Device) -> int:
     """Shared memory of a block. Buffers are declared for the whole grid until TVM cuts them down
     to what a block uses, which is known by their size: no block holds that much."""
-    return shared if shared < machine.shared_bytes else shared // grid
+    return shared if shared < device.shared_memory_per_sm else shared // grid
 
 
 def _bytes(buffer: tirx.Buffer) -> int:

@@ -9,40 +9,42 @@ from dataclasses import dataclass
 from ..ir.schedule import Buffer, Event, Op, Schedule
 from . import chains, events, memory
 from .assign import assign
+from .costs import GRAPH, LaunchCosts
 from .dependence import Dependences
 from .descent import improve
-from .machine import Machine
 from .simulate import simulate
 
 #: Numbers of streams that are tried where the number is free.
 STREAMS = (2, 3, 4, 6, 8)
-#: Schedules up to this many times the best predicted time are contenders.
+#: Schedules up to this many times the best predicted time are close to it.
 CLOSE = 1.15
 
 
-def single_stream(ops: Sequence[Op], buffers: Sequence[Buffer], machine: Machine) -> Schedule:
+def single_stream(
+    ops: Sequence[Op], buffers: Sequence[Buffer], costs: LaunchCosts = GRAPH
+) -> Schedule:
     """The schedule on one stream, in program order."""
     ops = [dataclasses.replace(op, stream=0) for op in ops]
-    return _finish(ops, (), buffers, range(len(ops)), machine)
+    return _finish(ops, (), buffers, range(len(ops)), costs)
 
 
 def multi_stream(
     ops: Sequence[Op],
     buffers: Sequence[Buffer],
-    machine: Machine,
     streams: int | None = None,
+    costs: LaunchCosts = GRAPH,
 ) -> Schedule:
     """The best schedule found by the simulator on at most ``streams`` streams: the first of
-    :func:`contenders`."""
-    return contenders(ops, buffers, machine, streams, most=1)[0]
+    :func:`close_schedules`."""
+    return close_schedules(ops, buffers, streams, 1, costs)[0]
 
 
-def contenders(
+def close_schedules(
     ops: Sequence[Op],
     buffers: Sequence[Buffer],
-    machine: Machine,
     streams: int | None = None,
     most: int = 4,
+    costs: LaunchCosts = GRAPH,
 ) -> list[Schedule]:
     """Schedules that differ, shortest predicted time first; all within CLOSE of the best.
 
@@ -59,17 +61,17 @@ def contenders(
     tried: dict[tuple[tuple[str, int], ...], _Draft] = {}
     for count in counts:
         for units in (cover, range(len(ops))):
-            order, stream_of = assign(ops, graph, priorities, units, count, machine)
-            draft = _Draft.of(_in_order(ops, order, stream_of), order, machine)
+            order, stream_of = assign(ops, graph, priorities, units, count, costs)
+            draft = _Draft.of(_in_order(ops, order, stream_of), order, costs)
             tried.setdefault(draft.key, draft)
     ranked = sorted(tried.values(), key=lambda draft: draft.score)
     if most > 1:
-        better = improve(ranked[0].ops, limit, machine)
-        draft = _Draft.of(better, ranked[0].order, machine)
+        better = improve(ranked[0].ops, limit, costs)
+        draft = _Draft.of(better, ranked[0].order, costs)
         if draft.key not in tried:
             ranked = sorted([draft, *ranked], key=lambda draft: draft.score)
     close = [d for d in ranked if d.score[0] <= CLOSE * ranked[0].score[0]]
-    return [_finish(d.ops, d.events, buffers, d.order, machine) for d in close[:most]]
+    return [_finish(d.ops, d.events, buffers, d.order, costs) for d in close[:most]]
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,9 @@ class _Draft:
     score: tuple[float, int, int]
 
     @classmethod
-    def of(cls, ops: list[Op], order: list[int], machine: Machine) -> _Draft:
+    def of(cls, ops: list[Op], order: list[int], costs: LaunchCosts) -> _Draft:
         found = events.needed([op.depends for op in ops], [op.stream for op in ops])
-        _, _, makespan = simulate(ops, found, machine)
+        _, _, makespan = simulate(ops, found, costs)
         streams = 1 + max((op.stream for op in ops), default=0)
         return cls(ops, order, found, (round(makespan, 3), streams, len(found)))
 
@@ -94,15 +96,15 @@ class _Draft:
         return tuple((op.name, op.stream) for op in self.ops)
 
 
-def retime(schedule: Schedule, ops: Sequence[Op], machine: Machine) -> Schedule:
-    """Streams, order and events of a schedule with the kernels, durations and footprints of
+def retime(schedule: Schedule, ops: Sequence[Op], costs: LaunchCosts = GRAPH) -> Schedule:
+    """Streams, order and events of a schedule with the kernels, durations and occupancies of
     ``ops``, which are the same by name; its storage stays."""
     by_name = {op.name: op for op in ops}
     changed = [
         dataclasses.replace(by_name[op.name], stream=op.stream, depends=op.depends)
         for op in schedule.ops
     ]
-    start, end, makespan = simulate(changed, schedule.events, machine)
+    start, end, makespan = simulate(changed, schedule.events, costs)
     return dataclasses.replace(
         schedule,
         ops=tuple(
@@ -136,10 +138,10 @@ def _finish(
     found: tuple[Event, ...],
     buffers: Sequence[Buffer],
     order: Iterable[int],
-    machine: Machine,
+    costs: LaunchCosts,
 ) -> Schedule:
     """Predicted times and storage for ops in launch order; ``order`` are their program numbers."""
-    start, end, makespan = simulate(ops, found, machine)
+    start, end, makespan = simulate(ops, found, costs)
     timed = tuple(
         dataclasses.replace(op, start_us=round(start[i], 3), end_us=round(end[i], 3))
         for i, op in enumerate(ops)

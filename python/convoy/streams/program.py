@@ -17,10 +17,11 @@ from tvm import relax
 from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function, result_of
-from ..ir.schedule import Buffer, Footprint, Op
+from ..ir.device import Device
+from ..ir.schedule import Buffer, Occupancy, Op
 from ..tir.loads import itemsize
+from .costs import memory_bound_us
 from .kernels import NativeKernel, inspect
-from .machine import Machine
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Storage:
 class Program:
     """A function's calls in program order and what they touch.
 
-    ``ops`` carry names, kinds, footprints and dependences; durations are estimates until
+    ``ops`` carry names, kinds, occupancies and dependences; durations are estimates until
     :mod:`durations` fills them in. ``calls[i]`` is the call of op i, ``moved[i]`` how many bytes
     it reads and writes.
     """
@@ -61,21 +62,19 @@ class Program:
         return dataclasses.replace(self, ops=list(ops))
 
 
-def read(mod: tvm.IRModule, machine: Machine) -> Program:
+def read(mod: tvm.IRModule, device: Device) -> Program:
     """The main function of a module as a program.
 
     Raises NotSchedulable for calls whose effects are unknown, UnsupportedOp for control flow and
     DynamicShape for tensors of unknown size.
     """
     gv, func = main_function(mod)
-    return _Reader(mod, gv.name_hint, func, machine).read()
+    return _Reader(mod, gv.name_hint, func, device).read()
 
 
 class _Reader:
-    def __init__(
-        self, mod: tvm.IRModule, name: str, func: relax.Function, machine: Machine
-    ) -> None:
-        self._mod, self._machine = mod, machine
+    def __init__(self, mod: tvm.IRModule, name: str, func: relax.Function, device: Device) -> None:
+        self._mod, self._device = mod, device
         self._program = Program(name, func)
         self._storage_of: dict[relax.Var, int] = {}  # allocation or view -> storage
         self._natives: dict[str, NativeKernel] = {}
@@ -137,13 +136,6 @@ class _Reader:
         self._readers.append([])
         return number
 
-    def _add_storage(self, var: relax.Var, given: bool = False) -> None:
-        self._storage_of[var] = len(self._program.storages)
-        storage = Storage(var, shape_of(var), dtype_of(var), given=given)
-        self._program.storages.append(storage)
-        self._writers.append([])
-        self._readers.append([])
-
     def _resolve(self, expr: relax.Expr) -> relax.Expr:
         """``expr`` by what does not get a place of its own: names of names, parts of tuples."""
         if isinstance(expr, relax.Var):
@@ -196,8 +188,8 @@ class _Reader:
                 name=f"{symbol}#{op}",
                 symbol=symbol,
                 kind="native" if native else "offloaded",
-                duration_us=self._machine.estimate_us(moved, launches),
-                footprint=native.footprint if native else Footprint(),
+                duration_us=memory_bound_us(moved, self._device, launches),
+                occupancy=native.occupancy if native else Occupancy(),
                 depends=tuple(sorted(depends)),
             )
         )
@@ -214,7 +206,7 @@ class _Reader:
             callee = self._mod[call.op]
             if not isinstance(callee, tvm.tirx.PrimFunc):
                 raise NotSchedulable(f"a call of the Relax function {name}", "kernels")
-            self._natives[name] = inspect(callee, self._machine)
+            self._natives[name] = inspect(callee, self._device)
         return self._natives[name]
 
 

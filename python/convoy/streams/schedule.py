@@ -1,31 +1,187 @@
-"""The schedule of a placed network before anything is compiled."""
+"""The schedule of a lowered network: planned, and on a machine with the GPU also tried."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from ..ir.schedule import Schedule
-    from ..placement.placement import Placement
+import tvm
+from tvm import relax
+
+from ..errors import InvalidOption
+from ..ir.objective import device_us
+from ..ir.plan import Plan
+from ..ir.schedule import Op, Schedule, Trial
+from ..lower.lowered import Lowered
+from . import durations
+from .costs import EAGER, GRAPH, LaunchCosts
+from .dependence import Dependences
+from .link import link
+from .planner import close_schedules, multi_stream, single_stream
+from .program import Program, read
+
+AUTO = "auto"
+#: Hint of a timing: kernels were chosen for several streams, and one stream was measured faster.
+ONE_STREAM = "one stream"
+#: A predicted speedup below this is not believed without a trial.
+LEAST_GAIN = 1.03
+#: Schedules that are predicted to be slower than this are not tried. Below 1, because the costs of
+#: crossing streams are those of large graphs; between two short kernels they are smaller.
+LEAST_TRIED = 0.85
+#: Schedules on several streams that are timed against one stream.
+CONTENDERS = 4
+#: Bytes that the arenas of a trial may take together; fewer schedules where they are large.
+TRIAL_BYTES = 8e9
 
 
-def schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
-    """Streams, launch order and storage as the simulator predicts them; no GPU is needed.
+def check_streams(streams: int | str) -> int | str:
+    """``streams`` as an option of convoy.build; raises InvalidOption for anything but "auto" and
+    numbers from 1 to 32."""
+    if streams == AUTO:
+        return streams
+    try:
+        number = int(streams)
+    except (TypeError, ValueError):
+        number = 0
+    if not 1 <= number <= 32:
+        raise InvalidOption(f"streams={streams!r}", '"auto" or a number from 1 to 32')
+    return number
 
-    ``streams`` as :func:`convoy.build` takes it. Raises InvalidOption, and NotSchedulable for a
-    network with operations whose effects are unknown.
+
+@dataclass(frozen=True)
+class Timing:
+    """When and on which stream a program's ops run.
+
+    ``hint`` is ONE_STREAM where other kernels should be selected, empty otherwise: the scheduler
+    itself changes no kernel.
     """
-    from ..partition.rewrite import rewrite
-    from ..pipeline import cuda_target
-    from .decide import check_streams, decide
-    from .durations import figures_of
-    from .link import Lowered
-    from .machine import Machine
 
-    streams = check_streams(streams)
-    plan = placement.plan
-    symbols = {choice.subgraph: plan.symbol(i) for i, choice in enumerate(plan.choices)}
-    target = cuda_target(plan.device)
-    lowered = Lowered.of(rewrite(placement.module, symbols, subgraphs=placement.subgraphs), target)
-    figures = figures_of(plan, symbols)
-    return decide(lowered, Machine.of(plan.device), figures, streams).schedule
+    program: Program
+    schedule: Schedule
+    hint: str = ""
+
+
+def schedule(
+    lowered: Lowered,
+    plan: Plan,
+    streams: int | str = AUTO,
+    *,
+    compiled: bool = True,
+    on_gpu: bool = False,
+    cuda_graph: bool = True,
+) -> Timing:
+    """Choose streams, launch order, events and storage of a lowered network.
+
+    Args:
+        streams: 1 keeps program order on the caller's stream; a larger number is taken as it is;
+            "auto" takes several streams where they pay.
+        compiled: Compile the kernels first, so that the schedule is of those that compile;
+            without it nothing is compiled, and the schedule is a prediction.
+        on_gpu: The GPU of the plan is in this machine: durations are measured where the plan has
+            none, occupancies always, and "auto" keeps several streams only where they measured
+            faster by more than the spread. Otherwise the simulator decides.
+        cuda_graph: The function will be replayed as one CUDA graph.
+
+    Raises:
+        NotSchedulable: The network must stay as it is.
+    """
+    program = read(lowered.calls, plan.device)  # raises before anything is compiled
+    if compiled and lowered.kernels is not None:
+        program = read(lowered.calls, plan.device)
+    costs = GRAPH if cuda_graph else EAGER
+    ops = durations.from_plan(program.ops, plan)
+    parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
+    if streams == 1 or not parallel:
+        single = single_stream(ops, program.buffers, costs)
+        note = "one stream was asked for" if streams == 1 else "no two ops are independent"
+        decided_by = "requested" if streams == 1 else "simulated"
+        return Timing(program, dataclasses.replace(single, decided_by=decided_by, note=note))
+    if on_gpu:
+        functions = lowered.functions([op.symbol for op in ops])
+        ops = durations.measure(program, ops, plan.device, functions)
+    if streams != AUTO:
+        multi = multi_stream(ops, program.buffers, int(streams), costs)
+        return Timing(program, dataclasses.replace(multi, decided_by="requested"))
+    if on_gpu:
+        return _measured(lowered, program, ops, plan, cuda_graph)
+    return Timing(program, _predicted(ops, program, costs))
+
+
+def _predicted(ops: Sequence[Op], program: Program, costs: LaunchCosts) -> Schedule:
+    """Several streams where the simulator sees a gain that can be believed."""
+    single = single_stream(ops, program.buffers, costs)
+    multi = close_schedules(ops, program.buffers, most=2, costs=costs)[0]
+    if multi.streams > 1 and multi.makespan_us * LEAST_GAIN < single.makespan_us:
+        note = "predicted, not measured: no such GPU in this machine"
+        return dataclasses.replace(multi, note=note)
+    note = f"predicted speedup of several streams {multi.predicted_speedup:.2f}"
+    return dataclasses.replace(single, note=note)
+
+
+def _measured(
+    lowered: Lowered, program: Program, ops: Sequence[Op], plan: Plan, cuda_graph: bool
+) -> Timing:
+    """One stream against several schedules on more; the fastest if it wins by more than the
+    spread."""
+    costs = GRAPH if cuda_graph else EAGER
+    single = single_stream(ops, program.buffers, costs)
+    planned = close_schedules(ops, program.buffers, most=CONTENDERS, costs=costs)
+    room = max(1, int(TRIAL_BYTES // max(1, single.memory.peak_bytes)) - 1)
+    tried = [
+        s for s in planned if s.streams > 1 and s.makespan_us * LEAST_TRIED < single.makespan_us
+    ][:room]
+    if not tried:
+        note = f"predicted speedup of several streams {planned[0].predicted_speedup:.2f}"
+        return Timing(program, dataclasses.replace(single, note=note), _hint(plan, single))
+    executables = [link(lowered, program, candidate) for candidate in (single, *tried)]
+    (one, one_spread), *others = time_executables(program, executables, cuda_graph)
+    best = min(range(len(others)), key=lambda i: others[i][0])
+    (many, many_spread), multi = others[best], tried[best]
+    trial = Trial(one, many, one_spread, many_spread)
+    note = f"one stream {one:.1f} us, {multi.streams} streams {many:.1f} us"
+    alone = dataclasses.replace(trial, single_us=one - _overhead_us(plan))
+    chosen, hint = (multi, "") if alone.faster else (single, _hint(plan, single))
+    kept = dataclasses.replace(chosen, decided_by="measured", trial=trial, note=note)
+    return Timing(program, kept, hint)
+
+
+def _overhead_us(plan: Plan) -> float:
+    """What kernels that were chosen for several streams take longer than the cheapest, one after
+    the other."""
+    if plan.streams == 1:
+        return 0.0
+    overhead = 0.0
+    for choice in plan.choices:
+        known = [device_us(o.measurement) for o in choice.best_by_backend if o.measurement.ok]
+        overhead += max(0.0, device_us(choice.chosen.measurement) - min(known, default=math.inf))
+    return overhead
+
+
+def _hint(plan: Plan, chosen: Schedule) -> str:
+    return ONE_STREAM if plan.streams > 1 and chosen.streams == 1 else ""
+
+
+def time_executables(
+    program: Program,
+    executables: Sequence[relax.VMExecutable],
+    cuda_graph: bool = True,
+    device: int = 0,
+) -> list[tuple[float, float]]:
+    """Time executables of a program on the GPU in turns: replays of a CUDA graph, or synchronised
+    calls where no graph will be used. Returns (median, spread) of each in microseconds."""
+    from tvm.runtime.vm import VirtualMachine
+
+    from ..graph.expr import dtype_of, shape_of
+    from ..measure import network
+    from ..measure.turns import turn
+
+    params = program.func.params
+    inputs = network.random_tensors([(shape_of(p), dtype_of(p)) for p in params], device)
+    sampler = network.graph_replays if cuda_graph else network.calls
+    machines = [VirtualMachine(executable, tvm.cuda(device)) for executable in executables]
+    samplers = [sampler(vm["main"], inputs, device) for vm in machines]
+    found = network.time_networks(samplers, take_turn=functools.partial(turn, device))
+    return [(round(s.median_us, 3), round(s.spread_us, 3)) for s in found]

@@ -1,7 +1,7 @@
 """Predicting when each op of a schedule runs.
 
-Ops that run at the same time share the device. Each asks for the share of the multiprocessors
-that its blocks fill, at most all of it; while the shares sum to more than one, everybody slows
+Ops that run at the same time share the device. Each asks for the share of the SMs that its
+blocks occupy, at most all of it; while the shares sum to more than one, everybody slows
 down in proportion. This is processor sharing; the hardware hands out blocks in order of arrival
 instead, which gives the same end of a group of ops though not the same end of each.
 """
@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.schedule import ORIGIN, Event, Op
-from .machine import Machine
+from .costs import GRAPH, LaunchCosts
 
 _LEAST_SHARE = 0.02  # a launch of few blocks still takes scheduling and bandwidth from the rest
 
 
 def simulate(
-    ops: Sequence[Op], events: Sequence[Event], machine: Machine
+    ops: Sequence[Op], events: Sequence[Event], costs: LaunchCosts = GRAPH
 ) -> tuple[list[float], list[float], float]:
     """Start and end of each op, and the makespan, in microseconds from the fork. ``ops`` are in
-    launch order; ``stream``, ``duration_us`` and ``footprint`` of each are read."""
+    launch order; ``stream``, ``duration_us`` and ``occupancy`` of each are read."""
     waits: list[list[int]] = [[] for _ in ops]
     joined: list[int] = []
     for event in events:
         (joined if event.wait == ORIGIN else waits[event.wait]).append(event.record)
     records = {event.record for event in events}
-    issued = _issue_times(ops, waits, records, machine)
+    issued = _issue_times(ops, waits, records, costs)
     previous: list[int | None] = []
     last: dict[int, int] = {}
     for i, op in enumerate(ops):
@@ -42,9 +42,9 @@ def simulate(
         for source in sources:
             behind[source].append(i)
     ready_at = [
-        max(issued[i], machine.fork_us if ORIGIN in waits[i] else 0.0) for i in range(len(ops))
+        max(issued[i], costs.fork_us if ORIGIN in waits[i] else 0.0) for i in range(len(ops))
     ]
-    shares = [min(1.0, max(_LEAST_SHARE, op.footprint.waves)) for op in ops]
+    shares = [min(1.0, max(_LEAST_SHARE, op.occupancy.waves)) for op in ops]
     start, end = [0.0] * len(ops), [0.0] * len(ops)
     left = [op.duration_us for op in ops]
     waiting = {i for i in range(len(ops)) if not missing[i]}
@@ -70,24 +70,24 @@ def simulate(
             running.discard(i)
             end[i] = now
             for follower in behind[i]:
-                crossing = machine.cross_us if ops[follower].stream != ops[i].stream else 0.0
+                crossing = costs.cross_us if ops[follower].stream != ops[i].stream else 0.0
                 ready_at[follower] = max(ready_at[follower], now + crossing)
                 missing[follower] -= 1
                 if not missing[follower]:
                     waiting.add(follower)
     makespan = max(end, default=0.0)
     for op_index in joined:
-        makespan = max(makespan, end[op_index] + machine.cross_us)
+        makespan = max(makespan, end[op_index] + costs.cross_us)
     return start, end, makespan
 
 
 def _issue_times(
-    ops: Sequence[Op], waits: Sequence[Sequence[int]], records: set[int], machine: Machine
+    ops: Sequence[Op], waits: Sequence[Sequence[int]], records: set[int], costs: LaunchCosts
 ) -> list[float]:
     """When the host has enqueued each op; zero under a graph."""
     times, now = [], 0.0
     for i in range(len(ops)):
-        now += machine.enqueue_us + machine.event_us * len(waits[i])
+        now += costs.enqueue_us + costs.event_us * len(waits[i])
         times.append(now)
-        now += machine.event_us * (i in records)
+        now += costs.event_us * (i in records)
     return times

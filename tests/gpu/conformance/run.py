@@ -9,7 +9,7 @@ import tvm
 
 import convoy
 from convoy import graph_executor, relay
-from convoy.placement.api import find_backends, place
+from convoy.pipeline import find_backends, place
 from convoy.relay.build import precision_of
 from convoy.relay.convert import to_relax
 from convoy.relay.op.contrib.cudnn import partition_for_cudnn

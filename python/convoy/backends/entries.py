@@ -1,0 +1,42 @@
+"""The chosen kernels of a plan as the C++ runtime reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.candidate import Candidate
+from ..ir.plan import Plan
+from ..ir.workload import Workload
+from .base import Backend
+
+
+@dataclass(frozen=True)
+class Entries:
+    """One entry for each function of a plan, with its ``symbol``; ``blobs`` are the kernel
+    libraries that they reference, by content hash."""
+
+    entries: list[dict[str, Any]]
+    blobs: dict[str, bytes]
+
+
+def build_entries(plan: Plan, backends: Mapping[str, Backend]) -> Entries:
+    """Build the chosen candidates of a plan, those that need compiling together first.
+
+    Raises CompileFailed or LibraryMissing.
+    """
+    jobs: dict[str, list[tuple[Workload, Candidate]]] = {}
+    for choice in plan.choices:
+        candidate = choice.chosen.candidate
+        jobs.setdefault(candidate.backend, []).append((choice.workload, candidate))
+    for name, wanted in jobs.items():
+        backends[name].prepare(wanted, plan.device)
+    entries: list[dict[str, Any]] = []
+    blobs: dict[str, bytes] = {}
+    for symbol, choice in plan.functions().items():
+        candidate = choice.chosen.candidate
+        binary = backends[candidate.backend].build(choice.workload, candidate, plan.device)
+        entries.append({**binary.entry, "symbol": symbol})
+        blobs.update(binary.blobs)
+    return Entries(entries, blobs)

@@ -1,0 +1,54 @@
+"""What a compiled module tells about itself: inputs, outputs, versions."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+import tvm
+from tvm import relax
+
+from ..ir.artifact import Meta, TensorInfo
+from ..ir.plan import Plan
+from .target import kind_of
+
+_DISTRIBUTIONS = ("tvm-convoy", "apache-tvm", "nvidia-cutlass")
+
+TensorInfos = tuple[TensorInfo, ...]
+
+
+def describe(
+    normal: tvm.IRModule,
+    target: str | tvm.target.Target,
+    precision: str,
+    plan: Plan | None = None,
+) -> Meta:
+    """The description of a module in normal form, for a target, before it has a schedule."""
+    inputs, outputs = signature(normal)
+    found = plan.to_json() if plan is not None else {}
+    return Meta(inputs, outputs, kind_of(target), precision, found, versions())
+
+
+def signature(normal: tvm.IRModule) -> tuple[TensorInfos, TensorInfos]:
+    """Inputs and flattened outputs of a module in normal form, its parameters bound."""
+    main = normal["main"]
+    inputs = [tensor for var in main.params for tensor in _infos(var.name, var.ty)]
+    result = main.ret_ty
+    name = "output" if isinstance(result, relax.TupleType) else "output_0"
+    return tuple(inputs), tuple(_infos(name, result))
+
+
+def _infos(name: str, ty: tvm.ir.Type) -> list[TensorInfo]:
+    if isinstance(ty, relax.TupleType):
+        return [t for i, field in enumerate(ty.fields) for t in _infos(f"{name}_{i}", field)]
+    return [TensorInfo(name, tuple(int(d) for d in ty.shape.values), str(ty.dtype))]
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that a module is built against."""
+    found = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,83 @@
+"""A module lowered to calls, with kernels that are compiled once for all schedules tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import tvm
+from tvm import relax
+from tvm.relax import vm_build
+
+from ..tir import Rescheduled, rescheduled
+from .compile import build_kernels, compiled
+from .executable import lower_calls
+
+
+class Lowered:
+    """A module behind lowering to calls, and its compiled kernels.
+
+    Args:
+        calls: A module behind :func:`executable.lower_calls`.
+        external: Runtime modules with the functions that it calls and that no kernel is for.
+    """
+
+    def __init__(
+        self,
+        calls: tvm.IRModule,
+        target: tvm.target.Target,
+        external: Sequence[tvm.runtime.Module] = (),
+    ) -> None:
+        self.calls, self.target, self.external = calls, target, list(external)
+
+    @classmethod
+    def of(
+        cls,
+        mod: tvm.IRModule,
+        target: str | tvm.target.Target,
+        external: Sequence[tvm.runtime.Module] = (),
+    ) -> Lowered:
+        """Lower a module whose chosen subgraphs are calls of external functions."""
+        target = tvm.target.Target(target) if isinstance(target, str) else target
+        return cls(lower_calls(mod, target), target, external)
+
+    @cached_property
+    def kernels(self) -> tvm.runtime.Module | None:
+        """The compiled kernels, a function for each by name; None for a module without any.
+
+        A kernel that does not compile is replaced in :attr:`calls` by one with a simpler TIR
+        schedule that does.
+        """
+        named = relax.transform.AttachGlobalSymbol()(self.calls)
+        functions = vm_build._filter_tir(named)
+        if functions is None:
+            return None
+        library, built = compiled(functions, self.target, self._build)
+        if built is not functions:
+            for var, func in built.functions_items():
+                self.calls[self.calls.get_global_var(var.name_hint)] = func
+        return library
+
+    def _build(self, functions: tvm.IRModule) -> tvm.runtime.Module:
+        return build_kernels(functions, self.target)
+
+    @property
+    def libraries(self) -> list[tvm.runtime.Module]:
+        """The modules that the functions which are called come from."""
+        return [*([self.kernels] if self.kernels is not None else []), *self.external]
+
+    def functions(self, symbols: Sequence[str]) -> dict[str, Callable[..., object]]:
+        """What can be called on its own, by symbol."""
+        found: dict[str, Callable[..., object]] = {}
+        for symbol in dict.fromkeys(symbols):
+            for module in self.libraries:
+                if module.implements_function(symbol):
+                    found[symbol] = module[symbol]
+                    break
+        return found
+
+    @property
+    def rescheduled(self) -> list[Rescheduled]:
+        """Kernels that could not be scheduled or compiled at first; complete once :attr:`kernels`
+        are compiled."""
+        return rescheduled(self.calls)
