@@ -14,9 +14,10 @@ from convoy import paths
 from convoy.cli.doctor import check, cuda, probes, software, toolchain
 from convoy.cli.doctor.check import Check, ProbeDied
 from convoy.errors import LibraryMissing
+from convoy.ir.device import Device
 from convoy.measure import gpu as gpus
 
-H200 = gpus.Gpu(0, "NVIDIA H200", 90, 132, 150 << 30, 60 << 20, 232448)
+H200 = Device("NVIDIA H200", 90, 132, 232448, 60 << 20, 150 << 30)
 Patch = pytest.MonkeyPatch
 
 

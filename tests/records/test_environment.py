@@ -79,7 +79,7 @@ def test_a_device_that_is_not_present_takes_any_record_of_its_kind(h200: Environ
 
 
 def test_current_reads_gpu_and_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = gpus.Gpu(0, "NVIDIA H200", 90, 132, 10**11, 10**7, 232448)
+    gpu = Device("NVIDIA H200", 90, 132, 232448, 10**7, 10**11)
     monkeypatch.setattr(gpus, "find_gpus", lambda: ([gpu], ""))
     monkeypatch.setattr(gpus, "driver_version", lambda: "580.1")
     env.current.cache_clear()

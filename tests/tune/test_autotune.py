@@ -132,10 +132,11 @@ def test_a_run_with_nothing_to_measure_loads_little(h200: Spec, tmp_path: Path) 
 import sys
 from pathlib import Path
 from convoy.cli import tune as command
+from convoy.ir.device import Device
 from convoy.measure import gpu
 from convoy.records import environment
 from convoy.tune import autotune
-gpu.find_gpus = lambda: ([gpu.Gpu(0, "NVIDIA H200", 90, 132, 1 << 37, 1 << 25, 232448)], "")
+gpu.find_gpus = lambda: ([Device("NVIDIA H200", 90, 132, 232448, 1 << 25, 1 << 37)], "")
 gpu.driver_version = lambda: "{fakes.ENVIRONMENT.driver}"
 environment._cudnn_version = lambda: "{fakes.ENVIRONMENT.cudnn}"
 autotune.visible_gpus = lambda: ["0"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+
 from typing import TYPE_CHECKING
+
+from .output import say
 
 if TYPE_CHECKING:
     from ..ir.schedule import Schedule
@@ -18,5 +20,5 @@ def predicted_schedule(placement: Placement, streams: str = "auto") -> Schedule 
     try:
         return predict_schedule(placement, streams)
     except NotSchedulable as err:
-        print(f"one stream: {err}", file=sys.stderr)
+        say(f"one stream: {err}", to_stderr=True)
         return None

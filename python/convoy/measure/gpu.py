@@ -1,28 +1,17 @@
-"""What the NVIDIA driver says of the GPUs, asked through ctypes: no CUDA toolkit, no TVM needed."""
+"""The GPUs that the NVIDIA driver reports, through ctypes: no CUDA toolkit, no TVM needed."""
 
 from __future__ import annotations
 
 import ctypes
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from ..ir.device import Device
 
 # CUdevice_attribute numbers of cuda.h
 _SM_COUNT, _MAJOR, _MINOR, _L2_BYTES, _SHARED_OPTIN = 16, 75, 76, 38, 97
+_THREADS_PER_SM, _REGISTERS_PER_SM, _BLOCKS_PER_SM = 39, 82, 106
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU. ``arch`` is the compute capability times ten, sizes are in bytes."""
-
-    ordinal: int
-    name: str
-    arch: int
-    sm_count: int
-    memory_bytes: int
-    l2_bytes: int
-    shared_memory_per_block: int
 
 
 def _cuda() -> tuple[ctypes.CDLL | None, str]:
@@ -35,24 +24,25 @@ def _cuda() -> tuple[ctypes.CDLL | None, str]:
     return cuda, ""
 
 
-def find_gpus() -> tuple[list[Gpu], str]:
-    """The GPUs that the CUDA driver shows, and why there are none when the list is empty."""
+def find_gpus() -> tuple[list[Device], str]:
+    """The GPUs that the CUDA driver shows, by ordinal, and why there are none when the list is
+    empty. Their memory bandwidth is not known here."""
     cuda, problem = _cuda()
     if cuda is None:
         return [], problem
     count = ctypes.c_int()
     if (code := cuda.cuDeviceGetCount(ctypes.byref(count))) != 0:
         return [], f"cuDeviceGetCount returned error {code}"
-    gpus: list[Gpu] = []
+    gpus: list[Device] = []
     for ordinal in range(count.value):
         device = ctypes.c_int()
         if (code := cuda.cuDeviceGet(ctypes.byref(device), ordinal)) != 0:
             return gpus, f"cuDeviceGet({ordinal}) returned error {code}"
-        gpus.append(_describe(cuda, ordinal, device))
+        gpus.append(_describe(cuda, device))
     return gpus, "" if gpus else "the CUDA driver shows no GPU"
 
 
-def _describe(cuda: ctypes.CDLL, ordinal: int, device: ctypes.c_int) -> Gpu:
+def _describe(cuda: ctypes.CDLL, device: ctypes.c_int) -> Device:
     def attribute(number: int) -> int:
         value = ctypes.c_int()
         cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device)
@@ -62,14 +52,16 @@ def _describe(cuda: ctypes.CDLL, ordinal: int, device: ctypes.c_int) -> Gpu:
     cuda.cuDeviceGetName(name, len(name), device)
     memory = ctypes.c_size_t()
     cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    return Gpu(
-        ordinal=ordinal,
+    return Device(
         name=name.value.decode(errors="replace"),
         arch=10 * attribute(_MAJOR) + attribute(_MINOR),
         sm_count=attribute(_SM_COUNT),
         memory_bytes=memory.value,
         l2_bytes=attribute(_L2_BYTES),
         shared_memory_per_block=attribute(_SHARED_OPTIN),
+        threads_per_sm=attribute(_THREADS_PER_SM),
+        blocks_per_sm=attribute(_BLOCKS_PER_SM),
+        registers_per_sm=attribute(_REGISTERS_PER_SM),
     )
 
 

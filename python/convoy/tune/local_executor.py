@@ -146,4 +146,4 @@ def visible_gpus() -> list[str]:
     found, _ = find_gpus()
     if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
         return [name.strip() for name in named.split(",")][: len(found)]
-    return [str(gpu.ordinal) for gpu in found]
+    return [str(ordinal) for ordinal in range(len(found))]
