@@ -1,1 +1,1 @@
-"""Measuring candidates: the protocol, the environment that figures belong to, and their records."""
+"""Time candidates and whole networks on the GPU."""

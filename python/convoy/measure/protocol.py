@@ -1,4 +1,4 @@
-"""The one timing routine: every figure of a candidate comes from here.
+"""The one timing routine of candidates: every measurement of a kernel comes from here.
 
 Inputs are uniform random numbers, fresh for each workload: a random block of a prime number of
 elements, repeated over the tensor, so that no offset within a tensor looks like another and the
@@ -62,10 +62,10 @@ def measure(
     budget_ms: float = 20.0,
     cold: bool = True,
 ) -> Measurement:
-    """Figures of one built candidate on the current GPU.
+    """Measure one built candidate on the current GPU.
 
     A candidate whose kernel takes more than 1.5 times ``best_us`` is measured with few samples and
-    without the cold figure. ``budget_ms`` bounds the time spent on samples, not on building.
+    without a cold cache. ``budget_ms`` bounds the time spent on samples, not on building.
     Whatever goes wrong becomes ``failure``; only when the GPU itself is lost, after which nothing
     more can be measured in this process, a RuntimeError is raised.
     """
@@ -222,22 +222,24 @@ def _time(
     budget_us: float,
     cold: bool,
 ) -> Measurement:
-    def figures(name: str, *arguments: Any) -> reference.Array:
+    def samples_of(name: str, *arguments: Any) -> reference.Array:
         timer = function(f"measure.{name}")
         return np.array(list(timer(run, problem.tensors, 0, *arguments)))
 
-    e2e = figures("e2e_us", SAMPLES, budget_us / 4)
+    e2e = samples_of("e2e_us", SAMPLES, budget_us / 4)
     launches = _launches(float(np.median(e2e)))
-    kernel = figures("kernel_us", launches, PRUNING_SAMPLES, budget_us)
+    kernel = samples_of("kernel_us", launches, PRUNING_SAMPLES, budget_us)
     pruned = best_us is not None and float(np.median(kernel)) > PRUNE_ABOVE * best_us
     samples = PRUNING_SAMPLES if pruned else SAMPLES
     if not pruned:
-        kernel = figures("kernel_us", launches, samples, budget_us / 4)
+        kernel = samples_of("kernel_us", launches, samples, budget_us / 4)
     cold_us = None
     if cold and not pruned:
         flush = function("cuda.empty")((2 * device.l2_bytes,), "uint8", 0)
-        cold_us = float(np.median(figures("cold_us", flush, launches // 2, samples, budget_us / 4)))
-    enqueue = figures("enqueue_us", launches, samples, budget_us / 4)
+        cold_us = float(
+            np.median(samples_of("cold_us", flush, launches // 2, samples, budget_us / 4))
+        )
+    enqueue = samples_of("enqueue_us", launches, samples, budget_us / 4)
     return Measurement(
         kernel_us=float(np.median(kernel)),
         kernel_spread_us=_spread(kernel),

@@ -1,6 +1,6 @@
 """Processes that measure on the same GPU take turns.
 
-Kernels of two processes share a GPU by slices of time, so figures taken at once are those of
+Kernels of two processes share a GPU by slices of time, so times taken at once are those of
 neither. Only what is timed is locked: processes may compile beside others that measure.
 """
 

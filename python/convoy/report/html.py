@@ -143,7 +143,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str, str, str]]:
-    """The figures at the head of the page: (heading, figure, remark)."""
+    """The values at the head of the page: (heading, value, remark)."""
     plan, memory = report.plan, schedule.memory
     tiles = []
     if schedule.makespan_us:
@@ -184,10 +184,10 @@ def _facts(plan: Plan, schedule: Schedule) -> dict[str, str]:
     sources: dict[str, int] = {}
     for op in schedule.ops:
         sources[op.source] = sources.get(op.source, 0) + 1
-    figures = ", ".join(f"{count} {name}" for name, count in sources.items())
+    times = ", ".join(f"{count} {name}" for name, count in sources.items())
     return {
         "objective": plan.objective,
-        "times of kernels": figures or "none",
+        "times of kernels": times or "none",
         "device": plan.device.name,
     }
 

@@ -1,7 +1,7 @@
-"""A run of a compiled network on the GPU as a timeline: when every call was over.
+"""Measure the timeline of a compiled network on the GPU: when every call ended.
 
 The function is captured as a CUDA graph and replayed, so streams overlap as they do in use and no
-host time is in the figures. An event between two kernels delays what follows by more than a short
+host time is measured. An event between two kernels delays what follows by more than a short
 kernel takes. Therefore the graph is captured once for each call, with a single event behind that
 call, and all times come from graphs that are disturbed in one place only, behind what is measured.
 """
@@ -101,9 +101,9 @@ class Calls:
 def from_ends(
     schedule: Schedule, ends: Sequence[float], whole_us: float, compiled: CompiledModule
 ) -> Timeline:
-    """The timeline of ops that were over at ``ends`` (microseconds, in the schedule's order). An op
-    is drawn from when it could start: the op before it on its stream and all that it waits for are
-    over. ``whole_us`` is the time of an undisturbed replay."""
+    """The timeline of ops that ended at ``ends`` (microseconds, in the schedule's order). An op
+    is drawn from when it could start: the op before it on its stream and all that it waits for have
+    ended. ``whole_us`` is the time of an undisturbed replay."""
     how = (
         "replayed as a CUDA graph, with one event at a time behind one kernel at a time;"
         f" undisturbed the run takes {whole_us:.1f} us"
@@ -114,7 +114,7 @@ def from_ends(
 
 
 def ready(schedule: Schedule, ends: Sequence[float]) -> list[float]:
-    """When each op could start, from when the others were over."""
+    """When each op could start, from when the others ended."""
     waits: dict[int, list[int]] = {}
     for event in schedule.events:
         if event.record != ORIGIN and event.wait != ORIGIN:

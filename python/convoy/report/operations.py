@@ -35,7 +35,7 @@ class Operation:
 
     @property
     def known(self) -> bool:
-        """Whether figures decided."""
+        """Whether measurements decided."""
         return self.why.winner.kernel_us is not None
 
 

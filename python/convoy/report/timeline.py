@@ -1,4 +1,4 @@
-"""When each kernel of a network runs and on which stream: what the trace and the charts draw."""
+"""Timelines: when each kernel of a network runs and on which stream, for trace and charts."""
 
 from __future__ import annotations
 
@@ -91,8 +91,9 @@ def observed(
 
 
 def sequential(plan: Plan) -> Schedule:
-    """A plan without a schedule as one: its regions one after another on one stream, by their
-    kernel-only times; TVM's own kernels are not in it. Regions without figures take no time."""
+    """A schedule for a plan without one: its subgraphs one after another on one stream, by their
+    kernel-only times; TVM's own kernels are not in it. Subgraphs without a measurement take no
+    time."""
     ops, at = [], 0.0
     for i, (symbol, choice) in enumerate(plan.functions().items()):
         duration = choice.chosen.measurement.kernel_us or 0.0
@@ -130,9 +131,9 @@ def _span(op: Op, choice: Choice | None) -> Span:
             details.insert(1, ("epilogue", workload.epilogue.name))
     if kernel:
         details.append(("kernel", kernel))
-    blocks = op.occupancy
-    if op.kind != "native" or blocks.blocks > 1:
-        details.append(("occupancy", f"{blocks.blocks} blocks, {blocks.waves:.2f} waves"))
+    occupied = op.occupancy
+    if op.kind != "native" or occupied.blocks > 1:
+        details.append(("occupancy", f"{occupied.blocks} CTAs, {occupied.waves:.2f} waves"))
     label = _label(choice) if choice is not None else readable(op.symbol)
     return Span(
         op.name,
