@@ -20,6 +20,7 @@ from ..ir.offer import Offer
 from ..ir.plan import Choice, Plan
 from ..ir.schedule import Occupancy, Op, Schedule
 from ..streams import occupancy
+from ..streams.dependence import Dependences
 from ..streams.planner import close_schedules, multi_stream, retime, single_stream
 from ..streams.simulate import simulate
 from .cover import Cover
@@ -72,9 +73,10 @@ def choose_for_streams(plan: Plan, cover: Cover) -> Plan:
         The plan with other kernels, each with the one that it replaces as runner-up; ``plan``
         itself where one stream, or the kernels as they are, serve as well.
     """
-    if cover.objective != "graph":  # the other objectives launch one after another
-        return plan
     ops = cover_ops(cover, plan.device)
+    parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
+    if cover.objective != "graph" or not parallel:  # other objectives launch one after another
+        return plan
     single = single_stream(ops, ()).makespan_us
     planned = close_schedules(ops, (), most=2)[0]
     choices = {choice.subgraph: choice for choice in plan.choices}
