@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 import convoy
+from convoy import pipeline
 from convoy.backends.base import Backend, Binary
 from convoy.cost.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of, usual_times
 from convoy.errors import CompileFailed
@@ -22,7 +23,6 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.measure import protocol
-from convoy.placement import api as placing
 from convoy.records import environment as environments
 from convoy.records.environment import Environment
 from convoy.records.record import Record
@@ -272,7 +272,7 @@ def test_placing_on_a_gpu_brings_records_of_another_host_here(
     here = dataclasses.replace(there, host="a slow one", boot="tuesday")
     store = RecordStore(write_to=tmp_path / "records.jsonl")
     recorded = record(8).measurement
-    for workload in placing.workloads_of(chain(), backends=[backend]):
+    for workload in pipeline.workloads_of(chain(), backends=[backend]):
         store.append(Record(workload, Candidate("single", "k"), recorded, there.narrowed((), "")))
     measured: list[Workload] = []
 
@@ -280,7 +280,7 @@ def test_placing_on_a_gpu_brings_records_of_another_host_here(
         measured.append(workload)
         return slower(1.5, 1.2)(workload, candidate)
 
-    monkeypatch.setattr(placing, "present_device", lambda: device)
+    monkeypatch.setattr(pipeline, "present_device", lambda: device)
     monkeypatch.setattr(environments, "current", lambda *_: here)
     monkeypatch.setattr(protocol, "measure", measure)
     options = {"backends": [backend], "records": tmp_path / "records.jsonl"}

@@ -8,6 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from convoy import pipeline
 from convoy.cost.model import CostModel
 from convoy.cost.native import NATIVE_ENQUEUE_US, SYNCHRONISE_US
 from convoy.ir.candidate import Candidate
@@ -15,8 +16,8 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.objective import OBJECTIVES
 from convoy.ir.plan import Plan
 from convoy.ir.workload import Workload
+from convoy.normalize.forms import normal_forms
 from convoy.partition.rewrite import rewrite
-from convoy.placement import api as placing
 from convoy.placement import explain
 from convoy.placement.placement import restore
 
@@ -66,7 +67,7 @@ def inception() -> tvm.IRModule:
 
 @pytest.fixture(scope="module")
 def forms() -> list[tvm.IRModule]:
-    return list(placing.normal_forms(inception(), None, "float16"))
+    return list(normal_forms(inception(), None, "float16"))
 
 
 def splits(placed) -> list[tuple[int, ...]]:
@@ -144,8 +145,8 @@ def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None
 
 def test_workloads_of_a_search_hold_the_joint_ones() -> None:
     device = {"device": DEVICE, "backends": ("cudnn",)}
-    alone = placing.workloads_of(inception(), search="greedy", **device)
-    exact = placing.workloads_of(inception(), search="exact", **device)
-    assert exact == placing.workloads_of(inception(), **device)
+    alone = pipeline.workloads_of(inception(), search="greedy", **device)
+    exact = pipeline.workloads_of(inception(), search="exact", **device)
+    assert exact == pipeline.workloads_of(inception(), **device)
     joint = {w.k for w in set(exact) - set(alone)}
     assert joint == {176, 160, 80, 112} and set(alone) < set(exact)

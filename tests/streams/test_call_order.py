@@ -25,7 +25,7 @@ from convoy.streams.program import read
 from convoy.streams.costs import LaunchCosts
 from convoy.ir.schedule import Occupancy
 from convoy.streams.planner import multi_stream
-from convoy.session import Session
+from convoy.runtime.session import Session
 
 CONV = small()
 SHAPES = {n: s for n, s, _ in CONV.operand_shapes()}
