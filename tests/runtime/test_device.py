@@ -28,6 +28,9 @@ def test_current_device(fakes: Fakes) -> None:
         "l2_bytes": 1 << 20,
         "memory_bytes": 1 << 37,
         "memory_bandwidth": 4.3e12,  # that of an H200, whose clock and bus the stand-in has
+        "threads_per_sm": 2048,
+        "blocks_per_sm": 32,
+        "registers_per_sm": 65536,
     }
     assert "Fake H200 of compute capability 9.0" in message and "8.0" in message
 

@@ -55,7 +55,6 @@ def place(
     decide. With --json the plan is printed, with --explain --json the reasons.
     """
     from ..frontend import model_file
-
     from ..pipeline import place as place_network
 
     placement = place_network(
