@@ -4,9 +4,6 @@ right; synchronisation and code generation are for the tests on a GPU."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tvm
@@ -21,22 +18,12 @@ from convoy.tir import channel_sums
 from convoy.training import Network, Sgd, small_resnet
 from convoy.training.resnet import basic_blocks
 
+from ..graph.numpy_kernels import register
+from ..graph.serial import serialize
 from ..helpers.longest import longest
 from .reference import descend
 from .test_step import RATE, batches
 
-
-def helper(name):
-    """A helper of the graph's tests, which are no package that could be imported from here."""
-    path = Path(__file__).parents[1] / "graph" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"graph_tests_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-register = helper("numpy_kernels").register
-serialize = helper("serial").serialize
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 
