@@ -32,7 +32,7 @@ import tvm
 from .backends import registry
 from .backends.base import Backend
 from .backends.entries import build_entries
-from .cost.model import CostModel, Progress
+from .cost.model import CostModel
 from .cost.price import price
 from .cost.sources import cost_model, named
 from .errors import InvalidOption, NoGpu, NotSchedulable
@@ -56,6 +56,7 @@ from .partition.partition import partition
 from .partition.rewrite import rewrite
 from .placement.placement import Placement, restore
 from .placement.select import SEARCHES, explained, select
+from .progress import Progress, stages
 from .runtime import create_module, present_device
 from .runtime.compiled import CompiledModule
 from .streams.link import link
@@ -65,6 +66,9 @@ from .tir import Rescheduled
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
 SEARCH = "exact"
+KERNELS = ("shipped", "all")
+#: Seconds that a placement measures by default.
+BUDGET_S = 5.0
 
 
 def build(
@@ -100,11 +104,15 @@ def build(
         return _build_for_cpu(mod, params, target, precision or "float32")
     precision = precision or "float16"
     together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
-    placement = place(mod, params, precision=precision, streams=together, **options)
-    backends = options.get("backends", BACKENDS)
-    return compile_placement(
-        placement, target, precision, backends=backends, cuda_graph=cuda_graph, streams=streams
-    )
+    report = stages(options.pop("progress", None))
+    with report.stage("build"):
+        placement = place(
+            mod, params, precision=precision, streams=together, progress=report, **options
+        )
+        return compile_placement(
+            placement, target, precision, backends=options.get("backends", BACKENDS),
+            cuda_graph=cuda_graph, streams=streams, progress=report,
+        )  # fmt: skip
 
 
 def place(
@@ -125,11 +133,14 @@ def place(
     explain: bool = False,
     progress: Progress | None = None,
     streams: int | str = "auto",
+    kernels: str = "shipped",
+    budget: float | None = BUDGET_S,
 ) -> Placement:
     """Bring a Relax module to normal form and choose a kernel for every subgraph of it.
 
-    With a GPU candidates are measured unless records hold them (``measure=False`` forbids it);
-    without a GPU, shipped records and the user's own decide.
+    With a GPU the best guesses are measured for ``budget`` seconds, unless records hold a backend's
+    candidates for a workload (``measure=False`` forbids it); without a GPU, shipped records and
+    the user's own decide.
 
     Args:
         most_measured: Candidates measured of each backend for a workload, its best guesses.
@@ -144,6 +155,11 @@ def place(
         plan: An earlier decision, taken over as it is: nothing is searched or measured.
         explain: The placement carries the reasons of every decision and what other objectives
             would do.
+        progress: Called with what is being done, how many steps are done, and of how many. By
+            default a terminal shows a bar, and the log ``convoy`` has a line for each stage.
+        kernels: "shipped" takes cuDNN and kernels that are compiled already, and runs nvcc only
+            for a workload that nothing else takes; "all" compiles every candidate.
+        budget: Seconds of measuring; None measures every candidate.
         streams: With "auto" kernels are chosen together with the streams that they will run on,
             as :func:`build` does by default; with a number each kernel for itself.
 
@@ -153,25 +169,33 @@ def place(
     """
     streams = check_streams(streams)
     _check(objective, precision, search, plan)
+    if kernels not in KERNELS:
+        raise InvalidOption(f"kernels {kernels!r}", f"one of {', '.join(KERNELS)}")
+    report = stages(progress)
     used = find_backends(backends)
     offload = [backend for backend in used if backend.name != "tvm"]
     device = plan.device if plan is not None else device or present_device() or Device()
-    forms = normal_forms(mod, params, precision)
+    with report.stage("normalize"):
+        forms = normal_forms(mod, params, precision)
     found = (partition(form, offload, device) for form in forms)
     if plan is not None:
         return restore(found, plan)
     model, environment, measures = _cost_model(
-        costs, offload, device, records, measure, most_measured, progress
+        costs, offload, device, records, measure, most_measured, report, budget
     )
     compiled = functools.partial(compile_placement, precision=precision, backends=used)
     timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
 
-    graphs = distinct(found)
-    offers = price(graphs, offload, device, model, joint=explain or search != "greedy")
-    placement = select(
-        graphs, offers, objective, search, source=model.source, environment=environment,
-        timed=timed, seconds=seconds, streams=streams,
-    )  # fmt: skip
+    with report.stage("partition"):
+        graphs = distinct(found)
+    with report.stage("price kernels"):
+        joint = explain or search != "greedy"
+        offers = price(graphs, offload, device, model, joint, compiled=kernels == "shipped")
+    with report.stage("select kernels"):
+        placement = select(
+            graphs, offers, objective, search, source=model.source, environment=environment,
+            timed=timed, seconds=seconds, streams=streams,
+        )  # fmt: skip
     if explain:
         return explained(placement, offers, "greedy" if search == "greedy" else "exact")
     return placement
@@ -207,6 +231,7 @@ def _cost_model(
     measure: bool | None,
     most_measured: int | None,
     progress: Progress | None,
+    budget: float | None,
 ) -> tuple[CostModel, str, bool]:
     """The cost model that options ask for, its environment, and whether it may measure."""
     present = present_device()
@@ -215,7 +240,9 @@ def _cost_model(
     if measure and present is None:
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
     if costs is None or costs == "measured":
-        found = cost_model(backends, device, records, measure, most_measured, progress)
+        found = cost_model(
+            backends, device, records, measure, most_measured, progress, budget=budget
+        )
         return *found, measure
     return named(costs, device, records) if isinstance(costs, str) else costs, "", measure
 
@@ -228,24 +255,30 @@ def compile_placement(
     backends: Sequence[str | Backend] = BACKENDS,
     cuda_graph: bool = True,
     streams: int | str = "auto",
+    progress: Progress | None = None,
 ) -> CompiledModule:
     """Compile a network as it was placed; options as :func:`build`."""
     plan, on_gpu = placement.plan, present_device() == placement.plan.device
+    report = stages(progress)
     meta = describe(placement.module, target, precision, plan)
-    program = _lower(placement, _with_arch(target, plan.device), find_backends(backends))
+    with report.stage("lower and compile"):
+        program = _lower(placement, _with_arch(target, plan.device), find_backends(backends))
     try:
-        timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
+        with report.stage("schedule"):
+            timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
     except NotSchedulable as err:
         warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
         return _link_unscheduled(placement, program, meta, cuda_graph)
     if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
         return compile_placement(
             placement.on_one_stream, target, precision,
-            backends=backends, cuda_graph=cuda_graph, streams=streams,
+            backends=backends, cuda_graph=cuda_graph, streams=streams, progress=report,
         )  # fmt: skip
     meta = dataclasses.replace(meta, schedule=timing.schedule.to_json(), cuda_graph=cuda_graph)
     meta = _with_rescheduled(meta, program.rescheduled)
-    executable = link(program, timing.program, timing.schedule, [_description(meta, plan.device)])
+    with report.stage("link"):
+        described = _description(meta, plan.device)
+        executable = link(program, timing.program, timing.schedule, [described])
     return CompiledModule(executable, meta)
 
 

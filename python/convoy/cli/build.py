@@ -9,7 +9,7 @@ import typer
 
 from . import options
 from .measured import measured_timeline
-from .options import Backends, Batch, Html, Model, Objective, Params, Records, Search, Streams
+from .options import Backends, Batch, BudgetSeconds, Html, Kernels, Model, Objective, Params, Records, Search, Streams
 from .output import say
 
 
@@ -24,6 +24,8 @@ def build(
     backends: Backends = options.ALL_BACKENDS,
     records: Records = None,
     search: Search = "exact",
+    kernels: Kernels = "shipped",
+    budget: BudgetSeconds = options.BUDGET_S,
     streams: Streams = "auto",
     cuda_graph: Annotated[
         bool, typer.Option("--graph/--no-graph", help="Replay the network as one CUDA graph.")
@@ -44,7 +46,7 @@ def build(
             precision=precision or None,
             streams=streams,
             cuda_graph=cuda_graph,
-            **options.placement_options(objective, backends, records, search),
+            **options.placement_options(objective, backends, records, search, kernels, budget),
         )
     compiled.export_library(output)
     say(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional, TypedDict
 
@@ -13,7 +14,7 @@ import typer
 from .output import progress
 
 if TYPE_CHECKING:
-    from ..cost.model import Progress
+    from ..progress import Progress
 
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
 Params = Annotated[
@@ -31,6 +32,12 @@ Records = Annotated[
 Search = Annotated[
     str, typer.Option(help="exact over the whole graph, greedy, or evolve from the exact one.")
 ]
+Kernels = Annotated[
+    str, typer.Option(help="shipped: only compiled kernels; all: compile every candidate (nvcc).")
+]
+BudgetSeconds = Annotated[
+    float, typer.Option("--budget", help="Seconds of measuring on the GPU; inf: every candidate.")
+]
 Seconds = Annotated[float, typer.Option(help="For timing whole networks (search evolve).")]
 Streams = Annotated[str, typer.Option(help="auto, 1, or how many streams branches may use.")]
 Html = Annotated[
@@ -39,6 +46,8 @@ Html = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
+#: Seconds of measuring, as convoy.place has it.
+BUDGET_S = 5.0
 ALL_BACKENDS = "cudnn,cutlass,hopper,tvm"
 
 
@@ -49,11 +58,18 @@ class PlacementOptions(TypedDict):
     backends: list[str]
     records: Path | None
     search: str
+    kernels: str
+    budget: float | None
     progress: Progress
 
 
 def placement_options(
-    objective: str, backends: str, records: Path | None, search: str
+    objective: str,
+    backends: str,
+    records: Path | None,
+    search: str,
+    kernels: str = "shipped",
+    budget: float = BUDGET_S,
 ) -> PlacementOptions:
     """Return the options of a command line as keyword arguments."""
     return {
@@ -61,6 +77,8 @@ def placement_options(
         "backends": backends.split(","),
         "records": records,
         "search": search,
+        "kernels": kernels,
+        "budget": None if budget == math.inf else budget,
         "progress": progress,
     }
 

@@ -11,6 +11,8 @@ import typer
 from . import options
 from .options import (
     Backends,
+    BudgetSeconds,
+    Kernels,
     Batch,
     Html,
     Json,
@@ -38,6 +40,8 @@ def place(
     backends: Backends = options.ALL_BACKENDS,
     records: Records = None,
     search: Search = "exact",
+    kernels: Kernels = "shipped",
+    budget: BudgetSeconds = options.BUDGET_S,
     seconds: Seconds = 60.0,
     costs: Annotated[
         str, typer.Option(help="measured, recorded or predicted; none: what there is.")
@@ -63,7 +67,7 @@ def place(
         seconds=seconds,
         costs=costs or None,
         explain=explain or html is not None,
-        **options.placement_options(objective, backends, records, search),
+        **options.placement_options(objective, backends, records, search, kernels, budget),
     )
     if out is not None:
         out.write_text(placement.plan.dumps(), encoding="utf-8")

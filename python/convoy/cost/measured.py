@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..backends.base import Backend
@@ -10,16 +13,27 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from .model import CostModel, Progress
+from ..progress import Progress
+from .model import CostModel
 from .recorded import RecordedCost
+
+#: Candidates that are built ahead together while a budget lasts.
+AT_ONCE = 32
 
 
 class MeasuredCost(CostModel):
     """Measures candidates on the GPU that is present; what the records hold is not measured again.
 
-    ``most`` bounds how many candidates of one backend are measured for a workload, recorded ones
-    counted: its best guesses, by priority. ``proceed`` is asked before each measurement; once it
-    says no, nothing more is measured. Nothing is known of what was left out.
+    Nothing is known of what is left out.
+
+    Args:
+        most: Candidates of one backend that are measured for a workload, recorded ones counted:
+            its best guesses, by priority. None: all of them.
+        budget: Seconds of measuring in all. The best guess of every backend comes first, for all
+            workloads, then the next ones; a backend with a recorded candidate for a workload is
+            not measured for it again. The first guess for a workload of which nothing is known is
+            measured whatever the budget. None: everything is measured.
+        proceed: Asked before each measurement; once it says no, nothing more is measured.
     """
 
     source = "measured"
@@ -34,12 +48,16 @@ class MeasuredCost(CostModel):
         progress: Progress | None = None,
         most: int | None = None,
         proceed: Callable[[], bool] | None = None,
+        budget: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._backends = {backend.name: backend for backend in backends}
         self._most, self._proceed = most, proceed or (lambda: True)
         self._device, self._recorded, self._save = device, recorded, save
-        self._progress = progress
+        self._progress, self._clock = progress, clock
+        self.thorough, self._left = budget is None, budget
         self._done: dict[tuple[str, str, str], Measurement] = {}
+        self._best: dict[str, float] = {}  # least kernel_us by workload
         self._ready: dict[tuple[str, str], bool] = {}
         self._seen, self._expected = 0, 0
 
@@ -50,7 +68,7 @@ class MeasuredCost(CostModel):
             candidates, self._recorded.measurements(workload, candidates), strict=True
         ):
             if measurement is not None:
-                self._done.setdefault((workload.key, *_id(candidate)), measurement)
+                self._keep((workload.key, *_id(candidate)), measurement)
 
     def candidates(self, workload: Workload) -> list[Candidate]:
         return self._recorded.candidates(workload) if self._recorded else []
@@ -67,8 +85,32 @@ class MeasuredCost(CostModel):
             for candidate in self._wanted(workload, candidates):
                 if (workload.key, *_id(candidate)) not in self._done:
                     wanted.append((workload, candidate))
-        self._expected = len(wanted)
-        self._prepare(wanted)
+        self._expected += len(wanted)
+        if self._left is None:
+            self._prepare(wanted)
+        else:
+            self._measure_within_budget(wanted)
+
+    def _measure_within_budget(self, wanted: Sequence[tuple[Workload, Candidate]]) -> None:
+        """Measure first guesses before second ones, the largest workloads first."""
+        rank: Counter[tuple[str, str]] = Counter()
+        ordered: list[tuple[int, int, int, tuple[Workload, Candidate]]] = []
+        for number, (workload, candidate) in enumerate(
+            sorted(wanted, key=lambda pair: (pair[1].priority, pair[1].key))
+        ):
+            own = workload.key, candidate.backend
+            ordered.append((rank[own], -workload.flops, number, (workload, candidate)))
+            rank[own] += 1
+        pairs = [pair for *_, pair in sorted(ordered, key=lambda entry: entry[:3])]
+        for start in range(0, len(pairs), AT_ONCE):
+            batch = pairs[start : start + AT_ONCE]
+            began, left = self._clock(), self._left or 0.0
+            needed = [pair for pair in batch if left > 0 or pair[0].key not in self._best]
+            self._prepare(needed)
+            for workload, candidate in needed:
+                if self._clock() - began < left or workload.key not in self._best:
+                    self._measure(workload, candidate)
+            self._left = left - (self._clock() - began)
 
     def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> None:
         """Have backends build ahead, each all of its own at once."""
@@ -97,55 +139,58 @@ class MeasuredCost(CostModel):
 
     def _wanted(self, workload: Workload, candidates: Sequence[Candidate]) -> set[Candidate]:
         """What to measure: all, or of each backend the first in its order."""
-        if self._most is None:
+        if self._most is None and self._left is None:
             return set(candidates)
         wanted: set[Candidate] = set()
         for name in {candidate.backend for candidate in candidates}:
             own = [c for c in candidates if c.backend == name]
-            known = sum((workload.key, *_id(c)) in self._done for c in own)
             unknown = [c for c in own if (workload.key, *_id(c)) not in self._done]
+            known = len(own) - len(unknown)
+            if known and self._left is not None:
+                continue
             unknown.sort(key=lambda c: c.priority)
-            wanted.update(unknown[: max(0, self._most - known)])
+            most = len(own) if self._most is None else self._most
+            wanted.update(unknown[: max(0, most - known)])
         return wanted
 
     def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         self._known(workload, candidates)
-        wanted = self._wanted(workload, candidates)
-        best: float | None = None
-        results: list[Measurement | None] = []
-        for candidate in candidates:
-            key = (workload.key, *_id(candidate))
-            if key not in self._done and candidate in wanted and self._proceed():
-                self._done[key] = self._measured(workload, candidate, best)
-            measurement = self._done.get(key)
-            if measurement is not None and measurement.ok and measurement.kernel_us is not None:
-                best = measurement.kernel_us if best is None else min(best, measurement.kernel_us)
-            results.append(measurement)
-        return results
+        if self._left is None:
+            wanted = self._wanted(workload, candidates)
+            for candidate in candidates:
+                if candidate in wanted and self._proceed():
+                    self._measure(workload, candidate)
+        return [self._done.get((workload.key, *_id(c))) for c in candidates]
 
-    def _measured(
-        self, workload: Workload, candidate: Candidate, best_us: float | None
-    ) -> Measurement:
-        """Measure one candidate and save the result; a failure is a measurement as well."""
+    def _measure(self, workload: Workload, candidate: Candidate) -> None:
+        """Measure a candidate once and save the result; a failure is a measurement as well."""
         from ..measure import protocol
 
+        key = (workload.key, *_id(candidate))
+        if key in self._done:
+            return
         self._seen += 1
         if self._progress:
             label = f"{workload.key} {candidate.kernel}"
             self._progress(label, self._seen, max(self._expected, self._seen))
-        save = self._save
+        best, save = self._best.get(workload.key), self._save
         try:
             binary = self._backends[candidate.backend].build(workload, candidate, self._device)
-            found = protocol.measure(workload, candidate, binary, self._device, best_us=best_us)
+            found = protocol.measure(workload, candidate, binary, self._device, best_us=best)
         except (LibraryMissing, CacheUnwritable) as err:
             found, save = Measurement(failure=str(err)), None  # this machine's failure
         except ConvoyError as err:
             found = Measurement(failure=str(err))
+        self._keep(key, found)
         if save:
             save(workload, candidate, found)
-        return found
+
+    def _keep(self, key: tuple[str, str, str], found: Measurement) -> None:
+        self._done.setdefault(key, found)
+        if found.ok and found.kernel_us is not None:
+            self._best[key[0]] = min(found.kernel_us, self._best.get(key[0], math.inf))
 
 
 def _id(candidate: Candidate) -> tuple[str, str]:

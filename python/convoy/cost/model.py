@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from .host import Again, Prepare, Ready
-
-Progress = Callable[[str, int, int], None]
 
 
 class CostModel(abc.ABC):
@@ -21,11 +19,14 @@ class CostModel(abc.ABC):
         measures: Whether it can give a measurement of any candidate, or only of those that
             :meth:`candidates` names.
         free: Whether asking it takes no time on a GPU.
+        thorough: Whether backends shall propose candidates for a workload even where some of
+            theirs are recorded.
     """
 
     source = "measured"
     measures = True
     free = True
+    thorough = True
 
     @abc.abstractmethod
     def measurements(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..backends.base import Backend
 from ..errors import LibraryMissing
@@ -22,6 +22,7 @@ def price(
     device: Device,
     costs: CostModel,
     joint: bool = True,
+    compiled: bool = False,
 ) -> dict[Workload, Offers]:
     """Collect the offers for the subgraphs of a network, as they count inside it.
 
@@ -32,6 +33,8 @@ def price(
         costs: Where measurements come from.
         joint: Whether the whole graph is going to be searched: then subgraphs that compute several
             roots at once are priced as well and, as far as that takes no measuring, all others.
+        compiled: Whether only kernels count that need no compiler run; where a workload has none,
+            those of all backends do.
 
     Returns:
         The offers of every workload that was asked for (see :func:`price_workloads`), with host
@@ -46,7 +49,7 @@ def price(
         if joint and costs.free:
             wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
         new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
-        found |= in_network(price_workloads(new, backends, device, costs), staying, later)
+        found |= in_network(price_workloads(new, backends, device, costs, compiled), staying, later)
     return found
 
 
@@ -57,7 +60,11 @@ def _roots(graph: MatchGraph) -> list[Workload]:
 
 
 def price_workloads(
-    workloads: Iterable[Workload], backends: Sequence[Backend], device: Device, costs: CostModel
+    workloads: Iterable[Workload],
+    backends: Sequence[Backend],
+    device: Device,
+    costs: CostModel,
+    compiled: bool = False,
 ) -> dict[Workload, Offers]:
     """Collect the offers of every distinct workload.
 
@@ -66,15 +73,20 @@ def price_workloads(
         backends: Backends that may run it, in order of preference.
         device: The GPU that it will run on.
         costs: Where measurements come from; it is told of all candidates before the first one.
+        compiled: As for :func:`price`.
 
     Returns:
         For each workload its candidates with their measurements, those without, those that
         failed, and the backends that declined.
     """
     found = {workload: Offers(workload) for workload in workloads}
-    proposals = {
-        workload: _candidates(offers, backends, device, costs) for workload, offers in found.items()
-    }
+    proposals = _proposals(found, backends, device, costs, compiled)
+    if bare := [
+        workload for workload, candidates in proposals.items() if compiled and not candidates
+    ]:
+        again = {workload: Offers(workload) for workload in bare}
+        proposals |= _proposals(again, backends, device, costs, compiled=False)
+        found |= again
     costs.prefetch(list(proposals.items()))
     for workload, candidates in proposals.items():
         offers = found[workload]
@@ -89,35 +101,48 @@ def price_workloads(
     return found
 
 
-def _candidates(
-    offers: Offers, backends: Sequence[Backend], device: Device, costs: CostModel
-) -> list[Candidate]:
-    """Candidates of one workload: what its backends propose and what the cost model knows.
-
-    Where the cost model cannot measure, a backend with known candidates is not asked for others:
-    that takes cuDNN seconds.
-    """
-    workload = offers.workload
-    known: dict[str, list[Candidate]] = {}
-    for candidate in costs.candidates(workload):
-        known.setdefault(candidate.backend, []).append(candidate)
-    candidates: list[Candidate] = []
+def _proposals(
+    found: Mapping[Workload, Offers],
+    backends: Sequence[Backend],
+    device: Device,
+    costs: CostModel,
+    compiled: bool,
+) -> dict[Workload, list[Candidate]]:
+    """Candidates of each workload: what backends propose, then what the cost model knows besides.
+    Declines go into the offers."""
+    proposals: dict[Workload, list[Candidate]] = {workload: [] for workload in found}
     for backend in backends:
-        theirs = known.get(backend.name, [])
-        answer: Sequence[Candidate] | Decline
-        declined = backend.accepts(workload, device)
-        if declined is not None:
-            answer = declined
-        elif theirs and not costs.measures:
-            answer = []
-        else:
-            try:
-                answer = backend.propose(workload, device)
-            except LibraryMissing as err:
-                answer = Decline(backend.name, str(err))
-        if isinstance(answer, Decline):
-            offers.declines.append(answer)
-            answer = []
-        names = {candidate.key for candidate in answer}
-        candidates += [*answer, *(c for c in theirs if c.key not in names)]
-    return candidates
+        known = {
+            workload: [
+                candidate
+                for candidate in costs.candidates(workload)
+                if candidate.backend == backend.name
+                and not (compiled and not backend.is_ready(candidate))
+            ]
+            for workload in found
+        }
+        answers: dict[Workload, Sequence[Candidate] | Decline] = {}
+        for workload in found:
+            if (decline := backend.accepts(workload, device)) is not None:
+                answers[workload] = decline
+            elif known[workload] and not costs.thorough:
+                answers[workload] = ()  # asking takes cuDNN up to a second
+        asked = [workload for workload in found if workload not in answers]
+        answers |= zip(asked, _proposed(backend, asked, device, compiled), strict=True)
+        for workload, answer in answers.items():
+            if isinstance(answer, Decline):
+                found[workload].declines.append(answer)
+                answer = ()
+            names = {candidate.key for candidate in answer}
+            others = [c for c in known[workload] if c.key not in names]
+            proposals[workload] += [*answer, *others]
+    return proposals
+
+
+def _proposed(
+    backend: Backend, workloads: Sequence[Workload], device: Device, compiled: bool
+) -> Sequence[Sequence[Candidate] | Decline]:
+    try:
+        return backend.propose_all(workloads, device, compiled) if workloads else ()
+    except LibraryMissing as err:
+        return [Decline(backend.name, str(err))] * len(workloads)

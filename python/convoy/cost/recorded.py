@@ -25,6 +25,7 @@ class RecordedCost(CostModel):
 
     source = "recorded"
     measures = False
+    thorough = False
 
     def __init__(
         self, store: RecordStore, environment: Environment, hosts: HostTimes | None = None

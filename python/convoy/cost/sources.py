@@ -11,9 +11,10 @@ from ..backends.base import Backend
 from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
+from ..progress import Progress
 from .host import HostTimes
 from .measured import MeasuredCost
-from .model import CostModel, Progress
+from .model import CostModel
 from .recorded import RecordedCost
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def cost_model(
     progress: Progress | None = None,
     proceed: Callable[[], bool] | None = None,
     again: bool = False,
+    budget: float | None = None,
 ) -> tuple[CostModel, str]:
     """The cost model of a placement, and the id of the environment that it speaks of.
 
@@ -84,5 +86,5 @@ def cost_model(
         store.append(Record(workload, candidate, measurement, narrowed))
 
     recorded = None if again else RecordedCost(store, here, HostTimes(here.boot))
-    model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed)
+    model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed, budget)
     return model, here.id

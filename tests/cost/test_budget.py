@@ -1,0 +1,142 @@
+"""Measuring within a budget: what comes first, what always comes, what never does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from convoy.backends.base import Backend, Binary
+from convoy.cost.measured import MeasuredCost
+from convoy.cost.price import price_workloads
+from convoy.cost.recorded import RecordedCost
+from convoy.errors import CompileFailed
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Workload
+
+SMALL = Workload("fprop", 1, 8, 8, 8, 8, 3, 3)
+LARGE = Workload("fprop", 8, 56, 56, 64, 64, 3, 3)
+SECONDS = 1.0  # that a measurement takes
+
+
+class Listed(Backend):
+    """A backend of five candidates, of which some are compiled already."""
+
+    def __init__(self, name: str, ready: Sequence[str] = ("k0", "k1", "k2", "k3", "k4")) -> None:
+        self.name, self.compiled, self.prepared = name, ready, []
+
+    def accepts(self, workload, device):
+        return None
+
+    def propose(self, workload, device):
+        return [Candidate(self.name, f"k{i}", priority=i) for i in range(5)]
+
+    def is_ready(self, candidate):
+        return candidate.kernel in self.compiled
+
+    def build(self, workload, candidate, device):
+        return Binary({}, {})
+
+    def prepare(self, jobs, device):
+        self.prepared += [candidate.kernel for _, candidate in jobs]
+        return {}
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """(workload, backend, kernel) in the order of measuring; each takes a second."""
+    done = []
+
+    def measure(workload, candidate, binary, device, best_us=None):
+        done.append((workload, candidate.backend, candidate.kernel))
+        if candidate.kernel == "broken":
+            raise CompileFailed("an error", "a kernel")
+        return Measurement(kernel_us=10.0 + len(done), samples=1)
+
+    monkeypatch.setattr("convoy.measure.protocol.measure", measure)
+    return done
+
+
+def costs(backends, measured, budget, recorded=None):
+    return MeasuredCost(
+        backends, Device(), recorded, budget=budget, clock=lambda: SECONDS * len(measured)
+    )
+
+
+def test_best_guesses_come_first_and_the_largest_workload_of_them(measured):
+    backends = [Listed("a"), Listed("b")]
+    price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, 6.0))
+    assert measured == [
+        *((w, b, "k0") for w in (LARGE, SMALL) for b in ("a", "b")),
+        *((LARGE, b, "k1") for b in ("a", "b")),
+    ]
+
+
+def test_something_is_known_of_every_workload_without_a_budget(measured):
+    backends = [Listed("a")]
+    found = price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, 0.0))
+    assert measured == [(LARGE, "a", "k0"), (SMALL, "a", "k0")]
+    assert [len(offers.measured) for offers in found.values()] == [1, 1]
+    assert [len(offers.unmeasured) for offers in found.values()] == [4, 4]
+
+
+def test_where_the_first_guess_fails_the_next_one_is_measured(measured):
+    class Broken(Listed):
+        def propose(self, workload, device):
+            return [Candidate(self.name, "broken"), Candidate(self.name, "k1", priority=1)]
+
+    backends = [Broken("a")]
+    found = price_workloads([SMALL], backends, Device(), costs(backends, measured, 0.0))
+    assert [kernel for _, _, kernel in measured] == ["broken", "k1"]
+    assert len(found[SMALL].measured) == len(found[SMALL].failed) == 1
+
+
+def test_recorded_backends_are_neither_asked_nor_measured(measured):
+    class Known(RecordedCost):
+        def __init__(self):
+            pass
+
+        def calibrate(self, *args):
+            pass
+
+        def candidates(self, workload):
+            return [Candidate("a", "k3")] if workload == LARGE else []
+
+        def measurements(self, workload, candidates):
+            known = [c.key for c in self.candidates(workload)]
+            return [Measurement(kernel_us=1.0) if c.key in known else None for c in candidates]
+
+    backends = [Listed("a"), Listed("b")]
+    model = costs(backends, measured, 100.0, Known())
+    found = price_workloads([LARGE], backends, Device(), model)
+    assert {backend for _, backend, _ in measured} == {"b"}
+    assert [o.candidate.kernel for o in found[LARGE].measured if o.candidate.backend == "a"] == [
+        "k3"
+    ]
+
+
+def test_everything_is_measured_where_there_is_no_budget(measured):
+    backends = [Listed("a"), Listed("b")]
+    price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, None))
+    assert len(measured) == 20
+
+
+def test_only_compiled_kernels_count_by_default(measured):
+    backends = [Listed("a", ["k2"]), Listed("b", [])]
+    found = price_workloads([SMALL], backends, Device(), costs(backends, measured, None), True)
+    assert measured == [(SMALL, "a", "k2")]
+    assert [d.backend for d in found[SMALL].declines] == ["b"]
+    assert 'kernels="all"' in found[SMALL].declines[0].remedy
+
+
+def test_kernels_are_compiled_for_what_nothing_else_takes(measured):
+    class Declining(Listed):
+        def accepts(self, workload, device):
+            return Decline(self.name, "never")
+
+    backends = [Listed("a", []), Declining("b")]
+    found = price_workloads([SMALL], backends, Device(), costs(backends, measured, None), True)
+    assert len(measured) == 5 and backends[0].prepared
+    assert [d.backend for d in found[SMALL].declines] == ["b"]

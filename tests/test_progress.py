@@ -1,0 +1,39 @@
+"""Stages: what callbacks and logs get, whatever happens inside."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from convoy.progress import Stages, stages
+
+
+def test_a_callback_gets_stages_and_steps():
+    seen = []
+    report = Stages(lambda *call: seen.append(call))
+    with report.stage("normalize"):
+        pass
+    with report.stage("measure kernels"):
+        report("one", 1, 2)
+        report("two", 2, 2)
+    assert seen == [("normalize", 0, 0), ("measure kernels", 0, 0), ("one", 1, 2), ("two", 2, 2)]
+
+
+def test_logs_get_a_line_a_stage_also_where_it_fails(caplog):
+    caplog.set_level(logging.INFO, "convoy")
+    with pytest.raises(ValueError), Stages().stage("lower"):
+        raise ValueError
+    assert [record.message.split(":")[0] for record in caplog.records] == ["lower"]
+
+
+def test_stages_within_stages_share_one_bar(monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    report = stages(None)
+    with report.stage("select"):
+        outer = report._bar
+        with stages(report).stage("compile kernels"):
+            report("a kernel", 1, 3)
+            assert report._bar is outer
+        assert report._bar is outer
+    assert report._bar is None
