@@ -9,7 +9,19 @@ import typer
 
 from . import options
 from .measured import measured_timeline
-from .options import Backends, Batch, BudgetSeconds, Html, Kernels, Model, Objective, Params, Records, Search, Streams
+from .options import (
+    Backends,
+    Batch,
+    BudgetSeconds,
+    Html,
+    Kernels,
+    Model,
+    Objective,
+    Params,
+    Records,
+    Search,
+    Streams,
+)
 from .output import say
 
 

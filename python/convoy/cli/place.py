@@ -11,11 +11,11 @@ import typer
 from . import options
 from .options import (
     Backends,
-    BudgetSeconds,
-    Kernels,
     Batch,
+    BudgetSeconds,
     Html,
     Json,
+    Kernels,
     Model,
     Objective,
     Params,

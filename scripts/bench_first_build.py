@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Time the first build of torchvision's networks on a machine where nothing is cached.
+
+    python scripts/bench_first_build.py resnet50:1 resnet50:8 vit_b_16:1 --out first_build.json
+    python scripts/bench_first_build.py resnet50:1 --systems shipped all compile --no-records
+
+Each system runs in a fresh process with a cache folder of its own. ``shipped`` is convoy.build by
+default, ``again`` the same once more with the cache that the first one left, ``all`` compiles and
+measures every kernel; ``compile`` is the first call of torch.compile (weights frozen, CUDA
+graphs). Seconds do not hold imports and, for Convoy, the import of the network, which stand beside
+them. Outputs are compared with PyTorch in float32 before a row counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness.rows import Bench, Row
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "shipped": {},
+    "again": {},
+    "all": {"kernels": "all", "budget": None},
+}
+SYSTEMS = (*OPTIONS, "compile")
+#: Relative L2 error of the outputs that float16 may have.
+LARGEST_ERROR = 2e-2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("networks", nargs="*", metavar="NETWORK:BATCH")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=["shipped", "compile"])
+    parser.add_argument("--no-records", action="store_true", help="hide the shipped records")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one process")
+    parser.add_argument("--out", default="")
+    parser.add_argument("--child", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(**json.loads(options.child))))
+        return
+    bench = Bench("first build", options.out)
+    with tempfile.TemporaryDirectory() as folder:
+        cases = []
+        for text in options.networks:
+            name, _, batch = text.partition(":")
+            for system in options.systems:
+                fixed = {"network": name, "N": int(batch or 1), "system": system}
+                caches = Path(folder) / text / ("shipped" if system == "again" else system)
+                run = functools.partial(
+                    in_process, fixed, caches, options.no_records, options.timeout
+                )
+                cases.append((fixed, run))
+        bench.run(cases)
+    for row in bench.rows:
+        cells = ("network", "N", "system", "seconds", "ms", "error", "import_s", "failed")
+        print(*(f"{key}={row[key]}" for key in cells if key in row))
+    raise SystemExit(bench.failures())
+
+
+def in_process(fixed: Row, caches: Path, no_records: bool, timeout: float) -> Row:
+    """Run one case in a process whose caches are its own."""
+    caches.mkdir(parents=True, exist_ok=True)
+    folders = ("CONVOY_CACHE_DIR", "CONVOY_DATA_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    env = {**os.environ, **{name: str(caches / name.lower()) for name in folders}}
+    env["CUDA_CACHE_PATH"] = str(caches / "cuda")
+    if no_records:
+        env["CONVOY_RECORDS_DIR"] = str(caches / "no_records")
+    case = {"name": fixed["network"], "batch": fixed["N"], "system": fixed["system"]}
+    command = [sys.executable, __file__, "--child", json.dumps(case)]
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-1500:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def child(name: str, batch: int, system: str) -> Row:
+    """Build one network and time it; run in a process of its own."""
+    started = time.perf_counter()
+    import torch
+    import torchvision
+
+    torch.manual_seed(0)
+    model = getattr(torchvision.models, name)(weights=None).eval()
+    size = 299 if name == "inception_v3" else 224
+    x = torch.randn(batch, 3, size, size)
+    with torch.no_grad():
+        exact = model.cuda()(x.cuda()).float().cpu()
+    run = compiled_by_torch if system == "compile" else built_by_convoy
+    row, y = run(model, x, system, started)
+    row["error"] = float((y - exact).norm() / exact.norm())
+    if not row["error"] < LARGEST_ERROR:
+        raise RuntimeError(f"relative L2 error {row['error']}")
+    return row
+
+
+def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:
+    """Import, build, run and time with Convoy."""
+    import torch
+    from tvm.relax.frontend.torch import from_exported_program
+
+    import convoy
+
+    imported = time.perf_counter()
+    module = from_exported_program(torch.export.export(model.cpu(), (x,)))
+    began = time.perf_counter()
+    built = convoy.build(module, "cuda", objective="graph", **OPTIONS[system])
+    ready = time.perf_counter()
+    session = built.session()
+    (y,) = session(x.numpy())
+    row = {
+        "seconds": round(ready - began, 2),
+        "first_call_s": round(time.perf_counter() - ready, 2),
+        "import_s": round(imported - started, 2),
+        "convert_s": round(began - imported, 2),
+        "ms": round(statistics.median(session.time(20, 20)) / 1e3, 4),
+        "predicted_ms": round(built.plan.total_us() / 1e3, 4),
+        "backends": built.plan.backends(),
+    }
+    return row, torch.from_numpy(y).float()
+
+
+def compiled_by_torch(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:
+    import torch
+    import torch._inductor.config as config
+
+    config.freezing = True
+    half = model.cuda().half().to(memory_format=torch.channels_last)
+    x = x.cuda().half().to(memory_format=torch.channels_last)
+    compiled = torch.compile(half, mode="reduce-overhead")
+    began = time.perf_counter()
+    with torch.no_grad():
+        y = compiled(x).float().cpu()
+        seconds = time.perf_counter() - began
+        for _ in range(5):
+            compiled(x)
+        samples = []
+        for _ in range(30):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(10):
+                compiled(x)
+            torch.cuda.synchronize()
+            samples.append((time.perf_counter() - start) / 10 * 1e3)
+    row = {
+        "seconds": round(seconds, 2),
+        "import_s": round(began - started, 2),
+        "ms": round(statistics.median(samples), 4),
+    }
+    return row, y
+
+
+if __name__ == "__main__":
+    main()
