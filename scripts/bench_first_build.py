@@ -127,7 +127,7 @@ def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Ro
         "first_call_s": round(time.perf_counter() - ready, 2),
         "import_s": round(imported - started, 2),
         "convert_s": round(began - imported, 2),
-        "ms": round(statistics.median(session.time(20, 20)) / 1e3, 4),
+        "ms": round(statistics.median(session.time(20, 20)), 4),
         "predicted_ms": round(built.plan.total_us() / 1e3, 4),
         "backends": built.plan.backends(),
     }

@@ -49,7 +49,9 @@ def include_dir() -> Path:
 
 
 def records_dir() -> Path:
-    """Return the folder of the records shipped with convoy; read-only in an installed wheel."""
+    """Return the folder of the shipped records: ``CONVOY_RECORDS_DIR``, or the package's own."""
+    if override := os.environ.get("CONVOY_RECORDS_DIR"):
+        return Path(override).expanduser()
     return _shared("tuning/records")
 
 
