@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional, TypedDict
+from typing import Annotated, Optional, TypedDict
 
 import typer
-
-from .output import progress
-
-if TYPE_CHECKING:
-    from ..progress import Progress
 
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
 Params = Annotated[
@@ -60,7 +55,6 @@ class PlacementOptions(TypedDict):
     search: str
     kernels: str
     budget: float | None
-    progress: Progress
 
 
 def placement_options(
@@ -79,7 +73,6 @@ def placement_options(
         "search": search,
         "kernels": kernels,
         "budget": None if budget == math.inf else budget,
-        "progress": progress,
     }
 
 
