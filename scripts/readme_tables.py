@@ -1,7 +1,7 @@
-"""Render the README's tables from benchmarks/results, between its markers.
+"""Render the tables of docs/benchmarks.md from benchmarks/results, between its markers.
 
-    python scripts/readme_tables.py           rewrite README.md
-    python scripts/readme_tables.py --check   exit code 1 when README.md is not up to date
+    python scripts/readme_tables.py           rewrite docs/benchmarks.md
+    python scripts/readme_tables.py --check   exit code 1 when the page is not up to date
 
 A results file is written by scripts/bench_networks.py: ``{"environment": {...}, "rows": [...]}``
 with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row, and
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import Any
 from convoy.report import tables
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = Path("docs", "benchmarks.md")
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 NONE_YET = "There are no results yet.\n"
 
@@ -73,7 +75,7 @@ def caption(results: Results, root: Path) -> str:
     labels = {"gpu": "", "driver": "driver ", "cuda": "CUDA ", "cudnn": "cuDNN "}
     environment = results.environment
     known = [f"{labels[name]}{environment[name]}" for name in labels if environment.get(name)]
-    where = results.path.relative_to(root).as_posix()
+    where = os.path.relpath(results.path, (root / PAGE).parent)
     return f"[{results.path.stem}]({where}): {', '.join(known) or 'environment not recorded'}."
 
 
@@ -105,14 +107,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     options = parser().parse_args(arguments)
-    readme = root / "README.md"
-    old = readme.read_text()
+    page = root / PAGE
+    old = page.read_text()
     new = replace_section(old, render(root))
     if options.check:
         if old != new:
-            print("README.md is not up to date: python scripts/readme_tables.py")
+            print(f"{PAGE} is not up to date: python scripts/readme_tables.py")
         return int(old != new)
-    readme.write_text(new)
+    page.write_text(new)
     return 0
 
 

@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import shlex
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,40 @@ PAGES = sorted(
      *ROOT.glob("tuning/**/*.md")]
 )  # fmt: skip
 #: Pages whose Python runs on a CPU as it stands, with "llvm" in place of "cuda".
-RUNNABLE = ["howto-read-a-plan.md", "placer.md", "records.md", "streams.md", "report.md"]
+RUNNABLE = [
+    "design/placer.md",
+    "design/streams.md",
+    "guides/add-a-cost-model.md",
+    "guides/build.md",
+    "guides/deploy.md",
+    "guides/read-a-plan.md",
+    "guides/report.md",
+    "guides/streams.md",
+    "reference/records.md",
+    "tutorials/onnx.md",
+    "tutorials/pytorch.md",
+    "tutorials/relay.md",
+    "tutorials/training-step.md",
+]
+#: Imports of packages that tests may lack.
+OPTIONAL = ("torch", "onnx")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    found = re.findall(r"^```(\w+)[^\n]*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
-    return [code for language, code in found if language in languages]
+    """The code of a page in these languages, what is quoted from a file left out."""
+    found = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [code for language, info, code in found if language in languages and "=" not in info]
+
+
+def missing_packages(code: str) -> list[str]:
+    found = [
+        name for name in OPTIONAL if re.search(rf"^(import|from) {name}\b", code, re.MULTILINE)
+    ]
+    return [name for name in found if find_spec(name) is None]
 
 
 def small_network(name: str = "data") -> Any:
@@ -49,27 +77,39 @@ def small_network(name: str = "data") -> Any:
 def test_python_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(ROOT / "docs" / name, "python")).replace('"cuda"', '"llvm"')
+    if missing := missing_packages(code):
+        pytest.skip(f"needs {', '.join(missing)}")
     # What only a GPU has: the timeline of a module that was measured.
-    code = code.split("built = convoy.build(module")[0] if name == "report.md" else code
+    code = code.split("built = convoy.build(module")[0] if name == "guides/report.md" else code
     assert code
     namespace = {
         "convoy": convoy, "module": small_network(), "net_a": small_network(),
         "net_b": small_network(), "x": np.ones((1, 8, 8, 8), "float32"),
         "workload": Workload("fprop", 1, 8, 8, 8, 16, 3, 3),
     }  # fmt: skip
+    if "built." in code and "built =" not in code:
+        namespace["built"] = convoy.build(small_network(), "llvm")
     exec(compile(code, name, "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name_of)
 def test_what_python_imports_is_there(page: Path) -> None:
     for code in blocks(page, "python"):
         if "import tvm\nfrom tvm import relay" in code:
             continue  # the script for TVM 0.18 that is to be moved
-        if "import torch\n" in code and find_spec("torch") is None:
+        if missing_packages(code):
             continue
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 exec(ast.unparse(node), {})
+
+
+def test_the_reference_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    assert spec is not None and spec.loader is not None
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.main(["--check"]) == 0, capsys.readouterr().out
 
 
 def command_lines() -> list[tuple[str, list[str]]]:
@@ -82,7 +122,7 @@ def command_lines() -> list[tuple[str, list[str]]]:
                 while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
                     words.pop(0)
                 if words:
-                    found.append((page.name, words))
+                    found.append((name_of(page), words))
     return found
 
 
@@ -91,7 +131,7 @@ def inline_commands() -> list[tuple[str, list[str]]]:
     found = []
     for page in PAGES:
         for text in re.findall(r"`(convoy \w+ [^`]+)`", page.read_text()):
-            found.append((page.name, shlex.split(text)))
+            found.append((name_of(page), shlex.split(text)))
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "relay.md"
 
 
 def block(which: str) -> str:

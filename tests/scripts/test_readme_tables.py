@@ -1,4 +1,4 @@
-"""The README's tables come from results files and nowhere else."""
+"""The tables of docs/benchmarks.md come from results files and nowhere else."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def script() -> ModuleType:
     return module
 
 
-def test_readme_is_up_to_date(script: ModuleType) -> None:
+def test_the_page_is_up_to_date(script: ModuleType) -> None:
     assert script.main(["--check"]) == 0
 
 
 @pytest.fixture
 def project(tmp_path: Path, script: ModuleType) -> Path:
     (tmp_path / "benchmarks" / "results" / "h200").mkdir(parents=True)
-    (tmp_path / "README.md").write_text(f"before\n{script.BEGIN}\nold\n{script.END}\nafter\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / script.PAGE).write_text(f"before\n{script.BEGIN}\nold\n{script.END}\nafter\n")
     return tmp_path
 
 
@@ -41,7 +42,7 @@ def test_without_results_it_says_so(script: ModuleType, project: Path) -> None:
     assert script.main([], project) == 0
     assert script.main(["--check"], project) == 0
     expected = f"before\n{script.BEGIN}\nThere are no results yet.\n{script.END}\nafter\n"
-    assert (project / "README.md").read_text() == expected
+    assert (project / script.PAGE).read_text() == expected
 
 
 def test_a_table_from_a_file(
@@ -57,8 +58,8 @@ def test_a_table_from_a_file(
     (results / "models.json").write_text(json.dumps({"environment": environment, "rows": rows}))
     (results / "plan.json").write_text(json.dumps({"choices": []}))
     script.main([], project)
-    text = (project / "README.md").read_text()
-    assert "[models](benchmarks/results/h200/models.json): NVIDIA H200, cuDNN 9.19.0." in text
+    text = (project / script.PAGE).read_text()
+    assert "[models](../benchmarks/results/h200/models.json): NVIDIA H200, cuDNN 9.19.0." in text
     assert "| network | N | placed | eager |" in text
     assert "| net | 1 | 0.123 | failed |" in text
     assert "| net | 8 | 1.500 | - |" in text
