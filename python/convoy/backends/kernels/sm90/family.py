@@ -34,7 +34,7 @@ STEM_CHANNELS = 4
 
 def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBackend[Sm90Kernel]:
     """dgrad, strided convolutions above all, and all directions of a network's first one, in fp16
-    and bf16: see docs/hopper-kernels.md. ``limit`` caps the candidates of a workload."""
+    and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
