@@ -86,7 +86,7 @@ def _library(candidate: Candidate, device: Device) -> bytes:
     key = hashlib.sha256("\0".join([*command, SOURCE.read_text()]).encode()).hexdigest()
     cache = KernelCache()
     if (entry := cache.get(key)) is not None:
-        return entry.read()
+        return entry.library
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "kernel.so"
         done = subprocess.run(
@@ -97,7 +97,7 @@ def _library(candidate: Candidate, device: Device) -> bytes:
                 f"an error from the compiler:\n{done.stderr[-2000:]}\ncommand: {' '.join(command)}",
                 "a kernel library",
             )
-        return cache.put(key, library.read_bytes(), {"name": candidate.key}).read()
+        return cache.put(key, library.read_bytes(), {"name": candidate.key}).library
 
 
 def _compiler(device: Device) -> list[str]:
