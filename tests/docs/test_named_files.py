@@ -58,3 +58,11 @@ def test_the_architecture_page_has_every_folder() -> None:
         assert f"| `{folder.name}/` |" in page, folder.name
     for folder in (ROOT / "codegen").iterdir():
         assert f"`codegen/{folder.name}/`" in page, folder.name
+
+
+def test_pages_that_sources_name_exist() -> None:
+    for top in ("python", "codegen", "scripts", "tuning", "examples"):
+        for path in (ROOT / top).rglob("*"):
+            if path.suffix in (".py", ".cuh", ".h", ".cc"):
+                for page in re.findall(r"\bdocs/[\w/.-]+\.md", path.read_text()):
+                    assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} names {page}"
