@@ -95,7 +95,7 @@ def child(name: str, batch: int, system: str) -> Row:
     import torchvision
 
     torch.manual_seed(0)
-    model = getattr(torchvision.models, name)(weights=None).eval()
+    model = settled(getattr(torchvision.models, name)(weights=None).cuda())
     size = 299 if name == "inception_v3" else 224
     x = torch.randn(batch, 3, size, size)
     with torch.no_grad():
@@ -106,6 +106,25 @@ def child(name: str, batch: int, system: str) -> Row:
     if not row["error"] < LARGEST_ERROR:
         raise RuntimeError(f"relative L2 error {row['error']}")
     return row
+
+
+def settled(model: Any) -> Any:
+    """A network with random weights whose activations neither vanish nor explode: batch norm has
+    the statistics of random images, and what is initialised to zero is not."""
+    import torch
+
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and not parameter.any():
+            torch.nn.init.trunc_normal_(parameter, std=0.02)
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    size = 299 if type(model).__name__ == "Inception3" else 224
+    with torch.no_grad():
+        if norms:
+            model.train()(torch.randn(8, 3, size, size, device="cuda"))
+    return model.eval()
 
 
 def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:

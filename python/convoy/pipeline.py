@@ -90,7 +90,7 @@ def build(
         cuda_graph: Sessions capture the whole function and replay it.
         streams: 1, a number of streams for independent branches, or "auto": several where they
             pay, which is measured where the GPU is there and predicted elsewhere
-            (docs/streams.md).
+            (docs/design/streams.md).
         options: Those of :func:`place`.
 
     Raises:
@@ -151,7 +151,7 @@ def place(
             some have no measurements), "greedy" (each convolution for itself, in program order)
             or "evolve" (the exact cover refined by the simulated schedule and, where candidates
             are measured, by the time of whole compiled networks, for which there are about
-            ``seconds``); see docs/placer.md.
+            ``seconds``); see docs/design/placer.md.
         plan: An earlier decision, taken over as it is: nothing is searched or measured.
         explain: The placement carries the reasons of every decision and what other objectives
             would do.

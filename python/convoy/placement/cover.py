@@ -2,7 +2,7 @@
 
 Every operation is covered by exactly one subgraph, every value that is read is written, and the
 subgraphs do not wait for each other in a circle. A cover costs what the objective's formula
-(ir/objective.py) makes of its launches. docs/placer.md describes the algorithm.
+(ir/objective.py) makes of its launches. docs/design/placer.md describes the algorithm.
 """
 
 from __future__ import annotations
