@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from pathlib import Path
 
 import platformdirs
@@ -69,12 +70,12 @@ def runtime_library() -> Path:
     Raises:
         LibraryMissing: None of them has it; the message lists the places.
     """
-    import convoy
-
     if override := os.environ.get("CONVOY_RUNTIME_LIBRARY"):
         candidates = [Path(override)]
     else:
-        candidates = [Path(folder) / "lib" / RUNTIME_LIBRARY for folder in convoy.__path__]
+        # Where an editable install puts compiled files is a second folder of the package.
+        folders = sys.modules[__package__].__path__
+        candidates = [Path(folder) / "lib" / RUNTIME_LIBRARY for folder in folders]
         if (root := source_root()) is not None:
             candidates += [root / "build" / RUNTIME_LIBRARY, root / "build/lib" / RUNTIME_LIBRARY]
     for path in candidates:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tests.networks import irregular, resnet50_backward
 
-from . import irregular, pair, resnet50_backward, training
+from . import pair, training
 
 Array = np.ndarray[Any, Any]
 

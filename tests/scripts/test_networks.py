@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.networks import irregular, resnet50_backward
 
 import convoy
 from convoy.normalize.normal_form import normalize
 from convoy.partition.operations import operations
 from convoy.partition.subgraphs import find_subgraphs
-from harness import irregular, launch_cost, networks, pair, resnet50_backward, systems
+from harness import launch_cost, networks, pair, systems
 
 
 def test_launch_module_has_a_kernel_for_each_multiplication() -> None:

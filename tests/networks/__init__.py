@@ -1,0 +1,1 @@
+"""Networks of the benchmarks that no package brings, built on Relax."""
