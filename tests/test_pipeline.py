@@ -13,7 +13,7 @@ import pytest
 
 import convoy
 from convoy import errors, relay
-from convoy.ir.artifact import check_seal
+from convoy.ir.artifact import read_sealed
 from convoy.relay.batch import with_batch
 from convoy.relay.convert import to_relax
 from convoy.runtime import create_module, load_runtime
@@ -158,7 +158,7 @@ def test_export_replaces_a_file_whole(compiled, tmp_path) -> None:
     target = tmp_path / "net.so"
     target.write_bytes(b"old")
     compiled.export_library(target)
-    check_seal(target)
+    read_sealed(target)
     assert [p.name for p in tmp_path.iterdir()] == ["net.so"]
 
 

@@ -9,8 +9,34 @@ namespace convoy {
 
 namespace json = tvm::ffi::json;
 
+// Levels of arrays and objects that are parsed: the parser recurses.
+constexpr int kMostJsonDepth = 64;
+
+// Whether brackets outside of strings nest no deeper than that.
+inline bool IsShallow(const char* text, size_t size) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < size; ++i) {
+    char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostJsonDepth) return false;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return true;
+}
+
 // Parses `text` into an object; throws InvalidOption naming `what` where it is none.
 inline json::Object ParseObject(const tvm::ffi::String& text, const char* what) {
+  if (!IsShallow(text.data(), text.size())) {
+    TVM_FFI_THROW(InvalidOption) << what << " is JSON nested over " << kMostJsonDepth << " deep";
+  }
   tvm::ffi::String problem;
   json::Value value = json::Parse(text, &problem);
   if (!problem.empty()) TVM_FFI_THROW(InvalidOption) << what << " is not JSON: " << problem;

@@ -90,6 +90,10 @@ class CacheUnwritable(ConvoyError):
     """The cache folder is read-only or its disk is full."""
 
 
+class CacheUntrusted(ConvoyError):
+    """The cache folder belongs to another user, or everyone may write to it."""
+
+
 class CompileFailed(ConvoyError):
     """nvcc rejected a generated kernel; carries the command and the compiler's message."""
 

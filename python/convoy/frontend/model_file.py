@@ -67,12 +67,37 @@ def read(path: Path, params: Path | None = None, batch: int | None = None) -> tv
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` by name; raises InvalidOption for any other file."""
     try:
+        _check_npz(path)
         with np.load(path) as arrays:
             return dict(arrays)
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as err:
+    except Exception as err:  # the readers of zip and npy raise whatever they come across
         raise InvalidOption(
             f"{path}, which cannot be read ({err})", "an .npz file of numpy.savez"
         ) from err
+
+
+#: Unpacked bytes of an .npz that are taken for granted, and times its size beyond that.
+_NPZ_BYTES, _NPZ_RATIO = 64 << 20, 32
+
+
+def _check_npz(path: Path) -> None:
+    """Raise ValueError where arrays take far more memory than their file, or than they hold."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+        if unpacked > _NPZ_BYTES + _NPZ_RATIO * path.stat().st_size:
+            raise ValueError(f"it unpacks to {unpacked} bytes")
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                version = np.lib.format.read_magic(file)
+                if version not in ((1, 0), (2, 0)):
+                    raise ValueError(f"{entry.filename} of format {version}")
+                read = np.lib.format.read_array_header_1_0
+                shape, _, dtype = (read if version == (1, 0) else _header_2)(file)
+                if math.prod(shape) * dtype.itemsize > entry.file_size:
+                    raise ValueError(f"{entry.filename} of shape {shape}, which is cut short")
+
+
+_header_2 = np.lib.format.read_array_header_2_0
 
 
 def load_params(path: Path) -> dict[str, np.ndarray]:

@@ -7,18 +7,20 @@ it: a truncated shared object does not fail in the loader, it kills the process.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import CacheUnwritable, CorruptArtefact
+from . import fields as checks
 
 _MAGIC = b"CONVOYSO"
 _SEAL = struct.Struct("<Q32s8s")
@@ -62,25 +64,42 @@ class Meta:
     @classmethod
     def loads(cls, text: str) -> Meta:
         """Inverse of :meth:`dumps`; raises CorruptArtefact where fields are missing."""
-        try:
-            data = json.loads(text)
-            if data["format"] != META_FORMAT:
-                raise CorruptArtefact(
-                    f"a module of format {data['format']}",
-                    f"format {META_FORMAT}",
-                    "Build it again with this version of convoy.",
-                )
-            for side in ("inputs", "outputs"):
-                data[side] = tuple(
-                    TensorInfo(t["name"], tuple(t["shape"]), t["dtype"]) for t in data[side]
-                )
-            data["rescheduled"] = tuple(data.get("rescheduled", ()))
-            return cls(**data)
-        except (json.JSONDecodeError, KeyError, TypeError) as err:
+        data = checks.parse_json(text, "a module's description", CorruptArtefact)
+        if isinstance(data, dict) and data.get("format") != META_FORMAT:
             raise CorruptArtefact(
-                f"a module whose description cannot be read ({err!r})",
-                "the description that build wrote",
-            ) from None
+                f"a module of format {str(data.get('format'))[:60]}",
+                f"format {META_FORMAT}",
+                "Build it again with this version of convoy.",
+            )
+        required = ("format", "inputs", "outputs", "target", "precision")
+        return cls(**checks.checked(data, _META, "description", CorruptArtefact, required))
+
+
+def _tensor(data: Any) -> TensorInfo:
+    return TensorInfo(**checks.checked(data, _TENSOR, "tensor", CorruptArtefact, _TENSOR))
+
+
+def _json(value: Any) -> dict[str, Any]:
+    return checks.mapping(lambda inner: inner)(value)  # Plan and Schedule check what is inside
+
+
+_TENSOR: dict[str, checks.Check] = {
+    "name": checks.text(10000),
+    "shape": checks.tuple_of(checks.integer(0, 2**63 - 1), most=64),
+    "dtype": checks.text(),
+}
+_META: dict[str, checks.Check] = {
+    "format": checks.integer(),
+    "inputs": checks.tuple_of(_tensor),
+    "outputs": checks.tuple_of(_tensor),
+    "target": checks.one_of(("cuda", "llvm")),
+    "precision": checks.text(),
+    "plan": _json,
+    "versions": checks.mapping(checks.text(1000), 100),
+    "schedule": _json,
+    "cuda_graph": checks.boolean,
+    "rescheduled": checks.tuple_of(checks.text(1 << 16)),
+}
 
 
 def write_sealed(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
@@ -107,8 +126,14 @@ def write_sealed(path: str | os.PathLike[str], write: Callable[[str], object]) -
         ) from None
 
 
-def check_seal(path: str | os.PathLike[str]) -> None:
-    """Raise CorruptArtefact unless the file is what :func:`write_sealed` wrote."""
+def read_sealed(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file that :func:`write_sealed` wrote, checked as a whole.
+
+    The seal proves that the file is complete and undamaged, not who wrote it.
+
+    Raises:
+        CorruptArtefact: Any other file.
+    """
     remedy = "Export it again."
     try:
         data = Path(path).read_bytes()
@@ -125,3 +150,25 @@ def check_seal(path: str | os.PathLike[str]) -> None:
     body = memoryview(data)[: -_SEAL.size]
     if length != len(body) or hashlib.sha256(body).digest() != digest:
         raise CorruptArtefact(f"{path} whose bytes differ from what was sealed", expected, remedy)
+    return data
+
+
+@contextlib.contextmanager
+def private_copy(content: bytes) -> Iterator[str]:
+    """Yield a path, ending in ``.so``, to a copy in memory that no other process can write to.
+
+    The system's loader knows a library by its path and file: what was loaded from a path before
+    would be returned for whatever lies there now, and a file that is written over changes the code
+    that runs. A copy is a new file each time, and lives as long as it is mapped.
+    """
+    descriptor = os.memfd_create("convoy-module", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        with tempfile.TemporaryDirectory(prefix="convoy-load-") as folder:
+            link = Path(folder) / "module.so"
+            link.symlink_to(f"/proc/self/fd/{descriptor}")
+            yield str(link)
+    finally:
+        os.close(descriptor)

@@ -7,6 +7,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InvalidOption
+from . import fields as checks
+
 
 @dataclass(frozen=True, order=True)
 class Candidate:
@@ -30,15 +33,32 @@ class Candidate:
         return f"{self.backend}:{self.kernel}"
 
     def options(self) -> dict[str, Any]:
-        """``config`` as a dictionary."""
-        return json.loads(self.config)
+        """``config`` as a dictionary. Raises InvalidOption where it is none."""
+        options = checks.parse_json(self.config, f"config of {self.key}", InvalidOption)
+        if not isinstance(options, dict):
+            raise InvalidOption(f"config of {self.key} = {self.config[:60]!r}", "a JSON object")
+        return options
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Candidate:
-        return cls(**{**data, "notes": tuple(data.get("notes", ()))})
+    def from_json(cls, data: Any) -> Candidate:
+        """Inverse of :meth:`to_json`; raises InvalidOption naming the field. What ``config`` holds
+        is for the backend to check."""
+        required = ("backend", "kernel")
+        return cls(**checks.checked(data, _FIELDS, "candidate", InvalidOption, required))
+
+
+_FIELDS: dict[str, checks.Check] = {
+    "backend": checks.text(),
+    "kernel": checks.text(1000),
+    "config": checks.text(1 << 16),
+    "workspace": checks.integer(0, 2**63 - 1),
+    "priority": checks.integer(),
+    "deterministic": checks.boolean,
+    "notes": checks.tuple_of(checks.text(), most=100),
+}
 
 
 def make_config(**options: Any) -> str:

@@ -6,6 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InvalidOption
+from . import fields as checks
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -40,5 +43,22 @@ class Measurement:
         return {k: v for k, v in dataclasses.asdict(self).items() if v not in (None, "")}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Measurement:
-        return cls(**data)
+    def from_json(cls, data: Any) -> Measurement:
+        """Inverse of :meth:`to_json`; raises InvalidOption naming the field."""
+        return cls(**checks.checked(data, _FIELDS, "measurement", InvalidOption))
+
+
+#: Up to eleven days: sums of times stay finite.
+_TIME = checks.optional(checks.number(0.0, 1e12))
+_FIELDS: dict[str, checks.Check] = {
+    "kernel_us": _TIME,
+    "kernel_spread_us": _TIME,
+    "cold_us": _TIME,
+    "enqueue_us": _TIME,
+    "enqueue_spread_us": _TIME,
+    "e2e_us": _TIME,
+    "e2e_spread_us": _TIME,
+    "samples": checks.integer(),
+    "error": checks.optional(checks.number(0.0, 1e300)),
+    "failure": checks.text(1 << 16),
+}

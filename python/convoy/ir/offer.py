@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import InvalidOption
+from . import fields as checks
 from .candidate import Candidate, Decline
 from .measurement import Measurement
 from .workload import Workload
@@ -23,10 +25,15 @@ class Offer:
         return {"candidate": self.candidate.to_json(), "measurement": self.measurement.to_json()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Offer:
-        return cls(
-            Candidate.from_json(data["candidate"]), Measurement.from_json(data["measurement"])
-        )
+    def from_json(cls, data: Any) -> Offer:
+        """Inverse of :meth:`to_json`; raises InvalidOption naming the field."""
+        return cls(**checks.checked(data, _FIELDS, "offer", InvalidOption, _FIELDS))
+
+
+_FIELDS: dict[str, checks.Check] = {
+    "candidate": Candidate.from_json,
+    "measurement": Measurement.from_json,
+}
 
 
 @dataclass(frozen=True)

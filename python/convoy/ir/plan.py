@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import CorruptArtefact
+from ..errors import CorruptArtefact, InvalidOption, InvalidWorkload
+from . import fields as checks
 from . import objective as objectives
 from .candidate import Decline
 from .device import Device
@@ -57,17 +58,11 @@ class Choice:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Choice:
-        return cls(
-            subgraph=data["region"],
-            workload=Workload.from_json(data["workload"]),
-            chosen=Offer.from_json(data["chosen"]),
-            runner_up=Offer.from_json(data["runner_up"]) if data["runner_up"] else None,
-            best_by_backend=tuple(map(Offer.from_json, data["best_by_backend"])),
-            declines=tuple(Decline(**decline) for decline in data["declines"]),
-            considered=data["considered"],
-            near=tuple(map(Offer.from_json, data.get("near", ()))),
-        )
+    def from_json(cls, data: Any) -> Choice:
+        """Inverse of :meth:`to_json`; raises CorruptArtefact naming the field."""
+        required = [name for name in _CHOICE if name != "near"]
+        fields = checks.checked(data, _CHOICE, "choice", CorruptArtefact, required)
+        return cls(subgraph=fields.pop("region"), **fields)
 
 
 @dataclass(frozen=True)
@@ -130,31 +125,61 @@ class Plan:
         return json.dumps(self.to_json(), indent=1, sort_keys=True)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
+    def from_json(cls, data: Any) -> Plan:
         """Inverse of :meth:`to_json`; raises CorruptArtefact for anything else."""
+        found = data.get("format") if isinstance(data, dict) else None
+        if found != PLAN_FORMAT:
+            raise CorruptArtefact(f"a plan of format {str(found)[:60]}", f"format {PLAN_FORMAT}")
+        required = [name for name in _PLAN if name != "streams"]
         try:
-            if data["format"] != PLAN_FORMAT:
-                raise CorruptArtefact(f"a plan of format {data['format']}", f"format {PLAN_FORMAT}")
-            return cls(
-                objective=objectives.check(data["objective"]),
-                device=Device(**data["device"]),
-                choices=tuple(map(Choice.from_json, data["choices"])),
-                source=data["source"],
-                environment=data["environment"],
-                streams=data.get("streams", 1),
-            )
-        except (KeyError, TypeError, AttributeError) as err:
-            raise CorruptArtefact(
-                f"a plan without its fields ({err!r})", "the JSON that Plan.dumps writes"
-            ) from None
+            fields = checks.checked(data, _PLAN, "plan", CorruptArtefact, required)
+        except (InvalidOption, InvalidWorkload) as err:  # of what is inside
+            raise CorruptArtefact(err.got, err.expected, err.remedy) from None
+        del fields["format"]
+        return cls(**fields)
 
     @classmethod
     def loads(cls, text: str) -> Plan:
         """Inverse of :meth:`dumps`."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as err:
-            raise CorruptArtefact(
-                f"text that is no JSON ({err})", "a plan as Plan.dumps writes it"
-            ) from None
-        return cls.from_json(data)
+        return cls.from_json(checks.parse_json(text, "a plan", CorruptArtefact))
+
+
+def _device(data: Any) -> Device:
+    return Device(**checks.checked(data, _DEVICE, "device", CorruptArtefact))
+
+
+def _decline(data: Any) -> Decline:
+    required = ("backend", "reason")
+    return Decline(**checks.checked(data, _DECLINE, "decline", CorruptArtefact, required))
+
+
+_BYTES = checks.integer(0, 2**63 - 1)
+_REASON = checks.text(1 << 16)
+_DEVICE: dict[str, checks.Check] = {
+    "name": checks.text(),
+    "arch": checks.integer(0, 1000),
+    **dict.fromkeys(("sm_count", "threads_per_sm", "blocks_per_sm"), checks.integer(1, 1 << 20)),
+    "registers_per_sm": checks.integer(1),
+    **dict.fromkeys(("shared_memory_per_block", "l2_bytes", "memory_bytes"), _BYTES),
+    "memory_bandwidth": checks.number(1.0, 1e18),
+}
+_DECLINE: dict[str, checks.Check] = {"backend": _REASON, "reason": _REASON, "remedy": _REASON}
+_CHOICE: dict[str, checks.Check] = {
+    "region": checks.text(1 << 16),
+    "workload": Workload.from_json,
+    "chosen": Offer.from_json,
+    "runner_up": checks.optional(Offer.from_json),
+    "best_by_backend": checks.tuple_of(Offer.from_json),
+    "declines": checks.tuple_of(_decline),
+    "considered": checks.integer(),
+    "near": checks.tuple_of(Offer.from_json),
+}
+_PLAN: dict[str, checks.Check] = {
+    "format": checks.integer(),
+    "objective": checks.one_of(objectives.OBJECTIVES),
+    "device": _device,
+    "choices": checks.tuple_of(Choice.from_json),
+    "source": checks.text(),
+    "environment": checks.text(),
+    "streams": checks.integer(1, 1 << 16),
+}

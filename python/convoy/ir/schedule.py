@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CorruptArtefact
+from . import fields as checks
 
 SCHEDULE_FORMAT = 1
 #: Name of ``Op.occupancy`` in files.
@@ -166,45 +168,72 @@ class Schedule:
         return json.dumps(self.to_json(), sort_keys=True)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Schedule:
+    def from_json(cls, data: Any) -> Schedule:
         """Inverse of :meth:`to_json`; raises CorruptArtefact for anything else."""
-        try:
-            data = dict(data)
-            if (found := data.pop("format")) != SCHEDULE_FORMAT:
-                raise CorruptArtefact(f"a schedule of format {found}", f"format {SCHEDULE_FORMAT}")
-            memory = dict(data.pop("memory"))
-            trial = data.pop("trial")
-            return cls(
-                ops=tuple(_op(op) for op in data.pop("ops")),
-                events=tuple(Event(**event) for event in data.pop("events")),
-                memory=MemoryPlan(
-                    buffers=tuple(_buffer(buffer) for buffer in memory.pop("buffers")), **memory
-                ),
-                trial=Trial(**trial) if trial else None,
-                **data,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as err:
+        found = data.get("format") if isinstance(data, dict) else None
+        if found != SCHEDULE_FORMAT:
             raise CorruptArtefact(
-                f"a schedule without its fields ({err!r})", "the JSON that Schedule.dumps writes"
-            ) from None
+                f"a schedule of format {str(found)[:60]}", f"format {SCHEDULE_FORMAT}"
+            )
+        required = ("ops", "events", "memory", "trial")
+        fields = checks.checked(data, _SCHEDULE, "schedule", CorruptArtefact, required)
+        del fields["format"]
+        return cls(**fields)
 
     @classmethod
     def loads(cls, text: str) -> Schedule:
         """Inverse of :meth:`dumps`."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as err:
-            raise CorruptArtefact(
-                f"text that is no JSON ({err})", "a schedule as Schedule.dumps writes it"
-            ) from None
-        return cls.from_json(data)
+        return cls.from_json(checks.parse_json(text, "a schedule", CorruptArtefact))
 
 
-def _op(data: dict[str, Any]) -> Op:
-    known = dict(data)
-    occupancy = Occupancy(**known.pop(_OCCUPANCY))
-    return Op(**{**known, "occupancy": occupancy, "depends": tuple(data["depends"])})
+def _made(kind: Callable[..., Any], what: str, fields: Mapping[str, checks.Check]) -> checks.Check:
+    """Check an object, all of whose fields must be there, and make a ``kind`` of it."""
+
+    def check(data: Any) -> Any:
+        found = checks.checked(data, fields, what, CorruptArtefact, fields)
+        if _OCCUPANCY in found:
+            found["occupancy"] = found.pop(_OCCUPANCY)
+        return kind(**found)
+
+    return check
 
 
-def _buffer(data: dict[str, Any]) -> Buffer:
-    return Buffer(**{**data, "writers": tuple(data["writers"]), "readers": tuple(data["readers"])})
+_TIME = checks.number(-1e15, 1e15)
+_NAME = checks.text(1 << 16)
+_BYTES = checks.integer(0, 2**63 - 1)
+_INDICES = checks.tuple_of(checks.integer())
+_OPS: dict[str, checks.Check] = {
+    **dict.fromkeys(("name", "symbol", "kind", "source", "kernel"), _NAME),
+    **dict.fromkeys(("duration_us", "start_us", "end_us"), _TIME),
+    _OCCUPANCY: _made(
+        Occupancy,
+        "footprint",
+        {
+            **dict.fromkeys(("blocks", "threads", "shared_bytes"), _BYTES),
+            "waves": checks.number(0.0, 1e15),
+        },
+    ),
+    "stream": checks.integer(0, 1 << 16),
+    "depends": _INDICES,
+}
+_BUFFER: dict[str, checks.Check] = {
+    "name": _NAME,
+    **dict.fromkeys(("offset", "size"), _BYTES),
+    **dict.fromkeys(("writers", "readers"), _INDICES),
+}
+_MEMORY: dict[str, checks.Check] = {
+    "buffers": checks.tuple_of(_made(Buffer, "buffer", _BUFFER)),
+    **dict.fromkeys(("peak_bytes", "single_stream_bytes", "total_bytes"), _BYTES),
+}
+_TRIAL = dict.fromkeys(("single_us", "multi_us", "single_spread_us", "multi_spread_us"), _TIME)
+_SCHEDULE: dict[str, checks.Check] = {
+    "format": checks.integer(),
+    "ops": checks.tuple_of(_made(Op, "op", _OPS)),
+    "events": checks.tuple_of(
+        _made(Event, "event", dict.fromkeys(("record", "wait"), checks.integer(ORIGIN)))
+    ),
+    "memory": _made(MemoryPlan, "memory", _MEMORY),
+    **dict.fromkeys(("makespan_us", "single_us"), _TIME),
+    **dict.fromkeys(("decided_by", "note"), _NAME),
+    "trial": checks.optional(_made(Trial, "trial", _TRIAL)),
+}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import InvalidWorkload
+from . import fields as checks
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul")
@@ -230,19 +230,37 @@ class Workload:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Workload:
-        """Inverse of :meth:`to_json`; raises InvalidWorkload on missing or unknown fields."""
-        fields = dict(data)
-        try:
-            fields["epilogue"] = Epilogue(**fields.get("epilogue", {}))
-            for name in ("stride", "padding", "dilation"):
-                if name in fields:
-                    fields[name] = tuple(fields[name])
-            return cls(**fields)
-        except TypeError as err:
-            raise InvalidWorkload(
-                json.dumps(data)[:200], f"the fields of a Workload ({err})"
-            ) from None
+    def from_json(cls, data: Any) -> Workload:
+        """Inverse of :meth:`to_json`; raises InvalidWorkload naming the field that is missing,
+        unknown, or of another type or range."""
+        return cls(**checks.checked(data, _FIELDS, "workload", InvalidWorkload, _REQUIRED))
+
+
+def _epilogue(data: Any) -> Epilogue:
+    return Epilogue(**checks.checked(data, _EPILOGUE, "epilogue", InvalidWorkload))
+
+
+_SIZE = checks.integer(1)
+#: Along an axis: larger ones are no image's, and some rules count along it.
+_EXTENT = checks.integer(1, 1 << 24)
+_FLOAT = checks.number(-3.4e38, 3.4e38)
+_REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
+_FIELDS: dict[str, checks.Check] = {
+    "op": checks.one_of(OPS),
+    **dict.fromkeys(("n", "c", "k", "groups"), _SIZE),
+    **dict.fromkeys(("h", "w", "r", "s"), _EXTENT),
+    "stride": checks.tuple_of(_EXTENT, 2),
+    "padding": checks.tuple_of(checks.integer(0, 1 << 24), 4),
+    "dilation": checks.tuple_of(_EXTENT, 2),
+    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), checks.one_of(tuple(DTYPE_BYTES))),
+    "math": checks.one_of(MATH_MODES),
+    "epilogue": _epilogue,
+}
+_EPILOGUE: dict[str, checks.Check] = {
+    **dict.fromkeys(("residual", "bias", "affine_relu", "affine_only"), checks.boolean),
+    "activation": checks.one_of(ACTIVATIONS),
+    **dict.fromkeys(("clip_min", "clip_max"), _FLOAT),
+}
 
 
 def without_defaults(value: Any) -> dict[str, Any]:

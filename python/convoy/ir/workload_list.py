@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import InvalidOption
+from . import fields as checks
 from .workload import Workload, without_defaults
 
 
@@ -26,7 +27,13 @@ def read(path: Path) -> list[Workload]:
     """
     if not path.is_file():
         raise InvalidOption(f"workload list {path}, which does not exist", "an existing file")
-    return parse(path.read_text(encoding="utf-8").splitlines(), str(path))
+    try:
+        text = checks.read_bytes(path).decode()
+    except (OSError, UnicodeDecodeError) as err:
+        raise InvalidOption(
+            f"workload list {path}, which cannot be read ({err})", "UTF-8 text of at most 64 MiB"
+        ) from None
+    return parse(text.splitlines(), str(path))
 
 
 def parse(lines: Iterable[str], source: str = "") -> list[Workload]:
@@ -36,12 +43,14 @@ def parse(lines: Iterable[str], source: str = "") -> list[Workload]:
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
-        except ValueError:
+            data = checks.parse_json(line, "a line", InvalidOption)
+        except InvalidOption:
+            data = None
+        if not isinstance(data, dict):
             raise InvalidOption(
                 f"{source or 'workload list'}, line {number}: {line[:60]!r}",
                 "one workload a line, as JSON",
-            ) from None
+            )
         if "environment" not in data:
             found.append(Workload.from_json(data.get("workload", data)))
     return list(dict.fromkeys(found))

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ..backends.kernels.sources import source_hashes
 from ..errors import ConvoyError, InvalidOption
+from ..ir import fields as checks
 from ..ir.device import Device
 from ..measure import gpu as gpus
 from ..runtime import library
@@ -117,12 +118,20 @@ class Environment:
         return {k: v for k, v in dataclasses.asdict(self).items() if v}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Environment:
+    def from_json(cls, data: Any) -> Environment:
         """Inverse of :meth:`to_json`, also of earlier versions' (:mod:`.upgrade`); fields of
-        later versions are left out."""
-        known = {field.name: field for field in dataclasses.fields(cls)}
-        fields = {name: value for name, value in data.items() if name in known}
+        later versions are left out. Raises InvalidOption naming the field."""
+        if isinstance(data, dict):
+            data = {name: value for name, value in data.items() if name in _FIELDS}
+        fields = checks.checked(data, _FIELDS, "environment", InvalidOption)
         return cls(**{**fields, "kernels": upgrade.kernels(fields.get("kernels", ""))})
+
+
+_FIELDS: dict[str, checks.Check] = {
+    **{field.name: checks.text() for field in dataclasses.fields(Environment)},
+    "sm_count": checks.integer(0, 1 << 20),
+    "kernels": checks.text(1 << 14),
+}
 
 
 def same_kernels(mine: str, its: str) -> bool:

@@ -20,7 +20,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConvoyError
+from ..errors import ConvoyError, InvalidOption
+from ..ir import fields as checks
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload, without_defaults
@@ -32,6 +33,8 @@ FORMAT_VERSION = 1
 _OWN_LINE = re.compile(
     rf'\{{"v":{FORMAT_VERSION},"env":"(\w+)","workload":(\{{.*?\}}),"candidate":\{{"backend":"'
 )
+_ID = checks.text(64)
+_TIME = checks.text(64)
 CandidateKey = tuple[str, str, str]
 
 
@@ -92,8 +95,8 @@ class Parser:
     def parse(self, line: str) -> Record | None:
         """The record of a line; None for a header. Raises BadLine with the reason."""
         try:
-            data = json.loads(line)
-        except ValueError:
+            data = checks.parse_json(line, "a line", InvalidOption)
+        except InvalidOption:
             raise BadLine("not JSON: damaged, or cut short by a crash") from None
         if not isinstance(data, dict) or "v" not in data:
             raise BadLine("not a record")
@@ -101,7 +104,7 @@ class Parser:
             raise BadLine(f"format version {data['v']!r}, this convoy reads {FORMAT_VERSION}")
         try:
             if "id" in data:
-                self.environments[str(data["id"])] = Environment.from_json(data["environment"])
+                self.environments[_ID(data["id"])] = Environment.from_json(data["environment"])
                 return None
             return self._record(data)
         except (KeyError, TypeError, ValueError, AttributeError, ConvoyError) as err:
@@ -115,13 +118,14 @@ class Parser:
             return None
         if match[2] not in self._glanced:
             try:
-                self._glanced[match[2]] = Workload.from_json(json.loads(match[2]))
-            except (ValueError, TypeError, AttributeError, ConvoyError):
+                found = checks.parse_json(match[2], "a workload", InvalidOption)
+                self._glanced[match[2]] = Workload.from_json(found)
+            except ConvoyError:
                 return None
         return self._glanced[match[2]]
 
     def _record(self, data: dict[str, Any]) -> Record:
-        environment = self.environments.get(data["env"])
+        environment = self.environments.get(_ID(data["env"]))
         if environment is None:
             raise BadLine(f"environment {data['env']!r} was not stated before")
         # The same workload comes back once for each candidate: checked and made only once.
@@ -133,7 +137,7 @@ class Parser:
             Candidate.from_json(upgrade.candidate(data["candidate"])),
             Measurement.from_json(data["measurement"]),
             environment,
-            str(data["time"]),
+            _TIME(data["time"]),
         )
 
 

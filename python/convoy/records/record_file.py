@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import tempfile
 import zlib
@@ -17,6 +18,9 @@ from ..ir.workload import Workload
 from .record import BadLine, Parser, Record, header_line
 
 LOCK_TIMEOUT_S = 60.0
+#: Bytes of a line that is read, and of a whole file unpacked: 27,000 records are 23 MB.
+MOST_LINE_BYTES = 1 << 20
+MOST_FILE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,8 @@ def _entries(path: Path, wait: bool) -> list[Entry]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="\n") as stream:
-                yield from stream
-        else:
-            with open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
-                yield from stream
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
+            yield from _bounded(stream, path)
     except FileNotFoundError:
         return
     except (EOFError, zlib.error):
@@ -128,6 +128,24 @@ def _lines(path: Path) -> Iterator[str]:
         raise CorruptRecords(
             f"{path}, which cannot be read ({err.strerror})", "a readable record file"
         ) from None
+
+
+def _bounded(stream: io.BufferedIOBase, path: Path) -> Iterator[str]:
+    """Yield lines; one that is too long is cut, so that it is no record, and never held whole."""
+    total = 0
+    while line := stream.readline(MOST_LINE_BYTES):
+        total += len(line)
+        if len(line) == MOST_LINE_BYTES and not line.endswith(b"\n"):
+            while rest := stream.readline(MOST_LINE_BYTES):
+                total += len(rest)
+                if rest.endswith(b"\n"):
+                    break
+            line = line[:80] + b"\n"
+        if total > MOST_FILE_BYTES:
+            raise CorruptRecords(
+                f"{path} with more than {MOST_FILE_BYTES} bytes unpacked", "a file of records"
+            )
+        yield line.decode("utf-8", "replace")
 
 
 def _first(path: Path) -> str:

@@ -40,6 +40,8 @@ def candidate(data: dict[str, Any]) -> dict[str, Any]:
     Raises ValueError for a kernel that was compiled with it.
     """
     config = data.get("config", "")
+    if not isinstance(config, str):
+        return data  # for Candidate.from_json to refuse
     if data.get("backend") == "hopper" and _STORE_WARPS in config:
         raise ValueError("a kernel with store warps, which no longer exists")
     if data.get("backend") != "hopper" or _NO_STORE_WARPS not in config:

@@ -13,6 +13,7 @@ from typing import Any
 import convoy
 from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import timed
+from convoy.ir.fields import parse_json
 from convoy.relay.build import check_graph, device_target, from_attributes
 from convoy.relay.convert import to_relax
 from convoy.relay.infer import infer_module
@@ -64,7 +65,7 @@ class Executable:
             CorruptArtefact: Code that `save` did not write, or a library that does not go with it.
         """
         try:
-            about = json.loads(bytes(code))
+            about = parse_json(bytes(code), "code", CorruptArtefact)
             names, is_graph = [str(n) for n in about["inputs"]], bool(about["graph"])
         except (ValueError, TypeError, KeyError):
             raise CorruptArtefact("code that is none", "what Executable.save gave") from None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
-from ..ir.artifact import Meta, check_seal, write_sealed
+from ..ir.artifact import Meta, private_copy, read_sealed, write_sealed
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
 from .quiet import without_scope_warnings
@@ -66,19 +65,22 @@ class CompiledModule:
 def load(path: str | os.PathLike[str]) -> CompiledModule:
     """Load what export_library wrote. Needs TVM's runtime, not its compiler.
 
+    Loaded is what the file holds now, whatever was loaded from its path before; the file may be
+    replaced or written over afterwards. A module is code: load none from those you do not trust.
+
     Raises CorruptArtefact for anything but a whole module of this version, LibraryMissing for one
     for a GPU where CUDA is not installed.
     """
-    check_seal(path)
+    content = read_sealed(path)
     from . import load_runtime, load_tvm_backends
 
     load_runtime()
-    import tvm
+    import tvm_ffi
 
     no_cuda = load_tvm_backends()
     try:
-        with without_scope_warnings():
-            module = tvm.runtime.load_module(str(Path(path).resolve()))
+        with without_scope_warnings(), private_copy(content) as copy:
+            module = tvm_ffi.load_module(copy)
         description = _find_meta(module)
     except (RuntimeError, AttributeError, OSError) as err:
         if no_cuda and "load_from_bytes.cuda" in str(err):

@@ -11,10 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
+from ..errors import InvalidOption
+from ..ir import fields as checks
 from ..ir.workload import Workload
 from ..records.record_file import unwritable
 
@@ -48,9 +51,10 @@ class Journal:
             CacheUnwritable: The journal cannot be written.
         """
         left = _read(self.path)
-        if left.get("fingerprint") == self._fingerprint and isinstance(left.get("complete"), list):
-            return set(left["complete"])
-        before = _read(self.ended).get(self._fingerprint, {})
+        complete_before = left.get("complete")
+        if left.get("fingerprint") == self._fingerprint and _are_keys(complete_before):
+            return set(complete_before)
+        before = _counts(_read(self.ended).get(self._fingerprint))
         keys = {workload.key for workload in complete}
         keys |= {key for key, count in (known or {}).items() if count >= before.get(key, 1 << 62)}
         self._write(self.path, {"fingerprint": self._fingerprint, "complete": sorted(keys)})
@@ -66,19 +70,35 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(content), encoding="utf-8")
+            # A new file of a name that nobody knows beforehand: it follows no link.
+            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file)
             os.replace(temporary, path)
         except OSError as err:
+            if temporary:
+                Path(temporary).unlink(missing_ok=True)
             raise unwritable(path, err) from err
 
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the content of a journal file; empty for none, and for that of another version."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = checks.parse_json(checks.read_bytes(path), "a journal", InvalidOption)
+    except (OSError, InvalidOption):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _are_keys(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(key, str) for key in value)
+
+
+def _counts(value: Any) -> dict[str, int]:
+    """Return numbers of records by key; none where any is of another type."""
+    if isinstance(value, dict) and all(type(count) is int for count in value.values()):
+        return value
+    return {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from ...errors import CacheUnwritable, CompileFailed, ConvoyError, InvalidOption, LibraryMissing
+from ...ir import fields as checks
 from ...ir.candidate import Candidate, Decline, make_config
 from ...ir.device import Device
 from ...ir.workload import Workload
@@ -16,6 +17,8 @@ from .compile import Progress, compile_kernel, compile_many, is_compiled
 from .kernel import K, Launch
 
 _log = logging.getLogger(__name__)
+#: Of a candidate's config; the kernel itself is for its family to check.
+_OPTIONS: dict[str, checks.Check] = {"kernel": lambda value: value, "swizzle": checks.integer()}
 
 
 @dataclass(frozen=True)
@@ -96,16 +99,11 @@ class KernelBackend(Backend, Generic[K]):
     def launch_of(self, candidate: Candidate) -> Launch[K]:
         """Kernel and run-time choices of a candidate. Raises InvalidOption when it is not of
         this backend."""
-        options = candidate.options()
-        try:
-            kernel = self.family.kernel_from_json(options["kernel"])
-            split_k = int(options["split_k"]) if self.family.splits else 1
-            return Launch(kernel, split_k, int(options["swizzle"]))
-        except KeyError as error:
-            raise InvalidOption(
-                f"candidate {candidate.key} without {error}",
-                f"a candidate of the {self.name} backend",
-            ) from None
+        fields = _OPTIONS | ({"split_k": checks.integer(1)} if self.family.splits else {})
+        what = f"candidate {candidate.key} of the {self.name} backend"
+        options = checks.checked(candidate.options(), fields, what, InvalidOption, fields)
+        kernel = self.family.kernel_from_json(options["kernel"])
+        return Launch(kernel, options.get("split_k", 1), options["swizzle"])
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """Compile the candidate's kernel library, or take it from the cache.

@@ -12,6 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +24,24 @@ from typing import Any
 import filelock
 
 from ... import paths
-from ...errors import CacheUnwritable
+from ...errors import CacheUntrusted, CacheUnwritable, InvalidOption
+from ...ir import fields as checks
+
+_MOST_ENTRY_BYTES = 1 << 20
+_MOST_LIBRARY_BYTES = 1 << 30
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _sha256(value: Any) -> str:
+    if isinstance(value, str) and _SHA256.fullmatch(value):
+        return value
+    raise checks.Mismatch("a SHA-256 in hexadecimal", value)
+
+
+_ENTRY: dict[str, checks.Check] = {
+    "sha256": _sha256,
+    "about": checks.mapping(lambda value: value, 100),
+}
 
 
 @dataclass(frozen=True)
@@ -48,16 +67,37 @@ class KernelCache:
         self.folder = folder if folder is not None else kernels_dir()
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a key; None when there is none or its files are damaged."""
+        """The entry of a key; None when there is none or its files are damaged.
+
+        Raises CacheUntrusted where others may write into the folder: a library is code.
+        """
+        self._check_owner()
         try:
-            record = json.loads((self.folder / f"{key}.json").read_text())
+            text = checks.read_bytes(self.folder / f"{key}.json", _MOST_ENTRY_BYTES)
+            record = checks.checked(
+                checks.parse_json(text, key, InvalidOption), _ENTRY, key, InvalidOption, _ENTRY
+            )
             path = self.folder / f"{record['sha256']}.so"
-            library = path.read_bytes()
-            if hashlib.sha256(library).hexdigest() != record["sha256"]:
-                return None
-            return Entry(library, record["sha256"], record["about"], path)
-        except (OSError, ValueError, KeyError, TypeError):
+            library = checks.read_bytes(path, _MOST_LIBRARY_BYTES)
+        except (OSError, InvalidOption):
             return None
+        if hashlib.sha256(library).hexdigest() != record["sha256"]:
+            return None
+        return Entry(library, record["sha256"], record["about"], path)
+
+    def _check_owner(self) -> None:
+        try:
+            status = self.folder.stat()
+        except OSError:
+            return
+        others = status.st_uid not in (os.geteuid(), 0)
+        if others or status.st_mode & stat.S_IWOTH:
+            whose = f"of user {status.st_uid}" if others else "that everyone may write to"
+            raise CacheUntrusted(
+                f"cache folder {self.folder} {whose}",
+                "a folder of your own: what lies in it is run",
+                f"Set CONVOY_CACHE_DIR to another folder, or run `chmod o-w {self.folder}`",
+            )
 
     def __contains__(self, key: str) -> bool:
         """Whether there is an entry; whether it is whole, :meth:`get` finds out."""

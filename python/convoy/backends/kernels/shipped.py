@@ -20,6 +20,7 @@ from typing import Any
 
 from ... import paths
 from ...errors import CorruptArtefact
+from ...ir import fields as checks
 from .cache import Entry
 from .kernel import Kernel
 from .sources import code_key
@@ -41,7 +42,7 @@ class Archive:
         """Read the manifest. Raises CorruptArtefact for anything but an archive of this format."""
         try:
             with zipfile.ZipFile(path) as archive:
-                data = json.loads(archive.read(MANIFEST))
+                data = checks.parse_json(archive.read(MANIFEST), MANIFEST, CorruptArtefact)
             if data["format"] != FORMAT:
                 raise ValueError(f"format {data['format']}")
             return cls(path, str(data["toolkit"]), dict(data["kernels"]))

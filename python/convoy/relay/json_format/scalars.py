@@ -32,9 +32,10 @@ def to_int(text: str, what: str) -> int:
         RelaySyntaxError: Not an integer of 64 bits.
     """
     digits = text[1:] if text.startswith("-") else text
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
-        raise RelaySyntaxError(f"{what} = '{text[:32]}'", "an integer")
-    return int(text)
+    value = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 19 else None
+    if value is None or not -(2**63) <= value < 2**63:
+        raise RelaySyntaxError(f"{what} = '{text[:32]}'", "an integer of 64 bits")
+    return value
 
 
 def to_float(text: str, what: str) -> float:

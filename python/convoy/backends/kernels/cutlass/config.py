@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ....errors import InvalidOption
+from ....ir import fields as checks
 from ....ir.workload import ACTIVATIONS, DTYPE_BYTES
 from .emit import emit
 
@@ -59,7 +60,8 @@ class KernelConfig:
     epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
 
     A bias needs no configuration of its own: every kernel takes one, or a null pointer.
-    Raises InvalidOption where fields contradict each other.
+    Raises InvalidOption where a field is of another type or range, or fields contradict each other:
+    the source is made of these fields, which come from records and plans.
     """
 
     family: Family
@@ -82,12 +84,7 @@ class KernelConfig:
     epilogue_columns: int = 0
 
     def __post_init__(self) -> None:
-        _one_of("family", self.family, FAMILIES)
-        _one_of("scheduler", self.scheduler, SCHEDULERS)
-        _one_of("iterator", self.iterator, ITERATORS)
-        _one_of("activation", self.activation, ACTIVATIONS)
-        _one_of("dtype", self.dtype, tuple(DTYPE_BYTES))
-        _one_of("out_dtype", self.out_dtype, tuple(DTYPE_BYTES))
+        checks.check_attributes(self, _FIELDS, "kernel", InvalidOption)
         if self.op != "fprop":
             self._check_backward()
         if self.is_sm90:
@@ -111,7 +108,8 @@ class KernelConfig:
             raise InvalidOption(f"{self.family} with stages of an epilogue", "(0, 0), 0 columns")
 
     def _check_sm90(self) -> None:
-        _one_of("schedule", self.schedule, SCHEDULES)
+        if self.schedule not in SCHEDULES:
+            raise InvalidOption(f"schedule {self.schedule!r}", f"one of {', '.join(SCHEDULES)}")
         m, n, k = self.tile
         if self.arch != 90:
             raise InvalidOption(f"{self.family} for sm_{self.arch}", "arch = 90")
@@ -292,15 +290,32 @@ class KernelConfig:
         return data
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> KernelConfig:
+    def from_json(cls, data: Any) -> KernelConfig:
         """Inverse of :meth:`to_json`; raises InvalidOption on unknown or missing fields."""
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-        }
-        try:
-            return cls(**fields)
-        except TypeError as error:
-            raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
+        return cls(**checks.checked(data, _FIELDS, "kernel", InvalidOption, ("family", "tile")))
+
+
+_EXTENT = checks.integer(0, 4096)
+_FIELDS: dict[str, checks.Check] = {
+    "family": checks.one_of(FAMILIES),
+    "tile": checks.tuple_of(checks.integer(1, 4096), 3),
+    "warp": checks.tuple_of(_EXTENT, 2),
+    "stages": checks.integer(0, 64),
+    "cluster": checks.tuple_of(checks.integer(1, 16), 2),
+    "schedule": checks.one_of(("", *SCHEDULES)),
+    "scheduler": checks.one_of(SCHEDULERS),
+    "iterator": checks.one_of(ITERATORS),
+    "align": checks.integer(1, 64),
+    "align_out": checks.integer(1, 64),
+    "dtype": checks.one_of(tuple(DTYPE_BYTES)),
+    "out_dtype": checks.one_of(tuple(DTYPE_BYTES)),
+    "activation": checks.one_of(ACTIVATIONS),
+    "residual": checks.boolean,
+    "affine_relu": checks.boolean,
+    "arch": checks.integer(0, 1000),
+    "epilogue_stages": checks.tuple_of(checks.integer(0, 64), 2),
+    "epilogue_columns": _EXTENT,
+}
 
 
 def kernel_arch(device_arch: int) -> int:
@@ -312,8 +327,3 @@ def kernel_arch(device_arch: int) -> int:
 def shared_memory(arch: int) -> int:
     """Bytes of shared memory that one block may use on this architecture."""
     return SHARED_MEMORY.get(arch, 101376)
-
-
-def _one_of(what: str, got: str, expected: tuple[str, ...]) -> None:
-    if got not in expected:
-        raise InvalidOption(f"{what} {got!r}", f"one of {', '.join(expected)}")

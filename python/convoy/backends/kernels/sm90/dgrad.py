@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ....errors import InvalidOption
+from ....ir import fields as checks
 from ..kernel import bool_literal
-from .source import ELEMENT, SHORT, Sm90Library, check_dtype
+from .source import DTYPE, ELEMENT, EXTENT, SHORT, Sm90Library
 
 #: Bytes of shared memory that one block may use on sm_90.
 SHARED_MEMORY = 232448
@@ -69,10 +71,17 @@ class DgradKernel(Sm90Library):
     dtype: str = "float16"
 
     family: ClassVar[str] = "dgrad_strided"
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        **dict.fromkeys(("rows", "columns", "epilogue_stages", "commit_group", "split"), EXTENT),
+        "consumers": EXTENT,
+        "stages": checks.integer(0, 4096),
+        **dict.fromkeys(("pingpong", "swap_ab", "overlapped_epilogue", "zeros"), checks.boolean),
+        "dtype": DTYPE,
+    }
     most_stages: ClassVar[int] = 10
 
     def __post_init__(self) -> None:
-        check_dtype(self.dtype)
+        self.check_fields()
         if self.consumers not in (2, 3) or (self.pingpong and self.consumers != 2):
             raise InvalidOption(f"{self.consumers} consumers", "2, or 3 that share a tile")
         if self.swap_ab and not self._can_swap_ab():
@@ -161,7 +170,7 @@ class DgradKernel(Sm90Library):
         fields = {names.get(name, name): value for name, value in data.items()}
         if fields.get("store_warps") is False:
             del fields["store_warps"]
-        return cls(**fields)
+        return super().from_json(fields)
 
     def _can_swap_ab(self) -> bool:
         shared = not self.pingpong and self.split == 1

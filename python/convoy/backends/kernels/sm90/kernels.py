@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 from ....errors import InvalidOption
@@ -13,15 +14,14 @@ Sm90Kernel = DgradKernel | StemDgradKernel | StemFpropKernel | StemWgradKernel
 _KINDS = (DgradKernel, StemDgradKernel, StemFpropKernel, StemWgradKernel)
 
 
-def kernel_from_json(data: dict[str, Any]) -> Sm90Kernel:
+def kernel_from_json(data: Any) -> Sm90Kernel:
     """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
+    if not isinstance(data, dict):
+        raise InvalidOption(f"kernel {reprlib.repr(data)}", "a JSON object")
     fields = dict(data)
     family = fields.pop("family", None)
     for kind in _KINDS:
         if kind.family == family:
-            try:
-                return kind.from_json(fields)
-            except TypeError as error:
-                raise InvalidOption(f"kernel description {data}", f"its fields ({error})") from None
+            return kind.from_json(fields)
     families = ", ".join(kind.family for kind in _KINDS)
-    raise InvalidOption(f"kernel family {family!r}", f"one of {families}")
+    raise InvalidOption(f"kernel family {reprlib.repr(family)}", f"one of {families}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from ....errors import InvalidOption
+from ....ir import fields as checks
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 SHORT = {"float16": "f16", "bfloat16": "bf16"}
@@ -18,6 +20,12 @@ class Sm90Library:
 
     #: Its header is ``codegen/sm90/FAMILY_library.cuh``.
     family: ClassVar[str]
+    #: A check for each field: its source is made of them, and they come from records and plans.
+    fields: ClassVar[Mapping[str, checks.Check]]
+
+    def check_fields(self) -> None:
+        """Raise InvalidOption for a field of another type or range."""
+        checks.check_attributes(self, self.fields, self.family, InvalidOption)
 
     @property
     def name(self) -> str:
@@ -50,8 +58,13 @@ class Sm90Library:
 
     @classmethod
     def from_json(cls: type[L], data: dict[str, Any]) -> L:
-        """Of :meth:`to_json`'s fields without ``family``; raises TypeError for others."""
-        return cls(**data)
+        """Of :meth:`to_json`'s fields without ``family``; raises InvalidOption for others."""
+        required = [
+            field.name
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+            if field.default is dataclasses.MISSING
+        ]
+        return cls(**checks.checked(data, cls.fields, cls.family, InvalidOption, required))
 
 
 def source_text(
@@ -68,7 +81,5 @@ def source_text(
     )
 
 
-def check_dtype(dtype: str) -> None:
-    """Raises InvalidOption for a type that no kernel is compiled for."""
-    if dtype not in ELEMENT:
-        raise InvalidOption(f"dtype {dtype!r}", f"one of {', '.join(ELEMENT)}")
+DTYPE = checks.one_of(tuple(ELEMENT))
+EXTENT = checks.integer(1, 4096)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ....errors import InvalidOption
+from ....ir import fields as checks
 from ..kernel import bool_literal
-from .source import ELEMENT, SHORT, Sm90Library, check_dtype, source_text
+from .source import DTYPE, ELEMENT, EXTENT, SHORT, Sm90Library, source_text
 
 #: Of stem_dgrad: largest filter and output channels.
 LARGEST_STEM_FILTER = 7
@@ -27,9 +29,13 @@ class StemDgradKernel(Sm90Library):
     dtype: str = "float16"
 
     family: ClassVar[str] = "stem_dgrad"
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        "channels": checks.integer(1, 4),
+        "dtype": DTYPE,
+    }
 
     def __post_init__(self) -> None:
-        _check_input(self.dtype, self.channels)
+        self.check_fields()
 
     @property
     def name(self) -> str:
@@ -57,9 +63,16 @@ class StemFpropKernel(Sm90Library):
     dtype: str = "float16"
 
     family: ClassVar[str] = "stem_fprop"
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        "channels": checks.integer(1, 4),
+        "filter_h": EXTENT,
+        "filter_w": EXTENT,
+        "relu": checks.boolean,
+        "dtype": DTYPE,
+    }
 
     def __post_init__(self) -> None:
-        _check_input(self.dtype, self.channels)
+        self.check_fields()
         _check_window(self.filter_h, self.filter_w, self.channels)
 
     @property
@@ -102,21 +115,27 @@ class StemWgradKernel(Sm90Library):
     dtype: str = "float16"
 
     family: ClassVar[str] = "stem_wgrad"
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        "channels": checks.integer(1, 4),
+        **dict.fromkeys(("filter_h", "filter_w", "stride_w", "parts", "blocks"), EXTENT),
+        "group": checks.integer(1, 8),
+        "ahead": checks.boolean,
+        "depth": EXTENT,
+        "dtype": DTYPE,
+    }
 
     def __post_init__(self) -> None:
-        _check_input(self.dtype, self.channels)
+        self.check_fields()
         _check_window(self.filter_h, self.filter_w, self.channels)
-        if self.stride_w < 1 or self.stride_w * self.channels % 2:
+        if self.stride_w * self.channels % 2:
             raise InvalidOption(
                 f"stride {self.stride_w} with {self.channels} channels", "an even product"
             )
-        if self.blocks not in (1, 2) or not 1 <= self.parts <= most_parts(self.tiles, self.blocks):
+        if self.blocks > 2 or self.parts > most_parts(self.tiles, self.blocks):
             raise InvalidOption(
                 f"{self.parts} parts in {self.blocks} blocks",
                 f"1 or 2 blocks with together at most {MOST_WARPGROUPS} times 64 elements",
             )
-        if not 1 <= self.group <= 8:
-            raise InvalidOption(f"groups of {self.group}", "1 to 8")
         if not self.parts < self.depth <= 16:
             raise InvalidOption(f"{self.depth} rows of dy", f"{self.parts + 1} to 16")
 
@@ -140,12 +159,6 @@ class StemWgradKernel(Sm90Library):
         arguments = [ELEMENT[self.dtype], *map(str, sizes + schedule)]
         arguments += [bool_literal(self.ahead), str(self.depth)]
         return source_text(self, "StemWgradConfig", arguments, "StemWgrad", workspace=True)
-
-
-def _check_input(dtype: str, channels: int) -> None:
-    check_dtype(dtype)
-    if not 1 <= channels <= 4:
-        raise InvalidOption(f"{channels} channels", "1 to 4")
 
 
 def _check_window(filter_h: int, filter_w: int, channels: int) -> None:

@@ -1,0 +1,227 @@
+"""Read JSON from files into validated values.
+
+What a file holds is a stranger's until it is checked here: every field has a type and a range, text
+and nesting are bounded, and an unknown or missing field is an error that names it. A check takes a
+value and returns it, lists as tuples, or raises :class:`Mismatch` with what it expected.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConvoyError
+
+Check = Callable[[Any], Any]
+
+#: Levels of lists and objects in one JSON text.
+MOST_DEPTH = 64
+#: Bytes of one JSON text, such as a plan, or of a list of workloads.
+MOST_BYTES = 64 << 20
+
+
+class Mismatch(ValueError):
+    """A value of another type or range; the text is what was expected.
+
+    Args:
+        expected: What would have been accepted.
+        path: The place below the field, such as ``[2]``.
+        got: The value at that place.
+    """
+
+    def __init__(self, expected: str, got: Any, path: str = "") -> None:
+        self.expected, self.got, self.path = expected, got, path
+        super().__init__(expected)
+
+
+def boolean(value: Any) -> bool:
+    if value is True or value is False:
+        return value
+    raise Mismatch("true or false", value)
+
+
+def integer(least: int = 0, most: int = 2**31 - 1) -> Check:
+    """Accept an int from ``least`` to ``most``; a bool is none."""
+
+    def check(value: Any) -> int:
+        if type(value) is int and least <= value <= most:
+            return value
+        raise Mismatch(f"an integer from {least} to {most}", value)
+
+    return check
+
+
+def number(least: float, most: float) -> Check:
+    """Accept an int or float from ``least`` to ``most``, which NaN is not; a bool is none."""
+
+    def check(value: Any) -> float:
+        if (type(value) is float or type(value) is int) and least <= value <= most:
+            return value
+        raise Mismatch(f"a number from {least:g} to {most:g}", value)
+
+    return check
+
+
+def text(most: int = 200) -> Check:
+    """Accept a string of at most ``most`` characters."""
+
+    def check(value: Any) -> str:
+        if type(value) is str and len(value) <= most:
+            return value
+        raise Mismatch(f"text of at most {most} characters", value)
+
+    return check
+
+
+def one_of(names: Collection[str]) -> Check:
+    """Accept one of some strings."""
+
+    def check(value: Any) -> str:
+        if type(value) is str and value in names:
+            return value
+        raise Mismatch(f"one of {', '.join(names)}", value)
+
+    return check
+
+
+def optional(inner: Check) -> Check:
+    """Accept None too."""
+    return lambda value: None if value is None else inner(value)
+
+
+def tuple_of(inner: Check, length: int | None = None, most: int = 1 << 20) -> Check:
+    """Accept a list or tuple, of ``length`` entries or of at most ``most``; return a tuple."""
+
+    def check(value: Any) -> tuple[Any, ...]:
+        if type(value) not in (list, tuple):
+            raise Mismatch("a list", value)
+        if len(value) != length if length is not None else len(value) > most:
+            raise Mismatch(f"{f'{most} or fewer' if length is None else length} entries", value)
+        try:
+            return tuple(map(inner, value))
+        except Mismatch:
+            return tuple(_at(f"[{index}]", inner, entry) for index, entry in enumerate(value))
+
+    return check
+
+
+def mapping(inner: Check, most: int = 1 << 20) -> Check:
+    """Accept an object of at most ``most`` fields of any name."""
+
+    def check(value: Any) -> dict[str, Any]:
+        if type(value) is not dict or len(value) > most:
+            raise Mismatch(f"an object of at most {most} fields", value)
+        return {name: _at(f".{name}", inner, entry) for name, entry in value.items()}
+
+    return check
+
+
+def _at(place: str, inner: Check, value: Any) -> Any:
+    try:
+        return inner(value)
+    except Mismatch as bad:
+        raise Mismatch(bad.expected, bad.got, place + bad.path) from None
+
+
+def checked(
+    data: Any,
+    fields: Mapping[str, Check],
+    what: str,
+    error: type[ConvoyError],
+    required: Collection[str] = (),
+) -> dict[str, Any]:
+    """Check a JSON object.
+
+    Args:
+        data: What was read.
+        fields: A check for each field that there may be.
+        what: The object's name in errors, such as "workload".
+        error: The error to raise.
+        required: Fields that must be there.
+
+    Returns:
+        The fields that are there, checked.
+    """
+    if type(data) is not dict:
+        raise error(f"{what} {reprlib.repr(data)}", "a JSON object")
+    found = {}
+    name = ""
+    try:
+        for name, value in data.items():
+            found[name] = fields[name](value)
+    except KeyError:
+        known = ", ".join(fields)
+        raise error(
+            f"unknown field {reprlib.repr(name)} of {what}", f"the fields {known}"
+        ) from None
+    except Mismatch as bad:
+        got = f"{what}: {name}{bad.path} {reprlib.repr(bad.got)}"
+        raise error(got, bad.expected) from None
+    for name in required:
+        if name not in found:
+            raise error(f"{what} without {name!r}", f"the fields {', '.join(required)}")
+    return found
+
+
+def check_attributes(
+    value: object, fields: Mapping[str, Check], what: str, error: type[ConvoyError]
+) -> None:
+    """Check the attributes of an object that was made in whatever way; types are to be exact."""
+    for name, check in fields.items():
+        got = getattr(value, name)
+        try:
+            exact = check(got)
+            if type(exact) is not type(got):
+                raise Mismatch(f"a {type(exact).__name__}", got)
+        except Mismatch as bad:
+            raise error(f"{what}: {name}{bad.path} {reprlib.repr(bad.got)}", bad.expected) from None
+
+
+def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> Any:
+    """Parse JSON of bounded size and depth; ``what`` names it in the error."""
+    if len(data) > MOST_BYTES:
+        raise error(f"{what} of {len(data)} bytes", f"at most {MOST_BYTES}")
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise error(f"{what} nested too deep", f"JSON of at most {MOST_DEPTH} levels") from None
+    except ValueError as err:
+        raise error(f"{what} that is not JSON ({err})", "JSON text") from None
+    if isinstance(data, bytes):
+        brackets = data.count(b"[") + data.count(b"{")
+    else:
+        brackets = data.count("[") + data.count("{")
+    if brackets > MOST_DEPTH and not _is_shallow(value):
+        raise error(f"{what} nested too deep", f"JSON of at most {MOST_DEPTH} levels")
+    return value
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        inner: list[Any] = []
+        for entry in level:
+            if type(entry) is list:
+                inner += entry
+            elif type(entry) is dict:
+                inner += entry.values()
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Read a whole file of at most ``most`` bytes.
+
+    Raises:
+        OSError: It cannot be read, or is larger.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(f"more than {most} bytes")
+    return data
