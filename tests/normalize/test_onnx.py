@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import convoy
 from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import count_ops
@@ -130,3 +131,28 @@ def test_transposed_convolution_is_an_input_gradient(groups):
     (workload,) = {r.workload for r in find_subgraphs(normal)}
     assert workload.key.startswith("dgrad.n2h10w13c12k8r4s3.st2x2.pd1x0x1x1")
     check_same(mod, "float16", 2e-2)
+
+
+@pytest.mark.parametrize("kind", ["beside a tensor", "alone", "an element"])
+def test_shapes_as_outputs(kind):
+    import tvm.relax.frontend.onnx as importer
+
+    helper = onnx.helper
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Shape", ["y"], ["s"])]
+    names, weights = ["y", "s"], []
+    if kind == "alone":
+        names = ["s"]
+    elif kind == "an element":
+        nodes.append(helper.make_node("Gather", ["s", "one"], ["g"]))
+        names, weights = ["y", "g"], [onnx.numpy_helper.from_array(np.array(1), "one")]
+    infos = {"y": (1, [2, 3]), "s": (7, [2]), "g": (7, [])}
+    x, *outputs = (
+        helper.make_tensor_value_info(n, *infos.get(n, infos["y"])) for n in ["x", *names]
+    )
+    graph = helper.make_graph(nodes, "model", [x], outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    got = convoy.build(importer.from_onnx(model), "llvm").session()(np.ones((2, 3), "float32"))
+    expected = {"y": np.ones((2, 3)), "s": np.array([2, 3]), "g": np.array(3)}
+    for name, value in zip(names, got, strict=True):
+        np.testing.assert_array_equal(value, expected[name])
+        assert str(value.dtype) == ("float32" if name == "y" else "int64")

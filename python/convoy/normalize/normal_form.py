@@ -33,6 +33,7 @@ from .channels import PadStemChannels
 from .layout import ChannelsLast
 from .lift import LiftKernels
 from .precision import ApplyPrecision, compute_dtype
+from .shape_outputs import shape_outputs
 from .simplify import Simplify
 from .training_norms import ExpandTrainingNorms
 
@@ -67,6 +68,7 @@ def normalize(
     """
     compute_dtype(dtype)  # reject an unknown policy first
     mod = straight_line(bind_params(mod, params))
+    mod = shape_outputs(mod)
     check_static(mod)
     for step in passes(dtype, pad_channels, space_to_depth):
         mod = step(mod)
