@@ -61,6 +61,7 @@ from .runtime import create_module, present_device
 from .runtime.compiled import CompiledModule
 from .streams.link import link
 from .streams.schedule import ONE_STREAM, check_streams, schedule
+from .threads import one_at_a_time
 from .tir import Rescheduled
 
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
@@ -71,6 +72,7 @@ KERNELS = ("shipped", "all")
 BUDGET_S = 5.0
 
 
+@one_at_a_time
 def build(
     mod: tvm.IRModule,
     target: str | tvm.target.Target = "cuda",
@@ -115,6 +117,7 @@ def build(
         )  # fmt: skip
 
 
+@one_at_a_time
 def place(
     mod: tvm.IRModule,
     params: Mapping[str, Any] | None = None,
@@ -247,6 +250,7 @@ def _cost_model(
     return named(costs, device, records) if isinstance(costs, str) else costs, "", measure
 
 
+@one_at_a_time
 def compile_placement(
     placement: Placement,
     target: str | tvm.target.Target = "cuda",
@@ -282,6 +286,7 @@ def compile_placement(
     return CompiledModule(executable, meta)
 
 
+@one_at_a_time
 def predict_schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     """The schedule of a placed network as the simulator predicts it; nothing is compiled.
 

@@ -18,11 +18,13 @@ from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.visit import post_order
+from convoy.threads import one_at_a_time
 
 # Precision follows the dtype of what convolutions and GEMMs compute in, in this order.
 _HALF = ("float16", "bfloat16")
 
 
+@one_at_a_time
 def build(
     ir_mod: IRModule | Function,
     target: Any = None,

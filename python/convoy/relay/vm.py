@@ -20,6 +20,7 @@ from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import as_module
 from convoy.relay.params import to_array
+from convoy.threads import one_at_a_time
 
 
 class Executable:
@@ -76,6 +77,7 @@ class Executable:
         return Executable(compiled, names, is_graph)
 
 
+@one_at_a_time
 def compile(
     mod: Any,
     target: Any = None,

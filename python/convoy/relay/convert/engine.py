@@ -27,6 +27,7 @@ from convoy.relay.ops.relax_call import OpCall, RelaxExpr, constant
 from convoy.relay.source import nearest
 from convoy.relay.trampoline import Step, run
 from convoy.relay.visit import bind, post_order
+from convoy.threads import one_at_a_time
 
 if TYPE_CHECKING:
     import tvm
@@ -41,6 +42,7 @@ def supported_ops() -> list[str]:
     return sorted(name for name, operator in OPERATORS.items() if operator.is_supported)
 
 
+@one_at_a_time
 def to_relax(
     mod: IRModule | Function, params: Mapping[str, Any] | None = None, func_name: str = "main"
 ) -> tvm.IRModule:
