@@ -82,6 +82,11 @@ class Backend(abc.ABC):
         offered to all backends."""
         return ()
 
+    def check(self, candidate: Candidate) -> None:
+        """Raise InvalidOption for a candidate that this backend did not propose, such as one of a
+        damaged file; nothing is built."""
+        candidate.options()
+
     def kernel_source(self, candidate: Candidate) -> str:
         """The header that the candidate's kernel is compiled from, as its path in the folder
         ``codegen``; empty for candidates that convoy does not compile."""

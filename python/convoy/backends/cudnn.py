@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
+from ..ir import fields as checks
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
@@ -105,7 +106,7 @@ class CudnnBackend(Backend):
         The heuristics propose some 40 of the thousands of configurations of an engine; checking
         one takes a third of a millisecond, and no plan is built.
         """
-        options = candidate.options()
+        options = _engine_options(candidate)
         engine, knobs = options["engine"], dict(options["knobs"])
         zero_bias = options.get("zero_bias", False)
         common = {"zero_bias": zero_bias, **_target_options(device)}
@@ -140,13 +141,13 @@ class CudnnBackend(Backend):
         that loads the module: such a candidate comes from records. Raises CompileFailed when cuDNN
         refuses it, LibraryVersionMismatch when another version had proposed it.
         """
-        options = candidate.options()
+        options = _engine_options(candidate)
         entry: dict[str, Any] = {
             "backend": "cudnn",
             "arch": device.arch,
             "workload": workload.to_json(),
             "engine": options["engine"],
-            "knobs": options["knobs"],
+            "knobs": [list(knob) for knob in options["knobs"]],
             "workspace": candidate.workspace,
             "cudnn_version": options["version"],
             "zero_bias": options.get("zero_bias", False),
@@ -190,8 +191,26 @@ class CudnnBackend(Backend):
             raise _refused(workload, candidate, built["refusal"])
         return int(built["workspace"])
 
+    def check(self, candidate: Candidate) -> None:
+        _engine_options(candidate)
+
     def _decline(self, reason: str, remedy: str) -> Decline:
         return Decline(self.name, reason, remedy)
+
+
+_FIELDS: dict[str, checks.Check] = {
+    "engine": checks.integer(0, 1 << 16),
+    "knobs": checks.tuple_of(checks.tuple_of(checks.integer(-(2**31)), 2), most=1000),
+    "version": checks.integer(),
+    "zero_bias": checks.boolean,
+}
+
+
+def _engine_options(candidate: Candidate) -> dict[str, Any]:
+    """Options of a candidate. Raises InvalidOption for one that :meth:`propose` did not make."""
+    what = f"candidate {candidate.key} of the cudnn backend"
+    required = ("engine", "knobs", "version")
+    return checks.checked(candidate.options(), _FIELDS, what, InvalidOption, required)
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:

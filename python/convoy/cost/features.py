@@ -7,13 +7,17 @@ a split are also offered under the same names as those of the compiled kernels.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..errors import InvalidOption
+from ..ir import fields as checks
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.workload import DTYPE_BYTES, OPS, Workload
@@ -105,7 +109,7 @@ def product_size(w: Workload) -> tuple[int, int, int]:
 
 def candidate_features(workload: Workload, candidate: Candidate, device: Device) -> Features:
     """What distinguishes candidates of one workload."""
-    options = candidate.options()
+    options = _options(candidate.config)
     found: Features = {
         "backend": _number(candidate.backend, _BACKENDS),
         "priority": candidate.priority,
@@ -125,13 +129,49 @@ def candidate_features(workload: Workload, candidate: Candidate, device: Device)
 def kind(candidate: Candidate) -> tuple[object, ...]:
     """What candidates have in common that differ in details alone: family and tile of a kernel and
     how tiles are scheduled, or engine and tile of cuDNN."""
-    options = candidate.options()
+    options = _options(candidate.config)
     kernel = options.get("kernel")
     if kernel is None:
-        knobs = dict(map(tuple, options.get("knobs", ())))
+        knobs = dict(options.get("knobs", ()))
         return candidate.backend, options.get("engine"), knobs.get(TILE_KNOB)
     tile = kernel.get("tile") or (kernel.get("rows"), kernel.get("columns"))
     return candidate.backend, kernel.get("family"), tuple(tile), kernel.get("scheduler")
+
+
+@functools.lru_cache(maxsize=8192)  # kernels come back for each workload
+def _options(config: str) -> dict[str, Any]:
+    """Options of the types that features are made of; others, of a damaged record, are left out."""
+    try:
+        return _usable(checks.parse_json(config, "config", InvalidOption), _OPTIONS)
+    except InvalidOption:
+        return {}
+
+
+def _usable(data: Any, fields: Mapping[str, checks.Check]) -> dict[str, Any]:
+    found = {}
+    for name in fields.keys() & data.keys() if isinstance(data, dict) else ():
+        with contextlib.suppress(checks.Mismatch):
+            found[name] = fields[name](data[name])
+    return found
+
+
+_COUNT = checks.integer(1)
+_KERNEL: dict[str, checks.Check] = {
+    **dict.fromkeys(("family", "schedule", "scheduler"), checks.text()),
+    **dict.fromkeys(("stages", "epilogue_columns", "slots"), checks.integer()),
+    **dict.fromkeys(("split", "align", "rows", "columns"), _COUNT),
+    "cluster": checks.tuple_of(_COUNT, 2),
+    "tile": checks.tuple_of(_COUNT, 3),
+    "pingpong": checks.boolean,
+}
+_OPTIONS: dict[str, checks.Check] = {
+    "kernel": lambda value: _usable(value, _KERNEL),
+    "engine": checks.integer(),
+    "knobs": checks.tuple_of(checks.tuple_of(checks.integer(-(2**31)), 2), most=100),
+    "zero_bias": checks.boolean,
+    "split_k": _COUNT,
+    "swizzle": checks.integer(),
+}
 
 
 def _number(name: str, known: Sequence[str]) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..backends.base import Backend
-from ..errors import LibraryMissing
+from ..errors import InvalidOption, LibraryMissing
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
+from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.alternatives import plausible_workloads
@@ -117,6 +118,7 @@ def _proposals(
                 candidate
                 for candidate in costs.candidates(workload)
                 if candidate.backend == backend.name
+                and _is_valid(backend, candidate, found[workload])
                 and not (compiled and not backend.is_ready(candidate))
             ]
             for workload in found
@@ -137,6 +139,16 @@ def _proposals(
             others = [c for c in known[workload] if c.key not in names]
             proposals[workload] += [*answer, *others]
     return proposals
+
+
+def _is_valid(backend: Backend, candidate: Candidate, offers: Offers) -> bool:
+    """Whether a backend can read the candidate, which may be from a file; else it has failed."""
+    try:
+        backend.check(candidate)
+    except InvalidOption as err:
+        offers.failed.append(Offer(candidate, Measurement(failure=str(err))))
+        return False
+    return True
 
 
 def _proposed(

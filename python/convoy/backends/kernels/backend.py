@@ -64,6 +64,7 @@ class KernelBackend(Backend, Generic[K]):
         self._limit = limit if limit is not None else family.limit
         self._progress = progress
         self._failed: dict[K, CompileFailed] = {}
+        self._launches: dict[str, Launch[K]] = {}  # by config
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         for reason, remedy in self.family.objections(workload, device):
@@ -99,11 +100,18 @@ class KernelBackend(Backend, Generic[K]):
     def launch_of(self, candidate: Candidate) -> Launch[K]:
         """Kernel and run-time choices of a candidate. Raises InvalidOption when it is not of
         this backend."""
+        if (known := self._launches.get(candidate.config)) is not None:
+            return known
         fields = _OPTIONS | ({"split_k": checks.integer(1)} if self.family.splits else {})
         what = f"candidate {candidate.key} of the {self.name} backend"
         options = checks.checked(candidate.options(), fields, what, InvalidOption, fields)
         kernel = self.family.kernel_from_json(options["kernel"])
-        return Launch(kernel, options.get("split_k", 1), options["swizzle"])
+        launch = Launch(kernel, options.get("split_k", 1), options["swizzle"])
+        self._launches[candidate.config] = launch
+        return launch
+
+    def check(self, candidate: Candidate) -> None:
+        self.launch_of(candidate)
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """Compile the candidate's kernel library, or take it from the cache.
