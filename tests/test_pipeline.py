@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,33 @@ def test_other_files_are_refused(tmp_path) -> None:
             convoy.load(tmp_path / name)
     with pytest.raises(errors.CorruptArtefact, match="cannot be read"):
         convoy.load(tmp_path / "absent.so")
+
+
+def _times(factor: int) -> convoy.CompiledModule:
+    text = (
+        f'#[version = "0.0.5"]\ndef @main(%x: Tensor[(4), float32]) {{ multiply(%x, {factor}f) }}'
+    )
+    return convoy.build(relay.to_relax(relay.parse(text), {}), "llvm")
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_is_loaded_is_what_the_file_holds_now(tmp_path, in_place: bool) -> None:
+    path, other, kept = tmp_path / "net.so", tmp_path / "other.so", []
+    before = len(list(Path(tempfile.gettempdir()).glob("convoy-load-*")))
+    for factor in (2, 3, 5):
+        if in_place and path.exists():
+            _times(factor).export_library(other)
+            with path.open("wb") as file:  # the same file, other content
+                file.write(other.read_bytes())
+        else:
+            _times(factor).export_library(path)
+        kept.append((factor, convoy.load(path).session()))
+        for expected, session in kept:
+            np.testing.assert_array_equal(session(np.ones(4, "float32"))[0], expected)
+    path.write_bytes(b"")
+    for expected, session in kept:
+        np.testing.assert_array_equal(session(np.ones(4, "float32"))[0], expected)
+    assert len(list(Path(tempfile.gettempdir()).glob("convoy-load-*"))) <= before
 
 
 def test_export_leaves_nothing_behind_where_it_fails(compiled, tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,41 @@ def test_nowhere_to_write(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CacheUnwritable):
         Journal(tmp_path / "file" / "records.jsonl", ["run"]).begin([])
+
+
+@pytest.mark.parametrize("value", [1, "x", None, [1], [[1]], {"k": "x"}, {"k": [1]}, [None, {}]])
+def test_a_journal_of_other_types_is_none(tmp_path: Path, value: object) -> None:
+    records = tmp_path / "records.jsonl"
+    run = Journal(records, ["run"])
+    run.begin([ONE])
+    content = json.loads(run.path.read_text())
+    for damaged in ({**content, "complete": value}, value):
+        run.path.write_text(json.dumps(damaged))
+        assert run.begin([TWO]) == {TWO.key}
+    run.end({ONE.key: 1})
+    (fingerprint,) = json.loads(run.ended.read_text())
+    for damaged in ({fingerprint: value}, value):
+        run.ended.write_text(json.dumps(damaged))
+        assert run.begin([], {ONE.key: 1}) == set()
+        run.path.unlink()
+    run.end({ONE.key: 1})
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 100_000, '{"a":' + "1" * 5000 + "}"])
+def test_a_journal_nested_too_deep_is_none(tmp_path: Path, text: str) -> None:
+    run = Journal(tmp_path / "records.jsonl", ["run"])
+    run.path.write_text(text)
+    run.ended.write_text(text)
+    assert run.begin([ONE]) == {ONE.key}
+
+
+def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    run = Journal(tmp_path / "records.jsonl", ["run"])
+    for path in (run.path, run.ended):
+        path.with_name(f"{path.name}.{os.getpid()}").symlink_to(victim)
+        path.symlink_to(victim)
+    run.begin([])
+    run.end({"k": 1})
+    assert victim.read_text() == "precious"

@@ -33,8 +33,7 @@ FORMAT_VERSION = 1
 _OWN_LINE = re.compile(
     rf'\{{"v":{FORMAT_VERSION},"env":"(\w+)","workload":(\{{.*?\}}),"candidate":\{{"backend":"'
 )
-_ID = checks.text(64)
-_TIME = checks.text(64)
+_ID, _TIME = {"id": checks.text(64)}, {"env": checks.text(64), "time": checks.text(64)}
 CandidateKey = tuple[str, str, str]
 
 
@@ -104,7 +103,8 @@ class Parser:
             raise BadLine(f"format version {data['v']!r}, this convoy reads {FORMAT_VERSION}")
         try:
             if "id" in data:
-                self.environments[_ID(data["id"])] = Environment.from_json(data["environment"])
+                name = checks.checked({"id": data["id"]}, _ID, "header", InvalidOption)["id"]
+                self.environments[name] = Environment.from_json(data["environment"])
                 return None
             return self._record(data)
         except (KeyError, TypeError, ValueError, AttributeError, ConvoyError) as err:
@@ -125,7 +125,9 @@ class Parser:
         return self._glanced[match[2]]
 
     def _record(self, data: dict[str, Any]) -> Record:
-        environment = self.environments.get(_ID(data["env"]))
+        own = {"env": data["env"], "time": data["time"]}
+        checks.checked(own, _TIME, "record", InvalidOption)
+        environment = self.environments.get(data["env"])
         if environment is None:
             raise BadLine(f"environment {data['env']!r} was not stated before")
         # The same workload comes back once for each candidate: checked and made only once.
@@ -137,7 +139,7 @@ class Parser:
             Candidate.from_json(upgrade.candidate(data["candidate"])),
             Measurement.from_json(data["measurement"]),
             environment,
-            _TIME(data["time"]),
+            data["time"],
         )
 
 
