@@ -1,0 +1,16 @@
+"""Mutated inputs of a fixed seed; ``scripts/mutate_inputs.py`` tries others."""
+
+from __future__ import annotations
+
+import pytest
+
+from .inputs import INPUTS, attempt
+
+#: About a minute for all of them on two cores.
+MOST = 2500
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_mutated_inputs_are_read_or_refused(kind: str) -> None:
+    found = [(n, wrong) for n in range(MOST) if (wrong := attempt(kind, f"ci {n}"))]
+    assert not found, f"{len(found)} of {MOST} go wrong, the first: {found[0]}"
