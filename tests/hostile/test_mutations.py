@@ -1,4 +1,4 @@
-"""Mutated inputs of a fixed seed; ``scripts/mutate_inputs.py`` tries others."""
+"""Mutated inputs of a fixed seed; ``tests/hostile/run.py`` tries others."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Each batch runs in a process of its own with a new seed, so that a crash is found as well. What
 goes wrong is printed and kept in a file, one JSON object a line: ``--again FILE`` tries it again.
 
-    python scripts/mutate_inputs.py --seconds 600 --jobs 8 --keep failures.jsonl
+    python tests/hostile/run.py --seconds 600 --jobs 8 --keep failures.jsonl
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.hostile.inputs import INPUTS, attempt
 
