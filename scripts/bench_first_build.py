@@ -35,8 +35,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all": {"kernels": "all", "budget": None},
 }
 SYSTEMS = (*OPTIONS, "compile")
-#: Relative L2 error of the outputs that float16 may have.
-LARGEST_ERROR = 2e-2
+#: Relative L2 error that float16 may have: 0.036 for torch.compile on ResNet-50 with random weights.
+LARGEST_ERROR = 5e-2
 
 
 def main() -> None:
