@@ -3,4 +3,4 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))  # for tests.networks
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # for tests.benchmark_networks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.networks import irregular, resnet50_backward
+from tests.benchmark_networks import irregular, resnet50_backward
 
 from . import pair, training
 

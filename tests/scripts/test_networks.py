@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.networks import irregular, resnet50_backward
+from tests.benchmark_networks import irregular, resnet50_backward
 
 import convoy
 from convoy.normalize.normal_form import normalize
