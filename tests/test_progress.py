@@ -37,3 +37,13 @@ def test_stages_within_stages_share_one_bar(monkeypatch):
             assert report._bar is outer
         assert report._bar is outer
     assert report._bar is None
+
+
+def test_names_are_no_markup(monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    report = Stages()
+    with report.stage("measure kernels"):
+        report("[/dim] [link=x]kernel", 1, 2)
+        report._bar.refresh()
+        (line,) = report._bar.get_renderables()
+        assert "[/dim]" in "".join(str(cell) for cell in line.columns[-1].cells)

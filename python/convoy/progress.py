@@ -35,7 +35,10 @@ class Stages:
         if self._callback is not None:
             self._callback(label, done, total)
         elif self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total or None, detail=label)
+            from rich.markup import escape  # names of kernels come from files
+
+            detail = escape(label)
+            self._bar.update(self._task, completed=done, total=total or None, detail=detail)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping
 
 from ..ir.device import Device
 from ..ir.measurement import Measurement
-from ..ir.objective import device_us
 from ..ir.offer import Offer, Offers
 from ..ir.workload import DTYPE_BYTES, Workload
 
@@ -49,17 +48,6 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
 def stays(touched: int, device: Device) -> bool:
     """Whether so many bytes stay in the L2 cache from one run of a network to the next."""
     return touched <= STAYING * device.l2_bytes
-
-
-def network_us(measurement: Measurement, touched: int, device: Device) -> float:
-    """Time of a kernel inside a network, in microseconds.
-
-    Args:
-        measurement: Of the kernel alone.
-        touched: Bytes that one run of the network touches.
-        device: The GPU.
-    """
-    return device_us(_warm(measurement) if stays(touched, device) else measurement)
 
 
 def in_network(
