@@ -82,6 +82,10 @@ class CorruptArtefact(ConvoyError):
     """A compiled module that is truncated or damaged."""
 
 
+class UntrustedModule(ConvoyError):
+    """A compiled module that no trusted key signed, where a signature was asked for."""
+
+
 class CorruptRecords(ConvoyError):
     """A record file that cannot be read at all (single bad lines are skipped and reported)."""
 

@@ -19,7 +19,7 @@ from convoy.backends.cudnn import cudnn_version
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.cli.main import app
 from convoy.cli.workloads import find_workloads
-from convoy.errors import InvalidOption, LibraryMissing, NoGpu
+from convoy.errors import InvalidOption, InvalidWorkload, LibraryMissing, NoGpu
 from convoy.frontend import model_file as models
 from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
@@ -196,7 +196,8 @@ def test_mistakes(tmp_path: Path, h200: Spec, monkeypatch: pytest.MonkeyPatch) -
     result = CliRunner().invoke(app, ["tune", str(tmp_path / "nothing.jsonl")])
     assert isinstance(result.exception, InvalidOption)
     (tmp_path / "bad.jsonl").write_text("{}\nnot json\n")
-    with pytest.raises(Exception, match=r"without 'op'; expected the fields op, n"):
+    message = r"bad.jsonl, line 1: workload without 'op'; expected the fields op, n"
+    with pytest.raises(InvalidWorkload, match=message):
         workload_list.read(tmp_path / "bad.jsonl")
 
 

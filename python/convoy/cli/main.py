@@ -16,6 +16,7 @@ from .doctor.command import doctor
 from .output import say
 from .place import place
 from .run import run
+from .sign import sign
 from .trace import trace
 from .tune import tune
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (doctor, place, build, run, trace, tune):
+for _command in (doctor, place, build, run, sign, trace, tune):
     app.command()(_command)
 app.add_typer(records.app, name="records")
 

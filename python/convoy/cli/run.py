@@ -30,6 +30,10 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(help=".npz to write the outputs to, as output_0, output_1, ..."),
     ] = None,
+    trusted: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(help="Public key that must have signed the module; may be repeated."),
+    ] = None,
     timed: Annotated[bool, typer.Option("--time", help="Also measure the time.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -38,7 +42,7 @@ def run(
 
     from ..runtime.compiled import load
 
-    session = load(module).session()
+    session = load(module, trusted=trusted or None).session()
     session.run(_inputs(session, inputs))
     results = {f"output_{i}": session.output(i).numpy() for i in range(session.num_outputs)}
     if outputs is not None:

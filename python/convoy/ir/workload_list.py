@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import InvalidOption
+from ..errors import InvalidOption, InvalidWorkload
 from . import fields as checks
 from .workload import Workload, without_defaults
 
@@ -51,6 +51,11 @@ def parse(lines: Iterable[str], source: str = "") -> list[Workload]:
                 f"{source or 'workload list'}, line {number}: {line[:60]!r}",
                 "one workload a line, as JSON",
             )
-        if "environment" not in data:
+        if "environment" in data:
+            continue
+        try:
             found.append(Workload.from_json(data.get("workload", data)))
+        except InvalidWorkload as err:
+            place = f"{source or 'workload list'}, line {number}: {err.got}"
+            raise InvalidWorkload(place, err.expected, err.remedy) from None
     return list(dict.fromkeys(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,16 +63,29 @@ class CompiledModule:
             return Session(self.module, self.meta, device)
 
 
-def load(path: str | os.PathLike[str]) -> CompiledModule:
+def load(
+    path: str | os.PathLike[str], *, trusted: Iterable[str | os.PathLike[str]] | None = None
+) -> CompiledModule:
     """Load what export_library wrote. Needs TVM's runtime, not its compiler.
 
     Loaded is what the file holds now, whatever was loaded from its path before; the file may be
     replaced or written over afterwards. A module is code: load none from those you do not trust.
 
-    Raises CorruptArtefact for anything but a whole module of this version, LibraryMissing for one
-    for a GPU where CUDA is not installed.
+    Args:
+        path: The module's file.
+        trusted: PEM files of Ed25519 public keys, one of which must have signed the module
+            (``convoy sign``). Default: signatures are not looked at.
+
+    Raises:
+        CorruptArtefact: Anything but a whole module of this version.
+        LibraryMissing: A module for a GPU, and CUDA is not installed.
+        UntrustedModule: No trusted key signed it.
     """
     content = read_sealed(path)
+    if trusted is not None:
+        from .signature import verify
+
+        verify(path, content, trusted)
     from . import load_runtime, load_tvm_backends
 
     load_runtime()
