@@ -7,8 +7,8 @@ setting that works from a checkout and from a wheel (``paths.install_command``).
 from __future__ import annotations
 
 
-class ConvoyError(Exception):
-    """Base of all errors raised on purpose by convoy.
+class ConvoyError(RuntimeError):
+    """Base of all errors raised on purpose by convoy; a RuntimeError, as TVM's own are.
 
     Args:
         got: What was found; alone, the whole message.
@@ -120,3 +120,7 @@ class InvalidOption(ConvoyError):
 
 class InvalidMatchGraph(ConvoyError):
     """Operators and matches given to the placer that do not fit together."""
+
+
+class RemovedFromTvm(ConvoyError):
+    """A part of TVM 0.18 that neither TVM nor convoy has; names what takes its place."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import convoy
 from convoy import relay
-from convoy.errors import InvalidOption
+from convoy.errors import InvalidOption, RemovedFromTvm
 from convoy.relay import tvm018 as tvm
 from convoy.relay.build import device_target
 
@@ -72,7 +73,55 @@ def test_other_names_are_those_of_tvm() -> None:
     import tvm as installed
 
     assert tvm.cuda is installed.cuda is tvm.gpu
-    assert tvm.ir.Op is installed.ir.Op
-    assert tvm.transform.PassInfo is installed.transform.PassInfo
+    assert tvm.ir.Range is installed.ir.Range
     with pytest.raises(AttributeError):
         tvm.nothing_of_that_name  # noqa: B018
+
+
+def test_modules_of_tvm_018() -> None:
+    from convoy.relay.tvm018 import nd, te
+    from convoy.relay.tvm018.contrib import download, graph_executor, utils
+    from convoy.relay.tvm018.contrib.utils import tempdir
+    from convoy.relay.tvm018.ir.module import IRModule
+    from convoy.relay.tvm018.relay.testing import mlp
+    from convoy.relay.tvm018.runtime.vm import VirtualMachine
+    from convoy.relay.tvm018.topi.utils import get_const_tuple
+
+    assert graph_executor is convoy.graph_executor
+    assert VirtualMachine is relay.vm.VirtualMachine
+    assert IRModule is tvm.IRModule is relay.IRModule
+    assert mlp is relay.testing.mlp
+    assert nd is tvm.nd
+    assert download.download_testdata
+    assert Path(tempdir().path).is_dir() or utils
+    assert get_const_tuple((tvm.tir.IntImm("int32", 3),)) == (3,)
+    assert relay.TensorType((tvm.tir.IntImm("int32", 3),)) == relay.TensorType((3,))
+    assert isinstance(te.size_var("n"), tvm.tir.Var)
+    with pytest.raises(AttributeError):
+        tvm.__path_of_nothing__  # noqa: B018
+
+
+def test_members_of_tvm_objects() -> None:
+    assert tvm.cpu(0).device_type == 1
+    assert tvm.device("llvm", 0) == tvm.cpu(0) == tvm.device(str(tvm.target.Target("llvm")), 0)
+    np.testing.assert_array_equal(tvm.nd.array(np.arange(3)).asnumpy(), [0, 1, 2])
+
+
+def test_removed_parts_say_what_replaces_them() -> None:
+    from convoy.relay.tvm018 import autotvm
+    from convoy.relay.tvm018.autotvm.tuner import XGBTuner
+
+    option = {"tuner": XGBTuner, "builder": autotvm.LocalBuilder}  # mentioned: no error
+    with pytest.raises(RemovedFromTvm, match="convoy tune"):
+        autotvm.task.extract_from_program(None, target="llvm", params={})
+    with pytest.raises(RemovedFromTvm, match=r"autotvm\.tuner\.XGBTuner is no longer"):
+        option["tuner"]("task")
+    with pytest.warns(UserWarning, match="no effect"), autotvm.apply_history_best("log"):
+        pass
+
+
+def test_errors_are_those_of_tvm() -> None:
+    with pytest.raises(tvm.TVMError):
+        relay.parse("nothing")
+    with pytest.raises(tvm.error.DiagnosticError):
+        relay.testing.run_infer_type(relay.add(relay.var("x", shape=(2,)), relay.const([1, 2, 3])))

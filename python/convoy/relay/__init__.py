@@ -4,7 +4,21 @@ Reads and prints the text format, reads and writes `save_json` and parameter fil
 expressions with TVM 0.18's names, and compiles with `relay.build`.
 """
 
-from convoy.relay import analysis, backend, build_module, op, qnn, testing, transform, vm
+from convoy.relay import (
+    analysis,
+    backend,
+    base,
+    build_module,
+    expr,
+    function,
+    op,
+    qnn,
+    scope_builder,
+    testing,
+    transform,
+    ty,
+    vm,
+)
 from convoy.relay.api import fromtext, parse, parse_expr
 from convoy.relay.ast import (
     Call,
@@ -51,7 +65,12 @@ __all__ = [
     "backend",
     "bind",
     "build_module",
+    "base",
     "create_executor",
+    "expr",
+    "function",
+    "scope_builder",
+    "ty",
     "vm",
     "build",
     "Call",

@@ -125,6 +125,37 @@ class Op(Expr):
 
     name: str
 
+    def get_attr(self, attr_name: str) -> AnyValue:
+        """Return what was registered for the operator under a key, or None."""
+        return _op_attributes.get((self.name, attr_name), (None, 0))[0]
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Check whether something is registered for the operator under a key."""
+        return (self.name, attr_name) in _op_attributes
+
+    def set_attr(self, attr_name: str, value: AnyValue, plevel: int = 10) -> None:
+        """Register a value under a key; one of a higher level stays.
+
+        Raises:
+            RelayTypeError: There is a value of the same level already.
+        """
+        _, level = _op_attributes.get((self.name, attr_name), (None, -1))
+        if level == plevel:
+            raise RelayTypeError(
+                f"attribute {attr_name} of {self.name} at level {plevel}, which is registered",
+                remedy="Call reset_attr first, or pass a higher level",
+            )
+        if level < plevel:
+            _op_attributes[self.name, attr_name] = (value, plevel)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Forget what is registered under a key."""
+        _op_attributes.pop((self.name, attr_name), None)
+
+
+# Values and their levels by operator and key: functions of users that passes call (`FTVMLegalize`).
+_op_attributes: dict[tuple[str, str], tuple[AnyValue, int]] = {}
+
 
 @cache
 def op(name: str) -> Op:

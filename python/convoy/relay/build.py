@@ -17,6 +17,7 @@ from convoy.relay.convert import to_relax
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
+from convoy.relay.transform.context import PassContext
 from convoy.relay.visit import post_order
 from convoy.threads import one_at_a_time
 
@@ -127,14 +128,15 @@ def _is_external(target: Any) -> bool:
 
 def warn_about_passes(stacklevel: int) -> None:
     """Warn about settings of the current PassContext that have no effect here."""
-    context = tvm.transform.PassContext.current()
-    for field in ("disabled_pass", "required_pass"):
-        names = [str(n) for n in getattr(context, field)]
-        if names:
-            warnings.warn(
-                f"{field}={names}: Relay's own passes do not run here, so this has no effect",
-                stacklevel=stacklevel,
-            )
+    context = PassContext.current()
+    settings = [f"{f}={getattr(context, f)}" for f in ("disabled_pass", "required_pass")]
+    found = [s for s in settings if not s.endswith("=[]")]
+    found += [key for key in context.config if key.startswith("relay.")]
+    if found:
+        warnings.warn(
+            f"{', '.join(found)}: relay.build does not run Relay's own passes, no effect",
+            stacklevel=stacklevel,
+        )
 
 
 def precision_of(mod: IRModule) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any as AnyValue
 
 from convoy.errors import RelayTypeError
 
@@ -68,6 +70,14 @@ class Type:
         object.__setattr__(self, "size", size)
 
 
+def _dim(size: AnyValue) -> AnyValue:
+    """Return a dimension; numpy's integers and TVM's IntImm become int."""
+    if isinstance(size, int):
+        return int(size)
+    value = getattr(size, "value", size)
+    return int(value) if isinstance(value, Integral) else size
+
+
 @dataclass(frozen=True)
 class TensorType(Type):
     """The type of a tensor; `shape == ()` is a scalar."""
@@ -76,7 +86,7 @@ class TensorType(Type):
     dtype: str = "float32"
 
     def __init__(self, shape: Sequence[Dim] = (), dtype: str = "float32") -> None:
-        object.__setattr__(self, "shape", tuple(shape))
+        object.__setattr__(self, "shape", tuple(map(_dim, shape)))
         object.__setattr__(self, "dtype", str(dtype))
 
     @property

@@ -5,16 +5,16 @@ namespace. Signatures and defaults are those of TVM 0.18's Python helpers, which
 defaults of the text format (alpha of leaky_relu, transpose_b of batch_matmul, ...).
 """
 
-from convoy.relay.ast import op as get
-from convoy.relay.op import annotation, contrib, image, nn, tensor, vision
+from convoy.relay.op import annotation, contrib, image, nn, op, tensor, vision
+from convoy.relay.op.op import *  # noqa: F403
 from convoy.relay.op.tensor import *  # noqa: F403
 
 __all__ = [
     "annotation",
     "contrib",
-    "get",
     "image",
     "nn",
     "vision",
+    *op.__all__,
     *tensor.__all__,
 ]

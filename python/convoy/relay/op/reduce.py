@@ -1,0 +1,3 @@
+"""`relay.op.reduce`: operators of `relay` under a former path."""
+
+from convoy.relay.op.tensor import *  # noqa: F403

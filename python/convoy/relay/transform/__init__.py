@@ -1,0 +1,92 @@
+"""`relay.transform`: the passes of TVM 0.18.
+
+The passes in `WITHOUT_EFFECT` rewrite a module into an equal one that suits Relay's code
+generation; Convoy's pipeline does that work later, so they return the module as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from convoy.relay.source import nearest
+from convoy.relay.transform.base import (
+    FunctionPass,
+    ModulePass,
+    Pass,
+    PassInfo,
+    Sequential,
+    function_pass,
+    module_pass,
+    register_pass,
+)
+from convoy.relay.transform.context import PassContext
+from convoy.relay.transform.infer_type import InferType, InferTypeLocal
+from convoy.relay.transform.mixed_precision import ToMixedPrecision
+from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
+
+__all__ = [
+    "FunctionPass",
+    "InferType",
+    "InferTypeLocal",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "RemoveUnusedFunctions",
+    "Sequential",
+    "ToMixedPrecision",
+    "function_pass",
+    "module_pass",
+]
+
+WITHOUT_EFFECT = (
+    "AlterOpLayout",
+    "AnnotateSpans",
+    "AnnotateTarget",
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
+    "ConvertLayout",
+    "DeadCodeElimination",
+    "DynamicToStatic",
+    "EliminateCommonSubexpr",
+    "FastMath",
+    "FlattenAtrousConv",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "FuseOps",
+    "Inline",
+    "Legalize",
+    "MergeComposite",
+    "MergeCompilerRegions",
+    "PartitionGraph",
+    "SimplifyExpr",
+    "SimplifyInference",
+    "ToANormalForm",
+    "ToBasicBlockNormalForm",
+    "ToGraphNormalForm",
+)
+
+
+def _without_effect(name: str) -> Callable[..., Pass]:
+    def make(*args: Any, **kwargs: Any) -> Pass:
+        return Pass(name, lambda mod: mod)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Returns the module as it is: convoy's pipeline does the work of {name}."
+    return register_pass(make)
+
+
+globals().update({name: _without_effect(name) for name in WITHOUT_EFFECT})
+
+
+def __getattr__(name: str) -> Any:
+    """Raise an AttributeError that suggests near names, or the alternative where there is one."""
+    if name in ("gradient", "FirstOrderGradient"):
+        hint = "convoy differentiates Relax modules: relay.to_relax(mod), then convoy.training"
+    else:
+        hint = nearest(name, [n for n in globals() if n[0].isupper()])
+    raise AttributeError(f"relay.transform has no {name}. {hint}".rstrip())

@@ -1,0 +1,65 @@
+"""TVM 0.18's own namespace, as far as scripts with Relay in them use it.
+
+    from convoy.relay import tvm018 as tvm
+
+Names that later versions dropped or changed are here as they were (`tvm.nd.array`, `tvm.IRModule`
+of Relay functions, targets as command lines, `tvm.ir.save_json` of Relay modules, Relay's keys in a
+PassContext); any other name, and any other module, is that of the installed TVM. What no version
+has today raises `RemovedFromTvm` when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import tvm as _tvm
+
+from convoy import relay
+from convoy.relay import api as parser
+from convoy.relay.module import IRModule
+from convoy.relay.tvm018 import contrib, error, ir, nd, runtime, target, te, tir, transform
+from convoy.relay.tvm018.device import context, cpu, cuda, device, gpu
+from convoy.relay.tvm018.error import TVMError
+from convoy.relay.tvm018.members import add_members
+from convoy.relay.tvm018.modules import install
+from convoy.relay.tvm018.removed import REMOVED
+
+add_members()
+install()
+
+__version__ = "0.18.0"
+__all__ = [
+    "IRModule",
+    "TVMError",
+    "context",
+    "contrib",
+    "cpu",
+    "cuda",
+    "device",
+    "error",
+    "gpu",
+    "ir",
+    "nd",
+    "parser",
+    "relay",
+    "runtime",
+    "target",
+    "te",
+    "tir",
+    "transform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):  # `__path__` of the installed TVM would be imported from
+        raise AttributeError(name)
+    if name in REMOVED:
+        return importlib.import_module(f"{__name__}.{name}")
+    try:
+        return getattr(_tvm, name)
+    except AttributeError:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"tvm has no {name}") from None

@@ -1,0 +1,28 @@
+"""`tvm.ir`: modules of Relay functions and their comparison."""
+
+from convoy.relay.ast import GlobalVar, Op
+from convoy.relay.equality import assert_structural_equal, structural_equal
+from convoy.relay.json_format import load_json, save_json
+from convoy.relay.module import IRModule
+from convoy.relay.source import Span
+from convoy.relay.tvm018.modules import forward
+from convoy.relay.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeVar
+
+__all__ = [
+    "FuncType",
+    "GlobalVar",
+    "IncompleteType",
+    "IRModule",
+    "Op",
+    "Span",
+    "TensorType",
+    "TupleType",
+    "Type",
+    "TypeVar",
+    "assert_structural_equal",
+    "load_json",
+    "save_json",
+    "structural_equal",
+]
+
+__getattr__ = forward("tvm.ir")

@@ -1,0 +1,5 @@
+"""`tvm.ir.module`."""
+
+from convoy.relay.module import IRModule
+
+__all__ = ["IRModule"]

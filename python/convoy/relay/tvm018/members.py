@@ -1,0 +1,30 @@
+"""Members that TVM's own objects had in version 0.18, added where they lack.
+
+Nothing that an object has today is changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+
+
+def _add(cls: type, **members: Any) -> None:
+    for name, member in members.items():
+        if not hasattr(cls, name):
+            setattr(cls, name, member)
+
+
+def add_members() -> None:
+    """Add `asnumpy` to tensors, `device_type` and `device_id` to devices."""
+    _add(
+        type(tvm.cpu(0)),
+        device_type=property(lambda self: self.dlpack_device_type()),
+        device_id=property(lambda self: self.index),
+    )
+    _add(
+        tvm.runtime.Tensor,
+        asnumpy=lambda self: self.numpy(),
+        ctx=property(lambda self: self.device),
+    )

@@ -1,0 +1,108 @@
+"""Modules of `tvm` under the names that TVM 0.18 gave them.
+
+`import convoy.relay.tvm018.X` finds a file of this package, else Convoy's or TVM's module behind
+`X`, else a stand-in for what later versions removed, which says so when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from convoy.relay.tvm018.removed import REMOVED, removed_module
+
+PACKAGE = __package__ or "convoy.relay.tvm018"
+_FOLDER = Path(__file__).parent
+
+#: Modules by the beginning of their name in TVM 0.18; the longest match counts.
+MOVED = {
+    "": "tvm",
+    "relay": "convoy.relay",
+    "tir": "tvm.tirx",
+    "parser": "convoy.relay.api",
+    "runtime.ndarray": f"{PACKAGE}.nd",
+    "runtime.vm": "convoy.relay.vm",
+    "contrib.graph_executor": "convoy.graph_executor",
+    "contrib.graph_runtime": "convoy.graph_executor",
+    "contrib.cutlass": "convoy.relay.op.contrib.cutlass",
+    **{
+        f"contrib.{name}": f"tvm.support.{name}"
+        for name in (
+            "utils", "cc", "clang", "emcc", "ndk", "nvcc", "popen_pool", "rocm", "tar", "xcode",
+        )
+    },
+}  # fmt: skip
+
+
+def behind(name: str) -> str:
+    """Return the module that stands behind a module of TVM 0.18.
+
+    Args:
+        name: Its name without `tvm.`, such as "contrib.utils".
+    """
+    parts = name.split(".")
+    for end in range(len(parts), -1, -1):
+        start = ".".join(parts[:end])
+        if start in MOVED:
+            return ".".join([MOVED[start], *parts[end:]])
+    raise AssertionError("'' is among the names")
+
+
+def forward(name: str) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a module whose other names are those of module `name`."""
+
+    def get(attribute: str) -> Any:
+        if attribute.startswith("__"):  # `__path__` of another package would be imported from
+            raise AttributeError(attribute)
+        return getattr(importlib.import_module(name), attribute)
+
+    return get
+
+
+class _Alias(Loader):
+    """Loads a module by putting another one in its place."""
+
+    def __init__(self, find: Callable[[], ModuleType]) -> None:
+        self._find = find
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = self._find()
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules below `tvm018` that have no file there."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(PACKAGE + "."):
+            return None
+        name = fullname.removeprefix(PACKAGE + ".")
+        own = _FOLDER.joinpath(*name.split("."))
+        if own.with_suffix(".py").is_file() or own.is_dir():
+            return None
+        if name.partition(".")[0] in REMOVED or name in REMOVED:
+            return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
+        real = behind(name)
+        try:
+            if find_spec(real) is None:
+                return None
+        except ModuleNotFoundError:  # its parent is not there either
+            return None
+        return ModuleSpec(fullname, _Alias(lambda: importlib.import_module(real)), is_package=True)
+
+
+def install() -> None:
+    """Let Python find these modules."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())

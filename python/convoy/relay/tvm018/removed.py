@@ -1,0 +1,106 @@
+"""Stand-ins for the parts of TVM 0.18 that neither TVM nor Convoy has today.
+
+They can be imported, so that a script which only mentions them runs; using one raises
+`RemovedFromTvm`, which says what takes its place.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import Any, NoReturn
+
+from convoy.errors import RemovedFromTvm
+
+_TUNING = (
+    "Convoy selects kernels by measured cost inside relay.build; `convoy tune` and "
+    "convoy.place(...) measure more of them, and their records are reused"
+)
+_DEVICES = "Convoy compiles for the CPU of this machine and NVIDIA GPUs"
+
+#: Modules by name, and what to use in their place.
+REMOVED = {
+    "autotvm": _TUNING,
+    "auto_scheduler": _TUNING,
+    "meta_schedule": _TUNING,
+    "micro": _DEVICES,
+    "driver.tvmc": "The command `convoy` builds, measures and runs models",
+    "contrib.hexagon": _DEVICES,
+    "contrib.ethosu": _DEVICES,
+    "contrib.tedd": "TE schedules are no longer part of TVM",
+    "contrib.relay_viz": "Print a module with mod.show(), a built network with convoy's report",
+    "contrib.pipeline_executor": "Convoy runs independent operators on several CUDA streams",
+    "contrib.pipeline_executor_build": "Convoy runs independent operators on several CUDA streams",
+    "contrib.torch": "convoy.build takes a PyTorch module",
+    "contrib.target": "Networks are compiled by relay.build and relay.vm.compile alone",
+    "contrib.msc": "Relay networks are compiled by relay.build",
+}  # fmt: skip
+
+
+def remedy(name: str) -> str:
+    """Return what to use in place of a removed name; empty if there is nothing to say."""
+    parts = name.split(".")
+    starts = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    return next((REMOVED[start] for start in starts if start in REMOVED), "")
+
+
+class Removed:
+    """A removed class or function: can be passed around, not used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def _refuse(self) -> NoReturn:
+        raise RemovedFromTvm(
+            f"tvm.{self._name} is no longer part of TVM", remedy=remedy(self._name)
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse()
+
+    def __enter__(self) -> NoReturn:
+        self._refuse()
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Removed(f"{self._name}.{name}")
+
+    def __repr__(self) -> str:
+        return f"<tvm.{self._name}, removed from TVM>"
+
+
+def _apply_history_best(*args: Any, **kwargs: Any) -> AbstractContextManager[None]:
+    """Ignore a file of tuning results, with a warning."""
+    warnings.warn(f"TVM's tuning logs have no effect. {_TUNING}", stacklevel=2)
+    return nullcontext()
+
+
+#: Names that scripts use around relay.build, which needs none of them.
+_HARMLESS = {
+    "autotvm.apply_history_best": _apply_history_best,
+    "autotvm.apply_graph_best": _apply_history_best,
+    "auto_scheduler.ApplyHistoryBest": _apply_history_best,
+}
+
+
+def removed_module(fullname: str) -> ModuleType:
+    """Make the stand-in of a removed module.
+
+    Args:
+        fullname: Its name in Convoy, `convoy.relay.tvm018.autotvm`.
+    """
+    name = fullname.partition("tvm018.")[2]
+    module = ModuleType(fullname, f"tvm.{name}, which TVM no longer has. {remedy(name)}")
+    module.__path__ = []  # it may have submodules
+
+    def get(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        return _HARMLESS.get(f"{name}.{attribute}") or Removed(f"{name}.{attribute}")
+
+    module.__getattr__ = get  # type: ignore[method-assign]
+    return module

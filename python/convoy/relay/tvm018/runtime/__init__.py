@@ -1,0 +1,29 @@
+"""`tvm.runtime`: loading what was exported, and parameter files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+
+from convoy.errors import CorruptArtefact
+from convoy.relay import vm
+from convoy.relay.build import load_module as _load_network
+from convoy.relay.params import load_param_dict, save_param_dict
+from convoy.relay.tvm018 import nd as ndarray
+from convoy.relay.tvm018.modules import forward
+from convoy.relay.tvm018.nd import NDArray
+
+__all__ = ["NDArray", "load_module", "load_param_dict", "ndarray", "save_param_dict", "vm"]
+
+
+def load_module(path: Any, fmt: str = "") -> Any:
+    """Load a network that Convoy exported, or any module that TVM can load."""
+    del fmt
+    try:
+        return _load_network(path)
+    except CorruptArtefact:
+        return tvm.runtime.load_module(path)
+
+
+__getattr__ = forward("tvm.runtime")

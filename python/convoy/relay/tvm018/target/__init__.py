@@ -1,0 +1,85 @@
+"""`tvm.target`: targets as TVM 0.18 wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import tvm
+
+from convoy.errors import InvalidOption
+from convoy.relay.tvm018.modules import forward
+
+_EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
+
+
+class ExternalTarget:
+    """A target of a code generator, `{"kind": "cutlass", "sm": 80}`, which TVM no longer knows.
+
+    Attributes:
+        kind: Has the `name`.
+        attrs: The other options, which are ignored: placement measures.
+    """
+
+    def __init__(self, kind: str, attrs: Mapping[str, Any]) -> None:
+        self.kind, self.attrs = SimpleNamespace(name=kind), dict(attrs)
+
+    def __repr__(self) -> str:
+        return f"ExternalTarget({self.kind.name!r}, {self.attrs!r})"
+
+
+class _TargetClass(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (tvm.target.Target, ExternalTarget))
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(tvm.target.Target, name)
+
+
+class Target(metaclass=_TargetClass):
+    """Makes a target as TVM 0.18 did; an instance of it is TVM's Target.
+
+    Args:
+        target: A name, a command line, a dict or another target.
+        host: The host's target.
+
+    Raises:
+        InvalidOption: A malformed command line.
+    """
+
+    def __new__(cls, target: Any, host: Any = None) -> Any:
+        if isinstance(target, str) and " " in target.strip():
+            target = _from_command_line(target)
+        options = {"kind": target} if target in _EXTERNAL else target
+        if isinstance(options, Mapping) and options.get("kind") in _EXTERNAL:
+            return ExternalTarget(
+                options["kind"], {k: v for k, v in options.items() if k != "kind"}
+            )
+        if host is None:
+            return tvm.target.Target(target)
+        return tvm.target.Target(target, cls(host) if isinstance(host, str) else host)
+
+
+def _from_command_line(text: str) -> dict[str, Any]:
+    """Parse `cuda -libs=cudnn,cublas -arch=sm_90` to a dict."""
+    kind, *words = text.split()
+    options: dict[str, Any] = {"kind": kind}
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or not equals:
+            raise InvalidOption(f"target '{text}'", "options such as -libs=cudnn")
+        listed = name in ("libs", "mattr", "keys")
+        options[name] = value.split(",") if listed else int(value) if value.isdigit() else value
+    return options
+
+
+def cuda(model: str = "unknown", arch: str | None = None, **options: Any) -> Any:
+    """Make a CUDA target."""
+    del model
+    if arch is not None:
+        options["arch"] = arch
+    return Target({"kind": "cuda", **options})
+
+
+__getattr__ = forward("tvm.target")
