@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +41,43 @@ class Executor:
         if name.startswith("_") or not callable(getattr(module, name, None)):
             raise InvalidOption(f"function '{name}'", "a method of GraphModule")
         return getattr(module, name)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """Return a method of GraphModule."""
+        del query_imports
+        return self[name]
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Any,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Callable[..., Any]:
+        """Return a function that times runs; arguments are those of `GraphModule.benchmark`.
+
+        Args:
+            cache_flush_bytes: Must be 0: runs follow one another as in use.
+            f_preproc: Must be empty.
+        """
+        if cache_flush_bytes or f_preproc:
+            raise InvalidOption("cache_flush_bytes or f_preproc", "neither of them")
+
+        def evaluate(*args: Any) -> Any:
+            if args:
+                raise InvalidOption(f"{len(args)} arguments", "inputs by set_input")
+            return GraphModule(self).benchmark(
+                dev, func_name, repeat, number, min_repeat_ms, limit_zero_time_iterations,
+                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
+            )  # fmt: skip
+
+        return evaluate
 
 
 class GraphModule:
@@ -306,6 +345,21 @@ class GraphExecutorFactoryModule:
 
     get_executor_config = get_graph_json
 
+    @property
+    def graph_json(self) -> str:
+        """What `get_graph_json` returns."""
+        return self.get_graph_json()
+
+    @property
+    def lib(self) -> Any:
+        """The compiled module."""
+        return self.module
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What `get_params` returns."""
+        return self.get_params()
+
     def export_library(
         self,
         file_name: str | os.PathLike[str],
@@ -313,13 +367,23 @@ class GraphExecutorFactoryModule:
         addons: Any = None,
         **kwargs: Any,
     ) -> str:
-        """Write one self-contained shared object, which `relay.load_module` reads."""
+        """Write one self-contained shared object, which `relay.load_module` reads.
+
+        A file name that ends in `.tar` gets it inside a tar file.
+        """
         if addons:
             raise InvalidOption("addons", "none")
         if fcompile is not None:
             kwargs["fcompile"] = fcompile
-        self.module.export_library(file_name, **kwargs)
-        return os.fspath(file_name)
+        path = os.fspath(file_name)
+        if not path.endswith(".tar"):
+            self.module.export_library(path, **kwargs)
+            return path
+        with tempfile.TemporaryDirectory() as folder, tarfile.open(path, "w") as archive:
+            library = os.path.join(folder, "library.so")
+            self.module.export_library(library, **kwargs)
+            archive.add(library, "library.so")
+        return path
 
     def __iter__(self) -> Iterator[Any]:
         warnings.warn(

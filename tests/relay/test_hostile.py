@@ -82,7 +82,7 @@ def test_nested_types(type_: str) -> None:
 
 def test_large_constants() -> None:
     """Tens of megabytes of weights in the metadata section take a few times their size."""
-    value = relay.const(np.arange(3_000_000, dtype="float64"))
+    value = relay.const(np.arange(3_000_000), "float64")
     mod = relay.transform.InferType()(relay.IRModule.from_expr(value))
     text = mod.astext()
     assert len(text) > 30_000_000

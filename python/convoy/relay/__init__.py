@@ -45,6 +45,7 @@ from convoy.relay.op import *  # noqa: F403
 from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.printer import astext
 from convoy.relay.source import Span
+from convoy.relay.transform.context import build_config
 from convoy.relay.types import (
     Any,
     FuncType,
@@ -73,6 +74,7 @@ __all__ = [
     "ty",
     "vm",
     "build",
+    "build_config",
     "Call",
     "const",
     "Constant",

@@ -73,6 +73,15 @@ class Expr:
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
 
+    def show(self, style: str | None = None, **options: AnyValue) -> None:
+        """Print the expression to the terminal; colors and other options are ignored."""
+        del style, options
+        print(self.astext(show_meta_data=False))
+
+    def same_as(self, other: object) -> bool:
+        """Check for the very same node."""
+        return self is other
+
     def __call__(self, *args: Expr) -> Call:
         return Call(self, args)
 
@@ -195,10 +204,16 @@ class Constant(Expr):
     """A tensor known at compile time.
 
     Attributes:
-        value: The numbers; bfloat16 is held as ml_dtypes.bfloat16.
+        value: The numbers; bfloat16 is held as ml_dtypes.bfloat16. May be given as a TVM tensor.
     """
 
     value: np.ndarray
+
+    def __post_init__(self) -> None:
+        given: AnyValue = self.value
+        if not isinstance(given, np.ndarray):
+            array = given.numpy() if hasattr(given, "numpy") else np.asarray(given)
+            object.__setattr__(self, "value", array)
 
     @property
     def data(self) -> AnyValue:
@@ -210,6 +225,30 @@ class Constant(Expr):
     def tensor_type(self) -> TensorType:
         """The type of the constant."""
         return TensorType(self.value.shape, dtype_name(self.value.dtype))
+
+
+class Fields(tuple[AnyValue, ...]):
+    """Arguments, parameters or fields of a node: a tuple that equals a list of the same nodes."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+class FunctionAttrs(dict[str, AnyValue]):
+    """Attributes of a function: `attrs["Composite"]` or `attrs.Composite`."""
+
+    def __getattr__(self, name: str) -> AnyValue:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the function has no attribute '{name}'") from None
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -231,7 +270,7 @@ class Call(Expr):
     type_args: Sequence[Type] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "args", Fields(self.args))
         object.__setattr__(self, "type_args", tuple(self.type_args or ()))
 
 
@@ -242,7 +281,7 @@ class Tuple(Expr):
     fields: Sequence[Expr]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "fields", Fields(self.fields))
 
     def __getitem__(self, index: int) -> Expr:
         return self.fields[index]
@@ -291,14 +330,19 @@ class Function(Expr):
     attrs: Mapping[str, AnyValue] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", tuple(self.params))
+        object.__setattr__(self, "params", Fields(self.params))
         object.__setattr__(self, "type_params", tuple(self.type_params or ()))
-        object.__setattr__(self, "attrs", dict(self.attrs or {}))
+        object.__setattr__(self, "attrs", FunctionAttrs(self.attrs or {}))
 
     def with_attr(self, key: str | Mapping[str, AnyValue], value: AnyValue = None) -> Function:
         """Return the function with one more attribute, or with all of a dict."""
         more = dict(key) if isinstance(key, Mapping) else {key: value}
         attrs = {**(self.attrs or {}), **more}
+        return Function(self.params, self.body, self.ret_type, self.type_params, attrs)
+
+    def without_attr(self, key: str) -> Function:
+        """Return the function without an attribute."""
+        attrs = {k: v for k, v in (self.attrs or {}).items() if k != key}
         return Function(self.params, self.body, self.ret_type, self.type_params, attrs)
 
     @property

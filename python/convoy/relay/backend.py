@@ -16,6 +16,15 @@ class Executor:
             raise InvalidOption(f"executor '{name}'", "'graph' or 'aot'")
         self.name, self.attrs = name, dict(options or {})
 
+    def __getitem__(self, option: str) -> Any:
+        return self.attrs[option]
+
+    def __contains__(self, option: object) -> bool:
+        return option in self.attrs
+
+    def __str__(self) -> str:
+        return self.name
+
 
 class Runtime:
     """A kind of runtime: the C++ one."""
@@ -24,3 +33,12 @@ class Runtime:
         if name != "cpp":
             raise InvalidOption(f"runtime '{name}'", "'cpp'")
         self.name, self.attrs = name, dict(options or {})
+
+    def __getitem__(self, option: str) -> Any:
+        return self.attrs[option]
+
+    def __contains__(self, option: object) -> bool:
+        return option in self.attrs
+
+    def __str__(self) -> str:
+        return self.name

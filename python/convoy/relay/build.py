@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
+import shutil
+import tarfile
+import tempfile
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import convoy
-from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
+from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import GraphExecutorFactoryModule
 from convoy.relay import ast
 from convoy.relay import types as ty
@@ -109,7 +114,27 @@ def device_target(target: Any) -> str:
     kind = _kind(target)
     if kind not in ("cuda", "llvm"):
         raise InvalidOption(f"target {str(target)!r}", '"cuda" or "llvm"')
+    if kind == "llvm":
+        _check_machine(target)
     return kind
+
+
+def _check_machine(target: Any) -> None:
+    """Check that a target for the CPU means this machine's.
+
+    Raises:
+        InvalidOption: An `-mtriple` of another one.
+    """
+    attrs = target if isinstance(target, Mapping) else getattr(target, "attrs", {})
+    found = re.search(r"-mtriple[= ](\S+)", target) if isinstance(target, str) else None
+    triple = found.group(1) if found else str(attrs.get("mtriple", "") or "")
+    here = platform.machine().lower()
+    there = triple.partition("-")[0].lower()
+    same = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+    if triple and same.get(there, there) != same.get(here, here):
+        raise InvalidOption(
+            f"-mtriple={triple}", f"code for this machine ({here})", "Build on the machine itself"
+        )
 
 
 def _kind(target: Any) -> str:
@@ -179,10 +204,30 @@ def _is_static(type_: ty.Type) -> bool:
 
 
 def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:
-    """Load what `export_library` wrote.
+    """Load what `export_library` wrote, also as a `.tar`.
 
     Raises:
         CorruptArtefact: Not such a file, or a damaged one.
     """
-    compiled = convoy.load(path)
+    if os.fspath(path).endswith(".tar") and os.path.isfile(path):
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = convoy.load(_unpacked(path, folder))
+    else:
+        compiled = convoy.load(path)
     return GraphExecutorFactoryModule(compiled, None, compiled.meta.target, "default")
+
+
+def _unpacked(path: str | os.PathLike[str], folder: str) -> str:
+    """Extract the library of a tar file to a folder; return its path."""
+    try:
+        with tarfile.open(path) as archive:
+            names = [m for m in archive.getmembers() if m.isfile() and m.name.endswith(".so")]
+            stream = archive.extractfile(names[0]) if len(names) == 1 else None
+            if stream is None:
+                raise CorruptArtefact(f"{os.fspath(path)}", "a tar file with one library (.so)")
+            library = os.path.join(folder, "library.so")
+            with open(library, "wb") as out:
+                shutil.copyfileobj(stream, out)
+    except (tarfile.TarError, EOFError) as err:
+        raise CorruptArtefact(f"{os.fspath(path)}, which is no tar file: {err}") from err
+    return library

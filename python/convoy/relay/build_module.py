@@ -1,4 +1,4 @@
-"""`relay.build_module`: binding parameters to functions."""
+"""`relay.build_module`: building, executors, and binding parameters to functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import Any
 
 from convoy.errors import RelayTypeError
 from convoy.relay.ast import Constant, Expr, Function, Var
+from convoy.relay.build import build
+from convoy.relay.executor import Executor, create_executor
 from convoy.relay.params import to_array
 from convoy.relay.visit import bind
+
+__all__ = ["AotExecutor", "GraphExecutor", "bind_params_by_name", "build", "create_executor"]
+
+GraphExecutor = AotExecutor = Executor
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:

@@ -45,21 +45,22 @@ def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Con
     """Make a constant.
 
     Args:
-        value: A number (int is int32, float is float32), a list, an array or a TVM tensor.
-        dtype: The dtype to convert to; None keeps that of an array.
+        value: A number, a list, an array or a TVM tensor.
+        dtype: The dtype to convert to; None makes float32 of float64 and int32 of int64 (where
+            it fits), except of a TVM tensor, which keeps its own.
         span: Its place in a text.
 
     Raises:
         RelayTypeError: Something other than numbers.
     """
-    if isinstance(value, bool | int | float | list | tuple) and not isinstance(value, np.generic):
-        array = np.array(value)
+    if hasattr(value, "numpy"):
+        array = value.numpy()
+    else:
+        array = np.asarray(value)
         if dtype is None:
-            dtype = {"f": "float32", "i": "int32"}.get(array.dtype.kind)
-        value = array
-    elif not isinstance(value, (np.ndarray, np.generic)):
-        value = value.numpy()
-    array = np.asarray(value)
+            dtype = {"float64": "float32", "int64": "int32"}.get(array.dtype.name)
+            if dtype == "int32" and (array != array.astype(dtype)).any():
+                dtype = None
     if dtype is not None:
         array = array.astype(numpy_dtype(dtype))
     if array.dtype.kind not in "fiubV":

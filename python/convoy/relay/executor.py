@@ -7,10 +7,11 @@ from typing import Any
 
 from convoy.errors import InvalidOption
 from convoy.relay import vm
-from convoy.relay.ast import Expr, Function, GlobalVar
+from convoy.relay.ast import Constant, Expr, Function, GlobalVar
 from convoy.relay.build import device_target
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
+from convoy.relay.params import to_array
 from convoy.relay.visit import bind
 
 _KINDS = ("debug", "graph", "vm", "aot")
@@ -26,16 +27,16 @@ class Executor:
         self.params = params
 
     def evaluate(
-        self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None
+        self, expr: Expr | None = None, binds: Mapping[Any, Any] | None = None
     ) -> Callable[..., Any] | Any:
         """Compile a Relay function to a Python one; evaluate an expression without parameters.
 
         Args:
             expr: A function, a GlobalVar of the module or an expression; None is `main`.
-            binds: Values for free variables of `expr`.
+            binds: Expressions, arrays or numbers for free variables of `expr`.
         """
         if binds and expr is not None:
-            expr = bind(expr, binds)
+            expr = bind(expr, {var: _expr(value) for var, value in binds.items()})
         mod = self._module(expr)
         machine = vm.VirtualMachine(
             vm.compile(mod, target=self.target, params=self.params), self.device
@@ -53,6 +54,11 @@ class Executor:
             return mod
         others = {g: f for g, f in self.mod.functions.items() if g.name_hint != "main"}
         return IRModule.from_expr(expr, others)
+
+
+def _expr(value: Any) -> Expr:
+    """Return an expression, or the constant of an array or a number."""
+    return value if isinstance(value, Expr) else Constant(to_array(value, "a value of binds"))
 
 
 def create_executor(

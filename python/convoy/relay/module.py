@@ -116,6 +116,32 @@ class IRModule:
         copy.attrs[key] = value
         return copy
 
+    @property
+    def type_definitions(self) -> dict[Any, Any]:
+        """No algebraic data types."""
+        return {}
+
+    def get_attr(self, key: str) -> Any:
+        """Return an attribute, None where there is none."""
+        return self.attrs.get(key)
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+        """Return a copy with more attributes."""
+        copy = self.shallow_copy()
+        copy.attrs.update(attrs)
+        return copy
+
+    def without_attr(self, key: str) -> IRModule:
+        """Return a copy without an attribute."""
+        copy = self.shallow_copy()
+        copy.attrs.pop(key, None)
+        return copy
+
+    def show(self, style: str | None = None, **options: Any) -> None:
+        """Print the module to the terminal; colors and other options are ignored."""
+        del style, options
+        print(self.astext(show_meta_data=False))
+
     def astext(self, show_meta_data: bool = True, annotate: object = None) -> str:
         """Print the module as text that `relay.parse` (and TVM 0.18) reads back."""
         return print_text(self, show_meta_data)

@@ -87,7 +87,8 @@ class TensorType(Type):
 
     def __init__(self, shape: Sequence[Dim] = (), dtype: str = "float32") -> None:
         object.__setattr__(self, "shape", tuple(map(_dim, shape)))
-        object.__setattr__(self, "dtype", str(dtype))
+        name = str(dtype)
+        object.__setattr__(self, "dtype", "bool" if name == "uint1" else name)
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:

@@ -169,7 +169,7 @@ def test_constants_of_every_dtype(dtype: str, shape: tuple[int, ...]) -> None:
     numpy_dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     value = (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape).astype(numpy_dtype)
     x = relay.var("x", shape=shape, dtype=dtype)
-    mod = relay.IRModule.from_expr(relay.Function([x], relay.Tuple([x, relay.const(value)])))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.Tuple([x, relay.const(value, dtype)])))
     check(relay.transform.InferType()(mod), [(1 - value).astype(numpy_dtype)], lambda x: [x, value])
 
 

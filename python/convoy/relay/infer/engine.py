@@ -45,6 +45,8 @@ def infer_module(mod: IRModule) -> IRModule:
         _Inference(mod, found, name).function(function)
         found[name] = function.checked_type_  # type: ignore[assignment]
         _write(mod.get_global_var(name), found[name])
+        if function.ret_type is None or _incomplete(function.ret_type):
+            object.__setattr__(function, "ret_type", found[name].ret_type)
     return mod
 
 
@@ -260,7 +262,7 @@ class _Inference:
         if declared is not None and not _incomplete(declared):
             if not compatible(body, declared):
                 raise RelayTypeError(f"a body of type {body}", f"the declared {declared}")
-            body = declared
+            body = _narrower(body, declared)
         params = []
         for param in node.params:
             params.append(self._need(param))
@@ -301,6 +303,17 @@ class _Inference:
         if not isinstance(found, FuncType):
             raise RelayTypeError(f"a call of a value of type {found}", "a function")
         return found
+
+
+def _narrower(found: Type, declared: Type) -> Type:
+    """Return the declared type, with the sizes that only the found one knows."""
+    if isinstance(found, TensorType) and isinstance(declared, TensorType):
+        pairs = zip(found.shape, declared.shape, strict=True)
+        sizes = [a if isinstance(a, int) else b for a, b in pairs]
+        return TensorType(sizes, declared.dtype)
+    if isinstance(found, TupleType) and isinstance(declared, TupleType):
+        return TupleType(list(map(_narrower, found.fields, declared.fields)))
+    return declared
 
 
 def _incomplete(declared: Type) -> bool:

@@ -59,9 +59,27 @@ def infer_classifying(call: Inputs) -> Type:
     return TensorType(call.tensor(0).shape, "bool")
 
 
-@converter(*_UNARY, *_CLASSIFYING, *_FAST)
+@converter(*(name for name in _UNARY if name != "round"), *_CLASSIFYING, *_FAST)
 def convert_unary(op: OpCall) -> RelaxExpr:
     return getattr(relax.op, _FAST.get(op.name, op.name))(op.args[0])
+
+
+@converter("round")
+def convert_round(op: OpCall) -> RelaxExpr:
+    """Round halves away from zero, as TVM 0.18 does; Relax rounds them to even."""
+    if not op.type(0).dtype.startswith(("float", "bfloat")):
+        return op.args[0]
+    return op.te(_round_away, op.args[0])
+
+
+def _round_away(x):  # type: ignore[no-untyped-def]
+    def at(*i):  # type: ignore[no-untyped-def]
+        whole = tirx.trunc(x[i])
+        one = tirx.Select(x[i] < 0, tirx.const(-1, x.dtype), tirx.const(1, x.dtype))
+        half = tirx.const(0.5, x.dtype)
+        return tirx.Select(tirx.abs(x[i] - whole) >= half, whole + one, whole)
+
+    return te.compute(x.shape, at, name="round", tag="elemwise")
 
 
 @converter(*_LOGARITHMS)

@@ -70,6 +70,11 @@ def infer_resize(call: Inputs) -> Type:
 def convert_resize(op: OpCall) -> RelaxExpr:
     attrs, rank = op.attrs, rank_of(op.name)
     roi = [float(r) for r in attrs["roi"] or (0.0,) * (2 * rank)]
+    rounding = attrs["rounding_method"]
+    if not rounding and attrs["coordinate_transformation_mode"] == "align_corners":
+        rounding = "round"
+    if rounding == "round":  # halves up, as in TVM 0.18; today's "round" takes them to even
+        rounding = "round_prefer_ceil"
     return op.te(
         getattr(topi.image, f"resize{rank}d"),
         op.args[0],
@@ -78,7 +83,7 @@ def convert_resize(op: OpCall) -> RelaxExpr:
         attrs["layout"],
         attrs["method"],
         attrs["coordinate_transformation_mode"],
-        attrs["rounding_method"],
+        rounding,
         attrs["cubic_alpha"],
         attrs["cubic_exclude"],
         attrs["extrapolation_value"],

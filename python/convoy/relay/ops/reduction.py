@@ -6,9 +6,9 @@ A reduction removes the axes in `axis`; None means all. `exclude=True` removes t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from convoy.relay.ast import Call, Expr
+from convoy.relay.ast import Call, Expr, Tuple, TupleWrapper
 from convoy.relay.attrs import Attrs
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Axes, axes_of, expr, make_call
@@ -94,18 +94,22 @@ def convert_numeric(op: OpCall) -> RelaxExpr:
     axes = _axes(op)
     if not axes:
         return op.args[0]
+    if op.type(0).dtype == "bool" and op.name in ("min", "max"):
+        return _of_bools(op, op.name, axes)
     return getattr(relax.op, op.name)(op.args[0], axes, keepdims=op.attrs["keepdims"])
 
 
 @converter(*_BOOLEAN)
 def convert_boolean(op: OpCall) -> RelaxExpr:
-    """Emit a minimum ("all") or maximum ("any") of int8."""
     axes = _axes(op)
-    if not axes:
-        return op.args[0]
+    return _of_bools(op, "min" if op.name == "all" else "max", axes) if axes else op.args[0]
+
+
+def _of_bools(op: OpCall, name: str, axes: Sequence[int]) -> RelaxExpr:
+    """Emit a minimum or maximum of bools as one of int8."""
     numbers = op.cast(op.args[0], "int8")
-    choose = relax.op.min if op.name == "all" else relax.op.max
-    return op.cast(op.emit(choose(numbers, axes, keepdims=op.attrs["keepdims"])), "bool")
+    found = getattr(relax.op, name)(numbers, axes, keepdims=op.attrs["keepdims"])
+    return op.cast(op.emit(found), "bool")
 
 
 # ---- indices of extrema
@@ -190,20 +194,26 @@ def mean_variance(
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
-) -> tuple[Call, Call]:
+) -> TupleWrapper:
     """Compute the mean and the variance."""
     center = _mean(data, axis, True, exclude)
     spread = variance(data, axis, keepdims, exclude, unbiased, center)
-    return (center if keepdims else _mean(data, axis, keepdims, exclude)), spread
+    return _pair(center if keepdims else _mean(data, axis, keepdims, exclude), spread)
 
 
 @builder("mean_std")
 def mean_std(
     data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False
-) -> tuple[Call, Call]:
+) -> TupleWrapper:
     """Compute the mean and the standard deviation."""
-    center, spread = mean_variance(data, axis, keepdims, exclude)
-    return center, make_call("sqrt", spread)
+    center = _mean(data, axis, True, exclude)
+    spread = variance(data, axis, keepdims, exclude, with_mean=center)
+    first = center if keepdims else _mean(data, axis, keepdims, exclude)
+    return _pair(first, make_call("sqrt", spread))
+
+
+def _pair(first: Expr, second: Expr) -> TupleWrapper:
+    return TupleWrapper(Tuple([first, second]), 2)
 
 
 @type_rule("variance")

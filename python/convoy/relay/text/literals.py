@@ -17,6 +17,7 @@ _NUMBER = re.compile(r"(-*)([0-9][0-9.eE+\-]*|inf|nan)(?:([fi])([0-9]*))?")
 _INT = re.compile(r"[0-9]{1,20}")
 _FLOAT = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|inf|nan")
 _MAX_INT64 = 2**63
+_LARGEST = {width: float(np.finfo(f"float{width}").max) for width in ("16", "32", "64")}
 
 Number = int | float
 
@@ -50,7 +51,10 @@ def _float(text: str, digits: str, width: str, sign: int) -> tuple[float, str]:
         raise BadNumber(f"'{_short(text)}': float literal of {width} bits", "f16, f32 or f64")
     if not _FLOAT.fullmatch(digits):
         raise BadNumber(f"invalid number '{_short(text)}'", "a number such as 1.5f or 1e-05f")
-    return sign * float(digits), f"float{width}"
+    value = sign * float(digits)
+    if not digits.startswith(("inf", "nan")) and abs(value) > _LARGEST[width]:
+        raise BadNumber(f"'{_short(text)}', which does not fit float{width}", "a smaller number")
+    return value, f"float{width}"
 
 
 def _int(text: str, digits: str, width: str | None, sign: int) -> tuple[int, str]:
@@ -80,8 +84,7 @@ def _int(text: str, digits: str, width: str | None, sign: int) -> tuple[int, str
 
 def as_constant(value: Number, dtype: str) -> np.ndarray:
     """Convert a literal to a 0-d array."""
-    with np.errstate(over="ignore"):  # 1e9f16 is infinite, as in C++
-        return np.array(value, dtype=dtype)
+    return np.array(value, dtype=dtype)
 
 
 def as_attribute(value: Number, dtype: str) -> Number:

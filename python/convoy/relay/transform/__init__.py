@@ -20,7 +20,7 @@ from convoy.relay.transform.base import (
     module_pass,
     register_pass,
 )
-from convoy.relay.transform.context import PassContext
+from convoy.relay.transform.context import PassContext, build_config
 from convoy.relay.transform.infer_type import InferType, InferTypeLocal
 from convoy.relay.transform.mixed_precision import ToMixedPrecision
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
@@ -36,6 +36,7 @@ __all__ = [
     "RemoveUnusedFunctions",
     "Sequential",
     "ToMixedPrecision",
+    "build_config",
     "function_pass",
     "module_pass",
 ]

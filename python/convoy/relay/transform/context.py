@@ -39,6 +39,7 @@ class _Stack(threading.local):
 
     def __init__(self) -> None:
         self.entered: list[PassContext] = []
+        self.default: PassContext | None = None
 
 
 _stack = _Stack()
@@ -136,7 +137,12 @@ class PassContext:
         """Return the innermost context, or one with the defaults."""
         if _stack.entered:
             return _stack.entered[-1]
-        outer = tvm.transform.PassContext.current()  # entered through the installed TVM
+        outer = tvm.transform.PassContext.current()
+        if _stack.default is None:
+            _stack.default = PassContext()
+        if outer.opt_level == 2 and not (outer.required_pass or outer.disabled_pass):
+            return _stack.default
+        # A context that was entered through the installed TVM.
         found = PassContext(
             int(outer.opt_level),
             [str(name) for name in outer.required_pass],
@@ -158,9 +164,19 @@ class PassContext:
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
 
+def build_config(
+    opt_level: int = 2,
+    required_pass: Sequence[str] | None = None,
+    disabled_pass: Sequence[str] | None = None,
+    trace: Any = None,
+) -> PassContext:
+    """Make a PassContext, under the name it had before TVM 0.7."""
+    return PassContext(opt_level, required_pass, disabled_pass, trace=trace)
+
+
 def run_instrumented(info: PassInfo, run: Any, mod: Any) -> Any:
     """Run a pass between the calls of the current context's instruments."""
-    context = _stack.entered[-1] if _stack.entered else None
+    context = _stack.entered[-1] if _stack.entered else _stack.default
     if context is None or not context.instruments:
         return run(mod)
     for instrument in context.instruments:

@@ -18,9 +18,24 @@ import tvm as _tvm
 from convoy import relay
 from convoy.relay import api as parser
 from convoy.relay.module import IRModule
-from convoy.relay.tvm018 import contrib, error, ir, nd, runtime, target, te, tir, transform
+from convoy.relay.tvm018 import (
+    _ffi,
+    container,
+    contrib,
+    error,
+    ir,
+    nd,
+    runtime,
+    target,
+    te,
+    tir,
+    transform,
+)
+from convoy.relay.tvm018._ffi import register_func
+from convoy.relay.tvm018.convert import convert
 from convoy.relay.tvm018.device import context, cpu, cuda, device, gpu
 from convoy.relay.tvm018.error import TVMError
+from convoy.relay.tvm018.ir import instrument
 from convoy.relay.tvm018.members import add_members
 from convoy.relay.tvm018.modules import install
 from convoy.relay.tvm018.removed import REMOVED
@@ -32,16 +47,21 @@ __version__ = "0.18.0"
 __all__ = [
     "IRModule",
     "TVMError",
+    "_ffi",
+    "container",
     "context",
     "contrib",
+    "convert",
     "cpu",
     "cuda",
     "device",
     "error",
     "gpu",
+    "instrument",
     "ir",
     "nd",
     "parser",
+    "register_func",
     "relay",
     "runtime",
     "target",

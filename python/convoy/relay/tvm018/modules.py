@@ -29,6 +29,7 @@ MOVED = {
     "parser": "convoy.relay.api",
     "runtime.ndarray": f"{PACKAGE}.nd",
     "runtime.vm": "convoy.relay.vm",
+    "instrument": f"{PACKAGE}.ir.instrument",
     "contrib.graph_executor": "convoy.graph_executor",
     "contrib.graph_runtime": "convoy.graph_executor",
     "contrib.cutlass": "convoy.relay.op.contrib.cutlass",

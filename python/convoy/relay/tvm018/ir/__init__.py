@@ -4,7 +4,9 @@ from convoy.relay.ast import GlobalVar, Op
 from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.json_format import load_json, save_json
 from convoy.relay.module import IRModule
+from convoy.relay.op.op import register_op_attr
 from convoy.relay.source import Span
+from convoy.relay.tvm018.ir import instrument
 from convoy.relay.tvm018.modules import forward
 from convoy.relay.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeVar
 
@@ -20,7 +22,9 @@ __all__ = [
     "Type",
     "TypeVar",
     "assert_structural_equal",
+    "instrument",
     "load_json",
+    "register_op_attr",
     "save_json",
     "structural_equal",
 ]

@@ -11,10 +11,21 @@ from convoy.relay import vm
 from convoy.relay.build import load_module as _load_network
 from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.tvm018 import nd as ndarray
+from convoy.relay.tvm018.convert import convert
 from convoy.relay.tvm018.modules import forward
 from convoy.relay.tvm018.nd import NDArray
+from convoy.relay.tvm018.runtime import container
 
-__all__ = ["NDArray", "load_module", "load_param_dict", "ndarray", "save_param_dict", "vm"]
+__all__ = [
+    "NDArray",
+    "container",
+    "convert",
+    "load_module",
+    "load_param_dict",
+    "ndarray",
+    "save_param_dict",
+    "vm",
+]
 
 
 def load_module(path: Any, fmt: str = "") -> Any:

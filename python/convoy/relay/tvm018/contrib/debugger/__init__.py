@@ -1,0 +1,1 @@
+"""`tvm.contrib.debugger`: the executor that profiles."""

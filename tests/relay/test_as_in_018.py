@@ -1,0 +1,119 @@
+"""Values and types that scripts of TVM 0.18 rely on."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convoy import relay
+from convoy.errors import CorruptArtefact, InvalidOption, RelaySyntaxError
+from convoy.relay import tvm018 as tvm
+
+
+def run(params: list[relay.Var], body: relay.Expr, *args: Any, kind: str = "graph") -> Any:
+    return relay.create_executor(kind).evaluate(relay.Function(params, body))(*args).numpy()
+
+
+@pytest.mark.parametrize("value", [np.float64(0.3), np.array([0.5, 1.5]), 1 / np.sqrt(7)])
+def test_a_constant_of_doubles_is_float32(value: Any) -> None:
+    x = relay.var("x", shape=(2,))
+    product = relay.testing.run_infer_type(relay.multiply(x, relay.const(value)))
+    assert product.checked_type == relay.TensorType((2,), "float32")
+
+
+def test_a_constant_of_a_tensor() -> None:
+    x = relay.var("x", shape=(3,))
+    constant = relay.Constant(tvm.nd.array(np.arange(3, dtype="float32")))
+    np.testing.assert_array_equal(run([x], x + constant, np.ones(3, "float32")), [1, 2, 3])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_round_takes_halves_away_from_zero(dtype: str) -> None:
+    values = np.concatenate([np.arange(-9, 10) / 2, [0.49999997, -0.49999997, 8388609, 1e30]])
+    values = values.astype(dtype)
+    x = relay.var("x", shape=values.shape, dtype=dtype)
+    whole = np.trunc(values)
+    expected = whole + np.sign(values) * (np.abs(values - whole) >= 0.5)
+    np.testing.assert_array_equal(run([x], relay.round(x), values), expected)
+
+
+@pytest.mark.parametrize(("old", "new"), [(5, 25), (7, 4), (3, 5)])
+def test_nearest_with_aligned_corners_rounds_up(old: int, new: int) -> None:
+    x = np.arange(old, dtype="float32").reshape(1, 1, old)
+    v = relay.var("x", shape=x.shape)
+    out = relay.image.resize1d(v, (new,), None, "NCW", "nearest_neighbor", "align_corners")
+    at = np.arange(new, dtype="float32") * np.float32((old - 1) / (new - 1))
+    np.testing.assert_array_equal(run([v], out, x).ravel(), np.floor(at + np.float32(0.5)))
+
+
+def test_a_branch_on_reduced_bools() -> None:
+    x, y = relay.var("x", shape=(4,)), relay.var("y", shape=(4,))
+    a, b = np.arange(4, dtype="float32"), np.array([0, 1, 2, 4], "float32")
+    for reduce, expected in ((relay.min, b), (relay.max, a)):
+        body = relay.If(reduce(relay.equal(x, y), axis=[0]), x, y)
+        np.testing.assert_array_equal(run([x, y], body, a, b, kind="vm"), expected)
+
+
+def test_infer_type_writes_the_result_type() -> None:
+    x = relay.var("x", shape=(2, 3))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(x)))
+    assert mod["main"].ret_type == relay.TensorType((2, 3))
+
+
+@pytest.mark.parametrize("literal", ["3.40283e+38f32", "65505f16", "-1e39f", "1e400f64"])
+def test_literals_that_do_not_fit(literal: str) -> None:
+    with pytest.raises(RelaySyntaxError, match="does not fit float"):
+        relay.parse_expr(literal)
+    assert np.isinf(relay.parse_expr("inff").value)
+
+
+def test_the_empty_tuple_is_one_value() -> None:
+    unit = relay.Tuple([])
+    assert relay.structural_equal(
+        relay.Tuple([unit, unit]), relay.Tuple([relay.Tuple([]), relay.Tuple([])])
+    )
+    x = relay.var("x", shape=(2,))
+    one, other = relay.Tuple([x]), relay.Tuple([x])
+    assert not relay.structural_equal(relay.Tuple([one, one]), relay.Tuple([one, other]))
+
+
+def test_uint1_is_bool() -> None:
+    c, x = relay.var("c", shape=(), dtype="uint1"), relay.var("x", shape=(2,))
+    out = relay.testing.run_infer_type(relay.If(c, x, x))
+    assert out.checked_type == relay.TensorType((2,))
+
+
+def test_values_for_free_variables() -> None:
+    x = relay.var("x")
+    out = relay.create_executor().evaluate(relay.add(x, x), binds={x: np.ones((2, 2), "float32")})
+    np.testing.assert_array_equal(out.numpy(), np.full((2, 2), 2))
+
+
+def relu() -> Any:
+    return tvm.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(3,))))
+
+
+@pytest.mark.parametrize(
+    "target", ["llvm -mtriple=sparc64-linux-gnu", {"kind": "llvm", "mtriple": "sparc64-unknown"}]
+)
+def test_code_for_another_machine_is_refused(target: Any) -> None:
+    with pytest.raises(InvalidOption, match="sparc64"):
+        relay.build(relu(), target)
+
+
+def test_a_library_in_a_tar(tmp_path: Path) -> None:
+    path = str(tmp_path / "net.tar")
+    relay.build(relu(), "llvm").export_library(path)
+    assert tarfile.is_tarfile(path)
+    for load in (relay.load_module, tvm.runtime.load_module):
+        module = tvm.contrib.graph_executor.GraphModule(load(path)["default"](tvm.cpu(0)))
+        module.run(x=np.array([-1, 0, 2], "float32"))
+        np.testing.assert_array_equal(module.get_output(0).asnumpy(), [0, 0, 2])
+        assert module.module.time_evaluator("run", tvm.cpu(0), number=1, repeat=2)().mean > 0
+    (tmp_path / "bad.tar").write_bytes(b"no tar")
+    with pytest.raises(CorruptArtefact, match="no tar"):
+        relay.load_module(tmp_path / "bad.tar")
