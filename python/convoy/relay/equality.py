@@ -13,6 +13,9 @@ from convoy.relay.module import IRModule
 from convoy.relay.types import IncompleteType, Type
 from convoy.relay.visit import children
 
+# Attributes that went through float32 equal themselves, as in TVM.
+_CLOSE = 1e-9
+
 
 def structural_equal(lhs: Any, rhs: Any) -> bool:
     """Compare two modules or expressions up to the names of local variables.
@@ -109,4 +112,6 @@ def _same_value(a: Any, b: Any) -> bool:
         return structural_equal(a, b)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same_value, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) < _CLOSE
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)

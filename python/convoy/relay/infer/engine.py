@@ -144,6 +144,8 @@ class _Inference:
     def __init__(self, mod: IRModule, globals_: dict[str, FuncType], name: str) -> None:
         self.mod, self.globals, self.name = mod, globals_, name
         self.types: dict[int, Type] = {}
+        # Functions that lets bind, by their variable.
+        self.local: dict[Var, Function] = {}
 
     def function(self, function: Function) -> None:
         """Infer the types of a function."""
@@ -153,13 +155,13 @@ class _Inference:
         """Run the steps of an expression until all types are known."""
         pending = list(_steps(expr))
         while pending:
-            waiting = []
+            waiting, known = [], len(self.types)
             for step in pending:
                 try:
                     self._do(step)
                 except Undetermined:
                     waiting.append(step)
-            if len(waiting) == len(pending):
+            if len(waiting) == len(pending) and len(self.types) == known:
                 raise self._stuck(waiting)
             pending = waiting
         for node in post_order(expr):
@@ -217,6 +219,7 @@ class _Inference:
 
     def _declare(self, let: ast.Let) -> None:
         assert isinstance(let.value, Function)
+        self.local[let.var] = let.value
         declared = let.value.func_type_annotation
         if declared is not None:
             self.types.setdefault(id(let.var), declared)
@@ -282,6 +285,7 @@ class _Inference:
 
     def _call(self, node: Call) -> Type:
         if not isinstance(node.op, ast.Op):
+            self._pass_types(node)
             callee = self._callee(node.op)
             return instantiate(callee, [self._need(a) for a in node.args])
         operator = OPERATORS.get(node.op.name)
@@ -296,9 +300,19 @@ class _Inference:
             self.types[id(node.args[index])] = wanted
         return result
 
+    def _pass_types(self, call: Call) -> None:
+        """Assign the types of arguments to parameters of a local function that have none."""
+        function = self.local.get(call.op) if isinstance(call.op, Var) else call.op
+        if not isinstance(function, Function):
+            return
+        for param, arg in zip(function.params, call.args, strict=False):
+            found = self._get(arg)
+            if found is not None and self._get(param) is None:
+                self.types[id(param)] = found
+
     def _callee(self, node: Expr) -> FuncType:
         found = self._get(node)
-        if found is None and isinstance(node, Var):
+        if found is None and isinstance(node, (Var, Function)):
             raise Undetermined
         if not isinstance(found, FuncType):
             raise RelayTypeError(f"a call of a value of type {found}", "a function")
