@@ -45,14 +45,19 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
         fvisit(node)
 
 
+def bound_in(node: Expr) -> Sequence[Var]:
+    """Return the variables that a node itself declares."""
+    if isinstance(node, Function):
+        return node.params
+    return (node.var,) if isinstance(node, ast.Let) else ()
+
+
 def bound_vars(expr: Expr) -> list[Var]:
     """Return the variables that functions and lets inside `expr` declare."""
     found: dict[Var, None] = {}
-    for node in post_order(expr):
-        if isinstance(node, Function):
-            found.update(dict.fromkeys(node.params))
-        elif isinstance(node, ast.Let):
-            found[node.var] = None
+    outer_first = reversed(list(post_order(expr)))
+    for node in outer_first:
+        found.update(dict.fromkeys(bound_in(node)))
     return list(found)
 
 

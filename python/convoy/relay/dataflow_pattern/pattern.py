@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from convoy.errors import InvalidOption
 from convoy.relay import ast
@@ -223,12 +223,12 @@ class CallPattern(DFPattern):
         found = []
         if self.op_name == "divide" and _is_call(call, "multiply") and _with(call, "divide"):
             if _is_pattern(first, "multiply"):
-                for a, b in (first.args, first.args[::-1]):
+                for a, b in (first.args or [], (first.args or [])[::-1]):
                     found.append(CallPattern(first.op, [b, CallPattern(self.op, [a, second])]))
         elif self.op_name == "multiply" and _is_call(call, "divide") and _with(call, "multiply"):
             for quotient, factor in ((first, second), (second, first)):
                 if _is_pattern(quotient, "divide"):
-                    above, below = quotient.args
+                    above, below = quotient.args or []
                     product = CallPattern(self.op, [above, factor])
                     found.append(CallPattern(quotient.op, [product, below]))
         return found
@@ -252,7 +252,7 @@ def _with(call: ast.Call, name: str) -> bool:
     return any(_is_call(arg, name) for arg in call.args)
 
 
-def _is_pattern(pattern: Any, name: str) -> Any:
+def _is_pattern(pattern: Any, name: str) -> TypeGuard[CallPattern]:
     return isinstance(pattern, CallPattern) and pattern.op_name == name and bool(pattern.args)
 
 

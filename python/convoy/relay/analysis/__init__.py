@@ -1,0 +1,50 @@
+"""`relay.analysis`: questions about expressions and modules."""
+
+from convoy.relay.analysis.checks import (
+    check_basic_block_normal_form,
+    check_constant,
+    well_formed,
+)
+from convoy.relay.analysis.counting import (
+    count_layers,
+    get_total_mac_number,
+    list_fake_quantized_op_freqs,
+    list_op_freqs,
+)
+from convoy.relay.analysis.extraction import (
+    extract_intermdeiate_expr,
+    get_calibration_data,
+    search_fc_transpose,
+)
+from convoy.relay.analysis.features import Feature, detect_feature
+from convoy.relay.analysis.variables import (
+    all_dtypes,
+    all_type_vars,
+    all_vars,
+    bound_type_vars,
+    free_type_vars,
+)
+from convoy.relay.visit import bound_vars, free_vars, post_order_visit
+
+__all__ = [
+    "all_dtypes",
+    "all_type_vars",
+    "all_vars",
+    "bound_type_vars",
+    "bound_vars",
+    "check_basic_block_normal_form",
+    "check_constant",
+    "count_layers",
+    "detect_feature",
+    "extract_intermdeiate_expr",
+    "Feature",
+    "free_type_vars",
+    "free_vars",
+    "get_calibration_data",
+    "get_total_mac_number",
+    "list_fake_quantized_op_freqs",
+    "list_op_freqs",
+    "post_order_visit",
+    "search_fc_transpose",
+    "well_formed",
+]
