@@ -1,4 +1,4 @@
-"""Modules: functions by name."""
+"""Modules: functions and data types by name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from convoy.errors import InvalidOption, RelayTypeError
+from convoy.relay.adt import Constructor, TypeData, check_definition, tag_of
 from convoy.relay.ast import Expr, Function, GlobalVar, print_text
 from convoy.relay.source import nearest
+from convoy.relay.types import GlobalTypeVar
 from convoy.relay.visit import free_vars
 
 
@@ -16,7 +18,7 @@ class IRModule:
 
     Args:
         functions: Functions by GlobalVar or by name.
-        type_definitions: Algebraic data types, which are not supported: must be empty.
+        type_definitions: Algebraic data types by GlobalTypeVar.
         attrs: Attributes of the module.
     """
 
@@ -26,12 +28,13 @@ class IRModule:
         type_definitions: Mapping[Any, Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        if type_definitions:
-            raise RelayTypeError("a module with algebraic data types", "none")
+        self._types: dict[str, TypeData] = {}
         self._functions: dict[str, tuple[GlobalVar, Function]] = {}
         self.attrs: dict[str, Any] = dict(attrs or {})
         for key, function in (functions or {}).items():
             self[key] = function
+        for data in (type_definitions or {}).values():
+            self.add_type(data)
 
     @staticmethod
     def from_expr(
@@ -51,7 +54,10 @@ class IRModule:
         """The functions by GlobalVar."""
         return dict(self._functions.values())
 
-    def __getitem__(self, key: GlobalVar | str) -> Function:
+    def __getitem__(self, key: GlobalVar | GlobalTypeVar | str) -> Any:
+        if isinstance(key, GlobalTypeVar):
+            self.get_type(key.name_hint)
+            return self._types[key.name_hint]
         name = key.name_hint if isinstance(key, GlobalVar) else key
         if name not in self._functions:
             raise RelayTypeError(
@@ -61,12 +67,62 @@ class IRModule:
             )
         return self._functions[name][1]
 
-    def __setitem__(self, key: GlobalVar | str, function: Function) -> None:
+    def __setitem__(self, key: GlobalVar | GlobalTypeVar | str, function: Any) -> None:
+        if isinstance(function, TypeData):
+            self.add_type(function)
+            return
         if not isinstance(function, Function):
             raise RelayTypeError(f"a {type(function).__name__} as module function", "a Function")
         name = key.name_hint if isinstance(key, GlobalVar) else str(key)
         var = key if isinstance(key, GlobalVar) else self._var(name)
         self._functions[name] = (var, function)
+
+    @property
+    def type_definitions(self) -> dict[GlobalTypeVar, TypeData]:
+        """The algebraic data types by GlobalTypeVar."""
+        return {data.header: data for data in self._types.values()}
+
+    def add_type(self, data: TypeData) -> None:
+        """Add an algebraic data type; its constructors get their tags.
+
+        Raises:
+            RelayTypeError: Constructors that do not belong to it.
+        """
+        check_definition(data)
+        self._types[data.header.name_hint] = data
+        for index, constructor in enumerate(data.constructors):
+            object.__setattr__(constructor, "tag", tag_of(data.header, index))
+
+    def get_type(self, name: str) -> list[Any]:
+        """Return the GlobalTypeVar of a data type and its constructors.
+
+        Raises:
+            RelayTypeError: No such type.
+        """
+        if name not in self._types:
+            raise RelayTypeError(f"no type {name} in the module", remedy=nearest(name, self._types))
+        data = self._types[name]
+        return [data.header, *data.constructors]
+
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        """Return the GlobalTypeVar of a data type."""
+        return self.get_type(name)[0]
+
+    def get_global_type_vars(self) -> list[GlobalTypeVar]:
+        """Return the GlobalTypeVars of all data types."""
+        return [data.header for data in self._types.values()]
+
+    def get_constructor(self, tag: int) -> Constructor:
+        """Return the constructor of a tag.
+
+        Raises:
+            RelayTypeError: No such constructor.
+        """
+        for data in self._types.values():
+            for constructor in data.constructors:
+                if constructor.tag == tag:
+                    return constructor
+        raise RelayTypeError(f"no constructor of tag {tag} in the module")
 
     def _var(self, name: str) -> GlobalVar:
         return self._functions[name][0] if name in self._functions else GlobalVar(name)
@@ -105,10 +161,11 @@ class IRModule:
         """Replace or add the functions of another module."""
         for var, function in other.items():
             self[var] = function
+        self._types.update(other._types)
 
     def shallow_copy(self) -> IRModule:
-        """Return a module of the same functions and attributes."""
-        return IRModule(self.functions, attrs=self.attrs)
+        """Return a module of the same functions, types and attributes."""
+        return IRModule(self.functions, self.type_definitions, self.attrs)
 
     def with_attr(self, key: str, value: Any) -> IRModule:
         """Return a copy with one more attribute."""

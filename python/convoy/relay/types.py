@@ -6,10 +6,11 @@ Types are plain values: they compare and hash by content. A dimension is an `int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any as AnyValue
+from enum import IntEnum
 
 from convoy.errors import RelayTypeError
 
@@ -122,6 +123,17 @@ class TupleType(Type):
         return f"({', '.join(map(str, self.fields))})"
 
 
+class TypeKind(IntEnum):
+    """What a type variable may stand for."""
+
+    Type = 0
+    ShapeVar = 1
+    BaseType = 2
+    Constraint = 4
+    AdtHandle = 5
+    TypeData = 6
+
+
 @dataclass(frozen=True)
 class TypeVar(Type):
     """A type parameter of a polymorphic function: `A` in `fn [A](%x: A) -> A`."""
@@ -133,7 +145,7 @@ class TypeVar(Type):
         return self.name_hint
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FuncType(Type):
     """The type of a function."""
 
@@ -158,6 +170,63 @@ class FuncType(Type):
         params = f"[{', '.join(map(str, self.type_params))}]" if self.type_params else ""
         return f"fn {params}({', '.join(map(str, self.arg_types))}) -> {self.ret_type}"
 
+    def __eq__(self, other: object) -> bool:
+        """Compare up to the names of type parameters."""
+        if not isinstance(other, FuncType) or len(self.type_params) != len(other.type_params):
+            return False
+        if self.type_params != other.type_params:
+            other = replace_types(
+                other, dict(zip(other.type_params, self.type_params, strict=True))
+            )
+            assert isinstance(other, FuncType)
+        return self.arg_types == other.arg_types and self.ret_type == other.ret_type
+
+    def __hash__(self) -> int:
+        return hash((len(self.arg_types), len(self.type_params)))
+
+
+@dataclass(frozen=True)
+class GlobalTypeVar(Type):
+    """The name of an algebraic data type; calling it with types makes a type: `List(A)`."""
+
+    name_hint: str
+    kind: int = TypeKind.AdtHandle
+
+    def __call__(self, *args: Type) -> TypeCall:
+        return TypeCall(self, args)
+
+    def __str__(self) -> str:
+        return self.name_hint
+
+
+@dataclass(frozen=True)
+class TypeCall(Type):
+    """An algebraic data type of certain types: `List[Tensor[(3), float32]]`."""
+
+    func: Type
+    args: tuple[Type, ...]
+
+    def __init__(self, func: Type, args: Sequence[Type] = ()) -> None:
+        object.__setattr__(self, "func", func)
+        object.__setattr__(self, "args", tuple(args))
+        self._measure((func, *self.args))
+
+    def __str__(self) -> str:
+        return f"{self.func}[{', '.join(map(str, self.args))}]" if self.args else str(self.func)
+
+
+@dataclass(frozen=True)
+class RefType(Type):
+    """The type of a reference."""
+
+    value: Type
+
+    def __post_init__(self) -> None:
+        self._measure((self.value,))
+
+    def __str__(self) -> str:
+        return f"ref({self.value})"
+
 
 @dataclass(frozen=True)
 class IncompleteType(Type):
@@ -170,3 +239,33 @@ class IncompleteType(Type):
 def scalar_type(dtype: str) -> TensorType:
     """Return the type of a 0-d tensor."""
     return TensorType((), dtype)
+
+
+def type_parts(type_: Type) -> Sequence[Type]:
+    """Return the types directly inside a type."""
+    if isinstance(type_, TupleType):
+        return type_.fields
+    if isinstance(type_, FuncType):
+        return (*type_.arg_types, type_.ret_type)
+    if isinstance(type_, TypeCall):
+        return (type_.func, *type_.args)
+    return (type_.value,) if isinstance(type_, RefType) else ()
+
+
+def with_parts(type_: Type, parts: Sequence[Type]) -> Type:
+    """Return a type with other types directly inside."""
+    if isinstance(type_, TupleType):
+        return TupleType(parts)
+    if isinstance(type_, FuncType):
+        return FuncType(parts[:-1], parts[-1], type_.type_params)
+    if isinstance(type_, TypeCall):
+        return TypeCall(parts[0], parts[1:])
+    return RefType(parts[0]) if isinstance(type_, RefType) else type_
+
+
+def replace_types(type_: Type, found: Mapping[TypeVar, Type]) -> Type:
+    """Replace type variables in a type."""
+    if isinstance(type_, TypeVar):
+        return found.get(type_, type_)
+    parts = type_parts(type_)
+    return with_parts(type_, [replace_types(p, found) for p in parts]) if parts else type_

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay.ast import Expr, Function, Var
 
 
@@ -22,6 +22,14 @@ def children(expr: Expr) -> Sequence[Expr]:
         return (expr.cond, expr.true_branch, expr.false_branch)
     if isinstance(expr, Function):
         return (*expr.params, expr.body)
+    if isinstance(expr, adt.Match):
+        return (expr.data, *(clause.rhs for clause in expr.clauses))
+    if isinstance(expr, adt.RefCreate):
+        return (expr.value,)
+    if isinstance(expr, adt.RefRead):
+        return (expr.ref,)
+    if isinstance(expr, adt.RefWrite):
+        return (expr.ref, expr.value)
     return ()
 
 
@@ -49,6 +57,8 @@ def bound_in(node: Expr) -> Sequence[Var]:
     """Return the variables that a node itself declares."""
     if isinstance(node, Function):
         return node.params
+    if isinstance(node, adt.Match):
+        return [var for clause in node.clauses for var in adt.pattern_vars(clause.lhs)]
     return (node.var,) if isinstance(node, ast.Let) else ()
 
 
@@ -64,7 +74,7 @@ def bound_vars(expr: Expr) -> list[Var]:
 def free_vars(expr: Expr) -> list[Var]:
     """Return the variables that `expr` uses and does not declare, in order of first use."""
     bound = set(bound_vars(expr))
-    return [n for n in post_order(expr) if isinstance(n, Var) and n not in bound]
+    return [v for v in post_order(expr) if isinstance(v, Var) and v not in bound]
 
 
 def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
@@ -98,6 +108,11 @@ def rebuild(node: Expr, memo: Mapping[int, Expr]) -> Expr:
         return ast.Let(new[0], new[1], new[2], span=node.span)  # type: ignore[arg-type]
     if isinstance(node, ast.If):
         return ast.If(*new, span=node.span)
+    if isinstance(node, adt.Match):
+        clauses = [adt.Clause(c.lhs, e) for c, e in zip(node.clauses, new[1:], strict=True)]
+        return adt.Match(new[0], clauses, node.complete, span=node.span)
+    if isinstance(node, (adt.RefCreate, adt.RefRead, adt.RefWrite)):
+        return type(node)(*new, span=node.span)
     assert isinstance(node, Function)
     return Function(
         new[:-1],  # type: ignore[arg-type]

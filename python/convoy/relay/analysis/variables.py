@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.module import IRModule
-from convoy.relay.types import FuncType, TensorType, TupleType, Type, TypeVar
+from convoy.relay.types import FuncType, TensorType, Type, TypeVar, type_parts
 from convoy.relay.visit import post_order
 
 
@@ -79,7 +79,5 @@ def _walk(type_: Type) -> Iterator[Type]:
     while stack:
         found = stack.pop()
         yield found
-        if isinstance(found, FuncType):
-            stack += [found.ret_type, *reversed(found.arg_types), *reversed(found.type_params)]
-        elif isinstance(found, TupleType):
-            stack += reversed(found.fields)
+        params = found.type_params if isinstance(found, FuncType) else ()
+        stack += [*reversed(type_parts(found)), *reversed(params)]

@@ -33,7 +33,7 @@ def canonicalize(mod: IRModule) -> IRModule:
     """
     result = mod.shallow_copy()
     for var, function in mod.items():
-        result[var] = _expanded(function)  # type: ignore[assignment]
+        result[var] = _expanded(function)
     return infer_module(result)
 
 

@@ -66,7 +66,7 @@ def to_relax(
     if has_expansions(mod):  # they need scales and shapes that may be among the parameters
         bound = bound_params(mod[func_name], params or {})
         mod = mod.shallow_copy()
-        mod[func_name] = bind(mod[func_name], {var: ast.Constant(v) for var, v in bound.items()})  # type: ignore[assignment]
+        mod[func_name] = bind(mod[func_name], {var: ast.Constant(v) for var, v in bound.items()})
         mod = canonicalize(infer_module(mod))
     function = mod[func_name]
     return _Conversion(mod).module(function, bound_params(function, params or {}))

@@ -43,7 +43,7 @@ def infer_module(mod: IRModule) -> IRModule:
     for name in _callees_first(mod):
         function = mod[name]
         _Inference(mod, found, name).function(function)
-        found[name] = function.checked_type_  # type: ignore[assignment]
+        found[name] = function.checked_type_
         _write(mod.get_global_var(name), found[name])
         if function.ret_type is None or _incomplete(function.ret_type):
             object.__setattr__(function, "ret_type", found[name].ret_type)
@@ -55,7 +55,7 @@ def infer_expr(expr: Expr, mod: IRModule | None = None) -> Expr:
     inference = _Inference(mod or IRModule(), {}, "")
     if mod is not None:
         infer_module(mod)
-        inference.globals = {n: mod[n].checked_type for n in mod}  # type: ignore[misc]
+        inference.globals = {n: mod[n].checked_type for n in mod}
     if isinstance(expr, Function):
         inference.function(expr)
     else:
