@@ -124,3 +124,7 @@ class InvalidMatchGraph(ConvoyError):
 
 class RemovedFromTvm(ConvoyError):
     """A part of TVM 0.18 that neither TVM nor convoy has; names what takes its place."""
+
+
+class UnmatchedValue(ConvoyError):
+    """A value for which a Relay `match` has no clause."""

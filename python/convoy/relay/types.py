@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from numbers import Integral
 from typing import Any as AnyValue
-from enum import IntEnum
 
 from convoy.errors import RelayTypeError
 

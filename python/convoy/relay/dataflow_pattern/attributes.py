@@ -17,7 +17,8 @@ def has_attributes(expr: Expr, wanted: Mapping[str, Any]) -> bool:
     """Check whether an operator, a call or a function has attributes of these values."""
     found: Mapping[str, Any]
     if isinstance(expr, ast.Op):
-        found = {"TOpPattern": fusion_kind(expr.name)}
+        own = {key: expr.get_attr(key) for key in wanted if expr.has_attr(key)}
+        found = {"TOpPattern": fusion_kind(expr.name), **own}
     elif isinstance(expr, (ast.Call, ast.Function)):
         found = expr.attrs or {}
     else:

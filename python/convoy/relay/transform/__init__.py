@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from convoy.relay.gradient import first_order_gradients, gradient
 from convoy.relay.source import nearest
 from convoy.relay.transform.base import (
     FunctionPass,
@@ -26,6 +27,7 @@ from convoy.relay.transform.mixed_precision import ToMixedPrecision
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [
+    "FirstOrderGradient",
     "FunctionPass",
     "InferType",
     "InferTypeLocal",
@@ -38,8 +40,16 @@ __all__ = [
     "ToMixedPrecision",
     "build_config",
     "function_pass",
+    "gradient",
     "module_pass",
 ]
+
+
+@register_pass
+def FirstOrderGradient() -> Pass:
+    """Replace every function by one that also returns the gradients of its parameters."""
+    return Pass("FirstOrderGradient", first_order_gradients)
+
 
 WITHOUT_EFFECT = (
     "AlterOpLayout",
@@ -86,8 +96,5 @@ globals().update({name: _without_effect(name) for name in WITHOUT_EFFECT})
 
 def __getattr__(name: str) -> Any:
     """Raise an AttributeError that suggests near names, or the alternative where there is one."""
-    if name in ("gradient", "FirstOrderGradient"):
-        hint = "convoy differentiates Relax modules: relay.to_relax(mod), then convoy.training"
-    else:
-        hint = nearest(name, [n for n in globals() if n[0].isupper()])
+    hint = nearest(name, [n for n in globals() if n[0].isupper()])
     raise AttributeError(f"relay.transform has no {name}. {hint}".rstrip())
