@@ -7,7 +7,7 @@ kernels; all others are compiled as by `relay.build`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import convoy
@@ -20,6 +20,7 @@ from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import as_module
 from convoy.relay.params import to_array
+from convoy.relay.types import TupleType, Type
 from convoy.threads import one_at_a_time
 
 
@@ -30,10 +31,14 @@ class Executable:
         compiled: A `convoy.CompiledModule`, or TVM's executable for modules beyond it.
         input_names: The inputs of `main`, in order.
         is_graph: Whether `compiled` is a CompiledModule.
+        result: The structure of the result: None for a tensor, a list for a tuple.
     """
 
-    def __init__(self, compiled: Any, input_names: list[str], is_graph: bool) -> None:
+    def __init__(
+        self, compiled: Any, input_names: list[str], is_graph: bool, result: Any = None
+    ) -> None:
         self.compiled, self.input_names, self.is_graph = compiled, input_names, is_graph
+        self.result = result
 
     @property
     def mod(self) -> Executable:
@@ -50,7 +55,7 @@ class Executable:
 
         `lib.export_library` writes the library; the code is a few bytes on how to call it.
         """
-        about = {"inputs": self.input_names, "graph": self.is_graph}
+        about = {"inputs": self.input_names, "graph": self.is_graph, "result": self.result}
         return bytearray(json.dumps(about).encode()), self.compiled
 
     @staticmethod
@@ -68,13 +73,14 @@ class Executable:
         try:
             about = parse_json(bytes(code), "code", CorruptArtefact)
             names, is_graph = [str(n) for n in about["inputs"]], bool(about["graph"])
+            result = _checked(about["result"])
         except (ValueError, TypeError, KeyError):
             raise CorruptArtefact("code that is none", "what Executable.save gave") from None
         compiled = getattr(lib, "module", lib) if is_graph else lib
         if is_graph and not hasattr(compiled, "session"):
             got = f"a library of type {type(lib).__name__}"
             raise CorruptArtefact(got, "one that relay.load_module loaded")
-        return Executable(compiled, names, is_graph)
+        return Executable(compiled, names, is_graph, result)
 
 
 @one_at_a_time
@@ -97,12 +103,13 @@ def compile(
     infer_module(mod)
     converted = to_relax(mod, params)
     names = [str(p.name) for p in converted["main"].params]
+    result = _structure(mod["main"].checked_type.ret_type)
     try:
         check_graph(mod)
     except (DynamicShape, UnsupportedOp):
-        return Executable(_with_tvm_alone(converted, kind), names, is_graph=False)
+        return Executable(_with_tvm_alone(converted, kind), names, False, result)
     from_attributes(mod, kind, options)
-    return Executable(convoy.build(converted, target=kind, **options), names, is_graph=True)
+    return Executable(convoy.build(converted, target=kind, **options), names, True, result)
 
 
 def _with_tvm_alone(converted: Any, kind: str) -> Any:
@@ -165,14 +172,14 @@ class VirtualMachine:
         self._inputs = self._named(args, kwargs)
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Run; return a tensor, or a list of them where the function returns a tuple."""
+        """Run; return a tensor, or a list where the function returns a tuple, nested alike."""
         self._check(func_name)
         values = self._named(args, kwargs) if args or kwargs else self._inputs
         missing = [n for n in self._exe.input_names if n not in values]
         if missing:
             raise InvalidOption(f"no value for {', '.join(missing)}", "all inputs")
         self._result = self._run([values[n] for n in self._exe.input_names])
-        return self._result[0] if len(self._result) == 1 else list(self._result)
+        return _nested(iter(self._result), self._exe.result)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run `main`."""
@@ -244,6 +251,31 @@ class VirtualMachine:
 
 def _copy(tensor: Any, device: Any) -> Any:
     return tvm.runtime.empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
+
+
+def _structure(type_: Type) -> Any:
+    """Return the structure of a type: None for a tensor, a list for a tuple."""
+    return list(map(_structure, type_.fields)) if isinstance(type_, TupleType) else None
+
+
+def _checked(result: Any) -> Any:
+    """Check a structure from a file.
+
+    Raises:
+        TypeError: Something else.
+    """
+    if isinstance(result, list):
+        return list(map(_checked, result))
+    if result is not None:
+        raise TypeError
+    return None
+
+
+def _nested(tensors: Iterator[Any], result: Any) -> Any:
+    """Return the tensors in a structure."""
+    if result is None:
+        return next(tensors)
+    return [_nested(tensors, field) for field in result]
 
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from convoy.errors import UnsupportedOp
@@ -9,9 +10,10 @@ from convoy.relay import ast
 from convoy.relay.ast import Expr
 from convoy.relay.gradient.common import call, like, type_of
 from convoy.relay.gradient.registry import rule
-from convoy.relay.op import nn
+from convoy.relay.ops import builders
 from convoy.relay.ops.window import relax_padding
 
+nn = SimpleNamespace(**builders("nn"))
 _SWAP = str.maketrans("IO", "OI")
 
 

@@ -45,7 +45,7 @@ def rule_of(name: str) -> Rule:
     """
     own = ast.op(name).get_attr("FPrimalGradient")
     if own is not None:
-        return own  # type: ignore[no-any-return]
+        return own
     if name not in _RULES:
         raise UnsupportedOp(
             f"the gradient of {name}, which convoy does not have",

@@ -288,8 +288,11 @@ def gather_nd(node: ast.Call, grad: Expr) -> list[Expr | None]:
 @rule("one_hot")
 def one_hot(node: ast.Call, grad: Expr) -> list[Expr | None]:
     indices, on, off = node.args
+    assert node.attrs is not None
     dtype = type_of(node).dtype
-    mask = ast.Call(node.op, [indices, const(1, dtype), const(0, dtype)], node.attrs)
+    kept = {"depth": node.attrs["depth"], "axis": node.attrs["axis"], "dtype": "float32"}
+    mask = call("one_hot", indices, const(1, "float32"), const(0, "float32"), **kept)
+    mask = call("cast", mask, dtype=dtype)
     hot = call("sum", call("multiply", grad, mask))
     cold = call("subtract", call("sum", grad), hot)
     wide = [call("cast", g, dtype=type_of(a).dtype) for g, a in ((hot, on), (cold, off))]

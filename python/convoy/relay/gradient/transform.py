@@ -18,9 +18,7 @@ from convoy.relay.types import FuncType, TensorType, TupleType, Type
 _MODES = ("higher_order", "first_order")
 
 
-def gradient(
-    expr: Function | GlobalVar, mod: IRModule | None = None, mode: str = "higher_order"
-) -> Function:
+def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
     """Make a function that also returns the gradients of its parameters.
 
     The gradient is that of the sum of all elements of the result. It is straight-line code: calls

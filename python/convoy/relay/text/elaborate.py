@@ -10,13 +10,14 @@ import numpy as np
 from lark import Token
 
 from convoy.errors import ConvoyError, RelaySyntaxError, UnsupportedOp
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
 from convoy.relay.attrs import Attrs, complete_attrs, make_attrs
 from convoy.relay.diagnostics import error_at, place
 from convoy.relay.module import IRModule
 from convoy.relay.schema import attrs_class
 from convoy.relay.source import Source, Span, nearest
+from convoy.relay.text.data_types import DataTypes
 from convoy.relay.text.literals import as_constant
 from convoy.relay.text.reader import VERSION, TextReader, is_rule
 from convoy.relay.text.scope import Scopes
@@ -54,6 +55,7 @@ class Elaborator(TextReader):
         self.init_module = init_module
         self.scopes = Scopes()
         self.types = TypeElaborator(self.span, self.meta_object)
+        self.data_types = DataTypes(self.types, self.error)
         # `%0` stands for the expression itself. The first binding of a number wins; numbers are
         # those of one definition (TVM keeps them for the whole file, which differs only for
         # files that use a number twice, and those TVM reads wrongly).
@@ -77,7 +79,10 @@ class Elaborator(TextReader):
         mod = self.init_module.shallow_copy() if self.init_module else IRModule()
         for var in mod.get_global_vars():
             self.globals[var.name_hint] = var
+        self.data_types.read(mod, [c for c in children if is_rule(c, "type_definition")])
         for definition in children:
+            if is_rule(definition, "type_definition"):
+                continue
             name, function = definition.children
             self.graph = {}
             mod[self._global(name)] = run(self.function(function, name))
@@ -220,6 +225,8 @@ class Elaborator(TextReader):
     def on_call(self, tree: Syntax) -> Step:
         head, *items = tree.children
         callee = yield self.visit(head)
+        if is_rule(head, "name") and isinstance(callee, Call):
+            callee = callee.op  # `Nil()`
         args: list[Expr] = []
         given: dict[str, Any] = {}
         attrs: Attrs | None = None
@@ -305,6 +312,9 @@ class Elaborator(TextReader):
 
     def on_name(self, tree: Syntax) -> Expr:
         name = str(tree.children[0])
+        constructor = self.data_types.constructors.get(name)
+        if constructor is not None:  # one without fields is a value
+            return constructor if constructor.inputs else Call(constructor, ())
         try:
             return ast.op(name)
         except UnsupportedOp as error:
@@ -323,6 +333,35 @@ class Elaborator(TextReader):
         t = yield self.visit(true_branch)
         f = yield self.visit(false_branch)
         return ast.If(c, t, f, span=self.span(tree))
+
+    def on_match(self, tree: Syntax) -> Step:
+        keyword, value, *clauses = tree.children
+        data = yield self.visit(value)
+        found = []
+        for clause in clauses:
+            lhs, rhs = clause.children
+            self.scopes.push()
+            pattern = self.data_types.pattern(lhs, self._bind_pattern)
+            found.append(adt.Clause(pattern, (yield self.visit(rhs))))
+            self.scopes.pop()
+        return adt.Match(data, found, not keyword.endswith("?"), span=self.span(tree))
+
+    def _bind_pattern(self, tree: Syntax) -> Var:
+        name = str(tree.children[0])[1:]
+        var = Var(name, span=self.span(tree))
+        self.scopes.bind(name, var)
+        return var
+
+    def on_reference(self, tree: Syntax) -> Step:
+        keyword, *parts = tree.children
+        kind = {"ref": adt.RefCreate, "ref_read": adt.RefRead, "ref_write": adt.RefWrite}[keyword]
+        wanted = 2 if kind is adt.RefWrite else 1
+        if len(parts) != wanted:
+            raise self.error(tree, f"{keyword} of {len(parts)} values", str(wanted))
+        values = []
+        for part in parts:
+            values.append((yield self.expr(part)))
+        return kind(*values, span=self.span(tree))
 
     def on_tuple(self, tree: Syntax) -> Step:
         fields = []

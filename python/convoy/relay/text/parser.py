@@ -6,10 +6,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from lark import Lark, Token
+from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from convoy.errors import RelaySyntaxError, UnsupportedOp
+from convoy.errors import RelaySyntaxError
 from convoy.relay.ast import Expr
 from convoy.relay.diagnostics import error_at
 from convoy.relay.module import IRModule
@@ -35,21 +35,10 @@ _TERMINALS = {
     "RELATION": "<",
     "SUM": "+",
     "PRODUCT": "*",
+    "ADT": "type",
+    "MATCH": "match",
+    "REF": "ref",
 }
-_REFUSED = {
-    "ADT": "algebraic data types",
-    "MATCH": "pattern matching on algebraic data types",
-    "REF": "references",
-}
-
-
-class _Refused(Exception):
-    def __init__(self, token: Token) -> None:
-        self.token = token
-
-
-def _refuse(token: Token) -> Token:
-    raise _Refused(token)
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +49,6 @@ def _grammar() -> Lark:
         lexer="basic",
         start=["module", "lone_expr"],
         maybe_placeholders=False,
-        lexer_callbacks=dict.fromkeys(_REFUSED, _refuse),
     )
 
 
@@ -79,14 +67,6 @@ def parse_expr_text(source: Source, meta_table: dict[str, Any] | None = None) ->
 def _tree(source: Source, start: str) -> Syntax:
     try:
         return _grammar().parse(blank_comments(source), start=start)
-    except _Refused as refused:
-        token = refused.token
-        raise error_at(
-            UnsupportedOp,
-            f"'{token}': {_REFUSED[token.type]} are not supported",
-            _span(source, token.line or 1, token.column or 1),
-            "tensors, tuples, let, if and functions",
-        ) from None
     except UnexpectedInput as error:
         raise _syntax_error(source, error) from None
 

@@ -34,6 +34,8 @@ class TypeElaborator:
     ) -> None:
         self._span, self._meta_object = span, meta_object
         self._variables: dict[str, list[ty.TypeVar]] = {}
+        # Algebraic data types by name.
+        self.data_types: dict[str, ty.GlobalTypeVar] = {}
 
     def declare(self, name: str) -> ty.TypeVar:
         """Bring a type parameter into scope."""
@@ -61,7 +63,12 @@ class TypeElaborator:
             return ty.TupleType([self.elaborate(t, inner) for t in tree.children])
         if tree.data == "func_type":
             return self._func_type(tree, inner)
-        raise self._no_adt(tree.children[0])
+        if tree.data == "ref_type":
+            return ty.RefType(self.elaborate(tree.children[1], inner))
+        name, *args = tree.children
+        if str(name) not in self.data_types:
+            raise self._unknown(name)
+        return ty.TypeCall(self.data_types[str(name)], [self.elaborate(a, inner) for a in args])
 
     def _func_type(self, tree: Syntax, inner: int) -> ty.FuncType:
         parts = tree.children[1:]
@@ -79,17 +86,18 @@ class TypeElaborator:
             return ty.IncompleteType()
         if self._variables.get(name):
             return self._variables[name][-1]
+        if name in self.data_types:
+            return ty.TypeCall(self.data_types[name], ())
         if _DTYPE.fullmatch(name):
             return ty.TensorType((), name)
-        raise self._no_adt(token)
+        raise self._unknown(token)
 
-    def _no_adt(self, token: Token) -> RelayTypeError:
+    def _unknown(self, token: Token) -> RelayTypeError:
         return error_at(
             RelayTypeError,
             f"type '{token}'",
             self._span(token),
-            "Tensor[(...), dtype], a dtype, a tuple or a function type",
-            "Algebraic data types are not supported",
+            "Tensor[(...), dtype], a dtype, a tuple, a function type or a type of the module",
         )
 
     def _dtype(self, token: Token) -> str:
