@@ -173,11 +173,6 @@ class IRModule:
         copy.attrs[key] = value
         return copy
 
-    @property
-    def type_definitions(self) -> dict[Any, Any]:
-        """No algebraic data types."""
-        return {}
-
     def get_attr(self, key: str) -> Any:
         """Return an attribute, None where there is none."""
         return self.attrs.get(key)
