@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .pipeline import build as build
     from .pipeline import place as place
     from .placement.placement import Placement as Placement
+    from .pytorch.compile import compile as compile
     from .runtime.compiled import CompiledModule as CompiledModule
     from .runtime.compiled import load as load
     from .runtime.session import Session as Session
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "build": "pipeline",
     "place": "pipeline",
+    "compile": "pytorch.compile",
     "load": "runtime.compiled",
     "parallel": "frontend.parallel",
     "CompiledModule": "runtime.compiled",

@@ -54,6 +54,17 @@ class Session:
         """(name, shape, dtype) of every input."""
         return [(t.name, t.shape, t.dtype) for t in self.meta.inputs]
 
+    @property
+    def function(self) -> Any:
+        """The compiled function itself, from input tensors to a tensor or an array of them. It
+        takes tensors of PyTorch as well, and then gives such; inputs are not checked."""
+        return self._main
+
+    @property
+    def outputs(self) -> list[Any]:
+        """All output tensors of the last run; another list only where they are other tensors."""
+        return self._outputs
+
     def input(self, key: str | int) -> Any:
         """The device buffer of an input."""
         return self._inputs[self._position(key)]

@@ -1,0 +1,71 @@
+"""``convoy.compile``: a PyTorch module in, a callable on torch tensors out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidOption, LibraryMissing
+
+if TYPE_CHECKING:
+    from .module import TorchModule
+
+
+def compile(
+    module: Callable[..., Any],
+    example_inputs: Any,
+    example_kwargs: Mapping[str, Any] | None = None,
+    *,
+    batch: int | Sequence[int] | None = None,
+    precision: str | None = None,
+    **options: Any,
+) -> TorchModule:
+    """Compile a PyTorch module for the device that its tensors are on.
+
+    A module on a CPU is compiled by LLVM, one on a GPU as :func:`convoy.build` does it. The result
+    takes and gives torch tensors and is called as the module is, from any thread; on a GPU it
+    enqueues on torch's current stream and does not wait for it.
+
+    Args:
+        module: A ``torch.nn.Module`` in evaluation mode, or a function of tensors. Its parameters
+            are taken over as they are now; see :meth:`TorchModule.update_parameters`.
+        example_inputs: The positional arguments of a call: a tensor or a tuple. Shapes, dtypes and
+            whatever is not a tensor are those of every later call; values of tensors do not matter.
+        example_kwargs: The keyword arguments of a call.
+        batch: Batch sizes to compile for, instead of that of the example inputs. A call with a
+            batch size in between is padded to the next one, and its results are cut; the sizes
+            share one set of weights and one exported file. Batched is every input whose first
+            dimension is that of the first one.
+        precision: The default is the dtype of the module's parameters: float32, float16 or
+            bfloat16. Inputs and outputs keep their dtypes in any case.
+        options: Those of :func:`convoy.build`.
+
+    Returns:
+        A :class:`TorchModule`.
+
+    Raises:
+        LibraryMissing: PyTorch is not installed.
+        InvalidOption: Arguments that the module does not take, tensors on several devices, or
+            an option that there is not.
+        UnsupportedOp, UnsupportedDtype: Something that cannot be traced or imported; the message
+            names it. ``torch.compile(module, backend="convoy")`` compiles the rest.
+    """
+    require_torch()
+    from .module import TorchModule
+
+    if not callable(module):
+        raise InvalidOption(f"a module of type {type(module).__name__}", "a torch.nn.Module")
+    is_tuple = isinstance(example_inputs, tuple | list)
+    args = tuple(example_inputs) if is_tuple else (example_inputs,)
+    sizes = (batch,) if isinstance(batch, int) else tuple(batch) if batch is not None else ()
+    return TorchModule(module, args, dict(example_kwargs or {}), sizes, precision, options)
+
+
+def require_torch() -> None:
+    """Raise LibraryMissing where PyTorch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as err:
+        raise LibraryMissing(
+            f"no PyTorch ({err})", "torch 2.10 or newer", 'pip install "torch>=2.10"'
+        ) from None

@@ -1,0 +1,175 @@
+"""The backend of ``torch.compile(module, backend="convoy")``.
+
+Dynamo hands over one subgraph after another. Each is compiled at its first call, for the shapes of
+that call, and runs eagerly where that cannot be: the reason is logged once and kept in
+:func:`subgraphs`.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import ConvoyError
+from .module import TorchModule
+
+_log = logging.getLogger("convoy")
+#: Shapes that one subgraph is compiled for; others run eagerly.
+SHAPES = 8
+_made: weakref.WeakSet[Subgraph] = weakref.WeakSet()
+
+
+def backend(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **_: Any,
+) -> Subgraph:
+    """Compile a subgraph of ``torch.compile``; its ``options`` are those of :func:`convoy.build`."""
+    return Subgraph(graph, example_inputs, options or {})
+
+
+def subgraphs() -> list[Subgraph]:
+    """The subgraphs that are alive, oldest first: what they hold, and why one runs eagerly."""
+    return sorted(_made, key=lambda subgraph: subgraph.number)
+
+
+class Subgraph:
+    """A part of a program between two graph breaks.
+
+    Attributes:
+        number: Counts the subgraphs of the process.
+        operators: How many operators it has.
+        heavy: How many of these are convolutions and matrix products.
+        reason: Why it ran eagerly the last time; empty where it was compiled.
+    """
+
+    _count = 0
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, Any]
+    ) -> None:
+        self.graph, self.options, self.reason = graph, dict(options), ""
+        self.number = Subgraph._count = Subgraph._count + 1
+        calls = [n for n in graph.graph.nodes if n.op.startswith("call_")]
+        self.operators, self.heavy = len(calls), sum(map(_is_heavy, calls))
+        static = [_is_weight(node) for node in graph.graph.find_nodes(op="placeholder")]
+        self._weights = [i for i, is_weight in enumerate(static) if is_weight]
+        self._inputs = [i for i, is_weight in enumerate(static) if not is_weight]
+        # Sizes are arguments of their own where Dynamo has made shapes symbolic.
+        self._symbolic = any(not isinstance(value, torch.Tensor) for value in example_inputs)
+        self._compiled: dict[Any, _Compiled | None] = {}
+        self._reported: set[str] = set()
+        _made.add(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run on all placeholders of the graph: weights, inputs and sizes."""
+        if torch.is_grad_enabled() and any(
+            isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args
+        ):
+            return self._eager(args, "gradients are recorded; torch.no_grad() turns that off")
+        inputs = [args[i] for i in self._inputs]
+        key = tuple(map(_size, inputs)) if self._symbolic else None
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            if key in self._compiled:
+                return self.graph(*args)
+            return self._first(key, args, inputs)
+        weights = [args[i] for i in self._weights]
+        if not compiled.holds(weights):
+            return self._first(key, args, inputs)
+        return compiled(inputs)
+
+    def _first(self, key: Any, args: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        if not self.heavy:
+            return self._eager(args, "no convolution or matrix product", key)
+        if len(self._compiled) >= SHAPES and key not in self._compiled:
+            return self._eager(args, f"more than {SHAPES} shapes")
+        try:
+            compiled = _Compiled(self, [args[i] for i in self._weights], inputs)
+        except ConvoyError as err:
+            return self._eager(args, str(err), key)
+        self._compiled[key] = compiled
+        self.reason = ""
+        return compiled(inputs)
+
+    def _eager(self, args: Sequence[Any], reason: str, key: Any = ()) -> Any:
+        """Run as PyTorch does, for the reason given; with a key from now on."""
+        self.reason = reason
+        if reason not in self._reported:
+            self._reported.add(reason)
+            # A part without heavy operators is nothing that a user should do something about.
+            level = logging.WARNING if self.heavy else logging.INFO
+            _log.log(level, "subgraph %d of %d operators runs eagerly: %s",
+                     self.number, self.operators, reason)  # fmt: skip
+        if key != ():
+            self._compiled[key] = None
+        return self.graph(*args)
+
+    def __str__(self) -> str:
+        how = f"eager: {self.reason}" if self.reason else "compiled"
+        return f"subgraph {self.number}, {self.operators} operators ({self.heavy} heavy), {how}"
+
+
+class _Compiled:
+    """A subgraph compiled for one set of shapes and for weights as they were."""
+
+    def __init__(
+        self, subgraph: Subgraph, weights: Sequence[torch.Tensor], inputs: Sequence[Any]
+    ) -> None:
+        self._weights = [(weight, weight._version) for weight in weights]
+        module = _Bound(subgraph, weights)
+        self._module = TorchModule(module, tuple(inputs), {}, (), None, subgraph.options)
+
+    def holds(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Whether these are the weights that were compiled, and nobody has written to them."""
+        for given, (known, version) in zip(weights, self._weights, strict=True):
+            if given is not known or known._version != version:
+                return False
+        return True
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        return self._module(*inputs)
+
+
+class _Bound(torch.nn.Module):
+    """A graph as a module of its inputs alone; its weights are parameters."""
+
+    def __init__(self, subgraph: Subgraph, weights: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.graph = subgraph.graph
+        self._at = dict(zip(subgraph._weights, range(len(weights)), strict=True))
+        self._count = len(weights) + len(subgraph._inputs)
+        for i, weight in enumerate(weights):
+            self.register_buffer(f"weight_{i}", weight.detach())
+
+    def forward(self, *inputs: Any) -> Any:
+        rest = iter(inputs)
+        at = self._at
+        args = [
+            getattr(self, f"weight_{at[i]}") if i in at else next(rest) for i in range(self._count)
+        ]
+        return self.graph(*args)
+
+
+def _is_weight(node: torch.fx.Node) -> bool:
+    """Whether a placeholder is a parameter or buffer of a module."""
+    return "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+
+
+def _size(value: Any) -> Any:
+    return value.shape if isinstance(value, torch.Tensor) else value
+
+
+def _is_heavy(node: torch.fx.Node) -> bool:
+    name: str | Callable[..., Any] = node.target
+    text = (name if isinstance(name, str) else getattr(name, "__name__", "")).lower()
+    return any(word in text for word in ("conv", "linear", "matmul", "mm", "attention", "einsum"))
+
+
+torch._dynamo.register_backend(backend, name="convoy")

@@ -1,0 +1,168 @@
+"""From a PyTorch module to a Relax module, through ``torch.export`` and TVM's importer."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import tvm
+from torch.export import ExportedProgram
+from tvm.relax.frontend.torch import from_exported_program
+
+from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
+from ..threads import one_at_a_time
+from . import operators
+from .structure import Structure, flatten, unflatten
+
+_PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
+_DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A Relax module, whose inputs and outputs are the tensors of a call in order, and the
+    structure of its result."""
+
+    module: tvm.IRModule
+    result: Structure
+
+
+@one_at_a_time
+def to_relax(
+    function: Callable[..., Any], arguments: Structure, tensors: Sequence[torch.Tensor]
+) -> Imported:
+    """Trace a function of tensors and convert it.
+
+    Args:
+        function: A ``torch.nn.Module`` or a function; its parameters become constants.
+        arguments: Structure of ``(args, kwargs)``.
+        tensors: The tensors among them; their values do not matter.
+
+    Raises:
+        UnsupportedOp: The module cannot be traced, or an operator that cannot be converted; also
+            random numbers, and buffers that a call changes.
+    """
+    found: list[Structure] = []
+    program = _export(_Flat(function, arguments, found), tuple(tensors))
+    with _quiet():
+        program = program.run_decompositions()
+    _check(program)
+    if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, "cpu")
+    try:
+        with _quiet():
+            module = from_exported_program(
+                program, custom_convert_map=operators.CONVERTERS, run_ep_decomposition=False
+            )
+    except ConvoyError:
+        raise
+    except Exception as err:  # the importer raises whatever the converter of an operator raises
+        raise _unsupported(err) from err
+    return Imported(module, found[-1])
+
+
+def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> str:
+    """The dtype policy that keeps a module's own precision: the dtype of its parameters, or of its
+    inputs where it has none.
+
+    Raises:
+        UnsupportedDtype: Parameters of several floating dtypes, or of float64.
+    """
+    params = list(function.parameters()) if isinstance(function, torch.nn.Module) else []
+    for group in (params, tensors):
+        found = {t.dtype for t in group if t.is_floating_point()}
+        if len(found) > 1 or not found <= _DTYPES.keys():
+            names = ", ".join(sorted(str(dtype) for dtype in found))
+            raise UnsupportedDtype(
+                f"a module of {names}",
+                "float32, float16 or bfloat16 throughout",
+                "module.to(torch.float32), or the option precision=...",
+            )
+        if found:
+            return _DTYPES[found.pop()]
+    return "float32"
+
+
+class _Flat(torch.nn.Module):
+    """A function as a module from tensors to a tuple of tensors. The structure of its result is
+    appended to ``found`` whenever it is traced."""
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: Structure, found: list[Structure]
+    ) -> None:
+        super().__init__()
+        self.function, self.arguments, self.found = function, arguments, found
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        args, kwargs = unflatten(self.arguments, tensors)
+        results, structure = flatten(self.function(*args, **kwargs))
+        self.found.append(structure)
+        if not results:
+            raise InvalidOption("a module without any tensor among its results", "one or more")
+        return tuple(results)
+
+
+def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
+    try:
+        with torch.no_grad(), _quiet():
+            return torch.export.export(flat, tensors)
+    except ConvoyError:
+        raise
+    except Exception as err:  # torch.export raises what the module raises, and errors of its own
+        reason = next((line for line in str(err).splitlines() if line.strip()), "")
+        raise UnsupportedOp(
+            f"a module that torch.export cannot trace ({type(err).__name__}: {reason})",
+            "a module whose operations do not depend on values of tensors",
+            _PARTS,
+        ) from err
+
+
+def _check(program: ExportedProgram) -> None:
+    """Raise UnsupportedOp for what a compiled function cannot do as PyTorch does."""
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        name = changed[0].removeprefix("function.")
+        raise UnsupportedOp(
+            f"a module that changes {name!r} when it is called",
+            "one without side effects",
+            "module.eval() first: batch norm then leaves its statistics alone.",
+        )
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise UnsupportedOp(
+                f"the operator {node.target}, which draws random numbers",
+                "a module that gives the same result each time",
+                "module.eval() first: dropout then does nothing.",
+            )
+
+
+def _elsewhere(program: ExportedProgram) -> bool:
+    """Whether a parameter or buffer is not in host memory."""
+    held = [*program.state_dict.values(), *program.constants.values()]
+    return any(isinstance(t, torch.Tensor) and t.device.type != "cpu" for t in held)
+
+
+def _unsupported(err: Exception) -> UnsupportedOp:
+    found = re.search(r"Unsupported function types? \[?(.*?)\]?$", str(err), re.MULTILINE)
+    what = found[1].replace("'", "") if found else ""
+    got = f"the operators {what}" if what else f"a module ({type(err).__name__}: {err})"
+    return UnsupportedOp(got, "operators that can be imported from PyTorch", _PARTS)
+
+
+class _quiet(warnings.catch_warnings):
+    """Leave out warnings about torch's own internals while it traces."""
+
+    def __enter__(self) -> Any:
+        entered = super().__enter__()
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return entered

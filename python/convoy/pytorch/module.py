@@ -1,0 +1,181 @@
+"""A compiled PyTorch module: the callable that :func:`convoy.compile` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import pipeline
+from ..errors import InvalidOption
+from ..ir.plan import Plan
+from ..ir.schedule import Schedule
+from ..runtime.compiled import CompiledModule
+from .importer import precision_of, to_relax
+from .runner import GraphRunner, Runner, Tensors
+from .structure import Arguments, unflatten
+
+
+class TorchModule:
+    """A compiled module, called with torch tensors as the module that it was made from.
+
+    Attributes:
+        built: The :class:`convoy.CompiledModule` behind it.
+        module: What was compiled.
+    """
+
+    def __init__(
+        self,
+        module: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        sizes: Sequence[int],
+        precision: str | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.module = module
+        is_module = isinstance(module, torch.nn.Module)
+        self._arguments = Arguments(module.forward if is_module else module)
+        try:
+            tensors, self._structure = self._arguments.flatten(args, kwargs)
+        except TypeError as err:
+            raise InvalidOption(f"example inputs that do not fit ({err})", "those of a call") from None
+        self._examples = [t.detach() for t in tensors]
+        self.device = _device_of(module, tensors)
+        self.precision = precision or precision_of(module, tensors)
+        # A call by position with nothing but tensors needs neither binding nor flattening.
+        self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
+        self._expected = [(t.shape, t.dtype, t.device) for t in self._examples]
+        self._options = dict(options)
+        self._build(self._options)
+
+    def _build(self, options: Mapping[str, Any]) -> None:
+        imported = to_relax(self.module, self._structure, self._examples)
+        self._result = imported.result
+        target = "cuda" if self.device.type == "cuda" else "llvm"
+        self.built: CompiledModule = pipeline.build(
+            imported.module, target, precision=self.precision, **options
+        )
+        self._run = self._runner()
+
+    def _runner(self) -> Callable[[Tensors], Tensors]:
+        if self.device.type == "cpu":
+            return Runner(self.built.session())
+        import tvm
+
+        index = self.device.index
+        with torch.cuda.device(index):
+            session = self.built.session(tvm.cuda(index))
+            graph = self.built.meta.cuda_graph
+            return GraphRunner(session, index) if graph else Runner(session)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call as the module that was compiled; the result has its structure.
+
+        Raises:
+            InvalidOption: Tensors of other shapes, dtypes or on another device than the example
+                inputs, other values of what is not a tensor, or inputs that require gradients
+                while they are recorded.
+        """
+        tensors: Sequence[Any] = args
+        if kwargs or len(args) != self._plain:
+            tensors = self._flatten(args, kwargs)
+        for given, expected in zip(tensors, self._expected, strict=True):
+            if (
+                not isinstance(given, torch.Tensor)
+                or (given.shape, given.dtype, given.device) != expected
+                or (given.requires_grad and torch.is_grad_enabled())
+            ):
+                self._reject(tensors)
+        return unflatten(self._result, self._run(tensors))
+
+    def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        tensors, structure = self._arguments.flatten(args, kwargs)
+        if structure != self._structure:
+            raise InvalidOption(
+                f"arguments {structure[2:]}",
+                f"those of the example inputs, {self._structure[2:]}",
+                "What is not a tensor is part of the compiled module: compile another one for it.",
+            )
+        return tensors
+
+    def _reject(self, tensors: Sequence[Any]) -> None:
+        """Raise for the first input that does not fit."""
+        for i, (given, expected) in enumerate(zip(tensors, self._expected, strict=True)):
+            if not isinstance(given, torch.Tensor):
+                raise InvalidOption(f"a {type(given).__name__} for input {i}", "a torch.Tensor")
+            got = (given.shape, given.dtype, given.device)
+            if got != expected:
+                raise InvalidOption(_described(i, *got), _described(None, *expected))
+            if given.requires_grad and torch.is_grad_enabled():
+                raise InvalidOption(
+                    f"input {i}, which requires a gradient",
+                    "inputs without: a compiled module has no backward pass",
+                    "Call it under torch.no_grad().",
+                )
+
+    @property
+    def plan(self) -> Plan | None:
+        """The placement; None on a CPU, where nothing is placed."""
+        return self.built.plan
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Streams, launch order and storage; None on a CPU."""
+        return self.built.schedule
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write one shared object for :func:`convoy.load`, with the weights; neither PyTorch nor
+        the module is needed to run it. Inputs and outputs are the tensors in order.
+
+        Raises CacheUnwritable where the folder cannot be written.
+        """
+        self.built.export_library(path)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write an HTML page with what runs, when, and why; measured where the GPU is present.
+
+        Raises:
+            InvalidOption: A module for a CPU, where nothing is placed.
+        """
+        from ..report import html, measured
+        from ..runtime import present_device
+
+        if self.built.plan is None:
+            raise InvalidOption("a report of a module for a CPU", "one for a GPU")
+        timeline = measured.measure(self.built) if present_device() is not None else None
+        name = type(self.module).__name__
+        html.write(Path(path), html.of_compiled(name, self.built, timeline))
+
+    def update_parameters(self) -> None:
+        """Take over the parameters and buffers of the module as they are now.
+
+        The kernels that were chosen stay; nothing is measured again.
+        """
+        options = dict(self._options)
+        if self.plan is not None:
+            options["plan"] = self.plan
+        self._build(options)
+
+
+def _device_of(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.device:
+    """The one device of a module and its inputs."""
+    held = [*tensors]
+    if isinstance(module, torch.nn.Module):
+        held += [*module.parameters(), *module.buffers()]
+    devices = {t.device for t in held}
+    if len(devices) > 1 or (devices and next(iter(devices)).type not in ("cpu", "cuda")):
+        raise InvalidOption(
+            f"tensors on {', '.join(sorted(map(str, devices)))}",
+            "a module and inputs on one device, cpu or cuda",
+            "module.to(device) and tensor.to(device) move them.",
+        )
+    return devices.pop() if devices else torch.device("cpu")
+
+
+def _described(index: int | None, shape: Any, dtype: torch.dtype, device: torch.device) -> str:
+    which = "" if index is None else f" for input {index}"
+    return f"{dtype} {tuple(shape)} on {device}{which}"

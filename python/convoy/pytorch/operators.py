@@ -1,0 +1,97 @@
+"""Operators that TVM's importer converts wrongly or not at all, by their names in PyTorch.
+
+TVM gives every convolution and matrix product a float32 result, and max pooling indices of zeros.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relax
+from tvm.relax import op
+
+from ..errors import UnsupportedOp
+
+Converter = Callable[[Any, Any], relax.Expr]
+
+#: By the number of spatial axes.
+_CONVOLUTIONS = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
+_TRANSPOSED = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose}
+
+
+def _convolution(node: Any, importer: Any) -> relax.Expr:
+    """Any convolution (input, weight, bias, stride, padding, dilation, transposed, output padding,
+    groups), in the dtype of its operands."""
+    x, weight, bias, stride, padding, dilation, transposed, extra, groups = importer.retrieve_args(
+        node
+    )
+    emit, rank = importer.block_builder.emit, len(x.ty.shape) - 2
+    call = (_TRANSPOSED if transposed else _CONVOLUTIONS).get(rank)
+    if call is None:
+        raise UnsupportedOp(f"a transposed convolution over {rank} axes", "one over 1 or 2 axes")
+    stride, dilation = (_each(value, rank) for value in (stride, dilation))
+    options = {"output_padding": _each(extra, rank)} if transposed else {}
+    y = emit(
+        call(
+            x, weight, strides=stride, padding=_each(padding, rank), dilation=dilation,
+            groups=groups, **options,
+        )
+    )  # fmt: skip
+    if bias is None:
+        return y
+    shape = [1, int(bias.ty.shape[0]), *[1] * rank]
+    return emit(op.add(y, emit(op.reshape(bias, shape))))
+
+
+def _each(value: Any, rank: int) -> list[int]:
+    """One number for each axis; a single one counts for all."""
+    values = [int(v) for v in value] if isinstance(value, Sequence) else [int(value)]
+    return values * rank if len(values) == 1 else values
+
+
+def _matmul(node: Any, importer: Any) -> relax.Expr:
+    """A product in the dtype of its operands."""
+    a, b = importer.retrieve_args(node)[:2]
+    return importer.block_builder.emit(op.matmul(a, b))
+
+
+def _addmm(node: Any, importer: Any) -> relax.Expr:
+    """``beta * bias + alpha * (a @ b)`` in the dtype of its operands, the product first, as the
+    partitioner's patterns have it."""
+    emit = importer.block_builder.emit
+    bias, a, b = importer.retrieve_args(node)[:3]
+    alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
+    product = emit(op.matmul(a, b))
+    dtype = str(product.ty.dtype)
+    if alpha != 1:
+        product = emit(op.multiply(product, relax.const(alpha, dtype)))
+    if beta == 0:
+        return product
+    if beta != 1:
+        bias = emit(op.multiply(bias, relax.const(beta, dtype)))
+    return emit(op.add(product, bias))
+
+
+def _values_only(name: str) -> Converter:
+    """Max pooling by TVM's importer where nobody reads the indices."""
+
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        for user in node.users:
+            if user.target is not operator.getitem or user.args[1] != 0:
+                raise UnsupportedOp("max pooling whose indices are used", "its values alone")
+        return getattr(importer, name)(node)
+
+    return convert
+
+
+CONVERTERS: dict[str, Converter] = {
+    "convolution.default": _convolution,
+    "mm.default": _matmul,
+    "bmm.default": _matmul,
+    "matmul.default": _matmul,
+    "addmm.default": _addmm,
+    "max_pool2d_with_indices.default": _values_only("_max_pool2d_with_indices"),
+    "max_pool3d_with_indices.default": _values_only("_max_pool3d_with_indices"),
+}
