@@ -22,7 +22,7 @@ STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*
 GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)
 DEMO_EXTRAS := [demo$(if $(GPU),$(comma)gpu)]
 WORKERS ?= $(if $(GPU),0,$(shell n=$$(nproc); echo $$((n < 8 ? n : 8))))
-TEST_EXTRAS := [dev,demo,onnx,ray,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
+TEST_EXTRAS := [dev,demo,onnx,ray,torch,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16

@@ -59,7 +59,7 @@ from .placement.select import SEARCHES, explained, select
 from .progress import Progress, stages
 from .runtime import create_module, present_device
 from .runtime.compiled import CompiledModule
-from .streams.link import link
+from .streams.link import Part, link, link_together
 from .streams.schedule import ONE_STREAM, check_streams, schedule
 from .threads import one_at_a_time
 from .tir import Rescheduled
@@ -103,7 +103,7 @@ def build(
     streams = check_streams(streams)
     inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
     if kind == "llvm":
-        return _build_for_cpu(mod, params, target, precision or "float32")
+        return _build_for_cpu([mod], params, target, precision or "float32", ["main"])
     precision = precision or "float16"
     together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
     report = stages(options.pop("progress", None))
@@ -287,6 +287,71 @@ def compile_placement(
 
 
 @one_at_a_time
+def build_together(
+    mods: Sequence[tvm.IRModule],
+    target: str | tvm.target.Target = "cuda",
+    *,
+    precision: str | None = None,
+    cuda_graph: bool = True,
+    streams: int | str = "auto",
+    plans: Sequence[Plan] | None = None,
+    **options: Any,
+) -> CompiledModule:
+    """Compile one network at several batch sizes into one module, which holds a weight once where
+    the sizes want it in one layout.
+
+    Args:
+        mods: The network, its parameters bound, at ascending batch sizes.
+        plans: Earlier decisions, one for each module.
+        precision, cuda_graph, streams, options: As for :func:`build`.
+
+    Raises:
+        NotSchedulable: On a GPU, a network with operations whose effects are unknown; also the
+            errors of :func:`build`.
+    """
+    kind, streams = kind_of(target), check_streams(streams)
+    inspect.signature(place).bind_partial(mods[0], **options)
+    names = ["main", *(f"main_{i}" for i in range(1, len(mods)))]
+    if kind == "llvm":
+        return _build_for_cpu(mods, None, target, precision or "float32", names)
+    precision = precision or "float16"
+    together = streams if cuda_graph else 1
+    report = stages(options.pop("progress", None))
+    backends = find_backends(options.get("backends", BACKENDS))
+    parts, metas, on_gpu = [], [], False
+    for i, (mod, name) in enumerate(zip(mods, names, strict=True)):
+        known = {"plan": plans[i]} if plans else {}
+        placement = place(
+            mod, precision=precision, streams=together, progress=report, **{**options, **known}
+        )
+        on_gpu = present_device() == placement.plan.device
+
+        def timed(placement: Placement, end: str = f"_{i}" if i else "") -> tuple[Any, ...]:
+            plan = dataclasses.replace(placement.plan, suffix=end)
+            placement = dataclasses.replace(placement, plan=plan)
+            with report.stage("lower and compile"):
+                program = _lower(placement, _with_arch(target, plan.device), backends)
+            with report.stage("schedule"):
+                return placement, program, schedule(
+                    program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph
+                )  # fmt: skip
+
+        placed, program, timing = timed(placement)
+        if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
+            placed, program, timing = timed(placement.on_one_stream)
+        parts.append(Part(program, timing.program, timing.schedule, name))
+        meta = describe(placed.module, target, precision, placed.plan)
+        meta = dataclasses.replace(
+            meta, schedule=timing.schedule.to_json(), cuda_graph=cuda_graph, function=name
+        )
+        metas.append(_with_rescheduled(meta, program.rescheduled))
+    meta = dataclasses.replace(metas[0], others=tuple(metas[1:]))
+    with report.stage("link"):
+        device = Plan.from_json(meta.plan).device
+        return CompiledModule(link_together(parts, [_description(meta, device)]), meta)
+
+
+@one_at_a_time
 def predict_schedule(placement: Placement, streams: int | str = "auto") -> Schedule:
     """The schedule of a placed network as the simulator predicts it; nothing is compiled.
 
@@ -300,15 +365,21 @@ def predict_schedule(placement: Placement, streams: int | str = "auto") -> Sched
 
 
 def _build_for_cpu(
-    mod: tvm.IRModule,
+    mods: Sequence[tvm.IRModule],
     params: Mapping[str, Any] | None,
     target: str | tvm.target.Target,
     precision: str,
+    names: Sequence[str],
 ) -> CompiledModule:
-    normal = normalize(mod, params, dtype=precision)
-    meta = describe(normal, target, precision)
-    normal = rewrite(normal, {}, create_module([], {}, meta.dumps()))
-    return CompiledModule(lowering.lower(normal, target, cuda_graph=False), meta)
+    normal = [normalize(mod, params, dtype=precision) for mod in mods]
+    metas = [
+        dataclasses.replace(describe(mod, target, precision), function=name)
+        for mod, name in zip(normal, names, strict=True)
+    ]
+    meta = dataclasses.replace(metas[0], others=tuple(metas[1:]))
+    normal[0] = rewrite(normal[0], {}, create_module([], {}, meta.dumps()))
+    named = dict(zip(names, normal, strict=True))
+    return CompiledModule(lowering.lower_together(named, target), meta)
 
 
 def _rewritten(placement: Placement) -> tvm.IRModule:
@@ -324,7 +395,7 @@ def _lower(
     plan = placement.plan
     built = build_entries(plan, {backend.name: backend for backend in backends})
     functions = create_module(built.entries, built.blobs, arch=plan.device.arch)
-    return Lowered.of(_rewritten(placement), target, [functions])
+    return Lowered.of(_rewritten(placement), target, [functions], plan.suffix)
 
 
 def _link_unscheduled(

@@ -1,4 +1,4 @@
-"""Rename the global functions that a function calls."""
+"""Rename global functions, and the calls of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Mapping
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.tirx import PrimFunc
+
+from .rewriter import main_function
 
 
 def rename_calls(
@@ -14,6 +17,33 @@ def rename_calls(
 ) -> relax.Function:
     """Replace every global variable in ``names``."""
     return _Rename(names).visit_expr(func)
+
+
+def rename_kernels(mod: tvm.IRModule, suffix: str) -> tvm.IRModule:
+    """Append ``suffix`` to the name of every kernel, so that it may stand beside kernels of another
+    module."""
+    gv, func = main_function(mod)
+    kernels = {g: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    names = {g: tvm.ir.GlobalVar(f"{g.name_hint}{suffix}") for g in kernels}
+    for old, new in names.items():
+        kernel = kernels[old]
+        relax.expr._update_type(new, old.ty if old.ty is not None else kernel.ty)
+        if kernel.attrs and "global_symbol" in kernel.attrs:
+            kernels[old] = kernel.with_attr("global_symbol", new.name_hint)
+    functions = {g: f for g, f in mod.functions.items() if g not in kernels}
+    functions |= {names[g]: f for g, f in kernels.items()}
+    functions[gv] = rename_calls(func, names)
+    renamed = tvm.IRModule(functions, attrs=mod.attrs)
+    return relax.transform.Normalize()(renamed)
+
+
+def rename_main(mod: tvm.IRModule, name: str) -> tvm.IRModule:
+    """Give the entry function another name; nothing in the module calls it."""
+    gv, func = main_function(mod)
+    if func.attrs and "global_symbol" in func.attrs:
+        func = func.with_attr("global_symbol", name)
+    functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
+    return tvm.IRModule({**functions, tvm.ir.GlobalVar(name): func}, attrs=mod.attrs)
 
 
 @mutator

@@ -44,7 +44,8 @@ class Meta:
     the JSON of the placement (empty for none), ``versions`` the libraries it was built against,
     ``schedule`` the JSON of the schedule (empty for none). ``cuda_graph`` says that sessions are
     to capture the whole function and replay it. ``rescheduled`` are kernels of TVM on which the
-    schedule of first choice failed, a line each with what was tried.
+    schedule of first choice failed, a line each with what was tried. ``function`` is what runs the
+    network; ``others`` describe functions of the same module for other batch sizes.
     """
 
     inputs: tuple[TensorInfo, ...]
@@ -56,6 +57,8 @@ class Meta:
     schedule: dict[str, Any] = field(default_factory=dict)
     cuda_graph: bool = False
     rescheduled: tuple[str, ...] = ()
+    function: str = "main"
+    others: tuple[Meta, ...] = ()
     format: int = META_FORMAT
 
     def dumps(self) -> str:
@@ -64,7 +67,11 @@ class Meta:
     @classmethod
     def loads(cls, text: str) -> Meta:
         """Inverse of :meth:`dumps`; raises CorruptArtefact where fields are missing."""
-        data = checks.parse_json(text, "a module's description", CorruptArtefact)
+        return cls.from_json(checks.parse_json(text, "a module's description", CorruptArtefact))
+
+    @classmethod
+    def from_json(cls, data: Any) -> Meta:
+        """A description from its fields; raises as :meth:`loads`."""
         if isinstance(data, dict) and data.get("format") != META_FORMAT:
             raise CorruptArtefact(
                 f"a module of format {str(data.get('format'))[:60]}",
@@ -99,6 +106,8 @@ _META: dict[str, checks.Check] = {
     "schedule": _json,
     "cuda_graph": checks.boolean,
     "rescheduled": checks.tuple_of(checks.text(1 << 16)),
+    "function": checks.text(),
+    "others": checks.tuple_of(Meta.from_json, most=1000),
 }
 
 

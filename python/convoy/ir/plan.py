@@ -72,7 +72,8 @@ class Plan:
     ``source`` says where the figures come from: "measured" on this machine, "recorded" for this
     or a like device, or "none" where no figures were there and backends' own order decided.
     ``streams`` is how many streams the kernels were chosen for: above 1 some are not the fastest
-    by themselves but leave room for a neighbour on another stream.
+    by themselves but leave room for a neighbour on another stream. ``suffix`` ends the names of
+    functions, where several plans are in one module.
     """
 
     objective: str
@@ -81,6 +82,7 @@ class Plan:
     source: str = "measured"
     environment: str = ""
     streams: int = 1
+    suffix: str = ""
 
     def total_us(self, objective: str | None = None) -> float:
         """Predict the time of all subgraphs in microseconds, by default under its own objective."""
@@ -89,7 +91,8 @@ class Plan:
 
     def functions(self) -> dict[str, Choice]:
         """Choices by the symbol of the function that runs them in a compiled module."""
-        return {f"convoy_{i}_{c.workload.op}": c for i, c in enumerate(self.choices)}
+        end = self.suffix
+        return {f"convoy_{i}_{c.workload.op}{end}": c for i, c in enumerate(self.choices)}
 
     def backends(self) -> dict[str, int]:
         """How many subgraphs each backend got."""
@@ -118,6 +121,7 @@ class Plan:
             "environment": self.environment,
             "choices": [choice.to_json() for choice in self.choices],
             **({"streams": self.streams} if self.streams > 1 else {}),
+            **({"suffix": self.suffix} if self.suffix else {}),
         }
 
     def dumps(self) -> str:
@@ -130,7 +134,7 @@ class Plan:
         found = data.get("format") if isinstance(data, dict) else None
         if found != PLAN_FORMAT:
             raise CorruptArtefact(f"a plan of format {str(found)[:60]}", f"format {PLAN_FORMAT}")
-        required = [name for name in _PLAN if name != "streams"]
+        required = [name for name in _PLAN if name not in ("streams", "suffix")]
         try:
             fields = checks.checked(data, _PLAN, "plan", CorruptArtefact, required)
         except (InvalidOption, InvalidWorkload) as err:  # of what is inside
@@ -182,4 +186,5 @@ _PLAN: dict[str, checks.Check] = {
     "source": checks.text(),
     "environment": checks.text(),
     "streams": checks.integer(1, 1 << 16),
+    "suffix": checks.text(),
 }

@@ -9,11 +9,12 @@ captured graph, so that replacing one takes effect at the next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tvm
 from tvm import relax
 
+from ..graph.rename import rename_kernels, rename_main
 from ..graph.state import update_in_place
 from ..tir.rules import Rescheduled, rescheduled, schedule_kernels, without_source
 from .compile import compiled
@@ -51,7 +52,29 @@ def lower_reporting(
             attached to ``mod``.
     """
     target = tvm.target.Target(target) if isinstance(target, str) else target
+    return _compile(lower_module(mod, target, cuda_graph), target, external)
 
+
+def lower_together(
+    mods: Mapping[str, tvm.IRModule], target: str | tvm.target.Target
+) -> relax.VMExecutable:
+    """Compile modules into one executable that holds equal constants
+    once. Their entry functions get the names given; the first is the module's own."""
+    target = tvm.target.Target(target) if isinstance(target, str) else target
+    functions: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
+    attrs = None
+    for name, mod in mods.items():
+        lowered = lower_module(mod, target, False, f"_{name}" if functions else "")
+        attrs = attrs or lowered.attrs
+        functions |= dict(rename_main(lowered, name).functions.items())
+    return _compile(tvm.IRModule(functions, attrs=attrs), target)[0]
+
+
+def _compile(
+    lowered: tvm.IRModule,
+    target: tvm.target.Target,
+    external: Callable[[list[Rescheduled]], list[tvm.runtime.Module]] | None = None,
+) -> tuple[relax.VMExecutable, list[Rescheduled]]:
     def build(lowered: tvm.IRModule) -> relax.VMExecutable:
         if external is not None:
             lowered = lowered.with_attr("external_mods", external(rescheduled(lowered)))
@@ -65,18 +88,23 @@ def lower_reporting(
             milder = tvm.target.Target({**target.export(), "opt-level": 2})
             return tvm.compile(lowered, milder, relax_pipeline=None)
 
-    executable, built = compiled(lower_module(mod, target, cuda_graph), target, build)
+    executable, built = compiled(lowered, target, build)
     return executable, rescheduled(built)
 
 
 def lower_module(
-    mod: tvm.IRModule, target: tvm.target.Target, cuda_graph: bool = True
+    mod: tvm.IRModule, target: tvm.target.Target, cuda_graph: bool = True, suffix: str = ""
 ) -> tvm.IRModule:
-    """Lower a module to scheduled kernels and virtual machine calls, ready for code generation."""
+    """Lower a module to scheduled kernels and virtual machine calls, ready for code generation.
+
+    ``suffix`` is appended to the names of kernels.
+    """
     cuda = target.kind.name == "cuda"
     capture = cuda_graph and cuda
     with target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": capture}):
         mod = to_kernels(mod)
+        if suffix:
+            mod = rename_kernels(mod, suffix)
         if capture:
             mod = StageForCapture()(mod)
         if cuda:
@@ -85,10 +113,17 @@ def lower_module(
         return tvm.transform.Sequential(memory_passes())(mod)
 
 
-def lower_calls(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Lower a module to scheduled kernels and calls with explicit outputs, without storage plan."""
+def lower_calls(
+    mod: tvm.IRModule, target: tvm.target.Target, suffix: str = ""
+) -> tvm.IRModule:
+    """Lower a module to scheduled kernels and calls with explicit outputs, without storage plan.
+
+    ``suffix`` is appended to the names of kernels.
+    """
     with target:
         mod = to_kernels(mod)
+        if suffix:
+            mod = rename_kernels(mod, suffix)
         if target.kind.name == "cuda":
             mod = schedule_kernels(target)(mod)
         return update_in_place(tvm.transform.Sequential(call_passes())(mod))

@@ -36,10 +36,12 @@ class Lowered:
         mod: tvm.IRModule,
         target: str | tvm.target.Target,
         external: Sequence[tvm.runtime.Module] = (),
+        suffix: str = "",
     ) -> Lowered:
-        """Lower a module whose chosen subgraphs are calls of external functions."""
+        """Lower a module whose chosen subgraphs are calls of external functions; ``suffix`` is
+        appended to the names of kernels."""
         target = tvm.target.Target(target) if isinstance(target, str) else target
-        return cls(lower_calls(mod, target), target, external)
+        return cls(lower_calls(mod, target, suffix), target, external)
 
     @cached_property
     def kernels(self) -> tvm.runtime.Module | None:

@@ -13,9 +13,16 @@ from .. import pipeline
 from ..errors import InvalidOption
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
-from ..runtime.compiled import CompiledModule
+from .batches import (
+    Batches,
+    batched_inputs,
+    batched_results,
+    check_sizes,
+    rows_of,
+    with_batch,
+)
 from .importer import precision_of, to_relax
-from .runner import GraphRunner, Runner, Tensors
+from .runner import Batched, GraphRunner, Runner, Tensors, Turns
 from .structure import Arguments, unflatten
 
 
@@ -50,27 +57,40 @@ class TorchModule:
         self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
         self._expected = [(t.shape, t.dtype, t.device) for t in self._examples]
         self._options = dict(options)
-        self._build(self._options)
+        self._sizes = check_sizes(sizes)
+        none = (False,) * len(self._examples)
+        self._batched = batched_inputs(self._examples) if self._sizes else none
+        self._build()
 
-    def _build(self, options: Mapping[str, Any]) -> None:
-        imported = to_relax(self.module, self._structure, self._examples)
-        self._result = imported.result
+    def _build(self, plans: Sequence[Plan] = ()) -> None:
+        examples: list[Tensors] = [self._examples]
+        if self._sizes:
+            examples = [with_batch(self._examples, self._batched, n) for n in self._sizes]
+        imported = [to_relax(self.module, self._structure, tensors) for tensors in examples]
+        self._result = imported[0].result
         target = "cuda" if self.device.type == "cuda" else "llvm"
-        self.built: CompiledModule = pipeline.build(
-            imported.module, target, precision=self.precision, **options
-        )
+        mods, options = [one.module for one in imported], {"precision": self.precision}
+        options |= self._options
+        if len(mods) > 1:
+            self.built = pipeline.build_together(mods, target, plans=plans, **options)
+        else:
+            options |= {"plan": plans[0]} if plans else {}
+            self.built = pipeline.build(mods[0], target, **options)
         self._run = self._runner()
 
-    def _runner(self) -> Callable[[Tensors], Tensors]:
-        if self.device.type == "cpu":
-            return Runner(self.built.session())
+    def _runner(self) -> Callable[..., Tensors]:
         import tvm
 
-        index = self.device.index
-        with torch.cuda.device(index):
-            session = self.built.session(tvm.cuda(index))
-            graph = self.built.meta.cuda_graph
-            return GraphRunner(session, index) if graph else Runner(session)
+        on_gpu = self.device.type == "cuda"
+        sessions = self.built.sessions(tvm.cuda(self.device.index) if on_gpu else None)
+        metas = [session.meta for session in sessions]
+        results = (False,) * len(metas[0].outputs)
+        if self._sizes:
+            results = batched_results(metas, self._sizes)
+        batched, turns = Batched(self._batched, results), Turns()
+        kind = GraphRunner if on_gpu and self.built.meta.cuda_graph else Runner
+        runs = [kind(session, turns, batched) for session in sessions]
+        return Batches(self._sizes, runs, batched) if self._sizes else runs[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call as the module that was compiled; the result has its structure.
@@ -83,6 +103,11 @@ class TorchModule:
         tensors: Sequence[Any] = args
         if kwargs or len(args) != self._plain:
             tensors = self._flatten(args, kwargs)
+        if self._sizes:
+            rows = rows_of(tensors, self._expected, self._batched)
+            if rows < 0:
+                self._reject(tensors)
+            return unflatten(self._result, self._run(tensors, rows))
         for given, expected in zip(tensors, self._expected, strict=True):
             if (
                 not isinstance(given, torch.Tensor)
@@ -108,6 +133,9 @@ class TorchModule:
             if not isinstance(given, torch.Tensor):
                 raise InvalidOption(f"a {type(given).__name__} for input {i}", "a torch.Tensor")
             got = (given.shape, given.dtype, given.device)
+            if self._batched[i] and given.ndim:
+                rows = len(tensors[0])
+                expected = (torch.Size((rows, *expected[0][1:])), *expected[1:])
             if got != expected:
                 raise InvalidOption(_described(i, *got), _described(None, *expected))
             if given.requires_grad and torch.is_grad_enabled():
@@ -119,7 +147,7 @@ class TorchModule:
 
     @property
     def plan(self) -> Plan | None:
-        """The placement; None on a CPU, where nothing is placed."""
+        """The placement, of the smallest batch size; None on a CPU, where nothing is placed."""
         return self.built.plan
 
     @property
@@ -153,12 +181,12 @@ class TorchModule:
     def update_parameters(self) -> None:
         """Take over the parameters and buffers of the module as they are now.
 
-        The kernels that were chosen stay; nothing is measured again.
+        Parameters that kernels read in PyTorch's layout are shared with the module, the others are
+        copies: after a change of any, results are undefined until this is called. The kernels that
+        were chosen stay, nothing is measured again.
         """
-        options = dict(self._options)
-        if self.plan is not None:
-            options["plan"] = self.plan
-        self._build(options)
+        metas = (self.built.meta, *self.built.meta.others)
+        self._build([Plan.from_json(meta.plan) for meta in metas if meta.plan])
 
 
 def _device_of(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,23 +16,56 @@ Tensors = Sequence[torch.Tensor]
 ALIGNMENT = 64
 
 
-class Runner:
-    """A session as a function from tensors to tensors, in any thread, one at a time.
+@dataclass
+class Turns:
+    """Whose turn it is among runners that share memory: one thread at a time, and on a GPU each
+    stream behind the last one."""
 
-    Inputs must have the session's shapes, dtypes and device.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stream: Any = None
+
+    def follow(self, stream: torch.cuda.Stream) -> None:
+        """Order what comes on this stream behind what the last one was given."""
+        if stream == self.stream:
+            return
+        if self.stream is not None and not torch.cuda.is_current_stream_capturing():
+            stream.wait_event(self.stream.record_event())
+        self.stream = stream
+
+
+@dataclass(frozen=True)
+class Batched:
+    """Which inputs and results have the batch as their first dimension."""
+
+    inputs: tuple[bool, ...]
+    results: tuple[bool, ...]
+
+
+class Runner:
+    """A session as a function from tensors to tensors, in any thread.
+
+    Inputs must have the session's shapes, dtypes and device; of batched ones there may be fewer
+    ``rows``, which are padded with zeros.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, turns: Turns, batched: Batched) -> None:
         self._function: Callable[..., Any] = session.function
-        self._lock = threading.Lock()
+        self._shapes = [info.shape for info in session.meta.inputs]
+        self._lock, self._batched = turns.lock, batched
 
-    def __call__(self, inputs: Tensors) -> Tensors:
+    def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
+        if rows is not None:
+            pairs = zip(inputs, self._shapes, self._batched.inputs, strict=True)
+            inputs = [_padded(x, shape) if batched else x for x, shape, batched in pairs]
         with self._lock:
             result = self._function(*map(compact, inputs))
         if isinstance(result, torch.Tensor):
-            return (result,)
-        # Without any tensor among the arguments the results are TVM's.
-        return result if inputs else [torch.from_dlpack(tensor) for tensor in result]
+            result = (result,)
+        elif not inputs:  # without any tensor among the arguments the results are TVM's
+            result = [torch.from_dlpack(tensor) for tensor in result]
+        if rows is None:
+            return result
+        return [y[:rows] if cut else y for y, cut in zip(result, self._batched.results, strict=True)]
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:
@@ -40,46 +74,50 @@ def compact(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
 
+def _padded(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    padded = tensor.new_zeros(shape)
+    padded[: len(tensor)] = tensor
+    return padded
+
+
 class GraphRunner:
     """A session for a GPU that replays a captured graph on torch's current stream.
 
     A replay reads and writes fixed addresses. Inputs are therefore copied on the device into the
-    session's own tensors, unless they are those (:attr:`inputs`), and results are cloned.
+    session's own tensors, unless they are those (:attr:`inputs`), and results are cloned. Rows that
+    a smaller batch leaves over keep what was in them.
     """
 
-    def __init__(self, session: Session, index: int) -> None:
-        self._session, self._index = session, index
-        self.inputs = tuple(
-            torch.from_dlpack(session.input(i)) for i in range(len(session.meta.inputs))
-        )
-        self._addresses = [(buffer, buffer.data_ptr()) for buffer in self.inputs]
+    def __init__(self, session: Session, turns: Turns, batched: Batched) -> None:
+        self._session, self._turns, self._batched = session, turns, batched
+        self._index: int = session.device.index
+        self.inputs = [torch.from_dlpack(session.input(i)) for i in range(len(session.meta.inputs))]
+        self._addresses = [buffer.data_ptr() for buffer in self.inputs]
         self._outputs: tuple[Any, Tensors] = (None, ())  # of the session, and as torch's
-        self._stream: torch.cuda.Stream | None = None
-        self._lock = threading.Lock()
 
-    def __call__(self, inputs: Tensors) -> Tensors:
+    def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
         import tvm_ffi
 
         stream = torch.cuda.current_stream(self._index)
-        with self._lock:
-            if stream != self._stream:
-                self._follow(stream)
-            for (buffer, address), given in zip(self._addresses, inputs, strict=True):
+        with self._turns.lock:
+            self._turns.follow(stream)
+            buffers = self.inputs if rows is None else self._cut(self.inputs, True, rows)
+            for buffer, address, given in zip(buffers, self._addresses, inputs, strict=True):
                 if given.data_ptr() != address:
                     buffer.copy_(given, non_blocking=True)
             with tvm_ffi.use_raw_stream(self._session.device, stream.cuda_stream):
                 self._session.run()
-            return [result.clone() for result in self._results()]
+            results = self._results()
+            results = results if rows is None else self._cut(results, False, rows)
+            return [result.clone() for result in results]
 
-    def _follow(self, stream: torch.cuda.Stream) -> None:
-        """Order this stream behind the work of the last one, which uses the same tensors."""
-        if self._stream is not None and not torch.cuda.is_current_stream_capturing():
-            stream.wait_event(self._stream.record_event())
-        self._stream = stream
+    def _cut(self, tensors: Tensors, inputs: bool, rows: int) -> Tensors:
+        batched = self._batched.inputs if inputs else self._batched.results
+        return [t[:rows] if cut else t for t, cut in zip(tensors, batched, strict=True)]
 
     def _results(self) -> Tensors:
-        """The session's output tensors, as torch's; the list is another one only after a run that
-        was not a replay of the same graph."""
+        """The session's output tensors, as torch's; they are others only after a run that was not a
+        replay of the same graph."""
         outputs = self._session.outputs
         if self._outputs[0] is not outputs:
             self._outputs = (outputs, [torch.from_dlpack(output) for output in outputs])

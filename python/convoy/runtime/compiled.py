@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,11 @@ class CompiledModule:
 
     def session(self, device: Any = None) -> Session:
         """An instance to run on a TVM device (default: the first of the module's kind)."""
+        return self.sessions(device, (self.meta,))[0]
+
+    def sessions(self, device: Any = None, metas: Sequence[Meta] | None = None) -> list[Session]:
+        """Sessions for all batch sizes of the module, ascending. They share one set of weights, and
+        two of them must not run at the same time."""
         import tvm
 
         if device is None:
@@ -60,7 +65,10 @@ class CompiledModule:
             check_device(self.meta.plan.get("device", {}).get("arch"))
         # Threads may ask at the same moment; TVM's executable makes one machine at a time.
         with _making_sessions, without_scope_warnings():
-            return Session(self.module, self.meta, device)
+            made: list[Session] = []
+            for meta in metas or (self.meta, *self.meta.others):
+                made.append(Session(self.module, meta, device, made[0] if made else None))
+            return made
 
 
 def load(

@@ -29,13 +29,15 @@ class Session:
     #: Graphs kept by a session; the one not used for longest goes first.
     GRAPHS = 8
 
-    def __init__(self, module: Any, meta: Meta, device: Any) -> None:
+    def __init__(self, module: Any, meta: Meta, device: Any, beside: Session | None = None) -> None:
+        """``beside`` is a session of another function of the same module; they share weights and
+        must not run at the same time."""
         import tvm
         from tvm.runtime.vm import VirtualMachine
 
         self.meta, self.device = meta, device
-        self._vm = VirtualMachine(module, device)
-        self._main = self._vm["main"]
+        self._vm = beside._vm if beside is not None else VirtualMachine(module, device)
+        self._main = self._vm[meta.function]
         self._inputs = [tvm.runtime.empty(t.shape, t.dtype, device) for t in meta.inputs]
         self._index = {t.name: i for i, t in enumerate(meta.inputs)}
         for buffer, info in zip(self._inputs, meta.inputs, strict=True):

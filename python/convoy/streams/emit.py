@@ -25,23 +25,29 @@ _INNER = tvm.ir.make_node("ir.DictAttrs", **{"relax.force_pure": True})
 
 
 def emit(
-    mod: tvm.IRModule, program: Program, schedule: Schedule, cached: bool = True
+    mod: tvm.IRModule,
+    program: Program,
+    schedule: Schedule,
+    cached: bool = True,
+    number: int = 0,
 ) -> tvm.IRModule:
     """The module with its main function replaced.
 
     ``cached`` keeps the arena for each instance of the virtual machine, for which TVM's CUDA
-    runtime is needed; without it every call allocates one.
+    runtime is needed; without it every call allocates one. ``number`` tells the functions and the
+    arena from those of other programs in one executable.
     """
+    end = f"_{number}" if number else ""
     builder = relax.BlockBuilder(mod)
     main = mod.get_global_var(program.name)
     writer = _Writer(program, schedule, builder)
     storage = writer.storage_function()
-    storage_var = builder.add_func(storage, STORAGE) if storage is not None else None
-    body = writer.body_function(storage_var, cached)
+    storage_var = builder.add_func(storage, STORAGE + end) if storage is not None else None
+    body = writer.body_function(storage_var, number if cached else None)
     if schedule.streams == 1:
         builder.update_func(main, body)
     else:
-        builder.update_func(main, _wrapper(program, builder.add_func(body, BODY)))
+        builder.update_func(main, _wrapper(program, builder.add_func(body, BODY + end)))
     return tvm.IRModule(builder.get().functions, attrs=mod.attrs)
 
 
@@ -90,13 +96,13 @@ class _Writer:
         result = self._bind("tensors", relax.Tuple(views), ty)
         return self._function([], result, ty, _INNER)
 
-    def body_function(self, storage: tvm.ir.GlobalVar | None, cached: bool) -> relax.Function:
+    def body_function(self, storage: tvm.ir.GlobalVar | None, cache: int | None) -> relax.Function:
         func = self._program.func
         self._bindings = []
         params = [relax.Var(p.name, p.ty) for p in func.params]
         self._known = dict(zip(func.params, params, strict=True))
         if storage is not None:
-            self._open_arena(storage, cached)
+            self._open_arena(storage, cache)
         self._emit_calls()
         result = self._renamed(func.body.body if hasattr(func.body, "body") else func.body)
         if not isinstance(result, relax.Var):
@@ -104,11 +110,11 @@ class _Writer:
         attrs = func.attrs if self._schedule.streams == 1 else _INNER  # of main, or of a body
         return self._function(params, result, func.ret_ty, attrs)
 
-    def _open_arena(self, storage: tvm.ir.GlobalVar, cached: bool) -> None:
+    def _open_arena(self, storage: tvm.ir.GlobalVar, cache: int | None) -> None:
         ty = relax.TupleType([item.var.ty for item in self._inside])
-        if cached:
+        if cache is not None:
             call = relax.op.call_builtin_with_ctx(
-                "vm.builtin.cuda_graph.get_cached_alloc", [storage, _int(0)], ty_args=[ty]
+                "vm.builtin.cuda_graph.get_cached_alloc", [storage, _int(cache)], ty_args=[ty]
             )
         else:
             call = relax.Call(storage, [])

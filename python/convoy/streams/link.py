@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
+from ..graph.rename import rename_main
 from ..ir.schedule import Schedule
 from ..lower.lowered import Lowered
 from ..lower.passes import finish_passes
@@ -22,11 +24,32 @@ def link(
     extra: Sequence[tvm.runtime.Module] = (),
 ) -> relax.VMExecutable:
     """Make the executable of a schedule. ``extra`` modules become part of it."""
-    on_gpu = lowered.target.kind.name == "cuda"
-    with lowered.target:
-        mod = emit(lowered.calls, program, schedule, cached=on_gpu)
-        mod = tvm.transform.Sequential(finish_passes())(mod)
-    builder = relax.ExecBuilder()
-    vm_build._vmcodegen(builder, mod)
-    libraries = [*lowered.libraries, *extra]
-    return vm_build._vmlink(builder, lowered.target, None, ext_libs=libraries)
+    return link_together([Part(lowered, program, schedule)], extra)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One function of an executable; ``name`` is what it is called by."""
+
+    lowered: Lowered
+    program: Program
+    schedule: Schedule
+    name: str = "main"
+
+
+def link_together(
+    parts: Sequence[Part], extra: Sequence[tvm.runtime.Module] = ()
+) -> relax.VMExecutable:
+    """Make one executable of several functions, which holds equal constants once."""
+    builder, target = relax.ExecBuilder(), parts[0].lowered.target
+    libraries: list[tvm.runtime.Module] = []
+    for number, part in enumerate(parts):
+        with target:
+            cached = target.kind.name == "cuda"
+            mod = emit(part.lowered.calls, part.program, part.schedule, cached, number)
+            if number:
+                mod = rename_main(mod, part.name)
+            mod = tvm.transform.Sequential(finish_passes())(mod)
+        vm_build._vmcodegen(builder, mod)
+        libraries += part.lowered.libraries
+    return vm_build._vmlink(builder, target, None, ext_libs=[*libraries, *extra])

@@ -1,0 +1,202 @@
+"""convoy.compile: calls, results, dtypes, threads and errors of compiled PyTorch modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import convoy
+from convoy import errors
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+
+
+@dataclasses.dataclass
+class Detections:
+    boxes: Any
+    scores: Any
+    labels: tuple[str, ...] = ("none",)
+
+
+class Nested(nn.Module):
+    """Takes and gives tensors in containers, by position and by keyword."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Any, scale: float = 2.0, *, masks: Any = None) -> Any:
+        y = torch.relu(self.norm(self.conv(x))) * scale
+        if masks is not None:
+            y = y * masks["first"][0]
+        boxes = self.head(y.mean((2, 3)))
+        return {"features": [y, None], "found": Detections(boxes, boxes.sigmoid())}
+
+
+def randomized(net: Any) -> Any:
+    """The module in evaluation mode with statistics that are not those of initialization."""
+    for layer in net.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_mean.uniform_(-1, 1)
+            layer.running_var.uniform_(0.5, 2)
+    return net.eval()
+
+
+@pytest.fixture(scope="module")
+def nested() -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    net = randomized(Nested())
+    return net, convoy.compile(net, torch.randn(2, 3, 9, 9)), torch.randn(2, 3, 9, 9)
+
+
+def close(got: Any, want: Any, tolerance: float = 1e-5) -> None:
+    assert got.dtype == want.dtype and got.shape == want.shape
+    assert (got.double() - want.double()).abs().max() <= tolerance * want.double().abs().max()
+
+
+def test_results_have_the_structure_of_the_module(nested: Any) -> None:
+    net, compiled, x = nested
+    with torch.no_grad():
+        want = net(x)
+    for got in (compiled(x), compiled(x=x), compiled(x, 2.0), compiled(x, scale=2.0, masks=None)):
+        assert got["features"][1] is None and got["found"].labels == ("none",)
+        close(got["features"][0], want["features"][0])
+        close(got["found"].boxes, want["found"].boxes)
+        close(got["found"].scores, want["found"].scores)
+
+
+def test_nested_keyword_inputs() -> None:
+    torch.manual_seed(1)
+    net = randomized(Nested())
+    x, masks = torch.randn(1, 3, 8, 8), {"first": (torch.rand(4, 4),)}
+    compiled = convoy.compile(net, (x,), {"masks": masks})
+    other = {"first": (torch.rand(4, 4),)}
+    with torch.no_grad():
+        want = net(x, masks=other)
+    close(compiled(x, masks=other)["found"].boxes, want["found"].boxes)
+    with pytest.raises(errors.InvalidOption, match="compile another one"):
+        compiled(x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_dtype_is_the_modules(dtype: str) -> None:
+    torch.manual_seed(2)
+    kind = getattr(torch, dtype)
+    net = nn.Sequential(
+        nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(8, 4, 2, stride=2),
+        nn.Flatten(2), nn.Linear(64, 5, bias=False), nn.GELU(), nn.Linear(5, 3),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 4, 4, 4)
+    with torch.no_grad():
+        want = net(x)
+    compiled = convoy.compile(net.to(kind), x.to(kind))
+    got = compiled(x.to(kind))
+    assert compiled.precision == dtype and got.dtype == kind
+    close(got.float(), want, 2e-2 if dtype == "bfloat16" else 4e-3)
+
+
+def test_views_and_other_strides(nested: Any) -> None:
+    """Kernels read compact, aligned memory; other tensors are copied first."""
+    net, compiled, _ = nested
+    x = torch.randn(3, 3, 9, 9)
+    with torch.no_grad():
+        for view in (x[1:], x[:2].to(memory_format=torch.channels_last), x[:2].flip(3)):
+            close(compiled(view)["features"][0], net(view)["features"][0])
+
+
+def test_host_tensors_are_not_copied() -> None:
+    """The compiled function reads the caller's memory; its result is a tensor of its own."""
+    compiled = convoy.compile(lambda x: torch.relu(x) + 1, torch.zeros(4, 16))
+    x = torch.ones(4, 16)
+    first = compiled(x)
+    x.fill_(2.0)
+    second = compiled(x)
+    assert first.eq(2).all() and second.eq(3).all() and first.data_ptr() != second.data_ptr()
+
+
+def test_many_threads(nested: Any) -> None:
+    net, compiled, _ = nested
+    inputs = [torch.randn(2, 3, 9, 9) for _ in range(4)]
+    with torch.no_grad():
+        want = [net(x)["found"].boxes for x in inputs]
+    wrong: list[Exception | AssertionError] = []
+
+    def work(i: int) -> None:
+        try:
+            for _ in range(20):
+                close(compiled(inputs[i])["found"].boxes, want[i])
+        except (Exception, AssertionError) as err:
+            wrong.append(err)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_parameters_are_updated() -> None:
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.LayerNorm([4, 5, 5])).eval()
+    compiled, x = convoy.compile(net, torch.randn(1, 3, 5, 5)), torch.randn(1, 3, 5, 5)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn_like(parameter))
+        compiled.update_parameters()
+        close(compiled(x), net(x))
+
+
+def test_an_exported_module_needs_no_torch(nested: Any, tmp_path: Path) -> None:
+    net, compiled, x = nested
+    compiled.export(tmp_path / "net.so")
+    features, boxes, _ = convoy.load(tmp_path / "net.so").session()(x.numpy())
+    with torch.no_grad():
+        want = net(x)
+    np.testing.assert_allclose(boxes, want["found"].boxes.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(features, want["features"][0].numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(errors.InvalidOption, match="CPU"):
+        compiled.report(tmp_path / "report.html")
+
+
+def test_wrong_calls(nested: Any) -> None:
+    _, compiled, x = nested
+    cases = [
+        ((x.double(),), {}, "float64"),
+        ((x[:1],), {}, r"\(1, 3, 9, 9\).*\(2, 3, 9, 9\)"),
+        ((x, 3.0), {}, "compile another one"),
+        ((x.clone().requires_grad_(),), {}, "no_grad"),
+        ((x.numpy(),), {}, "ndarray"),
+    ]
+    for args, kwargs, message in cases:
+        with pytest.raises(errors.InvalidOption, match=message):
+            compiled(*args, **kwargs)
+    with pytest.raises(TypeError):
+        compiled()
+
+
+def test_what_cannot_be_compiled() -> None:
+    x = torch.randn(1, 3, 6, 6)
+    cases: list[tuple[Any, Any, type[Exception], str]] = [
+        (nn.BatchNorm2d(3).train(), x, errors.UnsupportedOp, r"running_mean.*eval\(\)"),
+        (nn.Dropout(0.5).train(), x, errors.UnsupportedOp, r"random numbers.*eval\(\)"),
+        (lambda v: v if v.sum() > 0 else -v, x, errors.UnsupportedOp, "torch.compile"),
+        (lambda v: torch.linalg.qr(v)[0], x, errors.UnsupportedOp, "linalg_qr"),
+        (lambda v: nn.functional.max_pool2d(v, 2, return_indices=True), x,
+         errors.UnsupportedOp, "indices"),
+        (nn.Conv2d(3, 4, 1).double(), x.double(), errors.UnsupportedDtype, "float64"),
+        (nn.Conv2d(3, 4, 1).half(), (x.half(), x), errors.InvalidOption, "do not fit"),
+    ]  # fmt: skip
+    for module, example, error, message in cases:
+        with pytest.raises(error, match=message):
+            convoy.compile(module, example)
+    with pytest.raises(errors.InvalidOption, match=r"torch\.nn\.Module"):
+        convoy.compile("resnet18", x)

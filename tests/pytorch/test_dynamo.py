@@ -1,0 +1,117 @@
+"""The backend of torch.compile: graph breaks, shapes, weights, and what runs eagerly."""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+
+
+class Breaking(nn.Module):
+    """A graph break between a convolution and a matrix product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 5)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.norm(self.conv(x)))
+        y = y * 2 if y.sum() > 1e9 else y - 1
+        return {"head": self.head(y.mean((2, 3))), "y": y}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+def compiled(module: Any, **options: Any) -> tuple[Any, Any]:
+    """The module through torch.compile, and the subgraphs that it makes from here on."""
+    from convoy.pytorch import dynamo
+
+    last = max((s.number for s in dynamo.subgraphs()), default=0)
+    return (
+        torch.compile(module, backend="convoy", **options),
+        lambda: [s for s in dynamo.subgraphs() if s.number > last],
+    )
+
+
+def worst(got: Any, want: Any) -> float:
+    return max(float((got[k] - want[k]).abs().max()) for k in want)
+
+
+def test_subgraphs_shapes_and_new_weights() -> None:
+    torch.manual_seed(0)
+    net = Breaking().eval()
+    fast, made = compiled(net)
+    with torch.no_grad():
+        for batch in (2, 3, 5, 2):  # the second shape makes the batch size symbolic
+            x = torch.randn(batch, 3, 6, 6)
+            assert worst(fast(x), net(x)) < 1e-5
+        assert [s.reason for s in made()] == [""] * len(made()) and len(made()) >= 2
+        assert all(s.heavy for s in made())
+        net.conv.weight.mul_(2)
+        net.head.bias.add_(1)
+        assert worst(fast(x), net(x)) < 1e-5
+
+
+def test_gradients_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    fast, made = compiled(net)
+    with caplog.at_level(logging.WARNING, "convoy"):
+        for _ in range(2):
+            fast(torch.randn(1, 3, 5, 5)).sum().backward()
+    assert net[0].weight.grad is not None
+    assert ["gradients" in r.message for r in caplog.records] == [True]
+    assert "no_grad" in str(made()[0])
+
+
+def test_unsupported_operators_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+    class Decomposed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.qr(self.head(x))[0]
+
+    net = Decomposed().eval()
+    fast, made = compiled(net)
+    x = torch.randn(4, 4)
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "convoy"):
+        for _ in range(2):
+            assert torch.allclose(fast(x), net(x), atol=1e-5)
+    assert "linalg_qr" in made()[0].reason
+    assert len([r for r in caplog.records if "linalg_qr" in r.message]) == 1
+
+
+def test_light_subgraphs_run_eagerly() -> None:
+    fast, made = compiled(lambda x: x * 2 + 1)
+    with torch.no_grad():
+        assert fast(torch.ones(3)).eq(3).all()
+    assert made()[0].reason == "no convolution or matrix product"
+
+
+def test_options_are_those_of_build() -> None:
+    from convoy.errors import InvalidOption
+
+    x = torch.randn(1, 4)
+    fast, _ = compiled(nn.Linear(4, 4), options={"nonsense": 1})
+    with torch.no_grad(), pytest.raises((TypeError, InvalidOption), match="nonsense"):
+        fast(x)
+
+
+def test_the_entry_point_is_the_backend() -> None:
+    from convoy.pytorch import dynamo
+
+    root = Path(__file__).resolve().parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["torch_dynamo_backends"]["convoy"].partition(":")
+    assert getattr(import_module(module), name) is dynamo.backend
