@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import logging
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ from .cost.model import CostModel
 from .cost.price import price
 from .cost.sources import cost_model, named
 from .errors import InvalidOption, NoGpu, NotSchedulable
+from .graph.rewriter import main_function
 from .ir import objective as objectives
 from .ir.artifact import Meta
 from .ir.device import Device
@@ -60,7 +62,7 @@ from .progress import Progress, stages
 from .runtime import create_module, present_device
 from .runtime.compiled import CompiledModule
 from .streams.link import Part, link, link_together
-from .streams.schedule import ONE_STREAM, check_streams, schedule
+from .streams.schedule import ONE_STREAM, Timing, check_streams, schedule
 from .threads import one_at_a_time
 from .tir import Rescheduled
 
@@ -88,7 +90,7 @@ def build(
     Args:
         target: For ``cuda`` every convolution and GEMM goes to the backend and kernel that
             :func:`place` chose. For ``llvm`` the normalised network is compiled for the CPU.
-        precision: Default: float16 for ``cuda``, float32 for ``llvm``.
+        precision: Default: float16 for ``cuda``, which is logged once, float32 for ``llvm``.
         cuda_graph: Sessions capture the whole function and replay it.
         streams: 1, a number of streams for independent branches, or "auto": several where they
             pay, which is measured where the GPU is there and predicted elsewhere
@@ -104,7 +106,7 @@ def build(
     inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
     if kind == "llvm":
         return _build_for_cpu([mod], params, target, precision or "float32", ["main"])
-    precision = precision or "float16"
+    precision = precision or _default_precision(mod)
     together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
     report = stages(options.pop("progress", None))
     with report.stage("build"):
@@ -115,6 +117,20 @@ def build(
             placement, target, precision, backends=options.get("backends", BACKENDS),
             cuda_graph=cuda_graph, streams=streams, progress=report,
         )  # fmt: skip
+
+
+def _default_precision(mod: tvm.IRModule) -> str:
+    """float16, and a line in the log where this changes what the network was written in."""
+    if any("float32" in str(param.ty) for param in main_function(mod)[1].params):
+        _say_once(
+            'a float32 network is compiled in float16; precision="float32" or "tf32" keeps it'
+        )
+    return "float16"
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    logging.getLogger("convoy").warning(text)
 
 
 @one_at_a_time
@@ -314,31 +330,31 @@ def build_together(
     names = ["main", *(f"main_{i}" for i in range(1, len(mods)))]
     if kind == "llvm":
         return _build_for_cpu(mods, None, target, precision or "float32", names)
-    precision = precision or "float16"
+    precision = precision or _default_precision(mods[0])
     together = streams if cuda_graph else 1
     report = stages(options.pop("progress", None))
     backends = find_backends(options.get("backends", BACKENDS))
-    parts, metas, on_gpu = [], [], False
+    parts, metas = [], []
+
+    def timed(placement: Placement, suffix: str) -> tuple[Placement, Lowered, Timing]:
+        plan = dataclasses.replace(placement.plan, suffix=suffix)
+        placement = dataclasses.replace(placement, plan=plan)
+        with report.stage("lower and compile"):
+            program = _lower(placement, _with_arch(target, plan.device), backends)
+        on_gpu = present_device() == plan.device
+        with report.stage("schedule"):
+            timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
+        return placement, program, timing
+
     for i, (mod, name) in enumerate(zip(mods, names, strict=True)):
         known = {"plan": plans[i]} if plans else {}
         placement = place(
             mod, precision=precision, streams=together, progress=report, **{**options, **known}
         )
-        on_gpu = present_device() == placement.plan.device
-
-        def timed(placement: Placement, end: str = f"_{i}" if i else "") -> tuple[Any, ...]:
-            plan = dataclasses.replace(placement.plan, suffix=end)
-            placement = dataclasses.replace(placement, plan=plan)
-            with report.stage("lower and compile"):
-                program = _lower(placement, _with_arch(target, plan.device), backends)
-            with report.stage("schedule"):
-                return placement, program, schedule(
-                    program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph
-                )  # fmt: skip
-
-        placed, program, timing = timed(placement)
+        suffix = f"_{i}" if i else ""
+        placed, program, timing = timed(placement, suffix)
         if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
-            placed, program, timing = timed(placement.on_one_stream)
+            placed, program, timing = timed(placement.on_one_stream, suffix)
         parts.append(Part(program, timing.program, timing.schedule, name))
         meta = describe(placed.module, target, precision, placed.plan)
         meta = dataclasses.replace(

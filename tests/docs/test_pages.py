@@ -31,6 +31,7 @@ RUNNABLE = [
     "guides/add-a-cost-model.md",
     "guides/build.md",
     "guides/deploy.md",
+    "guides/pytorch.md",
     "guides/read-a-plan.md",
     "guides/report.md",
     "guides/streams.md",

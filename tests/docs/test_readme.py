@@ -69,7 +69,7 @@ def test_onnx(folder: Path) -> None:
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 def test_pytorch(folder: Path) -> None:
-    run_and_load("torch.export", folder)
+    run_and_load("convoy.compile", folder)
 
 
 def test_numbers_come_from_the_results() -> None:

@@ -113,9 +113,7 @@ def lower_module(
         return tvm.transform.Sequential(memory_passes())(mod)
 
 
-def lower_calls(
-    mod: tvm.IRModule, target: tvm.target.Target, suffix: str = ""
-) -> tvm.IRModule:
+def lower_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str = "") -> tvm.IRModule:
     """Lower a module to scheduled kernels and calls with explicit outputs, without storage plan.
 
     ``suffix`` is appended to the names of kernels.

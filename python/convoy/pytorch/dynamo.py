@@ -30,7 +30,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     **_: Any,
 ) -> Subgraph:
-    """Compile a subgraph of ``torch.compile``; its ``options`` are those of :func:`convoy.build`."""
+    """Take over a subgraph of ``torch.compile``, whose ``options`` are :func:`convoy.build`'s."""
     return Subgraph(graph, example_inputs, options or {})
 
 

@@ -44,12 +44,11 @@ class TorchModule:
         options: Mapping[str, Any],
     ) -> None:
         self.module = module
-        is_module = isinstance(module, torch.nn.Module)
-        self._arguments = Arguments(module.forward if is_module else module)
+        self._arguments = Arguments(getattr(module, "forward", module))
         try:
             tensors, self._structure = self._arguments.flatten(args, kwargs)
         except TypeError as err:
-            raise InvalidOption(f"example inputs that do not fit ({err})", "those of a call") from None
+            raise InvalidOption(f"example inputs ({err})", "the arguments of a call") from None
         self._examples = [t.detach() for t in tensors]
         self.device = _device_of(module, tensors)
         self.precision = precision or precision_of(module, tensors)
@@ -69,8 +68,8 @@ class TorchModule:
         imported = [to_relax(self.module, self._structure, tensors) for tensors in examples]
         self._result = imported[0].result
         target = "cuda" if self.device.type == "cuda" else "llvm"
-        mods, options = [one.module for one in imported], {"precision": self.precision}
-        options |= self._options
+        mods = [one.module for one in imported]
+        options: dict[str, Any] = {"precision": self.precision, **self._options}
         if len(mods) > 1:
             self.built = pipeline.build_together(mods, target, plans=plans, **options)
         else:

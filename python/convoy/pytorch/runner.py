@@ -65,13 +65,17 @@ class Runner:
             result = [torch.from_dlpack(tensor) for tensor in result]
         if rows is None:
             return result
-        return [y[:rows] if cut else y for y, cut in zip(result, self._batched.results, strict=True)]
+        return _cut(result, self._batched.results, rows)
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where kernels can read it in place, otherwise a copy."""
     tensor = tensor.contiguous()
     return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
+
+
+def _cut(tensors: Tensors, batched: Sequence[bool], rows: int) -> Tensors:
+    return [t[:rows] if of_batch else t for t, of_batch in zip(tensors, batched, strict=True)]
 
 
 def _padded(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -101,19 +105,18 @@ class GraphRunner:
         stream = torch.cuda.current_stream(self._index)
         with self._turns.lock:
             self._turns.follow(stream)
-            buffers = self.inputs if rows is None else self._cut(self.inputs, True, rows)
+            buffers: Tensors = self.inputs
+            if rows is not None:
+                buffers = _cut(buffers, self._batched.inputs, rows)
             for buffer, address, given in zip(buffers, self._addresses, inputs, strict=True):
                 if given.data_ptr() != address:
                     buffer.copy_(given, non_blocking=True)
             with tvm_ffi.use_raw_stream(self._session.device, stream.cuda_stream):
                 self._session.run()
             results = self._results()
-            results = results if rows is None else self._cut(results, False, rows)
+            if rows is not None:
+                results = _cut(results, self._batched.results, rows)
             return [result.clone() for result in results]
-
-    def _cut(self, tensors: Tensors, inputs: bool, rows: int) -> Tensors:
-        batched = self._batched.inputs if inputs else self._batched.results
-        return [t[:rows] if cut else t for t, cut in zip(tensors, batched, strict=True)]
 
     def _results(self) -> Tensors:
         """The session's output tensors, as torch's; they are others only after a run that was not a

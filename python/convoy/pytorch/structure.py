@@ -70,21 +70,9 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
             children = [_unflatten(item, tensors) for item in items]
             return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
         case ("fields", kind, keys, *items):
-            return kind(**{k: _unflatten(item, tensors) for k, item in zip(keys, items, strict=True)})
+            values = [_unflatten(item, tensors) for item in items]
+            return kind(**dict(zip(keys, values, strict=True)))
     raise AssertionError(structure)
-
-
-def constants(structure: Structure) -> Iterator[Any]:
-    """The values in a structure that are neither containers nor tensors."""
-    if structure[0] == "constant":
-        yield structure[1]
-        return
-    for item in structure[1:]:
-        if isinstance(item, tuple) and item and item[0] in _KINDS:
-            yield from constants(item)
-
-
-_KINDS = ("tensor", "constant", "sequence", "dict", "namedtuple", "node", "fields")
 
 
 class Arguments:

@@ -36,7 +36,7 @@ class Session:
         from tvm.runtime.vm import VirtualMachine
 
         self.meta, self.device = meta, device
-        self._vm = beside._vm if beside is not None else VirtualMachine(module, device)
+        self._vm: Any = VirtualMachine(module, device) if beside is None else beside._vm
         self._main = self._vm[meta.function]
         self._inputs = [tvm.runtime.empty(t.shape, t.dtype, device) for t in meta.inputs]
         self._index = {t.name: i for i, t in enumerate(meta.inputs)}
