@@ -200,3 +200,38 @@ def test_what_cannot_be_compiled() -> None:
             convoy.compile(module, example)
     with pytest.raises(errors.InvalidOption, match=r"torch\.nn\.Module"):
         convoy.compile("resnet18", x)
+
+
+def test_several_batch_sizes(tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 700)).eval()
+    compiled = convoy.compile(net, torch.randn(2, 3, 8, 8), batch=[6, 1, 3])
+    with torch.no_grad():
+        for rows in range(1, 7):
+            x = torch.randn(rows, 3, 8, 8)
+            close(compiled(x), net(x))
+    for wrong, message in [
+        (torch.randn(7, 3, 8, 8), r"batch of 7; expected 1 to 6.*batch=\[1, 3, 6, 7\]"),
+        (torch.randn(0, 3, 8, 8), "batch of 0"),
+        (torch.randn(3, 3, 8, 9), r"\(3, 3, 8, 9\).*\(3, 3, 8, 8\)"),
+    ]:
+        with pytest.raises(errors.InvalidOption, match=message):
+            compiled(wrong)
+    compiled.export(tmp_path / "net.so")
+    weights = 4 * sum(p.numel() for p in net.parameters())
+    assert (tmp_path / "net.so").stat().st_size < 2 * weights  # they are there once
+    sessions = convoy.load(tmp_path / "net.so").sessions()
+    assert [s.meta.inputs[0].shape[0] for s in sessions] == [1, 3, 6]
+    for session in sessions:
+        x = torch.randn(session.meta.inputs[0].shape)
+        with torch.no_grad():
+            np.testing.assert_allclose(session(x.numpy())[0], net(x).numpy(), atol=1e-5)
+
+
+def test_a_result_that_is_no_batch_is_not_padded() -> None:
+    compiled = convoy.compile(lambda x: (x + 1, x.mean()), torch.ones(2, 8), batch=[2, 4])
+    assert compiled(torch.ones(4, 8))[1] == 1
+    with pytest.raises(errors.InvalidOption, match="not a batch.*2 or 4"):
+        compiled(torch.ones(3, 8))
+    with pytest.raises(errors.InvalidOption, match="positive integers"):
+        convoy.compile(torch.relu, torch.ones(2, 8), batch=[0, 4])

@@ -49,7 +49,7 @@ def to_relax(
     found: list[Structure] = []
     program = _export(_Flat(function, arguments, found), tuple(tensors))
     with _quiet():
-        program = program.run_decompositions()
+        program = program.run_decompositions(_decompositions())
     _check(program)
     if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
         from torch.export.passes import move_to_device_pass
@@ -58,7 +58,10 @@ def to_relax(
     try:
         with _quiet():
             module = from_exported_program(
-                program, custom_convert_map=operators.CONVERTERS, run_ep_decomposition=False
+                program,
+                custom_convert_map=operators.CONVERTERS,
+                run_ep_decomposition=False,
+                no_bind_return_tuple=True,
             )
     except ConvoyError:
         raise
@@ -121,6 +124,14 @@ def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
             "a module whose operations do not depend on values of tensors",
             _PARTS,
         ) from err
+
+
+def _decompositions() -> Any:
+    """PyTorch's own to its core operators, without those that are converted as a whole."""
+    table = torch.export.default_decompositions()
+    for name in operators.WHOLE:
+        table.pop(getattr(torch.ops.aten, name).default, None)
+    return table
 
 
 def _check(program: ExportedProgram) -> None:

@@ -50,7 +50,7 @@ class TorchModule:
         except TypeError as err:
             raise InvalidOption(f"example inputs ({err})", "the arguments of a call") from None
         self._examples = [t.detach() for t in tensors]
-        self.device = _device_of(module, tensors)
+        self.device = device_of(module, tensors)
         self.precision = precision or precision_of(module, tensors)
         # A call by position with nothing but tensors needs neither binding nor flattening.
         self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
@@ -188,7 +188,7 @@ class TorchModule:
         self._build([Plan.from_json(meta.plan) for meta in metas if meta.plan])
 
 
-def _device_of(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.device:
+def device_of(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.device:
     """The one device of a module and its inputs."""
     held = [*tensors]
     if isinstance(module, torch.nn.Module):

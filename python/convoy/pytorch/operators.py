@@ -5,6 +5,7 @@ TVM gives every convolution and matrix product a float32 result, and max pooling
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,12 +87,62 @@ def _values_only(name: str) -> Converter:
     return convert
 
 
+def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
+    """Cross entropy of logits (n, classes, ...) and class indices (n, ...)."""
+    logits, targets, *rest = importer.retrieve_args(node)
+    given = dict(
+        zip(("weight", "reduction", "ignore_index", "label_smoothing"), rest, strict=False)
+    )
+    given |= node.kwargs
+    if given.get("label_smoothing") or "float" in str(targets.ty.dtype):
+        raise UnsupportedOp(
+            "cross entropy with label smoothing or probabilities", "class indices alone"
+        )
+    emit, ignored = importer.block_builder.emit, int(given.get("ignore_index", -100))
+    scores = emit(op.nn.log_softmax(logits, axis=1))
+    weight = given.get("weight")
+    if weight is not None and not isinstance(weight, relax.Expr):
+        weight = importer.env[weight]
+    reduction = ("none", "mean", "sum")[int(given.get("reduction", 1))]
+    return emit(op.nn.nll_loss(scores, targets, weight, reduction, ignored))
+
+
+def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
+    """Batch norm with batch statistics: (result, -, -, new moving mean, new moving variance).
+
+    PyTorch moves the variance by the unbiased estimate, n / (n - 1) times what TVM moves it by.
+    """
+    x, gamma, beta, mean, var, training, momentum, epsilon = importer.retrieve_args(node)
+    if not training or gamma is None:
+        raise UnsupportedOp("a batch norm without parameters or without batch statistics", "both")
+    if any(u.target is not operator.getitem or u.args[1] in (1, 2) for u in node.users):
+        raise UnsupportedOp("a batch norm whose batch statistics are used", "its result alone")
+    emit = importer.block_builder.emit
+    shape = [int(size) for size in x.ty.shape]
+    both = emit(
+        op.nn.batch_norm(
+            x, gamma, beta, mean, var, 1, epsilon, momentum=momentum, training=True
+        )
+    )  # fmt: skip
+    result, new_mean, new_var = (emit(relax.TupleGetItem(both, i)) for i in range(3))
+    count = math.prod(shape) // shape[1]
+    unbiased, dtype = count / max(1, count - 1), str(var.ty.dtype)
+    kept = emit(op.multiply(var, relax.const((1 - momentum) * (1 - unbiased), dtype)))
+    new_var = emit(op.add(emit(op.multiply(new_var, relax.const(unbiased, dtype))), kept))
+    return relax.Tuple([result, mean, var, new_mean, new_var])
+
+
+#: Operators of PyTorch that are converted as a whole.
+WHOLE = ("cross_entropy_loss",)
+
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
+    "_native_batch_norm_legit_functional.default": _training_batch_norm,
     "mm.default": _matmul,
     "bmm.default": _matmul,
     "matmul.default": _matmul,
     "addmm.default": _addmm,
+    "cross_entropy_loss.default": _cross_entropy,
     "max_pool2d_with_indices.default": _values_only("_max_pool2d_with_indices"),
     "max_pool3d_with_indices.default": _values_only("_max_pool3d_with_indices"),
 }
