@@ -231,7 +231,7 @@ def test_several_batch_sizes(tmp_path: Path) -> None:
 def test_a_result_that_is_no_batch_is_not_padded() -> None:
     compiled = convoy.compile(lambda x: (x + 1, x.mean()), torch.ones(2, 8), batch=[2, 4])
     assert compiled(torch.ones(4, 8))[1] == 1
-    with pytest.raises(errors.InvalidOption, match="not a batch.*2 or 4"):
+    with pytest.raises(errors.InvalidOption, match=r"not a batch.*2 or 4"):
         compiled(torch.ones(3, 8))
     with pytest.raises(errors.InvalidOption, match="positive integers"):
         convoy.compile(torch.relu, torch.ones(2, 8), batch=[0, 4])
