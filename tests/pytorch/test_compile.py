@@ -193,7 +193,7 @@ def test_what_cannot_be_compiled() -> None:
         (lambda v: nn.functional.max_pool2d(v, 2, return_indices=True), x,
          errors.UnsupportedOp, "indices"),
         (nn.Conv2d(3, 4, 1).double(), x.double(), errors.UnsupportedDtype, "float64"),
-        (nn.Conv2d(3, 4, 1).half(), (x.half(), x), errors.InvalidOption, "do not fit"),
+        (nn.Conv2d(3, 4, 1).half(), (x.half(), x), errors.InvalidOption, "example inputs"),
     ]  # fmt: skip
     for module, example, error, message in cases:
         with pytest.raises(error, match=message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ def test_example(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         capture_output=True, text=True, cwd=tmp_path, timeout=600,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     errors = [float(text) for text in re.findall(r"\b\d\.\de[-+]\d+", run.stdout)]
