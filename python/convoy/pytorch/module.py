@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from .batches import (
 )
 from .importer import precision_of, to_relax
 from .runner import Batched, GraphRunner, Runner, Tensors, Turns
-from .structure import Arguments, unflatten
+from .structure import TENSOR, Arguments, unflatten
 
 
 class TorchModule:
@@ -66,7 +68,11 @@ class TorchModule:
         if self._sizes:
             examples = [with_batch(self._examples, self._batched, n) for n in self._sizes]
         imported = [to_relax(self.module, self._structure, tensors) for tensors in examples]
-        self._result = imported[0].result
+        structure = imported[0].result
+        # Most modules give one tensor.
+        self._rebuild: Callable[[Tensors], Any] = functools.partial(unflatten, structure)
+        if structure == TENSOR:
+            self._rebuild = operator.itemgetter(0)
         target = "cuda" if self.device.type == "cuda" else "llvm"
         mods = [one.module for one in imported]
         options: dict[str, Any] = {"precision": self.precision, **self._options}
@@ -106,7 +112,7 @@ class TorchModule:
             rows = rows_of(tensors, self._expected, self._batched)
             if rows < 0:
                 self._reject(tensors)
-            return unflatten(self._result, self._run(tensors, rows))
+            return self._rebuild(self._run(tensors, rows))
         for given, expected in zip(tensors, self._expected, strict=True):
             if (
                 not isinstance(given, torch.Tensor)
@@ -114,7 +120,7 @@ class TorchModule:
                 or (given.requires_grad and torch.is_grad_enabled())
             ):
                 self._reject(tensors)
-        return unflatten(self._result, self._run(tensors))
+        return self._rebuild(self._run(tensors))
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         tensors, structure = self._arguments.flatten(args, kwargs)

@@ -51,13 +51,16 @@ class Runner:
     def __init__(self, session: Session, turns: Turns, batched: Batched) -> None:
         self._function: Callable[..., Any] = session.function
         self._shapes = [info.shape for info in session.meta.inputs]
-        self._lock, self._batched = turns.lock, batched
+        self._turns, self._batched = turns, batched
+        self._gpu = session.device.index if session.meta.target == "cuda" else None
 
     def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
         if rows is not None:
             pairs = zip(inputs, self._shapes, self._batched.inputs, strict=True)
             inputs = [_padded(x, shape) if batched else x for x, shape, batched in pairs]
-        with self._lock:
+        with self._turns.lock:
+            if self._gpu is not None:
+                self._turns.follow(torch.cuda.current_stream(self._gpu))
             result = self._function(*map(compact, inputs))
         if isinstance(result, torch.Tensor):
             result = (result,)
@@ -98,10 +101,17 @@ class GraphRunner:
         self.inputs = [torch.from_dlpack(session.input(i)) for i in range(len(session.meta.inputs))]
         self._addresses = [buffer.data_ptr() for buffer in self.inputs]
         self._outputs: tuple[Any, Tensors] = (None, ())  # of the session, and as torch's
+        # A thread captures what it has called; a captured graph is replayed by any thread.
+        with torch.cuda.device(self._index):
+            for _ in range(2):
+                self(self.inputs)
 
     def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
         import tvm_ffi
 
+        if torch.cuda.current_device() != self._index:
+            with torch.cuda.device(self._index):
+                return self(inputs, rows)
         stream = torch.cuda.current_stream(self._index)
         with self._turns.lock:
             self._turns.follow(stream)

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 #: A structure with tensors left out. Two values with equal structures differ in tensors only.
 Structure = tuple[Any, ...]
-_TENSOR: Structure = ("tensor",)
+TENSOR: Structure = ("tensor",)
 
 
 def flatten(value: Any) -> tuple[list[torch.Tensor], Structure]:
@@ -34,7 +34,7 @@ def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
 def _flatten(value: Any, tensors: list[torch.Tensor]) -> Structure:
     if isinstance(value, torch.Tensor):
         tensors.append(value)
-        return _TENSOR
+        return TENSOR
     kind = type(value)
     if kind in (tuple, list):
         return ("sequence", kind, *(_flatten(item, tensors) for item in value))

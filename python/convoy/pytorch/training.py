@@ -100,6 +100,8 @@ class TrainingStep:
                 )
         with self._turns.lock:
             self._steps += 1
+            if self.device.type == "cuda":
+                self._turns.follow(torch.cuda.current_stream(self.device))
             self._rate.fill_(self.optimizer.param_groups[0]["lr"])
             for given, buffer in zip((inputs, targets), self._buffers, strict=True):
                 buffer.copy_(given, non_blocking=True)
@@ -107,7 +109,6 @@ class TrainingStep:
                 import tvm_ffi
 
                 stream = torch.cuda.current_stream(self.device)
-                self._turns.follow(stream)
                 with tvm_ffi.use_raw_stream(self._session.session.device, stream.cuda_stream):
                     self._session.run()
             else:
