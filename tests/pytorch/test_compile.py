@@ -235,3 +235,12 @@ def test_a_result_that_is_no_batch_is_not_padded() -> None:
         compiled(torch.ones(3, 8))
     with pytest.raises(errors.InvalidOption, match="positive integers"):
         convoy.compile(torch.relu, torch.ones(2, 8), batch=[0, 4])
+
+
+def test_an_exported_program_gets_the_sizes_of_the_examples() -> None:
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU()).eval()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(net, (torch.randn(4, 8),), dynamic_shapes=({0: batch},))
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        close(convoy.compile(program, x)(x), net(x))

@@ -104,7 +104,7 @@ def test_options_are_those_of_build() -> None:
 
     x = torch.randn(1, 4)
     fast, _ = compiled(nn.Linear(4, 4), options={"nonsense": 1})
-    with torch.no_grad(), pytest.raises((TypeError, InvalidOption), match="nonsense"):
+    with torch.no_grad(), pytest.raises(InvalidOption, match=r"nonsense.*precision"):
         fast(x)
 
 

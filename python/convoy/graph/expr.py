@@ -40,10 +40,12 @@ def shape_of(expr: relax.Expr) -> tuple[int, ...]:
         )
     dims = shape.values if hasattr(shape, "values") else shape.ty.values
     if dims is None or not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
+        names = [d.name for d in dims or () if hasattr(d, "name")]
+        sizes = ", ".join(f'"{name}": 1' for name in dict.fromkeys(names)) or '"n": 1'
         raise DynamicShape(
             f"{where} of shape {shape}",
             "a static shape",
-            "Bind the symbolic sizes, e.g. with relax.transform.BindSymbolicVars",
+            f"module = relax.transform.BindSymbolicVars({{{sizes}}})(module) sets 1.",
         )
     return tuple(int(d) for d in dims)
 

@@ -27,8 +27,9 @@ def compile(
     enqueues on torch's current stream and does not wait for it.
 
     Args:
-        module: A ``torch.nn.Module`` in evaluation mode, or a function of tensors. Its parameters
-            are taken over as they are now; see :meth:`TorchModule.update_parameters`.
+        module: A ``torch.nn.Module`` in evaluation mode, a function of tensors, or what
+            ``torch.export`` made of one, whose open axes get the sizes of the example inputs. Its
+            parameters are taken over as they are now; see :meth:`TorchModule.update_parameters`.
         example_inputs: The positional arguments of a call: a tensor or a tuple. Shapes, dtypes and
             whatever is not a tensor are those of every later call; values of tensors do not matter.
         example_kwargs: The keyword arguments of a call.
@@ -51,8 +52,12 @@ def compile(
             names it. ``torch.compile(module, backend="convoy")`` compiles the rest.
     """
     require_torch()
+    from torch.export import ExportedProgram
+
     from .module import TorchModule
 
+    if isinstance(module, ExportedProgram):
+        module = module.module()
     if not callable(module):
         raise InvalidOption(f"a module of type {type(module).__name__}", "a torch.nn.Module")
     is_tuple = isinstance(example_inputs, tuple | list)
