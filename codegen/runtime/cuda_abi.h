@@ -36,7 +36,12 @@ enum DeviceAttribute : int {
 
 enum CaptureStatus : int { kNotCapturing = 0, kCapturing = 1, kCaptureInvalidated = 2 };
 enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
-enum MemcpyKind : int { kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3 };
+enum MemcpyKind : int {
+  kHostToDevice = 1,
+  kDeviceToHost = 2,
+  kDeviceToDevice = 3,
+  kAnyToAny = 4  // by what the pointers are
+};
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
@@ -64,6 +69,7 @@ struct DeviceProperties {
   X(cudaGetDeviceProperties, (::convoy::cuda::DeviceProperties*, int))                             \
   X(cudaDriverGetVersion, (int*))                                                                  \
   X(cudaRuntimeGetVersion, (int*))                                                                 \
+  X(cudaMemGetInfo, (size_t*, size_t*))                                                            \
   X(cudaMalloc, (void**, size_t))                                                                  \
   X(cudaFree, (void*))                                                                             \
   X(cudaMemcpy, (void*, const void*, size_t, ::convoy::cuda::MemcpyKind))                          \

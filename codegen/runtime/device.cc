@@ -147,6 +147,17 @@ void Gather(ffi::TensorView tensor, ffi::TensorView starts, int64_t length, ffi:
   CONVOY_CUDA(cudaDeviceSynchronize);
 }
 
+// {"free", "total"} in bytes, of all processes on the device.
+ffi::String MemoryInfo(int device) {
+  DeviceGuard guard(device);
+  size_t free = 0, total = 0;
+  CONVOY_CUDA(cudaMemGetInfo, &free, &total);
+  json::Object info;
+  info.Set(ffi::String("free"), static_cast<int64_t>(free));
+  info.Set(ffi::String("total"), static_cast<int64_t>(total));
+  return json::Stringify(info);
+}
+
 void Synchronize(int device) {
   DeviceGuard guard(device);
   CONVOY_CUDA(cudaDeviceSynchronize);
@@ -185,6 +196,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("convoy.cuda.fill", Fill)
       .def("convoy.cuda.tile", Tile)
       .def("convoy.cuda.gather", Gather)
+      .def("convoy.cuda.memory_info", MemoryInfo)
       .def("convoy.cuda.synchronize", Synchronize)
       .def("convoy.cuda.set_stream", SetStream)
       .def("convoy.cuda.workspace_info", WorkspaceInfo);

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .backends.base import Backend as Backend
     from .errors import ConvoyError as ConvoyError
     from .frontend.parallel import parallel as parallel
+    from .inference_session import InferenceSession as InferenceSession
     from .ir.candidate import Candidate as Candidate
     from .ir.candidate import Decline as Decline
     from .ir.device import Device as Device
@@ -42,6 +43,7 @@ _PUBLIC = {
     "load": "runtime.compiled",
     "parallel": "frontend.parallel",
     "CompiledModule": "runtime.compiled",
+    "InferenceSession": "inference_session",
     "Placement": "placement.placement",
     "Session": "runtime.session",
     "Plan": "ir.plan",
