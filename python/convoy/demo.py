@@ -1,6 +1,6 @@
 """The main workflow, end to end: from a Relay ResNet to one compiled module.
 
-Places every convolution, compiles, runs on a photograph, and checks the result against the
+Places every convolution, compiles, runs on a picture, and checks the result against the
 original network. With a GPU it measures and runs there; without one it places from recorded
 measurements of an H200 and runs on the CPU.
 """
@@ -22,15 +22,20 @@ LAYERS = 50
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
 
 
-def photograph(size: int) -> np.ndarray:
-    """Return a photograph as (1, 3, size, size) float32, normalised per channel."""
-    from sklearn.datasets import load_sample_image
+def picture(size: int, waves: int = 64, seed: int = 0) -> np.ndarray:
+    """Return a picture as (1, 3, size, size) float32, normalised per channel.
 
-    image = load_sample_image("china.jpg").astype(np.float32) / 255.0
-    top, left = (image.shape[0] - size) // 2, (image.shape[1] - size) // 2
-    crop = image[top : top + size, left : left + size].transpose(2, 0, 1)[None]
-    mean, std = crop.mean((2, 3), keepdims=True), crop.std((2, 3), keepdims=True)
-    return np.ascontiguousarray((crop - mean) / std)
+    Sums waves of random directions whose amplitude falls with their frequency, as in photographs.
+    """
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:size, :size] / size
+    image = np.zeros((3, size, size))
+    for frequency in 0.5 * 1.08 ** np.arange(waves):
+        angle, phase = rng.uniform(0, 2 * np.pi, 2)
+        wave = np.cos(2 * np.pi * frequency * (x * np.cos(angle) + y * np.sin(angle)) + phase)
+        image += rng.uniform(0.5, 1, (3, 1, 1)) * wave / frequency
+    mean, std = image.mean((1, 2), keepdims=True), image.std((1, 2), keepdims=True)
+    return np.ascontiguousarray((image - mean) / std, np.float32)[None]
 
 
 def network() -> tuple[Any, dict[str, np.ndarray]]:
@@ -130,7 +135,9 @@ def main() -> int:
         device = None
         step(f"no GPU here ({err.got}): placing for an H200 from recorded measurements")
     placed = convoy.place(mod, precision="float16")
-    print(tables.plain(explain.COLUMNS, explain.rows(placed.plan)))
+    table = explain.table(placed.plan, placed.cover)
+    print(tables.plain(explain.COLUMNS, table.rows))
+    print(*filter(None, [table.rest]), sep="\n")
     print(explain.summary(placed.plan))
 
     if device is None:
@@ -140,7 +147,7 @@ def main() -> int:
     target, precision = ("cuda", "float16") if device else ("llvm", "float32")
     step(f"compiling for {target} in {precision}, exporting, loading")
     built = convoy.build(mod, target, precision=precision)
-    x = photograph(224)
+    x = picture(224)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet.so"
         built.export_library(path)

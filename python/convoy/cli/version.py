@@ -1,24 +1,26 @@
 """The output of ``convoy --version``: convoy and the libraries that it would load.
 
-Wheels are asked by their metadata and the driver through ctypes: neither TVM nor cuDNN is loaded.
+Versions are those of the installed wheels, paths those that the runtime opens; the driver is asked
+through ctypes. Neither TVM nor cuDNN is loaded.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 
-from .. import __version__
+from .. import __version__, paths
+from ..errors import LibraryMissing
 from ..measure import gpu
+from ..runtime.library import locations
 
-# Name shown -> distributions, of which the first installed one counts, and the environment
-# variable that replaces it by a library elsewhere.
+# Name shown -> distributions, of which the first installed one counts, and what the runtime calls
+# the library that it opens.
 _LIBRARIES = (
     ("tvm", ("apache-tvm",), ""),
     ("tvm-ffi", ("apache-tvm-ffi",), ""),
-    ("CUDA runtime", ("nvidia-cuda-runtime",), "CONVOY_CUDART"),
-    ("cuDNN", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"), "CONVOY_CUDNN"),
+    ("CUDA runtime", ("nvidia-cuda-runtime",), "cudart"),
+    ("cuDNN", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"), "cudnn"),
     ("CUTLASS", ("nvidia-cutlass",), ""),
 )
 
@@ -26,10 +28,21 @@ _LIBRARIES = (
 def versions() -> list[tuple[str, str]]:
     """Return name and version of all that is loaded, in the order in which they are shown."""
     found = [("convoy", __version__), ("python", platform.python_version())]
-    for name, distributions, variable in _LIBRARIES:
-        elsewhere = os.environ.get(variable, "") if variable else ""
-        found.append((name, elsewhere or _installed(distributions) or "not installed"))
-    return [*found, ("NVIDIA driver", _driver())]
+    for name, distributions, opened in _LIBRARIES:
+        found.append((name, _library(distributions, locations().get(opened, ""))))
+    try:
+        library = str(paths.runtime_library())
+    except LibraryMissing:
+        library = "not found"
+    return [*found, ("runtime library", library), ("NVIDIA driver", _driver())]
+
+
+def _library(distributions: tuple[str, ...], path: str) -> str:
+    """The version of a wheel with the path of its library; the path alone of one from elsewhere."""
+    version = _installed(distributions)
+    if path and (not version or "site-packages" not in path):
+        return path
+    return f"{version} ({path})" if path else version or "not installed"
 
 
 def _installed(distributions: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import paths
 from ..errors import InvalidOption, LibraryMissing
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -152,6 +153,6 @@ def _xgboost() -> Any:
         import xgboost
     except ImportError as err:
         raise LibraryMissing(
-            f"no xgboost ({err})", "xgboost, to predict costs", "pip install 'tvm-convoy[tune]'"
+            f"no xgboost ({err})", "xgboost, to predict costs", paths.install_command("tune")
         ) from None
     return xgboost

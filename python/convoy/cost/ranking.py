@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import paths
 from ..errors import LibraryMissing
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -157,6 +158,6 @@ def _xgboost() -> Any:
         import xgboost
     except ImportError as err:
         raise LibraryMissing(
-            f"no xgboost ({err})", "xgboost, for the cost model", "pip install 'tvm-convoy[tune]'"
+            f"no xgboost ({err})", "xgboost, for the cost model", paths.install_command("tune")
         ) from None
     return xgboost

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import paths
 from ..errors import DynamicShape, InvalidModel, InvalidOption, UnsupportedOp
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _onnx(path: Path, batch: int | None) -> tvm.IRModule:
         raise InvalidOption(
             f"an ONNX model without the onnx package ({err})",
             "onnx",
-            'pip install "tvm-convoy[onnx]"',
+            paths.install_command("onnx"),
         ) from None
     import tvm
     from tvm.relax.frontend.onnx import from_onnx

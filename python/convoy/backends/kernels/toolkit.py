@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ... import paths
 from ...errors import LibraryMissing
 
 #: What the kernels of ``codegen/cutlass`` are written against, and what pyproject.toml pins.
 CUTLASS_VERSION = "4.2.0.0"
 #: Kernel libraries link against libcudart.so.13, as TVM's CUDA runtime does.
 CUDA_MAJOR = 13
-_REMEDY = "Run `pip install 'tvm-convoy[nvcc]'`, or set CONVOY_NVCC to an nvcc 13"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _find(*_environment: str) -> Toolkit:
     raise LibraryMissing(
         f"no nvcc {CUDA_MAJOR} (found: {', '.join(seen) or 'none'})",
         f"the compiler of CUDA {CUDA_MAJOR}, for CUTLASS kernels",
-        _REMEDY,
+        f"Run `{paths.install_command('nvcc')}`, or set CONVOY_NVCC to an nvcc 13",
     )
 
 
