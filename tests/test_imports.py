@@ -15,7 +15,7 @@ ORDER = [
     "errors", "paths", "progress", "child_process", "threads", "ir", "runtime", "graph", "ops",
     "tir", "normalize", "partition", "lower", "backends", "measure", "records", "cost",
     "placement", "streams", "pipeline", "training", "graph_executor", "relay", "frontend",
-    "report", "pytorch", "tune", "demo", "cli", "__main__",
+    "inference_session", "report", "bench", "pytorch", "tune", "demo", "cli", "__main__",
 ]  # fmt: skip
 
 #: Imports that run upward, "file -> room", with the reason. An entry that is no longer needed fails

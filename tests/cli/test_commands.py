@@ -41,6 +41,7 @@ def test_place_prints_a_plan_and_writes_it(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     printed = run("place", text, "--backends", "cutlass,tvm", "--out", out)
     assert "cutlass" in printed and "objective graph" in printed
+    assert "without a timing: 1 of 1 (w)" in printed
     plan = Plan.loads(out.read_text())
     assert plan.backends() == {"cutlass": 1}
     assert plan.choices[0].workload.epilogue.name == "bias_relu"
@@ -131,7 +132,6 @@ def test_build_and_run(text: Path, tmp_path: Path) -> None:
         assert json.loads(report)["output_0"] == [2, 16, 12, 12]
         results.append(np.load(outputs)["output_0"])
     assert np.array_equal(*results)
-    assert "back to back" in run("run", target, "--time")
 
 
 def test_build_says_what_streams_do(text: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from convoy.cli.main import app, main
-from convoy.cli.output import progress, say
+from convoy.cli.output import say
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
@@ -37,12 +37,9 @@ def test_tables(terminal: bool) -> None:
     assert "\x07" not in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_lines_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     say("one\ntwo", TITLE)
-    progress(TITLE, 1, 1)
-    printed = capsys.readouterr()
-    assert printed.out == f"one\ntwo\n{SHOWN}\n"
-    assert printed.err == f"measuring 1/1  {SHOWN}\n"
+    assert capsys.readouterr().out == f"one\ntwo\n{SHOWN}\n"
 
 
 def test_records_of_others(tmp_path: Path) -> None:

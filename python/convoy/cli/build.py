@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from . import options
-from .measured import measured_timeline
 from .options import (
     Backends,
     Batch,
@@ -23,6 +22,7 @@ from .options import (
     Streams,
 )
 from .output import say
+from .timelines import measured_timeline
 
 
 def build(

@@ -11,7 +11,9 @@ import typer
 
 from ..errors import ConvoyError
 from . import records
+from .bench import bench
 from .build import build
+from .config import config
 from .doctor.command import doctor
 from .output import say
 from .place import place
@@ -27,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (doctor, place, build, run, sign, trace, tune):
+for _command in (doctor, place, build, bench, run, sign, trace, tune, config):
     app.command()(_command)
 app.add_typer(records.app, name="records")
 

@@ -13,14 +13,3 @@ def say(*lines: object, to_stderr: bool = False) -> None:
     stream: TextIO = sys.stderr if to_stderr else sys.stdout
     for line in lines:
         print(printable(line, keep="\n\t"), file=stream)
-
-
-def progress(label: str, done: int, total: int) -> None:
-    """Show a measurement under way: one line rewritten on a terminal, else every fiftieth one."""
-    label = printable(label)
-    if sys.stderr.isatty():
-        print(f"\r\033[Kmeasuring {done}/{total}  {label[:90]}", end="", file=sys.stderr)
-        if done >= total:
-            print(file=sys.stderr)
-    elif done % 50 == 0 or done == total:
-        print(f"measuring {done}/{total}  {label}", file=sys.stderr)

@@ -25,7 +25,7 @@ from .options import (
     Seconds,
 )
 from .output import say
-from .predicted import predicted_schedule
+from .timelines import predicted_schedule
 
 if TYPE_CHECKING:
     from ..placement.placement import Placement
@@ -48,6 +48,9 @@ def place(
     ] = "",
     explain: Annotated[
         bool, typer.Option("--explain", help="Also rivals, declines, and other objectives.")
+    ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="All operations, not only the heaviest.")
     ] = False,
     out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
     html: Html = None,
@@ -81,22 +84,21 @@ def place(
     elif as_json:
         print(placement.plan.dumps())
     else:
-        show(placement, explain)
+        show(placement, explain, show_all)
 
 
-def show(placement: Placement, reasons: bool = False) -> None:
-    """Print a placement as a table with a summary; with ``reasons`` its explanation."""
+def show(placement: Placement, reasons: bool = False, every: bool = False) -> None:
+    """Print a placement as a table with a summary; with ``reasons`` its explanation behind it."""
     from ..placement import explain
     from ..report import tables
 
-    explanation = placement.explanation if reasons else None
-    if explanation is not None:
-        tables.show(explain.DETAIL_COLUMNS, explain.details(explanation))
-    else:
-        tables.show(explain.COLUMNS, explain.rows(placement.plan))
-    say(explain.summary(placement.plan))
-    if placement.plan.source == "none":
+    plan, explanation = placement.plan, placement.explanation if reasons else None
+    table = explain.table(plan, placement.cover, None if every else explain.MOST)
+    tables.show(explain.COLUMNS, table.rows)
+    say(*filter(None, [table.rest]), explain.summary(plan))
+    if plan.source == "none":
         say("convoy tune measures kernels on a GPU, --costs predicted estimates them from records")
-    say(*(explain.consequences(explanation) if explanation else ()))
+    if explanation is not None:
+        say("", *explain.details(explanation), "", *explain.consequences(explanation))
     for native in dict.fromkeys(map(str, placement.native)):
         say(f"left to TVM's own kernels: {native}")

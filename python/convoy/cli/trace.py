@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .measured import has_gpu, measured_timeline
 from .options import (
     Backends,
     Batch,
@@ -22,7 +21,7 @@ from .options import (
     Streams,
 )
 from .output import say
-from .predicted import predicted_schedule
+from .timelines import measured_timeline, predicted_schedule
 
 if TYPE_CHECKING:
     from ..report.html import Report
@@ -88,9 +87,10 @@ def _of_network(
     from .. import pipeline
     from ..frontend import model_file
     from ..report import html as pages
+    from ..runtime import present_device
 
     mod, name = model_file.read(model, params, batch), options.network_name(model, batch)
-    if not has_gpu():
+    if present_device() is None:
         placement = pipeline.place(mod, precision=precision, streams=streams, **placing)
         return pages.of_placement(name, placement, predicted_schedule(placement, streams))
     compiled = pipeline.build(mod, "cuda", precision=precision, streams=streams, **placing)

@@ -45,7 +45,8 @@ class Meta:
     ``schedule`` the JSON of the schedule (empty for none). ``cuda_graph`` says that sessions are
     to capture the whole function and replay it. ``rescheduled`` are kernels of TVM on which the
     schedule of first choice failed, a line each with what was tried. ``function`` is what runs the
-    network; ``others`` describe functions of the same module for other batch sizes.
+    network; ``others`` describe functions of the same module for other batch sizes. ``layers`` are
+    the model's names of its convolutions and matmuls in program order, empty where one has none.
     """
 
     inputs: tuple[TensorInfo, ...]
@@ -59,6 +60,7 @@ class Meta:
     rescheduled: tuple[str, ...] = ()
     function: str = "main"
     others: tuple[Meta, ...] = ()
+    layers: tuple[str, ...] = ()
     format: int = META_FORMAT
 
     def dumps(self) -> str:
@@ -108,6 +110,7 @@ _META: dict[str, checks.Check] = {
     "rescheduled": checks.tuple_of(checks.text(1 << 16)),
     "function": checks.text(),
     "others": checks.tuple_of(Meta.from_json, most=1000),
+    "layers": checks.tuple_of(checks.text(1 << 16)),
 }
 
 

@@ -7,11 +7,15 @@ from importlib.metadata import PackageNotFoundError, version
 import tvm
 from tvm import relax
 
+from ..graph.expr import layer_of, op_name
+from ..graph.rewriter import bindings_of, main_function
 from ..ir.artifact import Meta, TensorInfo
 from ..ir.plan import Plan
 from .target import kind_of
 
 _DISTRIBUTIONS = ("tvm-convoy", "apache-tvm", "nvidia-cutlass")
+
+_NAMED = ("relax.nn.conv", "relax.matmul")
 
 TensorInfos = tuple[TensorInfo, ...]
 
@@ -25,7 +29,9 @@ def describe(
     """The description of a module in normal form, for a target, before it has a schedule."""
     inputs, outputs = signature(normal)
     found = plan.to_json() if plan is not None else {}
-    return Meta(inputs, outputs, kind_of(target), precision, found, versions())
+    return Meta(
+        inputs, outputs, kind_of(target), precision, found, versions(), layers=layers_of(normal)
+    )
 
 
 def signature(normal: tvm.IRModule) -> tuple[TensorInfos, TensorInfos]:
@@ -35,6 +41,13 @@ def signature(normal: tvm.IRModule) -> tuple[TensorInfos, TensorInfos]:
     result = main.ret_ty
     name = "output" if isinstance(result, relax.TupleType) else "output_0"
     return tuple(inputs), tuple(_infos(name, result))
+
+
+def layers_of(normal: tvm.IRModule) -> tuple[str, ...]:
+    """The model's names of the convolutions and matmuls, in program order; "" where unknown."""
+    _, func = main_function(normal)
+    values = [binding.value for binding in bindings_of(func)]
+    return tuple(layer_of(value) for value in values if op_name(value).startswith(_NAMED))
 
 
 def _infos(name: str, ty: tvm.ir.Type) -> list[TensorInfo]:

@@ -10,6 +10,7 @@ sampler                 one sample
 :func:`graph_replays`   one replay of the function captured as a CUDA graph
 :func:`calls`           one call of the function, synchronised
 :func:`session_bursts`  one run of a session, of several enqueued back to back
+:func:`bursts`          the same of anything that is enqueued by a call
 :func:`synchronised`    one run of a session, synchronised after every kernel
 ======================  ==================================================================
 """
@@ -123,6 +124,22 @@ def session_bursts(session: Session, runs: int | None = None) -> Sampler:
 
     def sample(count: int) -> Iterable[float]:
         return [1e3 * ms for ms in session.time(count, number)]
+
+    return sample
+
+
+def bursts(
+    run: Callable[[], object],
+    synchronize: Callable[[], object],
+    runs: int,
+    clock: Clock = time.perf_counter,
+) -> Sampler:
+    """Sample runs enqueued by ``run``, ``runs`` of them back to back; 1 makes each synchronised."""
+
+    def sample(count: int) -> list[float]:
+        run()  # another network may have run before
+        synchronize()
+        return time_bursts(run, synchronize, count, runs, clock)
 
     return sample
 

@@ -16,11 +16,13 @@ from ..errors import InvalidOption
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
 from ..placement.explanation import Explanation
-from . import charts, trace
+from . import charts, layers, trace
 from .operations import explained, operations
 from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
+    import jinja2
+
     from ..placement.placement import Placement
     from ..runtime.compiled import CompiledModule
 
@@ -41,6 +43,8 @@ MODES = {
     "stream": "stream: launched asynchronously",
     "sync": "sync: waited for after each call",
 }
+#: Layers that a page draws, the heaviest.
+MOST_LAYERS = 30
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,22 @@ def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None =
     return Report(name, plan, compiled.schedule, measured, facts=facts)
 
 
-def render(report: Report) -> str:
-    """The page as text."""
+def environment() -> jinja2.Environment:
+    """The templates of pages; names of others are escaped."""
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("convoy.report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template("report.html.j2").render(_context(report))
+
+
+def render(report: Report) -> str:
+    """The page as text."""
+    return environment().get_template("report.html.j2").render(_context(report))
 
 
 def write(path: Path, report: Report) -> None:
@@ -122,6 +130,9 @@ def _context(report: Report) -> dict[str, Any]:
         "plan": plan,
         "schedule": schedule,
         "tiles": _tiles(report, schedule, line),
+        "layers": found[:MOST_LAYERS] if (found := layers.of_timelines(lines)) and scale else [],
+        "more_layers": found[MOST_LAYERS:],
+        "longest": max([max(x.us, x.predicted_us or 0.0) for x in found], default=1.0),
         "facts": {**_facts(plan, schedule), **report.facts},
         "timelines": [charts.timeline_chart(item, scale) for item in lines] if scale else [],
         "measured": report.measured is not None,

@@ -1,0 +1,1 @@
+"""Benchmark a model against others: latency, throughput, memory, and where the time goes."""

@@ -1,0 +1,62 @@
+"""What a benchmark found, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..report.layers import Layer
+
+RESULT_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system at one batch size.
+
+    Attributes:
+        system: "convoy", or a peer: "torch", "torch.compile", "onnxruntime".
+        batch: Size of the first dimension of the first input.
+        precision: As it was asked for, or the model's own for peers.
+        p50_ms, p99_ms: Of one synchronised call, inputs in place.
+        per_s: Items of a batch that calls enqueued back to back finish in a second.
+        device_ms: Median of a replay of the whole network as a CUDA graph; None on the CPU.
+        memory_bytes: By how much the device's used memory grew (resident memory on the CPU).
+        build_s: Seconds to build, or to load what was built before.
+        samples: Synchronised calls behind the percentiles.
+        error: Relative L2 error of the outputs against Convoy's, for peers.
+        layers: Heaviest first.
+        skipped: Why there are no times.
+    """
+
+    system: str
+    batch: int
+    precision: str = ""
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    per_s: float | None = None
+    device_ms: float | None = None
+    memory_bytes: int | None = None
+    build_s: float | None = None
+    samples: int = 0
+    error: float | None = None
+    layers: tuple[Layer, ...] = ()
+    skipped: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A benchmark of one model: its rows in the order in which they were taken.
+
+    ``about`` are facts of the machine and versions of what ran.
+    """
+
+    model: str
+    target: str
+    device: str
+    rows: tuple[Row, ...]
+    about: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": RESULT_FORMAT, **dataclasses.asdict(self)}

@@ -1,0 +1,211 @@
+"""Build a model, run it and its peers in turns, and measure."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..errors import InvalidOption
+from ..measure import network
+from ..measure.turns import turn
+from ..progress import Progress, stages
+from ..runtime import present_device
+from ..runtime.compiled import CompiledModule, load
+from . import models, systems
+from .layers import by_layer
+from .memory import used_bytes
+from .result import Result, Row
+from .systems import Skipped, System
+
+ROUNDS = 5
+
+
+def bench(
+    path: Path,
+    batches: Sequence[int | None] = (None,),
+    *,
+    target: str = "",
+    precision: str | None = None,
+    against: Sequence[str] = (),
+    params: Path | None = None,
+    seconds: float = 2.0,
+    options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Benchmark a model at several batch sizes, and other systems with the same model beside it.
+
+    All systems run in this process and take turns, on the same random inputs, which are in place on
+    the device before the clock starts.
+
+    Args:
+        path: A model file, a program of ``torch.export.save`` or a compiled module.
+        batches: Batch sizes; None is the model's own.
+        target: "cuda" or "llvm"; empty: cuda where there is a GPU. A compiled module has its own.
+        precision: As in :func:`convoy.build`.
+        against: Peers, of :data:`convoy.bench.systems.PEERS`.
+        params: Parameters of a Relay model; none: random ones.
+        seconds: Of timing, for each system and batch size.
+        options: More keyword arguments of :func:`convoy.build`.
+
+    Raises:
+        InvalidOption: An unknown peer, or a batch size or precision other than a compiled module's;
+            and the errors of reading and of building.
+    """
+    if unknown := [name for name in against if name not in systems.PEERS]:
+        raise InvalidOption(f"--against {unknown[0]}", f"some of {', '.join(systems.PEERS)}")
+    report = stages(progress)
+    target = target or ("cuda" if present_device() else "llvm")
+    rows: list[Row] = []
+    for batch in batches:
+        before, started = used_bytes(target), time.perf_counter()
+        with report.stage("load" if path.suffix == models.COMPILED else "build"):
+            compiled = _compiled(path, batch, target, precision, params, options or {}, report)
+        build_s, target = time.perf_counter() - started, compiled.meta.target
+        with report.stage("measure"):
+            found = _measure(compiled, path, against, seconds, before, report)
+        rows += [dataclasses.replace(found[0], build_s=build_s), *found[1:]]
+    device = present_device() if target == "cuda" else None
+    return Result(path.stem, target, device.name if device else "CPU", tuple(rows), _about())
+
+
+def _compiled(
+    path: Path,
+    batch: int | None,
+    target: str,
+    precision: str | None,
+    params: Path | None,
+    options: Mapping[str, Any],
+    progress: Progress,
+) -> CompiledModule:
+    if path.suffix == models.COMPILED:
+        compiled = load(path)
+        own = _batch(compiled)
+        if batch not in (None, own):
+            raise InvalidOption(f"--batch {batch} for a module built for {own}", f"--batch {own}")
+        if precision not in (None, compiled.meta.precision):
+            raise InvalidOption(
+                f"--precision {precision} for a module of {compiled.meta.precision}", "none"
+            )
+        return compiled
+    from .. import pipeline
+
+    model = models.read(path, params, batch)
+    more = {**options, "progress": progress} if target == "cuda" else {}
+    return pipeline.build(model.mod, target, model.params, precision=precision, **more)
+
+
+def _batch(compiled: CompiledModule) -> int:
+    shapes = [info.shape for info in compiled.meta.inputs if info.shape]
+    return shapes[0][0] if shapes else 1
+
+
+def _measure(
+    compiled: CompiledModule,
+    path: Path,
+    against: Sequence[str],
+    seconds: float,
+    before: int,
+    progress: Progress,
+) -> list[Row]:
+    """A row for Convoy and for each peer."""
+    target, batch = compiled.meta.target, _batch(compiled)
+    session = compiled.session()
+    network.fill_inputs(session)
+    inputs = {name: session.input(name).numpy() for name, _, _ in session.input_info}
+    own = systems.convoy(session)
+    own.run()
+    own.run()  # captures the graph
+    own.synchronize()
+    memory: list[int | None] = [used_bytes(target) - before]
+    running, skipped = [own], []
+    for name in against:
+        before = used_bytes(target)
+        try:
+            running.append(systems.peer(name, path, inputs, target, compiled.meta.precision))
+            memory.append(used_bytes(target) - before)
+        except Skipped as why:
+            skipped.append(Row(name, batch, skipped=str(why)))
+    lock = turn if target == "cuda" else _no_lock
+    latency, throughput = _times(running, seconds, lock)
+    expected = own.outputs()
+    rows = [
+        Row(
+            system.name, batch, system.precision,
+            p50_ms=_percentile(alone, 50), p99_ms=_percentile(alone, 99),
+            per_s=1e6 * batch / many.median_us, memory_bytes=used, samples=len(alone.us),
+            error=None if system is own else systems.relative_error(expected, system.outputs()),
+        )
+        for system, alone, many, used in zip(running, latency, throughput, memory, strict=True)
+    ]  # fmt: skip
+    rows[0] = dataclasses.replace(
+        rows[0],
+        device_ms=_device_ms(compiled, session, lock) if target == "cuda" else None,
+        layers=tuple(by_layer(compiled, session, progress=progress)),
+    )
+    return [*rows, *skipped]
+
+
+def _times(
+    running: Sequence[System],
+    seconds: float,
+    take_turn: Callable[[], AbstractContextManager[object]],
+) -> tuple[list[network.Samples], list[network.Samples]]:
+    """Synchronised calls and bursts of each system, both taken in turns."""
+    rough = [_rough_us(system) for system in running]
+    count = max(3, min(400, int(0.5e6 * seconds / ROUNDS / max(rough))))
+    alone = [network.bursts(s.run, s.synchronize, 1) for s in running]
+    latency = network.time_networks(alone, ROUNDS, count, take_turn=take_turn)
+    many = [
+        network.bursts(s.run, s.synchronize, network.runs_per_burst(us))
+        for s, us in zip(running, rough, strict=True)
+    ]
+    number = max(network.runs_per_burst(us) * us for us in rough)
+    count = max(2, min(40, int(0.5e6 * seconds / ROUNDS / number)))
+    return latency, network.time_networks(many, ROUNDS, count, take_turn=take_turn)
+
+
+def _rough_us(system: System) -> float:
+    """Microseconds of one run, the least of three."""
+    sample = network.bursts(system.run, system.synchronize, 1)
+    return max(1.0, min(sample(3)))
+
+
+def _device_ms(
+    compiled: CompiledModule, session: Any, take_turn: Callable[[], AbstractContextManager[object]]
+) -> float:
+    """Median time of the network's CUDA graph on the device."""
+    from tvm.runtime.vm import VirtualMachine
+
+    main = VirtualMachine(compiled.module, session.device)["main"]
+    inputs = [session.input(i) for i in range(len(session.input_info))]
+    replays = network.graph_replays(main, inputs, session.device.index)
+    (samples,) = network.time_networks([replays], take_turn=take_turn)
+    return samples.median_us / 1e3
+
+
+def _percentile(samples: network.Samples, percent: float) -> float:
+    return float(np.percentile(samples.us, percent)) / 1e3
+
+
+@contextlib.contextmanager
+def _no_lock() -> Iterator[None]:
+    """Processes on a CPU do not wait for each other."""
+    yield
+
+
+def _about() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"convoy": __version__}
+    for name in ("apache-tvm", "torch", "onnxruntime", "onnxruntime-gpu"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
