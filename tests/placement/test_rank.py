@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import itertools
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from convoy.backends.base import Backend, Binary
 from convoy.cost.model import CostModel
@@ -15,6 +19,7 @@ from convoy.errors import CorruptArtefact, NoCandidate
 from convoy.ir import objective as objectives
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.kernel_words import kernel_words
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Plan
@@ -22,6 +27,7 @@ from convoy.ir.workload import Epilogue, Workload
 from convoy.placement import explain
 from convoy.placement.greedy import choose_kernels
 from convoy.placement.rank import rank
+from convoy.report import tables
 
 from ..helpers.random_cost import RandomCost
 
@@ -173,14 +179,73 @@ def test_damaged_plans_are_refused(text: str) -> None:
         Plan.loads(text)
 
 
-def test_table_rows_count_repeats_and_show_declines() -> None:
+def test_table_has_a_row_for_each_operation() -> None:
     subgraphs = [("r0", conv()), ("r1", conv(128)), ("r2", conv())]
     plan = place(subgraphs, [Fixed("a", 2), Fixed("b", 0)], RandomCost(1))
+    first = dataclasses.replace(plan.choices[0], layer="body.0.conv")
+    plan = dataclasses.replace(plan, choices=(first, *plan.choices[1:]))
     rows = explain.rows(plan)
-    assert len(rows) == 2 and all(len(row) == len(explain.COLUMNS) for row in rows)
-    assert rows[0][explain.COLUMNS.index("count")] == "2"
-    assert "it has no kernels" in rows[0][-1]
-    assert "a 3" in explain.summary(plan)
+    assert [row[0] for row in rows] == ["body.0.conv", "3x3 64→128", "3x3 64→64"]
+    assert sum(float(row[1].rstrip("%")) for row in rows) == pytest.approx(100, abs=0.2)
+    assert "a 3" in explain.summary(plan) and "without a timing" not in explain.summary(plan)
+    assert Plan.loads(plan.dumps()) == plan
+
+
+def test_long_table_shows_the_heaviest_and_counts_the_rest() -> None:
+    subgraphs = [(f"r{i}", conv(8 * (i + 1))) for i in range(30)]
+    plan = place(subgraphs, [Fixed("a", 1)], RandomCost(3))
+    table = explain.table(plan)
+    times = [float(row[2]) for row in table.rows]
+    assert len(times) == explain.MOST and times == sorted(times, reverse=True)
+    everything = explain.table(plan, most=None)
+    assert len(everything.rows) == 30 and everything.rest == ""
+    left = sum(float(row[2]) for row in everything.rows) - sum(times)
+    share = 100 * left / plan.total_us()
+    found = re.match(r"and 10 more operations, ([\d.]+)% of the time", table.rest)
+    assert found is not None and float(found[1]) == pytest.approx(share, abs=0.2)
+
+
+def test_operations_without_a_timing_are_named() -> None:
+    plan = place([("r0", conv()), ("r1", conv(128))], [Fixed("a", 2)], RandomCost(1))
+    bare = dataclasses.replace(plan.choices[1].chosen, measurement=Measurement())
+    unknown = dataclasses.replace(plan.choices[1], chosen=bare, layer="head")
+    plan = dataclasses.replace(plan, choices=(plan.choices[0], unknown))
+    assert explain.rows(plan)[1][:3] == ["head", "-", "-"]
+    assert "without a timing: 1 of 2 (head)" in explain.summary(plan)
+
+
+_ASCII = st.characters(min_codepoint=33, max_codepoint=126)
+
+
+@given(st.text(_ASCII, max_size=60), st.text(_ASCII, max_size=90))
+def test_table_fits_80_columns(layer: str, kernel: str) -> None:
+    plan = place([("r0", conv())], [Fixed("a", 2)], RandomCost(1))
+    (choice,) = plan.choices
+    chosen = Offer(Candidate("cutlass", kernel or "k"), Measurement(kernel_us=12345.678))
+    choice = dataclasses.replace(choice, layer=layer, chosen=chosen)
+    plan = dataclasses.replace(plan, choices=(choice,))
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=80, no_color=True)
+        tables.show(explain.COLUMNS, explain.rows(plan), console=console)
+        printed = re.sub("\x1b\\[[0-9;]*m", "", console.file.getvalue())  # type: ignore[attr-defined]
+        lines = printed.splitlines()
+        assert max(map(len, lines)) <= 80 and len([x for x in lines if x.strip()]) == 3
+
+
+@pytest.mark.parametrize(
+    ("backend", "kernel", "words"),
+    [
+        ("cudnn", "eng5", "engine 5"),
+        ("cudnn", "eng4_k24=36", "engine 4, 1 knob"),
+        ("cudnn", "eng43_k2=0_k12=-1_zerobias", "engine 43, 2 knobs, zero bias"),
+        ("cutlass", "sm90_conv_128x64x64_c2x1_pingpong_splitk.split12",
+         "sm90 128x64x64 cluster 2x1 split-K 12 pingpong"),
+        ("cutlass", "sm80_conv_64x64x64_w32x32_s5", "sm80 64x64x64 warps 32x32 5 stages"),
+        ("mine", "direct_v2", "direct v2"),
+    ],
+)  # fmt: skip
+def test_kernels_in_words(backend: str, kernel: str, words: str) -> None:
+    assert kernel_words(backend, kernel) == words
 
 
 def test_near_candidates_are_spread_over_those_that_are_not_much_slower() -> None:

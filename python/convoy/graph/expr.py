@@ -98,7 +98,21 @@ def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax
     if changed:
         fields = {**attr_fields(attrs), **changed}
         attrs = tvm.ir.make_node(type(attrs).__tvm_ffi_type_info__.type_key, **fields)
-    return relax.Call(call.op, args, attrs, call.ty_args)
+    return relax.Call(call.op, args, attrs, call.ty_args, call.span)
+
+
+def layer_of(expr: relax.Expr) -> str:
+    """Name of the model's layer that a call belongs to; "" where that is not known."""
+    span = expr.span if isinstance(expr, relax.Call) else None
+    return str(span.source_name.name) if span is not None else ""
+
+
+def with_layer(expr: relax.Expr, layer: str) -> relax.Expr:
+    """``expr`` as a part of a layer; calls that belong to one, and all but calls, stay."""
+    if not layer or not isinstance(expr, relax.Call) or expr.span is not None:
+        return expr
+    span = tvm.ir.Span(tvm.ir.SourceName(layer), 0, 0, 0, 0)
+    return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args, span)
 
 
 def ints(values: Any) -> tuple[int, ...]:

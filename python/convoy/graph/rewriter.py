@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.tirx import PrimFunc
 
 from ..errors import InvalidOption, UnsupportedOp
-from .expr import is_const, op_name
+from .expr import is_const, layer_of, op_name, with_layer
 from .fold import fold_call
 
 
@@ -146,6 +146,8 @@ class Rewriter:
         """Bind ``expr`` and return its variable; a constant where it folds to one."""
         if isinstance(expr, relax.Var) or is_const(expr):
             return expr
+        if self.old is not None:
+            expr = with_layer(expr, layer_of(self.old.value))
         expr = self.builder.normalize(expr)
         if isinstance(expr, relax.Call):
             folded = fold_call(expr)
@@ -174,7 +176,7 @@ class Rewriter:
             return relax.TupleGetItem(source, expr.index)
         if isinstance(expr, relax.Call):
             return relax.Call(
-                expr.op, [self.rename(a) for a in expr.args], expr.attrs, expr.ty_args
+                expr.op, [self.rename(a) for a in expr.args], expr.attrs, expr.ty_args, expr.span
             )
         return expr
 

@@ -25,6 +25,7 @@ class Choice:
     ``runner_up`` is the cheapest candidate of another kernel, ``best_by_backend`` the cheapest
     one of each backend, ``declines`` the backends that do not take the workload and why. ``near``
     are others that are not much slower: beside other kernels they may be the better ones.
+    ``layer`` names the model's layers that the subgraph computes, empty where none is known.
     """
 
     subgraph: str
@@ -35,6 +36,12 @@ class Choice:
     declines: tuple[Decline, ...] = ()
     considered: int = 1
     near: tuple[Offer, ...] = ()
+    layer: str = ""
+
+    @property
+    def label(self) -> str:
+        """The layer, or where that is not known its workload in a few characters."""
+        return self.layer or self.workload.label
 
     def margin(self, objective: str) -> float | None:
         """Cost of the runner-up over the chosen one; None where one of them is not measured."""
@@ -45,7 +52,9 @@ class Choice:
         return other / cost if cost else None
 
     def to_json(self) -> dict[str, Any]:
-        near = {"near": [scored.to_json() for scored in self.near]} if self.near else {}
+        more: dict[str, Any] = {"layer": self.layer} if self.layer else {}
+        if self.near:
+            more["near"] = [scored.to_json() for scored in self.near]
         return {
             "region": self.subgraph,
             "workload": self.workload.to_json(),
@@ -54,13 +63,13 @@ class Choice:
             "best_by_backend": [scored.to_json() for scored in self.best_by_backend],
             "declines": [decline.to_json() for decline in self.declines],
             "considered": self.considered,
-            **near,
+            **more,
         }
 
     @classmethod
     def from_json(cls, data: Any) -> Choice:
         """Inverse of :meth:`to_json`; raises CorruptArtefact naming the field."""
-        required = [name for name in _CHOICE if name != "near"]
+        required = [name for name in _CHOICE if name not in ("near", "layer")]
         fields = checks.checked(data, _CHOICE, "choice", CorruptArtefact, required)
         return cls(subgraph=fields.pop("region"), **fields)
 
@@ -177,6 +186,7 @@ _CHOICE: dict[str, checks.Check] = {
     "declines": checks.tuple_of(_decline),
     "considered": checks.integer(),
     "near": checks.tuple_of(Offer.from_json),
+    "layer": _REASON,
 }
 _PLAN: dict[str, checks.Check] = {
     "format": checks.integer(),

@@ -166,6 +166,15 @@ class Workload:
         return size * (x + filt) + out * y * tensors
 
     @property
+    def label(self) -> str:
+        """A few characters: filter, channels, groups and stride, such as ``3x3 64→128 /2``."""
+        name = f"{self.c}→{self.k}" if self.groups == 1 else f"{self.c}→{self.k} g{self.groups}"
+        if self.op != "matmul":
+            stride = f" /{self.stride[0]}" if self.stride != (1, 1) else ""
+            name = f"{self.r}x{self.s} {name}{stride}"
+        return name if self.op == "fprop" else f"{self.op} {name}"
+
+    @property
     def is_depthwise(self) -> bool:
         return self.groups > 1 and self.groups == self.c
 

@@ -32,6 +32,7 @@ from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .layout import ChannelsLast
 from .lift import LiftKernels
+from .name_layers import NameLayers
 from .precision import ApplyPrecision, compute_dtype
 from .shape_outputs import shape_outputs
 from .simplify import Simplify
@@ -67,6 +68,8 @@ def normalize(
         InvalidOption: An unknown dtype or parameter name, or a parameter of another shape.
     """
     compute_dtype(dtype)  # reject an unknown policy first
+    if params:  # whose names are those of the layers
+        mod = NameLayers()(straight_line(mod))
     mod = straight_line(bind_params(mod, params))
     mod = shape_outputs(mod)
     check_static(mod)

@@ -65,6 +65,7 @@ class Subgraph:
         declines: Backends that do not take the workload, and why.
         offers: Candidates with their measurements; none before it has been priced.
         launches: Kernel launches that it takes.
+        layer: Names of the model's layers that it computes, empty where none is known.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Subgraph:
     declines: tuple[Decline, ...] = ()
     offers: tuple[Offer, ...] = ()
     launches: int = 1
+    layer: str = field(default="", compare=False)
 
     def require_workload(self) -> Workload:
         """The workload of a subgraph that is no kernel of TVM."""

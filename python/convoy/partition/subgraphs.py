@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import tvm
 from tvm import relax
 
+from ..graph.expr import layer_of
 from ..graph.rewriter import main_function
 from ..normalize.normal_form import POLICY_ATTR
 from . import patterns
@@ -67,6 +68,7 @@ def _subgraph(graph: GraphView, pattern: patterns.Pattern, site: Site, index: in
     root = site.covered[0].name
     own = f"{root}#{index}" if pattern.name == "epilogue" else f"{root}#{pattern.name}.{index}"
     covered = sorted(site.covered, key=graph.position.__getitem__)
+    layers = dict.fromkeys(layer_of(graph.value[var]) for var in covered)
     return Subgraph(
         id=own,
         ops=tuple(var.name for var in covered),
@@ -76,4 +78,5 @@ def _subgraph(graph: GraphView, pattern: patterns.Pattern, site: Site, index: in
         inputs=site.inputs,
         optional=pattern.optional,
         split=site.split,
+        layer=" + ".join(filter(None, layers)),
     )

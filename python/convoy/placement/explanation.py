@@ -63,7 +63,7 @@ class OpExplanation:
 
     ``elsewhere`` names for each other objective the candidate that it would take here (with its
     epilogue where that differs), for those where it is another one. ``branches`` is how many
-    operations run side by side as this one.
+    operations run side by side as this one, ``layer`` its name for people.
     """
 
     subgraph: str
@@ -75,10 +75,12 @@ class OpExplanation:
     fusions: tuple[Fusion, ...]
     elsewhere: tuple[tuple[str, str], ...]
     branches: int = 1
+    layer: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "region": self.subgraph,
+            "layer": self.layer,
             "workload": self.workload.to_json(),
             "winner": dataclasses.asdict(self.winner),
             "losers": [dataclasses.asdict(offer) for offer in self.losers],
@@ -217,6 +219,7 @@ def _op(
         choice.declines,
         fusions,
         tuple(changes),
+        layer=choice.label,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,10 +30,12 @@ class Native:
     root: str
     workload: Workload
     declines: tuple[Decline, ...]
+    layer: str = ""
 
     def __str__(self) -> str:
         reasons = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
-        return f"{self.workload.key} ({reasons or 'every candidate failed'})"
+        name = f"{self.layer}: " if self.layer else ""
+        return f"{name}{self.workload.key} ({reasons or 'every candidate failed'})"
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,16 @@ def placement_of(
         KeyError: The graph has no such subgraph.
     """
     chosen = [graph.by_id[choice.subgraph] for choice in plan.choices]
+    named = [
+        dataclasses.replace(choice, layer=subgraph.layer)
+        for choice, subgraph in zip(plan.choices, chosen, strict=True)
+    ]
+    plan = dataclasses.replace(plan, choices=tuple(named))
     placed = {name for subgraph in chosen for name in subgraph.ops}
     # Of each root the shortest.
     bare = {s.root: s for s in graph.subgraphs if not s.optional and not s.split}
     native = tuple(
-        Native(root, subgraph.require_workload(), _declines(subgraph, backends))
+        Native(root, subgraph.require_workload(), _declines(subgraph, backends), subgraph.layer)
         for root, subgraph in bare.items()
         if root not in placed
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir import objective as objectives
@@ -20,7 +21,7 @@ MOST_RIVALS = 10
 class Operation:
     """One distinct workload with its decision; ``count`` operations of the network have it.
     ``rivals`` are the losers worth showing, ``hidden`` how many are not, ``worst`` the largest
-    margin among those."""
+    margin among those. ``layers`` are the operations by name."""
 
     number: int
     count: int
@@ -28,6 +29,7 @@ class Operation:
     rivals: tuple[Rival, ...]
     hidden: int
     worst: float
+    layers: tuple[str, ...] = ()
 
     @property
     def shape(self) -> str:
@@ -41,15 +43,14 @@ class Operation:
 
 def operations(explanation: Explanation) -> list[Operation]:
     """One for each distinct workload, in network order."""
-    counts: dict[str, int] = {}
-    first: dict[str, OpExplanation] = {}
+    alike: dict[str, list[OpExplanation]] = {}
     for op in explanation.ops:
-        counts[op.workload.key] = counts.get(op.workload.key, 0) + 1
-        first.setdefault(op.workload.key, op)
-    return [_operation(n, op, counts[key]) for n, (key, op) in enumerate(first.items(), 1)]
+        alike.setdefault(op.workload.key, []).append(op)
+    return [_operation(n, ops) for n, ops in enumerate(alike.values(), 1)]
 
 
-def _operation(number: int, op: OpExplanation, count: int) -> Operation:
+def _operation(number: int, alike: Sequence[OpExplanation]) -> Operation:
+    op = alike[0]
     shown: list[Rival] = []
     backends = {op.winner.backend}
     for offer in op.losers:
@@ -58,7 +59,8 @@ def _operation(number: int, op: OpExplanation, count: int) -> Operation:
         backends.add(offer.backend)
     hidden = [offer for offer in op.losers if offer not in shown]
     worst = max((offer.margin or 0.0 for offer in hidden), default=0.0)
-    return Operation(number, count, op, tuple(shown), len(hidden), worst)
+    layers = tuple(dict.fromkeys(other.layer for other in alike))
+    return Operation(number, len(alike), op, tuple(shown), len(hidden), worst, layers)
 
 
 def explained(plan: Plan) -> Explanation:

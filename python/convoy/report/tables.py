@@ -172,7 +172,10 @@ def markdown(columns: Sequence[str | Column], rows: Iterable[Any]) -> str:
 def rich_table(columns: Sequence[str | Column], rows: Iterable[Any], title: str = "") -> Table:
     """The table for a rich console; cells are taken literally, not as markup."""
     grid = _grid(columns, rows)
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=title or None, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0),
+        pad_edge=False, show_edge=False,
+    )  # fmt: skip
     for heading, right in zip(grid.headings, grid.numeric, strict=True):
         justify: JustifyMethod = "right" if right else "left"
         table.add_column(Text(heading), justify=justify, overflow="fold", no_wrap=right)

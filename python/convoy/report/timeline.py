@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..ir.kernel_words import kernel_words
 from ..ir.plan import Choice, Plan
 from ..ir.schedule import ORIGIN, Op, Schedule
 from ..placement.explain import shape_text
@@ -17,8 +18,8 @@ NATIVE = "tvm"
 class Span:
     """One call on one stream; times in microseconds from the start of the run.
 
-    ``label`` is for people, ``backend`` "tvm" for TVM's own kernels. ``details`` are pairs of a
-    heading and a text.
+    ``label`` is the layer's name or another one for people, ``backend`` "tvm" for TVM's own
+    kernels, ``kernel`` the kernel in words. ``details`` are pairs of a heading and a text.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Span:
     start_us: float
     duration_us: float
     details: tuple[tuple[str, str], ...] = ()
+    kernel: str = ""
 
     @property
     def end_us(self) -> float:
@@ -134,7 +136,7 @@ def _span(op: Op, choice: Choice | None) -> Span:
     occupied = op.occupancy
     if op.kind != "native" or occupied.blocks > 1:
         details.append(("occupancy", f"{occupied.blocks} CTAs, {occupied.waves:.2f} waves"))
-    label = _label(choice) if choice is not None else readable(op.symbol)
+    label = choice.label if choice is not None else readable(op.symbol)
     return Span(
         op.name,
         label,
@@ -143,16 +145,8 @@ def _span(op: Op, choice: Choice | None) -> Span:
         op.start_us,
         op.end_us - op.start_us,
         tuple(details),
+        kernel_words(backend, kernel) if kernel else "",
     )
-
-
-def _label(choice: Choice) -> str:
-    """A convolution in a few characters: its filter and its channels."""
-    w = choice.workload
-    name = f"{w.c}→{w.k}" if w.groups == 1 else f"{w.c}→{w.k} g{w.groups}"
-    if w.op != "matmul":
-        name = f"{w.r}x{w.s} {name}" + (f" /{w.stride[0]}" if w.stride != (1, 1) else "")
-    return name if w.op == "fprop" else f"{w.op} {name}"
 
 
 def readable(symbol: str) -> str:

@@ -186,7 +186,8 @@ class _Conversion:
         check_dtype(node.checked_type)
         args = [scope.need(a) for a in node.args]
         try:
-            return scope.bind(operator.converter(OpCall(node, args, scope.builder)))
+            call = OpCall(node, args, scope.builder)
+            return scope.bind(call.of_layer(operator.converter(call)))
         except ConvoyError:
             raise
         except Exception as error:  # TVM raises many classes

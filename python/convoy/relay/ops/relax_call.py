@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from convoy.errors import DynamicShape, UnsupportedOp
+from convoy.ir.layer import layer_name
 from convoy.relay import ast
 from convoy.relay.ast import dtype_name
 from convoy.relay.attrs import Attrs
@@ -17,6 +18,9 @@ from convoy.relay.types import TensorType, TupleType
 
 RelaxExpr = Any  # relax.Expr; the wheel has no stubs
 
+#: Operators that are known by the name of their weight, the second argument.
+_LAYERS = ("nn.conv", "nn.dense", "nn.deformable_conv", "nn.matmul", "nn.contrib_dense")
+
 
 class OpCall:
     """One call of an operator, with what a converter needs to emit it in Relax.
@@ -25,12 +29,15 @@ class OpCall:
         name: The operator.
         args: The arguments as Relax expressions; a tuple is a `relax.Tuple` or a variable.
         builder: The `relax.BlockBuilder` that expressions are emitted to.
+        layer: The layer that they belong to, where its name is known.
     """
 
     def __init__(self, call: ast.Call, args: Sequence[RelaxExpr], builder: Any) -> None:
         assert isinstance(call.op, ast.Op)
         self.call, self.args, self.builder = call, list(args), builder
         self.name = call.op.name
+        weight = call.args[1] if self.name.startswith(_LAYERS) else None
+        self.layer = layer_name(weight.name_hint) if isinstance(weight, ast.Var) else ""
 
     @property
     def attrs(self) -> Attrs:
@@ -84,7 +91,13 @@ class OpCall:
 
     def emit(self, expr: RelaxExpr) -> RelaxExpr:
         """Bind an expression to a variable, whose shape is then known."""
-        return self.builder.emit(expr)
+        return self.builder.emit(self.of_layer(expr))
+
+    def of_layer(self, expr: RelaxExpr) -> RelaxExpr:
+        """Return the expression with the layer's name."""
+        from convoy.graph.expr import with_layer  # needs TVM
+
+        return with_layer(expr, self.layer)
 
     def te(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> RelaxExpr:
         """Emit a call of a tensor expression (such as a topi function)."""
