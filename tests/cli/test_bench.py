@@ -116,6 +116,13 @@ def test_exported_program_against_torch(tmp_path: Path) -> None:
     assert {"body.0", "head"} <= {layer["name"] for layer in mine["layers"]}
     with pytest.raises(errors.InvalidOption, match=r"exported with 2.*torch\.export\.Dim"):
         models.read(tmp_path / "net.pt2", batch=4)
+    sizes = ({0: torch.export.Dim("batch", min=1, max=64)},)
+    program = torch.export.export(Net().eval(), (torch.zeros(2, 3, 12, 12),), dynamic_shapes=sizes)
+    torch.export.save(program, tmp_path / "open.pt2")
+    shape = models.read(tmp_path / "open.pt2", batch=5).mod["main"].params[0].ty.shape
+    assert [int(size) for size in shape.values] == [5, 3, 12, 12]
+    with pytest.raises(errors.DynamicShape, match="--batch"):
+        models.read(tmp_path / "open.pt2")
 
 
 @pytest.mark.parametrize(

@@ -84,14 +84,14 @@ def _with_batch(mod: Any, batch: int | None) -> Any:
 
     func = mod["main"]
     data = func.params[0].ty.shape.values
-    if isinstance(data[0], tvm.tirx.Var):
+    if data and isinstance(data[0], tvm.tirx.Var):
         if batch is None:
             raise DynamicShape(
                 f"an exported program whose {func.params[0].name!r} has an open first size",
                 "a number",
                 "Give it with --batch.",
             )
-        return relax.transform.BindSymbolicVars("main", {data[0]: batch})(mod)
+        return relax.transform.BindSymbolicVars({data[0]: batch}, "main")(mod)
     if batch is not None and data and int(data[0]) != batch:
         raise InvalidOption(
             f"--batch {batch} for a program exported with {int(data[0])}",
