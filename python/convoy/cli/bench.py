@@ -21,7 +21,7 @@ COLUMNS = ("batch", "system", "p50 ms", "p99 ms", "device ms", "items/s", "memor
 LAYER_COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Layers that are printed for each batch size.
 MOST_LAYERS = 10
-_NAME, _KERNEL = 24, 29
+_NAME, _KERNEL = 24, 27
 
 
 def bench(

@@ -17,7 +17,7 @@ COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Operations that a table shows unless all are asked for.
 MOST = 20
 WIDTH = 80
-_OPERATION, _KERNEL = 24, 29
+_OPERATION, _KERNEL = 24, 27
 
 
 def shape_text(workload: Workload) -> str:
