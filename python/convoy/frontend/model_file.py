@@ -13,7 +13,7 @@ from .. import paths
 from ..errors import DynamicShape, InvalidModel, InvalidOption, UnsupportedOp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import tvm
 
@@ -25,7 +25,13 @@ KINDS = {
 }
 
 
-def read(path: Path, params: Path | None = None, batch: int | None = None) -> tvm.IRModule:
+def read(
+    path: Path,
+    params: Path | None = None,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> tvm.IRModule:
     """Read a model file as a Relax module with its parameters bound.
 
     Args:
@@ -49,7 +55,9 @@ def read(path: Path, params: Path | None = None, batch: int | None = None) -> tv
     if path.suffix == ".onnx":
         if params is not None:
             raise InvalidOption("--params for an ONNX model", "none: the model has its weights")
-        return _onnx(path, batch)
+        from .onnx import from_onnx
+
+        return from_onnx(path, shapes, batch, outputs)
     from .. import relay
     from ..relay.batch import with_batch
     from ..relay.convert import to_relax
@@ -140,65 +148,3 @@ def random_inputs(
     return {
         name: rng.uniform(-1, 1, shape).astype(dtype) for name, (shape, dtype) in inputs.items()
     }
-
-
-def _onnx(path: Path, batch: int | None) -> tvm.IRModule:
-    try:
-        import onnx
-    except ImportError as err:
-        raise InvalidOption(
-            f"an ONNX model without the onnx package ({err})",
-            "onnx",
-            paths.install_command("onnx"),
-        ) from None
-    import tvm
-    from tvm.relax.frontend.onnx import from_onnx
-
-    try:
-        model = onnx.load(path)
-    except Exception as err:  # protobuf's, onnx's checker's, or of a file of weights beside it
-        raise InvalidModel(f"{path}, which cannot be read ({err})", "an ONNX model") from err
-    if not model.graph.node:
-        raise InvalidModel(f"{path} without any operator", "an ONNX model")
-    shapes = _onnx_shapes(model, batch)
-    try:
-        return from_onnx(model, shapes)
-    except tvm.error.OpNotImplemented as err:
-        raise UnsupportedOp(str(err), "operators that TVM's ONNX importer knows") from err
-    except Exception as err:  # the importer raises whatever the converter of an operator raises
-        raise InvalidModel(
-            f"{path}, which TVM's ONNX importer does not convert ({type(err).__name__}: {err})",
-            "a model that it converts",
-            "CONVOY_TRACEBACK=1 shows where.",
-        ) from err
-
-
-def _onnx_shapes(model: Any, batch: int | None) -> dict[str, list[int]]:
-    """Static shapes of an ONNX model's inputs, with ``batch`` for a first size that is a name.
-
-    Raises DynamicShape where another size is, InvalidOption where a batch size has no place.
-    """
-    shapes = {}
-    weights = {tensor.name for tensor in model.graph.initializer}
-    for value in model.graph.input:
-        tensor = value.type.tensor_type
-        if value.name in weights or not tensor.HasField("shape"):
-            continue
-        sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in tensor.shape.dim]
-        if batch is not None and sizes:
-            if isinstance(sizes[0], int) and sizes[0] != batch:
-                raise InvalidOption(
-                    f"--batch {batch} for an ONNX model whose {value.name!r} has {sizes[0]}",
-                    "a model exported with that batch size, or with a name in its place",
-                )
-            sizes[0] = batch
-        if not all(isinstance(size, int) for size in sizes):
-            shape = ", ".join(str(size or "?") for size in sizes)
-            only_first = all(isinstance(size, int) for size in sizes[1:])
-            raise DynamicShape(
-                f"input {value.name!r} of shape ({shape})",
-                "static shapes",
-                "Give the first with --batch." if only_first else "Export the model with numbers.",
-            )
-        shapes[value.name] = sizes
-    return shapes

@@ -1,0 +1,47 @@
+"""Operators that ONNX defines by others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .call import Call
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def schema_function(call: Call, domain: str) -> onnx.FunctionProto | None:
+    """The body that the installed onnx gives for an operator, None where it has none."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(call.op, call.version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_function:
+        return schema.function_body
+    if not schema.has_context_dependent_function:
+        return None
+    node = onnx.helper.make_node(
+        call.op,
+        [f"i{i}" if value is not None else "" for i, value in enumerate(call.inputs)],
+        [f"o{i}" for i in range(max(1, call.outputs))],
+        domain=domain,
+        **{
+            name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+            for name, value in call.attrs.items()
+        },
+    )
+    types = []
+    for index, value in enumerate(call.inputs):
+        if value is None:
+            types.append(onnx.TypeProto())
+            continue
+        element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(call.dtype(index)))
+        types.append(onnx.helper.make_tensor_type_proto(element, call.shape(index)))
+    body = schema.get_context_dependent_function(
+        node.SerializeToString(), [t.SerializeToString() for t in types]
+    )
+    return onnx.FunctionProto.FromString(body) if body else None

@@ -1,0 +1,29 @@
+"""Converters of ONNX operators, a module for each family."""
+
+from . import (
+    activation,
+    control_flow,
+    convolution,
+    elementwise,
+    image,
+    indexing,
+    matrix,
+    microsoft,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    refused,
+    reshape,
+    roi,
+    sequence,
+    signal,
+    slicing,
+)
+
+__all__ = [
+    "activation", "control_flow", "convolution", "elementwise", "image", "indexing", "matrix",
+    "microsoft", "normalization", "pooling", "quantization", "recurrent", "reduction", "refused",
+    "reshape", "roi", "sequence", "signal", "slicing",
+]  # fmt: skip

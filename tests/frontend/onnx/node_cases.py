@@ -1,0 +1,200 @@
+"""ONNX's own node tests, through import, compilation for the CPU and a session.
+
+``python tests/frontend/onnx/node_cases.py`` runs all of them and prints what does not pass, by
+operator; ``--write`` replaces the list of those that must pass, ``node_cases.txt``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LIST = Path(__file__).with_name("node_cases.txt")
+PASSED, DECLINED, WRONG, FAILED, CRASHED = "passed", "declined", "wrong", "failed", "crashed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended: ``declined`` by an error of Convoy's, ``failed`` by another one.
+
+    ``bound`` says that the inputs behind the first were given as constants, which a network whose
+    shapes depend on them needs.
+    """
+
+    name: str
+    operator: str
+    kind: str
+    bound: bool = False
+    reason: str = ""
+
+
+def all_cases() -> dict[str, Any]:
+    """Node test cases of the installed onnx by name."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in load_model_tests(kind="node")}
+
+
+def operator_of(case: Any) -> str:
+    """The operator that a case is about: of a model of one node, or of its name."""
+    nodes = case.model.graph.node
+    return nodes[0].op_type if len(nodes) == 1 else case.name.removeprefix("test_").split("_")[0]
+
+
+def run_case(case: Any) -> Outcome:
+    """Run a case as it is; where that is declined, with all inputs but the first as constants."""
+    outcome = _run(case, bound=False)
+    if outcome.kind == DECLINED and len(case.model.graph.input) > 1:
+        again = _run(case, bound=True)
+        return again if again.kind != DECLINED else outcome
+    return outcome
+
+
+def _run(case: Any, bound: bool) -> Outcome:
+    from convoy.errors import ConvoyError
+
+    def outcome(kind: str, reason: str = "") -> Outcome:
+        return Outcome(case.name, operator_of(case), kind, bound, reason)
+
+    try:
+        for inputs, expected in case.data_sets:
+            got = _compute(case.model, inputs, bound)
+            if complaint := _difference(got, expected, case.rtol, case.atol):
+                return outcome(WRONG, complaint)
+    except ConvoyError as err:
+        return outcome(DECLINED, f"{type(err).__name__}: {err}")
+    except Exception as err:
+        return outcome(FAILED, f"{type(err).__name__}: {str(err)[-300:]}")
+    return outcome(PASSED)
+
+
+def _compute(model: Any, inputs: Sequence[Any], bound: bool) -> list[np.ndarray]:
+    import onnx
+
+    import convoy
+    from convoy.frontend import model_file
+
+    values = dict(zip((i.name for i in model.graph.input), inputs, strict=False))
+    if bound:
+        model = onnx.ModelProto.FromString(model.SerializeToString())
+        first = model.graph.input[0].name
+        for name, value in values.items():
+            if name != first and isinstance(value, np.ndarray):
+                model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+        values = {first: values[first]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.onnx"
+        path.write_bytes(model.SerializeToString())
+        module = model_file.read(path, shapes={n: np.shape(v) for n, v in values.items()})
+    session = convoy.build(module, "llvm").session()
+    names = [name for name, _, _ in session.input_info]
+    return session(*(values[name] for name in names))
+
+
+def _difference(
+    got: Sequence[np.ndarray], expected: Sequence[Any], rtol: float, atol: float
+) -> str:
+    """What is not as expected, empty for nothing."""
+    if len(got) != len(expected):
+        return f"{len(got)} outputs instead of {len(expected)}"
+    for index, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
+        theirs = np.asarray(theirs)
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            return (
+                f"output {index} is {ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"
+            )
+        if ours.dtype.kind in "fcV":
+            same = np.allclose(
+                ours.astype("float64"), theirs.astype("float64"), rtol, atol, equal_nan=True
+            )
+        else:
+            same = np.array_equal(ours, theirs)
+        if not same:
+            return f"output {index} differs"
+    return ""
+
+
+def run_all(cases: Sequence[Any], seconds: int = 120) -> Iterator[Outcome]:
+    """Run cases in processes of their own, so that none that crashes or hangs takes others along."""
+    rest = list(cases)
+    while rest:
+        done = 0
+        for outcome in _in_child(rest[:50], seconds):
+            done += 1
+            yield outcome
+        if done < len(rest[:50]):
+            lost = rest[done]
+            yield Outcome(lost.name, operator_of(lost), CRASHED, reason="the process ended")
+            done += 1
+        rest = rest[done:]
+
+
+def _in_child(cases: Sequence[Any], seconds: int) -> Iterator[Outcome]:
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(reading)
+        warnings.simplefilter("ignore")
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        with os.fdopen(writing, "w") as pipe:
+            for case in cases:
+                signal.alarm(seconds)
+                print(json.dumps(run_case(case).__dict__), file=pipe, flush=True)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        for line in pipe:
+            yield Outcome(**json.loads(line))
+    os.waitpid(child, 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("contains", nargs="*", help="only cases whose name contains one of these")
+    parser.add_argument("--write", action="store_true", help=f"replace {LIST.name}")
+    parser.add_argument("--json", type=Path, help="also write all outcomes to this file")
+    options = parser.parse_args()
+    cases = [
+        case
+        for name, case in all_cases().items()
+        if not options.contains or any(part in name for part in options.contains)
+    ]
+    outcomes = []
+    for outcome in run_all(cases):
+        outcomes.append(outcome)
+        if outcome.kind in (WRONG, FAILED, CRASHED):
+            print(f"{outcome.kind}: {outcome.name}: {outcome.reason[:200]}", flush=True)
+    by_operator: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in outcomes:
+        if outcome.kind != PASSED:
+            by_operator[outcome.operator][outcome.kind] += 1
+    for operator, kinds in sorted(by_operator.items()):
+        reason = next(o.reason for o in outcomes if o.operator == operator and o.kind != PASSED)
+        print(f"{operator}: {dict(kinds)}: {reason[:160]}")
+    total = Counter(outcome.kind for outcome in outcomes)
+    as_shipped = sum(o.kind == PASSED and not o.bound for o in outcomes)
+    print(f"{len(outcomes)} cases: {dict(total)}; {as_shipped} passed as shipped")
+    if options.json:
+        options.json.write_text(json.dumps([o.__dict__ for o in outcomes], indent=0))
+    if options.write:
+        passed = sorted(f"{o.name}{' bound' * o.bound}" for o in outcomes if o.kind == PASSED)
+        LIST.write_text("".join(f"{name}\n" for name in passed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
