@@ -12,6 +12,7 @@ from .options import (
     Backends,
     Batch,
     BudgetSeconds,
+    End,
     Html,
     Kernels,
     Model,
@@ -19,6 +20,7 @@ from .options import (
     Params,
     Records,
     Search,
+    Shape,
     Streams,
 )
 from .output import say
@@ -31,6 +33,8 @@ def build(
     target: Annotated[str, typer.Option(help="cuda or llvm.")] = "cuda",
     params: Params = None,
     batch: Batch = None,
+    shape: Shape = None,
+    end: End = "",
     precision: Annotated[str, typer.Option(help="Default: float16 on cuda, float32 on llvm.")] = "",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
@@ -46,9 +50,8 @@ def build(
 ) -> None:
     """Compile a network into one shared object."""
     from .. import pipeline
-    from ..frontend import model_file
 
-    mod = model_file.read(model, params, batch)
+    mod = options.read_model(model, params, batch, shape, end)
     if target == "llvm":
         compiled = pipeline.build(mod, target, precision=precision or None, streams=streams)
     else:
@@ -64,6 +67,12 @@ def build(
     say(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")
     say(
         *(f"input {info.name}: {info.dtype} of shape {info.shape}" for info in compiled.meta.inputs)
+    )
+    say(
+        *(
+            f"output {info.name}: {info.dtype} of shape {info.shape}"
+            for info in compiled.meta.outputs
+        )
     )
     if compiled.schedule is not None:
         say(compiled.schedule)

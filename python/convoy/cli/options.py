@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Optional, TypedDict
+from typing import TYPE_CHECKING, Annotated, Optional, TypedDict
 
 import typer
+
+from ..errors import InvalidOption
+
+if TYPE_CHECKING:
+    import tvm
 
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
 Params = Annotated[
@@ -17,6 +22,13 @@ Params = Annotated[
     typer.Option(help="Parameters (save_param_dict or .npz); none: random ones."),
 ]
 Batch = Annotated[Optional[int], typer.Option(help="Replace the batch size.")]  # noqa: UP045
+Shape = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(help="Shape of an input: name=1,3,224,224. Once for each with open axes."),
+]
+End = Annotated[
+    str, typer.Option("--end", help="End an ONNX model at these tensors, separated by commas.")
+]
 Precision = Annotated[str, typer.Option(help="float32, tf32, float16 or bfloat16.")]
 Objective = Annotated[str, typer.Option(help="graph, stream or sync: how it will be run.")]
 Backends = Annotated[str, typer.Option(help="Backends to choose from, separated by commas.")]
@@ -74,6 +86,39 @@ def placement_options(
         "kernels": kernels,
         "budget": None if budget == math.inf else budget,
     }
+
+
+def read_model(
+    path: Path,
+    params: Path | None,
+    batch: int | None,
+    shape: list[str] | None = None,
+    end: str = "",
+) -> tvm.IRModule:
+    """Read a model file as the options say; raises InvalidOption and the errors of reading."""
+    from ..frontend import model_file
+
+    return model_file.read(
+        path, params, batch, shapes(shape or []), end.split(",") if end else None
+    )
+
+
+def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes by name of texts such as ``data=1,3,224,224``; ``n=`` is a scalar.
+
+    Raises:
+        InvalidOption: Another text.
+    """
+    found = {}
+    for text in texts:
+        name, equals, sizes = text.rpartition("=")
+        try:
+            found[name] = tuple(int(size) for size in sizes.split(",") if size)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InvalidOption(f"--shape {text}", "a name and sizes, such as data=1,3,224,224")
+    return found
 
 
 def network_name(model: Path, batch: int | None) -> str:

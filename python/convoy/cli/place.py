@@ -13,6 +13,7 @@ from .options import (
     Backends,
     Batch,
     BudgetSeconds,
+    End,
     Html,
     Json,
     Kernels,
@@ -23,6 +24,7 @@ from .options import (
     Records,
     Search,
     Seconds,
+    Shape,
 )
 from .output import say
 from .timelines import predicted_schedule
@@ -35,6 +37,8 @@ def place(
     model: Model,
     params: Params = None,
     batch: Batch = None,
+    shape: Shape = None,
+    end: End = "",
     precision: Precision = "float16",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
@@ -61,11 +65,10 @@ def place(
     With a GPU candidates that no record knows are measured; without one, records of an H200
     decide. With --json the plan is printed, with --explain --json the reasons.
     """
-    from ..frontend import model_file
     from ..pipeline import place as place_network
 
     placement = place_network(
-        model_file.read(model, params, batch),
+        options.read_model(model, params, batch, shape, end),
         precision=precision,
         seconds=seconds,
         costs=costs or None,

@@ -27,7 +27,7 @@ def run(
     ] = None,
     outputs: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help=".npz to write the outputs to, as output_0, output_1, ..."),
+        typer.Option(help=".npz to write the outputs to, by their names."),
     ] = None,
     trusted: Annotated[
         Optional[list[Path]],  # noqa: UP045
@@ -36,15 +36,16 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a compiled module once; ``convoy bench`` measures it."""
-    import numpy as np
-
+    from ..frontend import model_file
     from ..runtime.compiled import load
 
     session = load(module, trusted=trusted or None).session()
     session.run(_inputs(session, inputs))
-    results = {f"output_{i}": session.output(i).numpy() for i in range(session.num_outputs)}
+    results = {
+        name: session.output(i).numpy() for i, (name, _, _) in enumerate(session.output_info)
+    }
     if outputs is not None:
-        np.savez(outputs, **results)
+        model_file.save_arrays(outputs, results)
     if as_json:
         print(json.dumps({name: list(value.shape) for name, value in results.items()}))
         return

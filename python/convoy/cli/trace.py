@@ -11,6 +11,7 @@ from . import options
 from .options import (
     Backends,
     Batch,
+    End,
     Html,
     Objective,
     Params,
@@ -18,12 +19,15 @@ from .options import (
     Precision,
     Records,
     Search,
+    Shape,
     Streams,
 )
 from .output import say
 from .timelines import measured_timeline, predicted_schedule
 
 if TYPE_CHECKING:
+    import tvm
+
     from ..report.html import Report
 
 COLUMNS = ("timeline", "us", "streams", "kernels", "sum of kernels us", "from")
@@ -34,6 +38,8 @@ def trace(
     output: Annotated[Path, typer.Option("--output", "-o", help="Trace file to write (JSON).")],
     params: Params = None,
     batch: Batch = None,
+    shape: Shape = None,
+    end: End = "",
     precision: Precision = "float16",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
@@ -55,7 +61,9 @@ def trace(
         report = _of_module(source)
     else:
         placing = options.placement_options(objective, backends, records, search)
-        report = _of_network(source, params, batch, precision, streams, placing)
+        mod = options.read_model(source, params, batch, shape, end)
+        name = options.network_name(source, batch)
+        report = _of_network(mod, name, precision, streams, placing)
     lines = report.timelines
     traces.write(output, lines, report.name)
     rows = [
@@ -77,19 +85,16 @@ def _of_module(path: Path) -> Report:
 
 
 def _of_network(
-    model: Path,
-    params: Path | None,
-    batch: int | None,
+    mod: tvm.IRModule,
+    name: str,
     precision: str,
     streams: str,
     placing: PlacementOptions,
 ) -> Report:
     from .. import pipeline
-    from ..frontend import model_file
     from ..report import html as pages
     from ..runtime import present_device
 
-    mod, name = model_file.read(model, params, batch), options.network_name(model, batch)
     if present_device() is None:
         placement = pipeline.place(mod, precision=precision, streams=streams, **placing)
         return pages.of_placement(name, placement, predicted_schedule(placement, streams))

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import InvalidOption
 from ..ir.workload import Workload
+from .options import End, Shape
 from .output import say
 from .workloads import find_workloads
 
@@ -30,6 +31,8 @@ def tune(
     ],
     params: Annotated[_path, typer.Option(help="Parameters of the one model.")] = None,
     batch: Annotated[_int, typer.Option(help="Replace the batch size of models.")] = None,
+    shape: Shape = None,
+    end: End = "",
     precision: Annotated[
         str, typer.Option(help="Of models: float32, tf32, float16 or bfloat16.")
     ] = "float16",
@@ -73,7 +76,7 @@ def tune(
     from ..tune.budget import Budget
     from ..tune.progress import ShowProgress
 
-    found = find_workloads(source, params, batch, precision, joint)
+    found = find_workloads(source, params, batch, precision, joint, shape, end)
     workloads = [workload for workload in found if contains in workload.key]
     if not workloads:
         got = f"no workload with {contains!r} in its key" if found else "no workload to tune"

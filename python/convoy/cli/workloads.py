@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import InvalidOption
 from ..ir.workload import Workload
+from .options import read_model
 
 LISTS = (".jsonl",)
 
@@ -16,6 +17,8 @@ def find_workloads(
     batch: int | None,
     precision: str,
     joint: bool = True,
+    shape: list[str] | None = None,
+    end: str = "",
 ) -> list[Workload]:
     """Return the distinct workloads of model files and lists, in their order.
 
@@ -30,6 +33,8 @@ def find_workloads(
 
     if params is not None and len(sources) > 1:
         raise InvalidOption("--params with several models", "one model")
+    if shape and any(path.suffix in LISTS for path in sources):
+        raise InvalidOption("--shape with a workload list", "models alone")
     if batch is not None and any(path.suffix in LISTS for path in sources):
         raise InvalidOption(
             f"--batch {batch} with a workload list",
@@ -40,10 +45,9 @@ def find_workloads(
         if path.suffix in LISTS:
             listed = workload_list.read(path)
         else:
-            from ..frontend import model_file as models
             from ..pipeline import workloads_of
 
-            module = models.read(path, params, batch)
+            module = read_model(path, params, batch, shape, end)
             listed = workloads_of(
                 module, precision=precision, search="exact" if joint else "greedy"
             )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import paths
-from ..errors import DynamicShape, InvalidModel, InvalidOption, UnsupportedOp
+from ..errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +34,8 @@ def read(
     """Read a model file as a Relax module with its parameters bound.
 
     Args:
+        shapes: Shapes of inputs by name, for those that the model leaves open.
+        outputs: Names of tensors to end an ONNX model at, instead of its own outputs.
         params: A file of Relay's save_param_dict or an ``.npz``. A Relay network without one gets
             random parameters (normal weights scaled by their fan-in, batch norms near identity),
             which is enough for placement and timing.
@@ -42,10 +43,10 @@ def read(
             ONNX model's.
 
     Raises:
-        InvalidOption: Another suffix, a missing file, or a ``batch`` other than the one that an
-            ONNX model was exported with.
-        DynamicShape: Another symbolic size of an ONNX model.
-        ConvoyError: The errors of convoy.relay.
+        InvalidOption: Another suffix, a missing file, or a ``batch`` or shape other than the one
+            that a model was exported with.
+        DynamicShape: An open size of an ONNX model that no option gives.
+        ConvoyError: The errors of convoy.relay and of convoy.from_onnx.
     """
     if path.suffix not in KINDS:
         known = ", ".join(f"{suffix} ({kind})" for suffix, kind in KINDS.items())
@@ -58,14 +59,18 @@ def read(
         from .onnx import from_onnx
 
         return from_onnx(path, shapes, batch, outputs)
+    if outputs:
+        raise InvalidOption(f"outputs {', '.join(outputs)} of a Relay network", "an ONNX model")
     from .. import relay
-    from ..relay.batch import with_batch
+    from ..relay.batch import with_batch, with_shapes
     from ..relay.convert import to_relax
 
     text = path.read_text(encoding="utf-8", errors="replace")
     module = relay.load_json(text) if path.suffix == ".json" else relay.parse(text, str(path))
     if batch is not None:
         module = with_batch(module, batch)
+    if shapes:
+        module = with_shapes(module, shapes)
     given = load_params(params) if params else random_params(module)
     names = [var.name_hint for var in module["main"].params]
     if unknown := [name for name in given if name not in names]:
@@ -83,6 +88,14 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
         raise InvalidOption(
             f"{path}, which cannot be read ({err})", "an .npz file of numpy.savez"
         ) from err
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an ``.npz`` of arrays by name, any names: numpy.savez keeps some for itself."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array))
 
 
 #: Unpacked bytes of an .npz that are taken for granted, and times its size beyond that.

@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from ..errors import InvalidOption
-from .expr import dtype_of, is_tensor, numpy_dtype, shape_of
+from ..errors import DynamicShape, InvalidOption, UnsupportedOp
+from .expr import dtype_of, is_tensor, numpy_dtype, op_name, shape_of
 from .rewriter import bindings_of, main_function
 
 
@@ -49,7 +49,8 @@ def bind_params(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRMo
 
 
 def check_static(mod: tvm.IRModule) -> None:
-    """Raise DynamicShape for a symbolic dimension anywhere, UnsupportedOp for control flow."""
+    """Raise DynamicShape for a symbolic dimension of an input, UnsupportedOp for control flow and
+    for an operator whose result has no static shape."""
     _, func = main_function(mod)
 
     def check(expr: relax.Expr) -> None:
@@ -59,7 +60,17 @@ def check_static(mod: tvm.IRModule) -> None:
     for param in func.params:
         check(param)
     for binding in bindings_of(func):
-        check(binding.var)
+        try:
+            check(binding.var)
+        except DynamicShape as err:
+            # All that came before has static shapes: so it is this operator that is dynamic.
+            if not (name := op_name(binding.value)):
+                raise
+            raise UnsupportedOp(
+                f"{name.removeprefix('relax.')}, whose result ({binding.var.ty}) is as large as "
+                "its data has it",
+                "results of known sizes",
+            ) from err
 
 
 def straight_line(mod: tvm.IRModule) -> tvm.IRModule:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import CacheUnwritable, CorruptArtefact
+from ..errors import CacheUnwritable, CorruptArtefact, InvalidOption
 from . import fields as checks
 
 _MAGIC = b"CONVOYSO"
@@ -144,11 +144,14 @@ def read_sealed(path: str | os.PathLike[str]) -> bytes:
     The seal proves that the file is complete and undamaged, not who wrote it.
 
     Raises:
+        InvalidOption: A missing file.
         CorruptArtefact: Any other file.
     """
     remedy = "Export it again."
     try:
         data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InvalidOption(f"{path}, which does not exist", "a compiled module") from None
     except OSError as err:
         raise CorruptArtefact(
             f"{path}, which cannot be read ({err})", "a compiled module"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import tvm
@@ -10,6 +11,7 @@ from tvm import relax
 from ..graph.expr import layer_of, op_name
 from ..graph.rewriter import bindings_of, main_function
 from ..ir.artifact import Meta, TensorInfo
+from ..ir.names import OUTPUT_NAMES
 from ..ir.plan import Plan
 from .target import kind_of
 
@@ -40,7 +42,11 @@ def signature(normal: tvm.IRModule) -> tuple[TensorInfos, TensorInfos]:
     inputs = [tensor for var in main.params for tensor in _infos(var.name, var.ty)]
     result = main.ret_ty
     name = "output" if isinstance(result, relax.TupleType) else "output_0"
-    return tuple(inputs), tuple(_infos(name, result))
+    outputs = _infos(name, result)
+    if normal.attrs is not None and OUTPUT_NAMES in normal.attrs:
+        names = [str(name) for name in normal.attrs[OUTPUT_NAMES]]
+        outputs = [replace(o, name=n) for o, n in zip(outputs, names, strict=True)]
+    return tuple(inputs), tuple(outputs)
 
 
 def layers_of(normal: tvm.IRModule) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""Changing the batch size of a network."""
+"""Changing the shapes of a network's inputs."""
 
 from __future__ import annotations
 
-from convoy.errors import DynamicShape, RelayTypeError
+from collections.abc import Mapping, Sequence
+
+from convoy.errors import DynamicShape, InvalidOption, RelayTypeError
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
-from convoy.relay.types import TensorType
+from convoy.relay.types import Dim, TensorType
 from convoy.relay.visit import rewrite
 
 
@@ -32,12 +34,31 @@ def with_batch(mod: IRModule, batch: int) -> IRModule:
     shape = old.checked_type.shape
     if not shape or not isinstance(shape[0], int):
         raise DynamicShape(f"%{old.name_hint} of shape {shape}", "a static shape with a batch")
-    new = Var(old.name_hint, TensorType((batch, *shape[1:]), old.checked_type.dtype))
+    return with_shapes(mod, {old.name_hint: (batch, *shape[1:])})
+
+
+def with_shapes(mod: IRModule, shapes: Mapping[str, Sequence[Dim]]) -> IRModule:
+    """Give parameters of `main` other shapes, by name, and infer types again.
+
+    Raises:
+        InvalidOption: A parameter that there is not, or one that is no tensor.
+        RelayTypeError: A network that does not take the shapes.
+    """
+    main = mod["main"]
+    known = {var.name_hint: var for var in main.params}
+    changed_vars = {}
+    for name, shape in shapes.items():
+        old = known.get(name)
+        if old is None or not isinstance(old.checked_type, TensorType):
+            raise InvalidOption(
+                f"a shape for input {name!r}", f"one of {', '.join(map(repr, known))}"
+            )
+        changed_vars[old] = Var(name, TensorType(tuple(shape), old.checked_type.dtype))
 
     def replace(node: Expr) -> Expr | None:
-        return new if node is old else None
+        return changed_vars.get(node) if isinstance(node, Var) else None
 
-    body = rewrite(main.body, replace)
-    changed = Function((new, *main.params[1:]), body, attrs=main.attrs)
+    params = tuple(changed_vars.get(var, var) for var in main.params)
+    changed = Function(params, rewrite(main.body, replace), attrs=main.attrs)
     functions = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
     return infer_module(IRModule({**functions, "main": changed}, attrs=mod.attrs))

@@ -85,6 +85,7 @@ def load(
             (``convoy sign``). Default: signatures are not looked at.
 
     Raises:
+        InvalidOption: A missing file.
         CorruptArtefact: Anything but a whole module of this version.
         LibraryMissing: A module for a GPU, and CUDA is not installed.
         UntrustedModule: No trusted key signed it.

@@ -67,26 +67,35 @@ class Session:
         """All output tensors of the last run; another list only where they are other tensors."""
         return self._outputs
 
+    @property
+    def output_info(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """(name, shape, dtype) of every output."""
+        return [(t.name, t.shape, t.dtype) for t in self.meta.outputs]
+
     def input(self, key: str | int) -> Any:
         """The device buffer of an input."""
         return self._inputs[self._position(key)]
 
     def set_input(self, key: str | int, value: Any) -> None:
-        """Copy an array (numpy or any with ``.numpy()``) into an input's buffer.
+        """Copy an array (numpy, any with ``.numpy()`` or ``__dlpack__``) into an input's buffer.
 
-        Raises InvalidOption for an unknown name, a wrong shape or a dtype that would be changed.
+        A dtype whose values the input's holds as they are (float16 for float32, int32 for int64) is
+        widened; numbers that are no array take the input's.
+
+        Raises InvalidOption for an unknown name, a wrong shape or a dtype that would be narrowed.
         """
         position = self._position(key)
         info = self.meta.inputs[position]
-        array = value if isinstance(value, np.ndarray) else getattr(value, "numpy", lambda: value)()
-        array = np.asarray(array)
+        array = _as_array(value, info)
         if tuple(array.shape) != info.shape:
             raise InvalidOption(
                 f"shape {tuple(array.shape)} for input {info.name!r}", f"{info.shape}"
             )
         wanted = _numpy_dtype(info)
-        if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
-            raise InvalidOption(f"{array.dtype} for input {info.name!r}", str(wanted))
+        if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "safe"):
+            raise InvalidOption(
+                f"{array.dtype} for input {info.name!r}", str(wanted), "Cast it before the call."
+            )
         self._inputs[position].copyfrom(np.asarray(array, wanted, order="C"))
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> None:
@@ -155,9 +164,14 @@ class Session:
         self._graphs.move_to_end(key)
         return self._graphs[key]
 
-    def output(self, index: int = 0) -> Any:
-        """Output tensor of the last run; its ``.numpy()`` waits for the device. The next run may
-        write the same tensor."""
+    def output(self, index: int | str = 0) -> Any:
+        """Output tensor of the last run, by number or name; its ``.numpy()`` waits for the device.
+        The next run may write the same tensor."""
+        if isinstance(index, str):
+            names = [info.name for info in self.meta.outputs]
+            if index not in names:
+                raise InvalidOption(f"output {index!r}", f"one of {', '.join(names)}")
+            index = names.index(index)
         if not self._outputs:
             raise InvalidOption("an output before any run", "run() first")
         if not 0 <= index < len(self._outputs):
@@ -212,6 +226,26 @@ def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
 
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(info.dtype)
+
+
+def _as_array(value: Any, info: TensorInfo) -> np.ndarray:
+    """A numpy array of what a user gives for an input."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "numpy"):
+        try:
+            return np.asarray(value.numpy())
+        except TypeError:  # of a dtype that the library has no numpy type for, such as bfloat16
+            import tvm
+
+            return tvm.runtime.from_dlpack(value).numpy()
+    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+        return np.asarray(value)
+    plain = np.asarray(value)
+    wanted = _numpy_dtype(info)
+    if plain.dtype.kind in "biuf" and np.can_cast(plain.dtype, wanted, "same_kind"):
+        return plain.astype(wanted)
+    return plain
 
 
 def _flatten(result: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,16 +13,25 @@ if TYPE_CHECKING:
     import onnx
 
 
-def schema_function(call: Call, domain: str) -> onnx.FunctionProto | None:
-    """The body that the installed onnx gives for an operator, None where it has none."""
+def schema_function(call: Call, domain: str) -> tuple[onnx.FunctionProto, Call] | None:
+    """The body that the installed onnx gives for an operator, and the call with all attributes;
+    None where it has none."""
     import onnx
 
     try:
         schema = onnx.defs.get_schema(call.op, call.version, domain)
     except onnx.defs.SchemaError:
         return None
+    helper = onnx.helper
+    defaults = {
+        name: helper.get_attribute_value(attribute.default_value)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.name
+    }
+    decoded = {k: v.decode() if isinstance(v, bytes) else v for k, v in defaults.items()}
+    call = dataclasses.replace(call, attrs={**decoded, **call.attrs})
     if schema.has_function:
-        return schema.function_body
+        return schema.function_body, call
     if not schema.has_context_dependent_function:
         return None
     node = onnx.helper.make_node(
@@ -44,4 +54,4 @@ def schema_function(call: Call, domain: str) -> onnx.FunctionProto | None:
     body = schema.get_context_dependent_function(
         node.SerializeToString(), [t.SerializeToString() for t in types]
     )
-    return onnx.FunctionProto.FromString(body) if body else None
+    return (onnx.FunctionProto.FromString(body), call) if body else None

@@ -190,7 +190,7 @@ class Importer:
             if found is not None:
                 return self._typed(found(call), call)
             if (body := schema_function(call, domain)) is not None:
-                return self._expand(body, call)
+                return self._expand(*body)
         except ConvoyError:
             raise
         except Exception as err:  # of a converter, or of TVM's type inference

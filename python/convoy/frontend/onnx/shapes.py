@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,22 +38,24 @@ def input_shapes(
     sizes: dict[str, int] = {}
     for name, shape in shapes.items():
         _match(name, declared[name], shape, sizes)
-    found: dict[str, tuple[Size, ...] | None] = {}
-    for name, shape in declared.items():
+    if batch is not None:
+        for name, axes in declared.items():
+            if axes and name not in shapes:
+                declared[name] = (_batch(name, axes[0], batch, sizes), *axes[1:])
+    found: dict[str, tuple[int, ...]] = {}
+    open_inputs: dict[str, tuple[Size, ...] | None] = {}
+    for name, axes in declared.items():
         if name in shapes:
-            found[name] = tuple(int(size) for size in shapes[name])
-        elif shape is not None:
-            if batch is not None and shape:
-                shape = (_batch(name, shape[0], batch, sizes), *shape[1:])
-            found[name] = tuple(sizes.get(s, s) if isinstance(s, str) else s for s in shape)
+            axes = tuple(shapes[name])
+        elif axes is not None:
+            axes = tuple(sizes.get(s, s) if isinstance(s, str) else s for s in axes)
+        if axes is None or any(isinstance(size, str) for size in axes):
+            open_inputs[name] = axes
         else:
-            found[name] = None
-    # A size may have been given with an input that comes later.
-    closed = {n: s and tuple(sizes.get(d, d) if isinstance(d, str) else d for d in s)
-              for n, s in found.items()}  # fmt: skip
-    if any(shape is None or any(isinstance(s, str) for s in shape) for shape in closed.values()):
-        raise _open_axes(closed)
-    return closed  # type: ignore[return-value]
+            found[name] = tuple(int(size) for size in axes)
+    if open_inputs:
+        raise _open_axes(open_inputs)
+    return found
 
 
 def _declared(value: onnx.ValueInfoProto) -> tuple[Size, ...] | None:
@@ -70,8 +73,12 @@ def _match(
     name: str, declared: tuple[Size, ...] | None, shape: Sequence[int], sizes: dict[str, int]
 ) -> None:
     """Check a given shape against the declared one, and take down the sizes that have names."""
-    if any(not isinstance(size, int) or size < 0 for size in shape):
-        raise InvalidOption(f"shape {tuple(shape)} for input {name!r}", "sizes")
+    try:
+        valid = all(operator.index(size) >= 0 for size in shape)
+    except TypeError:
+        valid = False
+    if not valid:
+        raise InvalidOption(f"shape {shape!r} for input {name!r}", "sizes of at least 0")
     if declared is None:
         return
     text = _text(declared)
@@ -99,13 +106,8 @@ def _batch(name: str, size: Size, batch: int, sizes: dict[str, int]) -> int:
     return batch
 
 
-def _open_axes(found: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
+def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     """The error that lists all open inputs and what to give for them."""
-    wanted = {
-        name: shape
-        for name, shape in found.items()
-        if shape is None or any(isinstance(size, str) for size in shape)
-    }
     got = ", ".join(f"{n!r} of shape {_text(s) if s else '?'}" for n, s in wanted.items())
     examples = {name: _example(shape) for name, shape in wanted.items()}
     options = " ".join(f"--shape {name}={','.join(map(str, s))}" for name, s in examples.items())
@@ -113,9 +115,7 @@ def _open_axes(found: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     only_first = all(s and not any(isinstance(d, str) for d in s[1:]) for s in wanted.values())
     if only_first:
         remedy += " --batch 1 (batch=1) gives the first sizes alone."
-    return DynamicShape(
-        f"input{'s' * (len(wanted) > 1)} {got}", "a number for each size", remedy
-    )
+    return DynamicShape(f"input{'s' * (len(wanted) > 1)} {got}", "a number for each size", remedy)
 
 
 def _example(shape: tuple[Size, ...] | None) -> tuple[int, ...]:

@@ -120,11 +120,13 @@ def scan(call: Call) -> Value:
     def attribute(name: str, count: int) -> list[int]:
         return [int(v) for v in call.attrs.get(name, (0,) * count)]
 
-    in_axes, in_turned = attribute("scan_input_axes", sequences), attribute(
-        "scan_input_directions", sequences
+    in_axes, in_turned = (
+        attribute("scan_input_axes", sequences),
+        attribute("scan_input_directions", sequences),
     )
-    out_axes, out_turned = attribute("scan_output_axes", outputs), attribute(
-        "scan_output_directions", outputs
+    out_axes, out_turned = (
+        attribute("scan_output_axes", outputs),
+        attribute("scan_output_directions", outputs),
     )
     shapes = [call.shape(len(states) + i) for i in range(sequences)]
     steps = shapes[0][in_axes[0]]

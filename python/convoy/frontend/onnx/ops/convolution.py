@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from ....errors import InvalidModel
 from ..call import Call, Value, converter
 from .window import window
 
@@ -25,8 +26,9 @@ def conv(call: Call) -> Value:
     rank = _rank(call)
     shape, group = call.shape(1), int(call.attrs.get("group", 1))
     if shape[1] * group != call.shape()[1] or shape[0] % group:
-        raise call.unsupported(
-            f"of {call.shape()[1]} channels with a filter of shape {shape} and {group} groups",
+        raise InvalidModel(
+            f"Conv {call.name!r} of {call.shape()[1]} channels, with a filter of shape {shape} and "
+            f"{group} groups",
             f"{shape[1] * group} channels",
         )
     w = window(call, shape[2:])
@@ -73,19 +75,15 @@ def conv_transpose(call: Call) -> Value:
         wanted = [size * stride for size, stride in zip(sizes, strides, strict=True)]
     if auto == "VALID":
         before = after = [0] * rank
-    full = [
-        (sizes[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 for i in range(rank)
-    ]
+    full = [(sizes[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 for i in range(rank)]
     if wanted is not None:
         for i in range(rank):
             total = full[i] + extra[i] - int(wanted[len(wanted) - rank + i])
             extra[i] += max(0, -total)  # further than the windows reach
             total = max(0, total)
-            more = total - total // 2
-            before[i] = more if auto == "SAME_LOWER" else total // 2
+            # Of an odd total SAME_UPPER has more behind, all others more before.
+            before[i] = total // 2 if auto == "SAME_UPPER" else total - total // 2
             after[i] = total - before[i]
-        if auto == "NOTSET" and any("output_shape" in call.attrs for _ in (0,)):
-            before, after = after, before
     return _with_bias(call, _transposed(call, strides, dilations, before, after, extra), rank)
 
 

@@ -101,16 +101,12 @@ def is_inf(call: Call) -> Value:
 @converter("Pow")
 def power(call: Call) -> Value:
     """The result has the dtype of the base; integers are raised in float64."""
-    dtype, exponent = call.dtype(0), call.dtype(1)
+    dtype = call.dtype(0)
     _check_broadcast(call)
     array = call.array(1)
     if array is not None and array.size == 1 and array.item() == 2 and array.ndim <= call.rank(0):
-        shape = (1,) * (call.rank(0) - array.ndim) + call.shape(0)
-        x = call.x(0)
-        if len(shape) == call.rank(0):
-            return relax.op.multiply(x, x)
+        return relax.op.multiply(call.x(0), call.x(0))
     common = dtype if dtype.startswith(("float", "bfloat")) else "float64"
-    del exponent
     result = relax.op.power(
         call.expr(call.cast(call.value(0), common)), call.expr(call.cast(call.value(1), common))
     )
@@ -131,8 +127,22 @@ def modulo(call: Call) -> Value:
 
 @converter("BitShift")
 def bit_shift(call: Call) -> Value:
-    left = call.attrs["direction"] == "LEFT"
-    return (relax.op.left_shift if left else relax.op.right_shift)(call.x(0), call.x(1))
+    """By the width and more, or by less than nothing, nothing (or the sign) is left."""
+    left, dtype = call.attrs["direction"] == "LEFT", call.dtype()
+    width = call.const(0).itemsize * 8
+    count = call.value(1)
+    far = call.do("GreaterOrEqual", count, call.const(width))
+    if not dtype.startswith("u"):
+        far = call.do("Or", far, call.do("Less", count, call.const(0)))
+    near = call.do("Where", far, call.const(0), count)
+    shifted = call.emit(
+        (relax.op.left_shift if left else relax.op.right_shift)(call.x(0), call.expr(near))
+    )
+    gone: Value = call.const(0)
+    if not left and not dtype.startswith("u"):
+        negative = call.do("Less", call.value(0), call.const(0))
+        gone = call.do("Where", negative, call.const(-1), call.const(0))
+    return call.do("Where", far, gone, shifted)
 
 
 @converter("Where")
@@ -182,8 +192,7 @@ def _cast(call: Call, target: str) -> Value:
         return call.inputs[0]
     if target == "bool":
         return relax.op.not_equal(call.x(), call.expr(call.const(0)))
-    if array := call.array(0) is not None:
+    if isinstance(call.inputs[0], np.ndarray):
         with np.errstate(all="ignore"):
             return call.inputs[0].astype(numpy_dtype(target))
-    del array
     return relax.op.astype(call.x(), target)

@@ -36,9 +36,8 @@ def resize(call: Call) -> Value:
         given_scales: np.ndarray | None = call.constant(1, "scales")
         attrs["coordinate_transformation_mode"], attrs["nearest_mode"] = "asymmetric", "floor"
     else:
-        if call.has(1) and call.shape(1) != (0,):
-            if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-                roi = call.constant(1, "region")
+        if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+            roi = call.constant(1, "region")
         given_scales = call.constant(2, "scales") if call.has(2) else None
         given_sizes = call.constant(3, "sizes") if call.has(3) else None
         if given_scales is not None and not given_scales.size:
@@ -49,7 +48,7 @@ def resize(call: Call) -> Value:
         out, scales = _from_sizes(sizes, axes, given_sizes, attrs)
     elif given_scales is not None:
         scales = [float(s) for s in given_scales]
-        out = [int(math.floor(sizes[a] * s)) for a, s in zip(axes, scales, strict=True)]
+        out = [math.floor(sizes[a] * s) for a, s in zip(axes, scales, strict=True)]
     else:
         raise call.unsupported("without scales or sizes")
     if (found := _by_tvm(call, axes, out, scales, attrs)) is not None:
@@ -87,7 +86,7 @@ def _from_sizes(
     if policy == "stretch":
         return [int(w) for w in wanted], scales
     scale = min(scales) if policy == "not_larger" else max(scales)
-    return [int(math.floor(scale * sizes[a] + 0.5)) for a in axes], [scale] * len(axes)
+    return [math.floor(scale * sizes[a] + 0.5) for a in axes], [scale] * len(axes)
 
 
 def _by_tvm(
@@ -104,8 +103,9 @@ def _by_tvm(
         return None
     if any(f < 1 or f != int(f) for f in factor.values()) or factor[2] == factor[3] == 1:
         return None
-    mode, where = attrs.get("mode", "nearest"), attrs.get(
-        "coordinate_transformation_mode", "half_pixel"
+    mode, where = (
+        attrs.get("mode", "nearest"),
+        attrs.get("coordinate_transformation_mode", "half_pixel"),
     )
     if mode == "nearest":
         if where != "asymmetric" or attrs.get("nearest_mode") != "floor":
@@ -185,8 +185,9 @@ def grid_sample(call: Call) -> Value:
                 whole = _padded_place(call, whole, size, padding, corners, dtype)
                 whole = call.do("Round", whole)
             if padding == "zeros":
-                inside = call.do("And", call.do("GreaterOrEqual", whole, np.array(0, dtype)),
-                                 call.do("LessOrEqual", whole, np.array(size - 1, dtype)))  # fmt: skip
+                above = call.do("GreaterOrEqual", whole, np.array(0, dtype))
+                below = call.do("LessOrEqual", whole, np.array(size - 1, dtype))
+                inside = call.do("And", above, below)
                 kept = call.do("Where", inside, np.array(1, dtype), np.array(0, dtype))
                 part = kept if part is None else call.do("Mul", part, kept)
             whole = call.do("Clip", whole, np.array(0, dtype), np.array(size - 1, dtype))

@@ -35,7 +35,9 @@ def gather(call: Call) -> Value:
 
 def _is_run(array: np.ndarray) -> bool:
     """Whether indices are one after the other, from the front."""
-    return array.ndim == 1 and array.size > 0 and array[0] >= 0 and bool((np.diff(array) == 1).all())
+    return (
+        array.ndim == 1 and array.size > 0 and array[0] >= 0 and bool((np.diff(array) == 1).all())
+    )
 
 
 @converter("GatherElements")

@@ -90,7 +90,7 @@ def _shares(at: float, axis: Axis, mode: str, antialias: bool) -> tuple[int, lis
     shrink = min(axis.scale, 1.0) if antialias else 1.0
     whole = math.floor(at)
     first = math.floor(-reach / shrink) + 1
-    offsets = range(first, 2 - first if mode == "linear" else 2 - first)
+    offsets = range(first, 2 - first)
     a = float(axis.attrs.get("cubic_coeff_a", -0.75))
     kernel = [_kernel(abs(shrink * (i - (at - whole))), mode, a) for i in offsets]
     total = sum(kernel) if antialias else 1.0

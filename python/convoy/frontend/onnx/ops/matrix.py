@@ -56,7 +56,9 @@ def _as_matmul(call: Call, equation: str) -> Value | None:
         return None
     if len(batch) + len(inner) + len(columns) != len(right):
         return None
-    size = dict(zip(left, call.shape(0), strict=True)) | dict(zip(right, call.shape(1), strict=True))
+    size = dict(zip(left, call.shape(0), strict=True)) | dict(
+        zip(right, call.shape(1), strict=True)
+    )
 
     def arranged(index: int, term: str, *groups: list[str]) -> Value:
         order = [term.index(a) for group in groups for a in group]

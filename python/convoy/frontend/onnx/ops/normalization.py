@@ -48,9 +48,7 @@ def _batch_norm_of_batch(call: Call, epsilon: float) -> Value:
     variance = call.do("ReduceMean", call.do("Mul", spread, spread), axes)
     deviation = call.do("Sqrt", call.do("Add", variance, call.const(epsilon)))
     shape = (1, -1, *(1,) * (rank - 2))
-    scale, shift = (
-        call.reshape(call.cast(call.value(i), call.dtype()), shape) for i in (1, 2)
-    )
+    scale, shift = (call.reshape(call.cast(call.value(i), call.dtype()), shape) for i in (1, 2))
     y = call.do("Add", call.do("Mul", call.do("Div", spread, deviation), scale), shift)
     results = [y]
     for index, value in ((3, mean), (4, variance)):
@@ -60,7 +58,9 @@ def _batch_norm_of_batch(call: Call, epsilon: float) -> Value:
     return tuple(results[: max(1, call.outputs)])
 
 
-def _normalized(call: Call, x: Value, axes: np.ndarray, epsilon: float) -> tuple[Value, Value, Value]:
+def _normalized(
+    call: Call, x: Value, axes: np.ndarray, epsilon: float
+) -> tuple[Value, Value, Value]:
     """(normalised, mean, 1 / standard deviation) over axes."""
     dtype = call.do_dtype(x)
     mean = call.do("ReduceMean", x, axes)
@@ -117,9 +117,9 @@ def group_norm(call: Call) -> Value:
     if dtype in ("float16", "bfloat16"):
         x = call.cast(x, "float32")
     y, _, _ = _normalized(call, x, np.array([2]), float(call.attrs.get("epsilon", 1e-5)))
-    y, each = call.cast(y, dtype), (1, groups, 1)
+    y, each = call.cast(y, dtype), [1, groups, 1]
     if call.version >= 21:
-        y, each = call.reshape(y, shape), (1, shape[1], *(1,) * (len(shape) - 2))
+        y, each = call.reshape(y, shape), [1, shape[1], *(1,) * (len(shape) - 2)]
     y = call.do("Mul", y, call.reshape(call.value(1), each))
     return call.reshape(call.do("Add", y, call.reshape(call.value(2), each)), shape)
 

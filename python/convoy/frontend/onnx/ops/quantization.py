@@ -137,9 +137,7 @@ def qlinear_matmul(call: Call) -> Value:
     return _requantized(call, call.do("MatMul", a, b), 1, 4, 6, 7, None)
 
 
-def _requantized(
-    call: Call, value: Value, a: int, b: int, y: int, zero: int, each: Any
-) -> Value:
+def _requantized(call: Call, value: Value, a: int, b: int, y: int, zero: int, each: Any) -> Value:
     """Integers of scale a * b as integers of scale y."""
     scales = []
     for index in (a, b, y):

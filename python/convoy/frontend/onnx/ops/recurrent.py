@@ -124,6 +124,7 @@ def _run(
     outputs: list[Value] = []
     finals: list[list[Value]] = []
     for d in range(directions):
+
         def of(index: int, d: int = d) -> Value:
             return do("Gather", call.value(index), np.array(d), axis=0)
 

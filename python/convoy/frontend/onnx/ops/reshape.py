@@ -122,7 +122,8 @@ def eye_like(call: Call) -> Value:
     dtype: Any = call.const(0).dtype
     if "dtype" in call.attrs:
         dtype = helper.tensor_dtype_to_np_dtype(int(call.attrs["dtype"]))
-    return np.eye(*call.shape(), k=int(call.attrs.get("k", 0)), dtype=dtype)
+    rows, columns = call.shape()
+    return np.eye(rows, columns, int(call.attrs.get("k", 0)), dtype)
 
 
 @converter("Range")
@@ -159,7 +160,8 @@ def trilu(call: Call) -> Value:
     """The triangle by a mask, which all dtypes take."""
     k = int(call.constant(1, "diagonal").item()) if call.has(1) else 0
     upper = bool(call.attrs.get("upper", 1))
-    mask = np.tri(*call.shape()[-2:], k=k - 1 if upper else k, dtype=bool) ^ upper
+    rows, columns = call.shape()[-2:]
+    mask = np.tri(rows, columns, k - 1 if upper else k, bool) ^ upper
     return call.do("Where", mask, call.inputs[0], call.const(0))
 
 
@@ -185,10 +187,11 @@ def col2im(call: Call) -> Value:
     padded = [image[i] + pads[i] + pads[rank + i] for i in range(rank)]
     full = [(out[i] - 1) * strides[i] + dilations[i] * (block[i] - 1) + 1 for i in range(rank)]
     extra = [max(0, padded[i] - full[i]) for i in range(rank)]
-    x = call.do("ConvTranspose", x, kernel, strides=strides, dilations=dilations, pads=[0] * 2 * rank)
-    before = [0, 0] + [0] * rank
+    x = call.do(
+        "ConvTranspose", x, kernel, strides=strides, dilations=dilations, pads=[0] * 2 * rank
+    )
     if any(extra):
-        x = call.do("Pad", x, np.array(before + [0, 0] + extra, "int64"))
+        x = call.do("Pad", x, np.array([0] * (rank + 4) + extra, "int64"))
     ends = [pads[i] + image[i] for i in range(rank)]
     axes = np.arange(2, 2 + rank)
     x = call.do("Slice", x, np.array(pads[:rank]), np.array(ends), axes)

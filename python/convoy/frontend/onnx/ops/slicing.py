@@ -111,14 +111,13 @@ def _sizes(call: Call, value: Value) -> list[int]:
 
 def _pad_by_gather(call: Call, mode: str, before: list[int], after: list[int]) -> Value:
     value = call.inputs[0]
-    numpy_mode = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}.get(mode)
-    if numpy_mode is None:
+    if mode not in ("reflect", "edge", "wrap"):
         raise call.unsupported(f"with mode {mode!r}", "constant, reflect, edge or wrap")
     for axis, size in enumerate(call.shape()):
         low, high = before[axis], after[axis]
         if low or high:
             indices = np.arange(size)[max(0, -low) : size + min(0, high)]
-            indices = np.pad(indices, (max(0, low), max(0, high)), numpy_mode)
+            indices = np.pad(indices, (max(0, low), max(0, high)), mode)  # type: ignore[call-overload]
             value = call.do("Gather", value, indices, axis=axis)
     return value
 

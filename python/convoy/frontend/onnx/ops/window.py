@@ -33,7 +33,9 @@ class Window:
         found = []
         for axis, size in enumerate(sizes):
             room = size + self.before[axis] + self.after[axis] - self.extent(axis)
-            steps = math.ceil(room / self.strides[axis]) if ceil_mode else room // self.strides[axis]
+            steps = (
+                math.ceil(room / self.strides[axis]) if ceil_mode else room // self.strides[axis]
+            )
             if ceil_mode and steps * self.strides[axis] >= size + self.before[axis]:
                 steps -= 1
             found.append(steps + 1)

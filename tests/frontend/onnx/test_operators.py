@@ -1,0 +1,225 @@
+"""Operators against onnx's reference implementation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from convoy import errors  # noqa: E402
+
+from .support import check, model, run, values  # noqa: E402
+
+node = onnx.helper.make_node
+I64 = "int64"
+
+
+@pytest.mark.parametrize(
+    ("attrs", "plain"),
+    [
+        ({"output_shape": [9, 8], "strides": [2, 2]}, {"pads": [0, 1, 0, 0], "strides": [2, 2]}),
+        ({"output_shape": [8, 8], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+         {"pads": [0, 0, 1, 1], "strides": [2, 2]}),
+        ({"pads": [1, 0, 2, 1], "dilations": [2, 1], "output_padding": [0, 1], "strides": [1, 2]},
+         None),
+    ],
+)  # fmt: skip
+def test_transposed_convolutions(attrs: dict[str, Any], plain: dict[str, Any] | None) -> None:
+    """A given output shape is the padding that leads to it."""
+    feeds, weights = {"x": values(1, 2, 4, 4)}, {"w": values(2, 3, 3, 3, seed=1)}
+
+    def call(attrs: dict[str, Any]) -> Any:
+        return node("ConvTranspose", ["x", "w"], ["y"], **attrs)
+
+    expected = check([call(plain or attrs)], feeds, weights=weights)
+    (y,) = run(model([call(attrs)], feeds, weights=weights), feeds)
+    np.testing.assert_allclose(y, expected[0], 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_to_space(mode: str) -> None:
+    check([node("DepthToSpace", ["x"], ["y"], blocksize=2, mode=mode)], {"x": values(2, 8, 3, 2)})
+
+
+@pytest.mark.parametrize("version", [14, 15])
+def test_batch_norm_of_a_batch(version: int) -> None:
+    """The running statistics move as they are defined to."""
+    feeds = {"x": values(3, 4, 5)} | {n: values(4, seed=i) + 2 for i, n in enumerate("sbmv")}
+    call = node(
+        "BatchNormalization", ["x", *"sbmv"], ["y", "mean", "var"], training_mode=1, momentum=0.7
+    )
+    check([call], feeds, ("y", "mean", "var"), opset=version)
+
+
+@pytest.mark.parametrize("count", [1, 0])
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_average_pools_at_the_edge(count: int, ceil: int) -> None:
+    attrs = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 1]}
+    call = node("AveragePool", ["x"], ["y"], count_include_pad=count, ceil_mode=ceil, **attrs)
+    check([call], {"x": values(1, 2, 7, 6)}, opset=19)
+
+
+@pytest.mark.parametrize("version", [9, 13])
+def test_softmax_of_several_axes(version: int) -> None:
+    """Before opset 13 over all axes from the given one on."""
+    call = node("Softmax", ["x"], ["y"], axis=1)
+    x = values(2, 3, 4)
+    axes = (1, 2) if version < 13 else (1,)
+    powers = np.exp(x)
+    (y,) = run(model([call], {"x": x}, opset=version), {"x": x})
+    np.testing.assert_allclose(y, powers / powers.sum(axes, keepdims=True), 1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_networks(kind: str, direction: str) -> None:
+    """Against a loop over each sequence of its own length, in numpy."""
+    steps, batch, size, hidden = 3, 2, 3, 4
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    both = 2 if direction == "bidirectional" else 1
+    feeds = {"x": values(steps, batch, size), "h": values(both, batch, hidden, seed=1)}
+    weights = {
+        "w": values(both, gates * hidden, size, seed=2),
+        "r": values(both, gates * hidden, hidden, seed=3),
+        "b": values(both, 2 * gates * hidden, seed=4),
+        "n": np.array([3, 2], "int32"),
+    }
+    inputs = ["x", "w", "r", "b", "n", "h"]
+    outputs = ["y", "last"] + ["cell"] * (kind == "LSTM")
+    call = node(kind, inputs, outputs, hidden_size=hidden, direction=direction)
+    got = run(model([call], feeds, outputs, weights), feeds)
+    expected = _recurrent(kind, direction, **feeds, **weights)
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
+
+
+def _recurrent(kind: str, direction: str, x: Any, h: Any, w: Any, r: Any, b: Any, n: Any) -> Any:
+    steps, batch, _ = x.shape
+    both, hidden = r.shape[0], r.shape[2]
+    y = np.zeros((steps, both, batch, hidden))
+    last, cells = np.zeros((both, batch, hidden)), np.zeros((both, batch, hidden))
+
+    def sigmoid(v: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-v))
+
+    for d in range(both):
+        half = len(b[d]) // 2
+        wb, rb = b[d][:half], b[d][half:]
+        for i in range(batch):
+            state, cell = h[d, i].astype("float64"), np.zeros(hidden)
+            order = range(n[i])
+            for t in reversed(order) if direction == "reverse" or d else order:
+                a, c = w[d] @ x[t, i] + wb, r[d] @ state + rb
+                if kind == "RNN":
+                    state = np.tanh(a + c)
+                elif kind == "LSTM":
+                    gi, go, gf, gc = np.split(a + c, 4)
+                    cell = sigmoid(gf) * cell + sigmoid(gi) * np.tanh(gc)
+                    state = sigmoid(go) * np.tanh(cell)
+                else:
+                    z, reset = np.split(sigmoid((a + c)[: 2 * hidden]), 2)
+                    rh = r[d][2 * hidden :] @ (reset * state) + rb[2 * hidden :]
+                    state = (1 - z) * np.tanh(a[2 * hidden :] + rh) + z * state
+                y[t, d, i] = state
+            last[d, i], cells[d, i] = state, cell
+    return (y, last, cells) if kind == "LSTM" else (y, last)
+
+
+def test_quantized_networks() -> None:
+    """Weights quantized by output channel, data as a whole: QDQ, and the integer operators."""
+    x = values(1, 3, 6, 6)
+    weights = {
+        "w": np.random.default_rng(1).integers(-127, 127, (4, 3, 3, 3)).astype("int8"),
+        "ws": np.array([0.01, 0.02, 0.005, 0.03], "float32"),
+        "wz": np.zeros(4, "int8"),
+        "xs": np.array(0.02, "float32"), "xz": np.array(120, "uint8"),
+        "ys": np.array(0.05, "float32"), "yz": np.array(10, "uint8"),
+        "b": np.array([100, -200, 300, 0], "int32"),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+        node("DequantizeLinear", ["q", "xs", "xz"], ["d"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=0),
+        node("Conv", ["d", "dw"], ["c"], pads=[1, 1, 1, 1]),
+        node("QLinearConv", ["q", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["y"]),
+        node("ConvInteger", ["q", "w", "xz"], ["i"]),
+    ]
+    check(nodes, {"x": x}, ("c", "y", "i"), weights, opset=19, tolerance=1e-4)
+
+
+def test_dynamic_quantization() -> None:
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        node("MatMulInteger", ["q", "w", "z"], ["y"]),
+    ]
+    w = np.random.default_rng(1).integers(-127, 127, (8, 5)).astype("int8")
+    check(nodes, {"x": values(4, 8)}, ("q", "s", "z", "y"), {"w": w})
+
+
+def _branch(op: str) -> Any:
+    out = [onnx.helper.make_tensor_value_info("r", 1, [2, 3])]
+    return onnx.helper.make_graph([node(op, ["x"], ["r"])], "branch", [], out)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_branches(known: bool) -> None:
+    flag = np.array(False)
+    call = node("If", ["flag"], ["y"], then_branch=_branch("Abs"), else_branch=_branch("Neg"))
+    feeds = {"x": values(2, 3)} | ({} if known else {"flag": flag})
+    check([call], feeds, weights={"flag": flag} if known else {})
+
+
+def test_loops() -> None:
+    """What is carried from turn to turn, and a result of each turn."""
+    value = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [
+            node("Cast", ["i"], ["f"], to=1),
+            node("Add", ["v", "f"], ["w"]),
+            node("Mul", ["w", "x"], ["s"]),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [value("i", 7, []), value("c", 9, []), value("v", 1, [3])],
+        [value("d", 9, []), value("w", 1, [3]), value("s", 1, [2, 3])],
+    )
+    call = node("Loop", ["turns", "go", "start"], ["last", "all"], body=body)
+    feeds = {"x": values(2, 3), "start": values(3)}
+    check([call], feeds, ("last", "all"), {"turns": np.array(4), "go": np.array(True)})
+
+
+def test_shapes_that_are_computed_are_folded() -> None:
+    """Shape, Gather, Concat, Reshape: what exporters write for a flatten."""
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "first"], ["n"]),
+        node("Unsqueeze", ["n", "zero"], ["row"]),
+        node("Concat", ["row", "rest"], ["wanted"], axis=0),
+        node("Reshape", ["x", "wanted"], ["y"]),
+        node("Shape", ["y"], ["s"]),
+    ]
+    weights = {"first": np.array(0), "zero": np.array([0]), "rest": np.array([-1])}
+    check(nodes, {"x": values(2, 3, 4)}, ("y", "s"), weights)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("scale", [2.0, 0.6])
+def test_resizes(mode: str, scale: float) -> None:
+    call = node("Resize", ["x", "", "scales"], ["y"], mode=mode)
+    weights = {"scales": np.array([1, 1, scale, 1.5], "float32")}
+    check([call], {"x": values(1, 2, 5, 6)}, weights=weights, tolerance=1e-4)
+
+
+def test_operators_that_are_refused_by_name() -> None:
+    x = values(2, 3)
+    for call, error in [
+        (node("NonZero", ["x"], ["y"]), errors.UnsupportedOp),
+        (node("RandomNormalLike", ["x"], ["y"]), errors.UnsupportedOp),
+        (node("Frobnicate", ["x"], ["y"]), errors.UnsupportedOp),
+        (node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT8E4M3FN), errors.UnsupportedDtype),
+    ]:
+        with pytest.raises(error, match=call.op_type):
+            run(model([call], {"x": x}), {"x": x})
