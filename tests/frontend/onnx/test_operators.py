@@ -188,7 +188,11 @@ def test_loops() -> None:
     )
     call = node("Loop", ["turns", "go", "start"], ["last", "all"], body=body)
     feeds = {"x": values(2, 3), "start": values(3)}
-    check([call], feeds, ("last", "all"), {"turns": np.array(4), "go": np.array(True)})
+    weights = {"turns": np.array(4), "go": np.array(True)}
+    last, each = run(model([call], feeds, ("last", "all"), weights), feeds)
+    carried = [feeds["start"] + sum(range(turn + 1)) for turn in range(4)]
+    np.testing.assert_allclose(last, carried[-1], 1e-6)
+    np.testing.assert_allclose(each, [feeds["x"] * v for v in carried], 1e-6)
 
 
 def test_shapes_that_are_computed_are_folded() -> None:

@@ -1,0 +1,34 @@
+"""A sample of ONNX's own node tests; all of them with --slow."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytest.importorskip("onnx")
+
+from .node_cases import LIST, PASSED, all_cases, run_all  # noqa: E402
+
+SAMPLE = 40
+
+
+def _unexpected(names: list[str]) -> dict[str, str]:
+    """What does not pass of cases that must, with its reason."""
+    cases = all_cases()
+    found = [cases[name] for name in names if name in cases]  # another onnx has others
+    assert len(found) > len(names) / 2
+    return {o.name: f"{o.kind}: {o.reason}" for o in run_all(found) if o.kind != PASSED}
+
+
+def _names() -> list[str]:
+    return [line.split()[0] for line in LIST.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_sample_passes() -> None:
+    assert _unexpected(random.Random(0).sample(_names(), SAMPLE)) == {}
+
+
+@pytest.mark.slow
+def test_all_pass() -> None:
+    assert _unexpected(_names()) == {}

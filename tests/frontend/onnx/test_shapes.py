@@ -1,0 +1,84 @@
+"""Open axes of a model's inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+onnx = pytest.importorskip("onnx")
+
+from convoy import errors  # noqa: E402
+from convoy.cli.main import app  # noqa: E402
+from convoy.cli.options import shapes  # noqa: E402
+from convoy.frontend.onnx.shapes import input_shapes  # noqa: E402
+
+from .support import model, values  # noqa: E402
+
+
+def declared(**inputs: list[Any]) -> list[Any]:
+    return [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in inputs.items()]
+
+
+def test_one_error_says_what_to_type_for_all() -> None:
+    inputs = declared(image=["N", 3, "H", "W"], scale=[1], ids=["N", None])
+    with pytest.raises(errors.DynamicShape) as raised:
+        input_shapes(inputs, {})
+    text = str(raised.value)
+    assert "'image' of shape (N, 3, H, W), 'ids' of shape (N, ?)" in text
+    assert "--shape image=1,3,224,224 --shape ids=1,128" in text
+    given = shapes(["image=1,3,224,224", "ids=1,128"])
+    assert input_shapes(inputs, given) == {**given, "scale": (1,)}
+
+
+def test_a_size_with_a_name_is_given_once() -> None:
+    inputs = declared(mask=["N", "T"], ids=["N", "T"])
+    expected = {"ids": (2, 7), "mask": (2, 7)}
+    assert input_shapes(inputs, {"ids": (2, 7)}) == expected
+    with pytest.raises(errors.InvalidOption, match=r"with T = 7"):
+        input_shapes(inputs, {"ids": (2, 7), "mask": (2, 8)})
+    with pytest.raises(errors.DynamicShape, match=r"'mask' of shape \(4, T\)"):
+        input_shapes(inputs, {}, batch=4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "match"),
+    [((1, 4, 8), r"expected \(N, 3, \?\)"), ((1, 3), "3: "), ((1, 3, -1), "at least 0")],
+)
+def test_shapes_that_contradict_the_model(shape: tuple[int, ...], match: str) -> None:
+    with pytest.raises(errors.InvalidOption, match=match):
+        input_shapes(declared(x=["N", 3, None]), {"x": shape})
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(errors.InvalidOption, match="'y'.*one of 'x'"):
+        input_shapes(declared(x=[1]), {"y": (1,)})
+
+
+@pytest.mark.parametrize("text", ["1,3", "x=1,a", "=1"])
+def test_options_that_are_no_shapes(text: str) -> None:
+    with pytest.raises(errors.InvalidOption, match="such as"):
+        shapes([text])
+
+
+def test_the_commands_take_shapes_and_ends(tmp_path: Path) -> None:
+    nodes = [
+        onnx.helper.make_node("Conv", ["in:0", "w"], ["c"]),
+        onnx.helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    network = model(nodes, {"in:0": values(1, 8, 6, 6)}, weights={"w": values(8, 8, 3, 3)})
+    for axis in (0, 2, 3):
+        network.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+    path = tmp_path / "net.onnx"
+    onnx.save(network, path)
+    for command in (["place"], ["tune", "--write-list", str(tmp_path / "list.jsonl")]):
+        options = [*command[1:], "--shape", "in:0=2,8,9,9"]
+        result = CliRunner().invoke(app, [command[0], str(path), *options])
+        assert result.exit_code == 0, (result.output, result.exception)
+    built = tmp_path / "net.so"
+    options = ["-o", str(built), "--target", "llvm", "--shape", "in:0=1,8,5,5", "--end", "c"]
+    result = CliRunner().invoke(app, ["build", str(path), *options])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "output c: float32 of shape (1, 8, 3, 3)" in result.output
