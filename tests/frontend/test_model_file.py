@@ -48,7 +48,7 @@ def test_a_batch_size_that_is_fixed_stays(tmp_path: Path) -> None:
 
 def test_open_heights_and_widths_are_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "net.onnx", ["N", 8, "H", "W"])
-    with pytest.raises(errors.DynamicShape, match=r"--shape data\.1=1,8,224,224, in Python shapes="):
+    with pytest.raises(errors.DynamicShape, match=r"--shape data\.1=1,8,224,224"):
         models.read(path, batch=1)
 
 

@@ -44,7 +44,7 @@ def test_names_stay_in_an_exported_module(tmp_path: Path) -> None:
         session.output("file").numpy(), np.maximum(conv, 0) + feeds["shift"], 1e-6
     )
     assert session.output("size").numpy().tolist() == [1, 2, 3, 3]
-    with pytest.raises(errors.InvalidOption, match="'none'.*one of file, conv:0, size"):
+    with pytest.raises(errors.InvalidOption, match=r"'none'.*one of file, conv:0, size"):
         session.output("none")
 
 
@@ -113,7 +113,7 @@ def test_nodes_that_contradict_each_other() -> None:
     call = node("MatMul", ["x", "x"], ["y"], name="head")
     with pytest.raises(errors.InvalidModel, match="MatMul 'head'"):
         convoy.from_onnx(model([call], feeds))
-    with pytest.raises(errors.InvalidModel, match="'missing'.*nothing computes"):
+    with pytest.raises(errors.InvalidModel, match=r"'missing'.*nothing computes"):
         convoy.from_onnx(model([node("Relu", ["missing"], ["y"])], feeds))
 
 
@@ -126,9 +126,7 @@ def test_functions_of_the_model() -> None:
     )  # fmt: skip
     constant = node("Constant", [], ["factor"])
     constant.attribute.append(
-        onnx.AttributeProto(
-            name="value_float", ref_attr_name="by", type=onnx.AttributeProto.FLOAT
-        )
+        onnx.AttributeProto(name="value_float", ref_attr_name="by", type=onnx.AttributeProto.FLOAT)
     )
     opset = onnx.helper.make_opsetid("", 18)
     function = onnx.helper.make_function(

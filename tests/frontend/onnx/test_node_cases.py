@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from .node_cases import LIST, PASSED, all_cases, run_all  # noqa: E402
+from .node_cases import LIST, PASSED, all_cases, run_all
 
 SAMPLE = 40
 

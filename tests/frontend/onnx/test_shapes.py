@@ -53,7 +53,7 @@ def test_shapes_that_contradict_the_model(shape: tuple[int, ...], match: str) ->
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(errors.InvalidOption, match="'y'.*one of 'x'"):
+    with pytest.raises(errors.InvalidOption, match=r"'y'.*one of 'x'"):
         input_shapes(declared(x=[1]), {"y": (1,)})
 
 

@@ -10,13 +10,13 @@ from tvm import relax
 from ..call import Call, Value, converter
 
 
-def _from_front(call: Call, indices: Value, size: Value) -> relax.Expr:
+def _from_front(call: Call, indices: Value, size: Value) -> Value:
     """Indices without negative ones, as int64."""
     indices = call.cast(indices, "int64")
     if isinstance(indices, np.ndarray):
-        return call.expr(np.where(indices < 0, indices + size, indices))
+        return np.where(indices < 0, indices + size, indices)
     negative = call.do("Less", indices, np.array(0))
-    return call.expr(call.do("Where", negative, call.do("Add", indices, size), indices))
+    return call.do("Where", negative, call.do("Add", indices, size), indices)
 
 
 @converter("Gather")
@@ -30,7 +30,8 @@ def gather(call: Call) -> Value:
                        np.array([first + array.size]), np.array([axis]))  # fmt: skip
         shape = call.shape()
         return call.reshape(part, (*shape[:axis], *array.shape, *shape[axis + 1 :]))
-    return relax.op.take(call.x(), _from_front(call, call.value(1), np.array(size)), axis, "clip")
+    indices = call.expr(_from_front(call, call.value(1), np.array(size)))
+    return relax.op.take(call.x(), indices, axis, "clip")
 
 
 def _is_run(array: np.ndarray) -> bool:
@@ -44,7 +45,7 @@ def _is_run(array: np.ndarray) -> bool:
 def gather_elements(call: Call) -> Value:
     axis = call.axis(0)
     indices = _from_front(call, call.value(1), np.array(call.shape()[axis]))
-    return relax.op.gather_elements(call.x(), indices, axis)
+    return relax.op.gather_elements(call.x(), call.expr(indices), axis)
 
 
 @converter("GatherND")

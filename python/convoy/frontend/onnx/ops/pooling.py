@@ -173,11 +173,12 @@ def max_unpool(call: Call) -> Value:
     ]
     shape = [*sizes[:2], *plain]
     wanted = shape if not call.has(2) else [int(d) for d in call.constant(2, "output shape")]
-    # Indices count in the output that the pooling had; a larger one is that one, extended.
+    # Indices count in the output that the pooling had; zeros extend it to a larger one.
     zeros = np.zeros(math.prod(shape), call.const(0).dtype)
     places = call.reshape(call.value(1), (-1,))
     flat = call.reshape(call.value(0), (-1,))
-    if math.prod(wanted) >= math.prod(shape):
-        zeros = np.zeros(math.prod(wanted), call.const(0).dtype)
-        shape = wanted
-    return call.reshape(call.do("ScatterElements", zeros, places, flat, axis=0), shape)
+    value = call.reshape(call.do("ScatterElements", zeros, places, flat, axis=0), shape)
+    if wanted == shape:
+        return value
+    more = [w - s for w, s in zip(wanted, shape, strict=True)]
+    return call.do("Pad", value, np.array([0] * len(shape) + more))
