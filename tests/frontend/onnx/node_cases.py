@@ -105,10 +105,14 @@ def _compute(model: Any, inputs: Sequence[Any], free: int | None) -> list[np.nda
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.onnx"
         path.write_bytes(model.SerializeToString())
-        module = model_file.read(path, shapes={n: np.shape(v) for n, v in values.items()})
+        module = model_file.read(path, shapes=_shapes(values))
     session = convoy.build(module, "llvm").session()
     names = [name for name, _, _ in session.input_info]
     return session(*(values[name] for name in names))
+
+
+def _shapes(values: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
 def _array(value: Any) -> Any:
@@ -125,6 +129,8 @@ def _difference(
     if len(got) != len(expected):
         return f"{len(got)} outputs instead of {len(expected)}"
     for index, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
+        if isinstance(theirs, list):
+            return f"output {index} is no sequence"
         theirs = np.asarray(_array(theirs))
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return f"output {index} is {ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"

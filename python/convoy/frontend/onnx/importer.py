@@ -118,6 +118,8 @@ class Importer:
 
     def constant(self, array: np.ndarray) -> relax.Expr:
         """A Relax constant; the same one for the same array."""
+        if not array.size:
+            raise UnsupportedOp(f"a tensor of shape {array.shape}", "tensors with elements")
         found = self._constants.get(id(array))
         if found is None:
             dtype = checked_dtype(array.dtype, "a constant")

@@ -72,8 +72,12 @@ def softplus(call: Call) -> Value:
 
 @converter("Mish")
 def mish(call: Call) -> Value:
+    """x * tanh(log(1 + exp(x))), in terms of exp alone: logarithms near 0 lose digits."""
     x = call.value(0)
-    return call.do("Mul", x, call.do("Tanh", call.do("Softplus", x)))
+    power = call.do("Exp", call.do("Min", x, call.const(10)))
+    n = call.do("Mul", power, call.do("Add", power, call.const(2)))
+    ratio = call.do("Div", n, call.do("Add", n, call.const(2)))
+    return call.do("Mul", x, ratio)
 
 
 @converter("Gelu")

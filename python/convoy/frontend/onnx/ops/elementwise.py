@@ -118,6 +118,8 @@ def modulo(call: Call) -> Value:
     """With ``fmod`` the sign is that of the dividend, otherwise of the divisor."""
     a, b = call.x(0), call.x(1)
     if not call.attrs.get("fmod", 0):
+        if not call.dtype().startswith(("int", "uint")):
+            raise call.unsupported("of floats with fmod=0", "fmod=1, or integers")
         return relax.op.floor_mod(a, b)
     if call.dtype().startswith(("int", "uint")):
         return relax.op.mod(a, b)

@@ -28,7 +28,7 @@ def weights(axis: Axis) -> tuple[np.ndarray, np.ndarray]:
     attrs = axis.attrs
     crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     mode, antialias = attrs.get("mode", "nearest"), bool(attrs.get("antialias", 0))
-    exclude = bool(attrs.get("exclude_outside", 0)) or antialias
+    exclude = bool(attrs.get("exclude_outside", 0))
     for row in range(axis.out):
         at = _place(axis, row)
         beyond[row] = crops and not 0 <= at <= axis.size - 1
@@ -56,7 +56,8 @@ def _place(axis: Axis, x: int) -> float:
     size, out, scale = axis.size, axis.out, axis.scale
     mode = axis.attrs.get("coordinate_transformation_mode", "half_pixel")
     if mode == "align_corners":
-        return 0.0 if out == 1 else x * (size - 1) / (out - 1)
+        length = scale * size  # of which the result is the whole part
+        return 0.0 if out == 1 else x * (size - 1) / (length - 1)
     if mode == "asymmetric":
         return x / scale
     if mode == "tf_half_pixel_for_nn":

@@ -40,10 +40,23 @@ def _reduce(function: Any) -> Converter:
         elif call.op == "ReduceMean" and not dtype.startswith(("float", "bfloat")):
             total = call.do("ReduceSum", value, np.array(axes), keepdims=int(keep))
             return call.do("Div", total, call.const(math.prod(shape[a] for a in axes)))
+        if call.op in ("ReduceMax", "ReduceMin") and dtype.startswith("float"):
+            return _extreme(call, function, axes, keep)
         result = call.emit(function(call.expr(value), axes, keep))
         return call.do("Cast", result, to=9) if dtype == "bool" else result
 
     return convert
+
+
+def _extreme(call: Call, function: Any, axes: list[int], keep: bool) -> Value:
+    """TVM starts a maximum at the least finite number, which it is then of infinities alone: the
+    halves of numbers never are that number."""
+    start = np.finfo(call.const(0).dtype)
+    bound, infinity = (start.min, -np.inf) if call.op == "ReduceMax" else (start.max, np.inf)
+    halves = call.do("Mul", call.value(0), call.const(0.5))
+    found = call.emit(function(call.expr(halves), axes, keep))
+    none = call.do("Equal", found, call.const(bound))
+    return call.do("Where", none, call.const(infinity), call.do("Mul", found, call.const(2)))
 
 
 def _of_nothing(call: Call, axes: list[int], keep: bool) -> Value:
