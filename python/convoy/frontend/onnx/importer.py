@@ -91,12 +91,13 @@ class Importer:
         known = {tensor.name for tensor in graph.initializer}
         known |= {tensor.values.name for tensor in graph.sparse_initializer}
         inputs = [value for value in graph.input if value.name not in known]
+        dtypes = {value.name: _element_type(value) for value in inputs}
         sizes = input_shapes(inputs, shapes, batch)
         scope: dict[str, Value] = {}
         params = []
         for value in inputs:
-            dtype = _element_type(value)
-            params.append(relax.Var(value.name, relax.TensorType(sizes[value.name], dtype)))
+            ty = relax.TensorType(sizes[value.name], dtypes[value.name])
+            params.append(relax.Var(value.name, ty))
             scope[value.name] = params[-1]
         with self.builder.function("main", params):
             with self.builder.dataflow():
