@@ -25,7 +25,7 @@ from convoy.ir.workload import Workload
 from convoy.measure import protocol
 from convoy.records import environment as environments
 from convoy.records.environment import Environment
-from convoy.records.record import Record
+from convoy.records.record import HostSample, Record
 from convoy.records.store import RecordStore
 
 THERE = Environment("NVIDIA H200", 132, host="a quick one", boot="monday")
@@ -157,6 +157,10 @@ def test_what_is_built_already_is_measured_and_the_rest_built_at_once() -> None:
     assert hosts.ratios, "the kernels may be there all the same"
 
 
+def samples(records: list[Record]) -> list[HostSample]:
+    return [sample for record in records if (sample := record.host_sample()) is not None]
+
+
 def test_of_many_records_of_a_kind_the_median_counts() -> None:
     rng = random.Random(3)
 
@@ -174,7 +178,7 @@ def test_of_many_records_of_a_kind_the_median_counts() -> None:
 
     many, split = noisy("eng39_k25=1", 40, 6.0), noisy("eng39_split2", 40, 9.0)
     few = noisy("eng4", 3, 4.0)
-    hosts = HostTimes("tuesday", usual=usual_times([*many, *split, *few]))
+    hosts = HostTimes("tuesday", usual=usual_times(samples([*many, *split, *few])))
     (enqueue,) = {hosts.measurement(r).enqueue_us for r in many}
     (twice,) = {hosts.measurement(r).enqueue_us for r in split}
     (call,) = {hosts.measurement(r).e2e_us for r in many}
@@ -198,7 +202,7 @@ def test_many_records_of_a_kind_from_here_count_for_those_from_elsewhere() -> No
 
     there = [record(c, kernel="eng4_k1=1") for c in range(8, 200, 8)]
     mine = [here(c) for c in range(8, 200, 8)]
-    hosts = HostTimes("tuesday", usual=usual_times([*there, *mine]))
+    hosts = HostTimes("tuesday", usual=usual_times(samples([*there, *mine])))
     hosts.calibrate(there, slower(9.0, 9.0))
     assert (
         hosts.measurement(there[0]).enqueue_us == 7.0 and hosts.measurement(there[0]).e2e_us == 24.0
@@ -207,7 +211,7 @@ def test_many_records_of_a_kind_from_here_count_for_those_from_elsewhere() -> No
     assert hosts.measurement(other).enqueue_us == pytest.approx(27.0), (
         "of another kind: by the ratio"
     )
-    few = HostTimes("tuesday", usual=usual_times([*there, *mine[:3]]))
+    few = HostTimes("tuesday", usual=usual_times(samples([*there, *mine[:3]])))
     assert few.measurement(there[0]).enqueue_us == 3.0
 
 

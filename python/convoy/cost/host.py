@@ -30,7 +30,7 @@ from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 
 if TYPE_CHECKING:
-    from ..records.record import Record
+    from ..records.record import HostSample, Record
 
 #: Candidates of each backend that are measured again.
 SAMPLES = 5
@@ -182,41 +182,31 @@ def _with_usual(measurement: Measurement, usual: Usual | None) -> Measurement:
 def kind(record: Record) -> Kind:
     """Records of one kind: kernels of one family or engine, as many launches each."""
     candidate, environment = record.candidate, record.environment
-    family = candidate.kernel.split("_")[0]
-    several = "+" * ("split" in candidate.kernel) + "w" * (candidate.workspace > 0)
-    return candidate.backend, environment.host, environment.boot, family + several
+    return _kind(
+        candidate.backend, candidate.kernel, candidate.workspace, environment.host, environment.boot
+    )
 
 
-def usual_times(records: Iterable[Record]) -> dict[Kind, Usual]:
-    """Medians by kind, of FEWEST records and more."""
-    found: dict[Kind, list[Measurement]] = {}
-    for record in records:
-        measurement = record.measurement
-        if (
-            measurement.ok
-            and measurement.enqueue_us
-            and measurement.e2e_us
-            and measurement.kernel_us
-        ):
-            found.setdefault(kind(record), []).append(measurement)
+def _kind(backend: str, kernel: str, workspace: int, host: str, boot: str) -> Kind:
+    family = kernel.split("_", 1)[0]
+    several = "+" * ("split" in kernel) + "w" * (workspace > 0)
+    return backend, host, boot, family + several
+
+
+def usual_times(samples: Iterable[HostSample]) -> dict[Kind, Usual]:
+    """Medians by kind, of FEWEST samples and more."""
+    found: dict[Kind, list[Usual]] = {}
+    for sample in samples:
+        found.setdefault(_kind(*sample[:5]), []).append(sample[5:])
     return {
-        own: _medians(measurements)
-        for own, measurements in found.items()
-        if len(measurements) >= FEWEST
+        own: tuple(map(statistics.median, zip(*times, strict=True)))
+        for own, times in found.items()
+        if len(times) >= FEWEST
     }
 
 
 def _has_host_times(measurement: Measurement) -> bool:
     return bool(measurement.ok and measurement.enqueue_us and measurement.e2e_us)
-
-
-def _medians(measurements: Sequence[Measurement]) -> Usual:
-    return (
-        statistics.median(f.enqueue_us or 0.0 for f in measurements),
-        statistics.median(f.enqueue_spread_us or 0.0 for f in measurements),
-        statistics.median(max(0.0, (f.e2e_us or 0.0) - (f.kernel_us or 0.0)) for f in measurements),
-        statistics.median(f.e2e_spread_us or 0.0 for f in measurements),
-    )
 
 
 def origin(record: Record) -> Origin:

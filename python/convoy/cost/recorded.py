@@ -49,7 +49,7 @@ class RecordedCost(CostModel):
     def _found(self, workload: Workload) -> dict[tuple[str, str], Record]:
         if not self._asked:
             self._asked = True
-            self.hosts.usual = usual_times(self._store)
+            self.hosts.usual = usual_times(self._store.host_samples())
         records = self._store.lookup(workload, self._environment)
         return {(r.candidate.backend, r.candidate.kernel): r for r in records}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -33,20 +34,29 @@ def is_tensor(expr: relax.Expr) -> bool:
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:
     """Static shape of a tensor expression; raises DynamicShape when it is not known."""
     shape = expr.ty.shape
+    if shape is not None and (dims := _static_dims(shape)) is not None:
+        return dims
     where = expr.name if isinstance(expr, relax.Var) else op_name(expr) or "an expression"
     if shape is None:
         raise DynamicShape(
             f"{where} of unknown shape", "a static shape", "Import the model with fixed sizes"
         )
     dims = shape.values if hasattr(shape, "values") else shape.ty.values
+    names = [d.name for d in dims or () if hasattr(d, "name")]
+    sizes = ", ".join(f'"{name}": 1' for name in dict.fromkeys(names)) or '"n": 1'
+    raise DynamicShape(
+        f"{where} of shape {shape}",
+        "a static shape",
+        f"module = relax.transform.BindSymbolicVars({{{sizes}}})(module) sets 1.",
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _static_dims(shape: relax.Expr) -> tuple[int, ...] | None:
+    """The dimensions of a shape; None where one is symbolic. Equal is here what is the same."""
+    dims = shape.values if hasattr(shape, "values") else shape.ty.values
     if dims is None or not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
-        names = [d.name for d in dims or () if hasattr(d, "name")]
-        sizes = ", ".join(f'"{name}": 1' for name in dict.fromkeys(names)) or '"n": 1'
-        raise DynamicShape(
-            f"{where} of shape {shape}",
-            "a static shape",
-            f"module = relax.transform.BindSymbolicVars({{{sizes}}})(module) sets 1.",
-        )
+        return None
     return tuple(int(d) for d in dims)
 
 

@@ -32,7 +32,11 @@ class PadStemChannels(Rewriter):
     multiple of ``multiple``; with ``space_to_depth`` strided ones are folded first.
 
     Where the weights are no constant (a training step) they are padded at run time, and so is the
-    input of the filter's gradient, whose added channels are cut off again."""
+    input of the filter's gradient, whose added channels are cut off again.
+
+    Attributes:
+        changed: Whether a convolution was rewritten.
+    """
 
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", WGRAD})
 
@@ -40,8 +44,14 @@ class PadStemChannels(Rewriter):
         super().__init__()
         self.multiple, self.below, self.space_to_depth = multiple, below, space_to_depth
         self._padded: dict[relax.Expr, relax.Expr] = {}
+        self.changed = False
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        found = self._rewritten(call)
+        self.changed |= found is not None
+        return found
+
+    def _rewritten(self, call: relax.Call) -> relax.Expr | None:
         if op_name(call) == WGRAD:
             return self._wgrad(call)
         data, kernel = call.args

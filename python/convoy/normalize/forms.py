@@ -7,15 +7,20 @@ from typing import Any
 
 import tvm
 
-from .normal_form import normalize
+from .normal_form import normalize_but_stems, with_stems
 
 
 def normal_forms(
     mod: tvm.IRModule, params: Mapping[str, Any] | None, precision: str
 ) -> Iterator[tvm.IRModule]:
     """Normalize a network; in 16 bits also with other presentations of its first convolution:
-    space to depth, and padded channels."""
-    yield normalize(mod, params, dtype=precision)
+    space to depth, and padded channels. A form that would be equal to the first one is left out."""
+    shared = normalize_but_stems(mod, params, precision)
+    padded, changed = with_stems(shared)
+    yield padded
     if precision in ("float16", "bfloat16"):
-        yield normalize(mod, params, dtype=precision, space_to_depth=True)
-        yield normalize(mod, params, dtype=precision, pad_channels=1)
+        folded, presents_anew = with_stems(shared, space_to_depth=True)
+        if presents_anew:
+            yield folded
+        if changed:
+            yield with_stems(shared, pad_channels=1)[0]

@@ -67,20 +67,28 @@ def normalize(
         UnsupportedLayout: A blocked layout.
         InvalidOption: An unknown dtype or parameter name, or a parameter of another shape.
     """
+    shared = normalize_but_stems(mod, params, dtype)
+    return with_stems(shared, pad_channels, space_to_depth)[0]
+
+
+def normalize_but_stems(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, dtype: str
+) -> tvm.IRModule:
+    """All passes of :func:`normalize` that do not depend on how stems are presented."""
     compute_dtype(dtype)  # reject an unknown policy first
     if params:  # whose names are those of the layers
         mod = NameLayers()(straight_line(mod))
     mod = straight_line(bind_params(mod, params))
     mod = shape_outputs(mod)
     check_static(mod)
-    for step in passes(dtype, pad_channels, space_to_depth):
+    for step in passes(dtype):
         mod = step(mod)
     return mod.with_attr(POLICY_ATTR, dtype)
 
 
-def passes(dtype: str, pad_channels: int, space_to_depth: bool) -> list[Pass]:
-    """List the passes of :func:`normalize`, in order."""
-    steps: list[Pass] = [
+def passes(dtype: str) -> list[Pass]:
+    """List the passes of :func:`normalize_but_stems`, in order."""
+    return [
         LiftKernels(),
         Simplify(),
         DecomposeBatchNorm(),
@@ -90,6 +98,17 @@ def passes(dtype: str, pad_channels: int, space_to_depth: bool) -> list[Pass]:
         FoldAffine(),
         ApplyPrecision(dtype),
     ]
+
+
+def with_stems(
+    mod: tvm.IRModule, pad_channels: int = 4, space_to_depth: bool = False
+) -> tuple[tvm.IRModule, bool]:
+    """The passes of :func:`normalize` behind those.
+
+    Returns:
+        The normal form, and whether it presents any stem in another way than ``mod`` does.
+    """
+    stems = PadStemChannels(pad_channels, space_to_depth=space_to_depth)
     if pad_channels > 1 or space_to_depth:
-        steps.append(PadStemChannels(pad_channels, space_to_depth=space_to_depth))
-    return [*steps, Simplify()]
+        mod = stems(mod)
+    return Simplify()(mod), stems.changed

@@ -18,7 +18,7 @@ import datetime
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ConvoyError, InvalidOption
 from ..ir import fields as checks
@@ -33,8 +33,42 @@ FORMAT_VERSION = 1
 _OWN_LINE = re.compile(
     rf'\{{"v":{FORMAT_VERSION},"env":"(\w+)","workload":(\{{.*?\}}),"candidate":\{{"backend":"'
 )
+_HEADER = f'{{"v":{FORMAT_VERSION},"id":"'
+_NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?"
+#: A whole line with host times, every field bounded as its check bounds it.
+_WHOLE_LINE = re.compile(
+    _OWN_LINE.pattern
+    + r'(?P<backend>\w{1,200})","kernel":"(?P<kernel>[^"\\]{1,1000})"'
+    + r'(?:,"config":"(?P<config>(?:[^"\\]|\\"){0,65000})")?(?:,"workspace":(?P<space>\d{1,18}))?'
+    + r'(?:,"priority":\d{1,9})?(?:,"deterministic":false)?'
+    + r'(?:,"notes":\["\w{1,200}"(?:,"\w{1,200}")?\])?\},'
+    + rf'"measurement":\{{"kernel_us":({_NUMBER}),"kernel_spread_us":({_NUMBER})'
+    + rf'(?:,"cold_us":{_NUMBER})?,"enqueue_us":({_NUMBER}),"enqueue_spread_us":({_NUMBER})'
+    + rf',"e2e_us":({_NUMBER}),"e2e_spread_us":({_NUMBER})'
+    + rf'(?:,"samples":\d{{1,9}})?(?:,"error":{_NUMBER})?\}},'
+    + r'"time":"(?P<time>[^"\\]{1,64})"\}\n'
+)
+_LEAST_US, _MOST_US = 1e-3, 1e12
 _ID, _TIME = {"id": checks.text(64)}, {"env": checks.text(64), "time": checks.text(64)}
 CandidateKey = tuple[str, str, str]
+
+
+class HostSample(NamedTuple):
+    """The host times of a record that has them all, in microseconds, and what they depend on.
+
+    ``wait_us`` is the synchronised call without the kernel; ``host`` and ``boot`` are those of the
+    environment.
+    """
+
+    backend: str
+    kernel: str
+    workspace: int
+    host: str
+    boot: str
+    enqueue_us: float
+    enqueue_spread_us: float
+    wait_us: float
+    e2e_spread_us: float
 
 
 class BadLine(ValueError):
@@ -73,10 +107,40 @@ class Record:
             }
         )
 
+    def host_sample(self) -> HostSample | None:
+        """Its host times; None where one of them is missing or zero."""
+        times, environment = self.measurement, self.environment
+        if not (times.ok and times.enqueue_us and times.e2e_us and times.kernel_us):
+            return None
+        return HostSample(
+            self.candidate.backend,
+            self.candidate.kernel,
+            self.candidate.workspace,
+            environment.host,
+            environment.boot,
+            times.enqueue_us,
+            times.enqueue_spread_us or 0.0,
+            max(0.0, times.e2e_us - times.kernel_us),
+            times.e2e_spread_us or 0.0,
+        )
+
 
 def candidate_key(candidate: Candidate) -> CandidateKey:
     """The part of a record's key that names the candidate."""
     return candidate.backend, candidate.kernel, candidate.config
+
+
+def workload_text(workload: Workload) -> str:
+    """A workload as it stands in a line that convoy wrote."""
+    return _dump(without_defaults(workload)).rstrip()
+
+
+def glance_at_workload(line: str) -> str | None:
+    """The text of the workload in a line that convoy wrote, empty for a header; None for any other
+    line."""
+    if (match := _OWN_LINE.match(line)) is not None:
+        return match[2]
+    return "" if line.startswith(_HEADER) else None
 
 
 def header_line(environment: Environment) -> str:
@@ -123,6 +187,34 @@ class Parser:
             except ConvoyError:
                 return None
         return self._glanced[match[2]]
+
+    def glance_at_times(
+        self, line: str
+    ) -> tuple[tuple[str, CandidateKey], str, HostSample | None] | None:
+        """Environment and candidate, time and host times of a line that convoy wrote, in a fifth
+        of the time of :meth:`parse`; None for a line that only :meth:`parse` can judge."""
+        match = _WHOLE_LINE.fullmatch(line)
+        environment = self.environments.get(match[1]) if match is not None else None
+        if match is None or environment is None:
+            return None
+        backend, kernel, config = match["backend"], match["kernel"], match["config"] or "{}"
+        if backend == "hopper" and "store_warps" in config:
+            return None  # an earlier version's
+        key = environment.id, (backend, kernel, config.replace('\\"', '"'))
+        kernel_us, spread, enqueue, enqueue_spread, e2e, e2e_spread = map(
+            float, match.groups()[6:12]
+        )
+        if max(kernel_us, spread, enqueue, enqueue_spread, e2e, e2e_spread) > _MOST_US:
+            return None
+        if kernel_us < _LEAST_US:
+            return None
+        if not (enqueue and e2e):
+            return key, match["time"], None
+        sample = HostSample(
+            backend, kernel, int(match["space"] or 0), environment.host, environment.boot,
+            enqueue, enqueue_spread, max(0.0, e2e - kernel_us), e2e_spread,
+        )  # fmt: skip
+        return key, match["time"], sample
 
     def _record(self, data: dict[str, Any]) -> Record:
         own = {"env": data["env"], "time": data["time"]}

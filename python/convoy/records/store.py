@@ -15,7 +15,7 @@ from ..errors import InvalidOption
 from ..ir.workload import Workload
 from . import record_file
 from .environment import MATCHES, Environment, Match
-from .record import CandidateKey, Record, candidate_key
+from .record import CandidateKey, HostSample, Record, candidate_key
 from .record_file import SkippedLine, WaitingLine
 
 
@@ -151,6 +151,21 @@ class RecordStore:
         """Every workload that has a record, sorted."""
         return sorted(next(iter(group.records.values())).workload for group in self._all())
 
+    def host_samples(self) -> list[HostSample]:
+        """The host times of all records that have them, without reading the rest of the lines."""
+        found: list[HostSample] = []
+        for group in self._load().values():
+            latest: dict[tuple[str, CandidateKey], tuple[str, HostSample | None]] = {}
+            for entry in [*group.records.values(), *group.waiting]:
+                glanced = _times_of(entry)
+                if glanced is None:
+                    continue  # a bad line is reported where its workload is asked for
+                key, time, sample = glanced
+                if key not in latest or time >= latest[key][0]:
+                    latest[key] = time, sample
+            found += [sample for _, sample in latest.values() if sample is not None]
+        return found
+
     def __iter__(self) -> Iterator[Record]:
         for group in self._all():
             yield from group.records.values()
@@ -206,6 +221,21 @@ class RecordStore:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, RecordsWarning, stacklevel=3)
+
+
+def _times_of(
+    entry: Record | WaitingLine,
+) -> tuple[tuple[str, CandidateKey], str, HostSample | None] | None:
+    """Environment and candidate, time and host times of an entry; None for a bad line."""
+    if isinstance(entry, WaitingLine):
+        if (glanced := entry.parser.glance_at_times(entry.text)) is not None:
+            return glanced
+        record = entry.read()
+        if isinstance(record, SkippedLine):
+            return None
+        entry = record
+    _, candidate, environment = entry.key
+    return (environment, candidate), entry.time, entry.host_sample()
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:

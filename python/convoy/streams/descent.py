@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..ir.schedule import Op
 from . import events
 from .costs import LaunchCosts
-from .simulate import simulate
+from .simulate import Simulator
 
 #: Ops simulated in all, over all steps: a second or two.
 EFFORT = 150_000
@@ -23,31 +23,30 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts, seed: int = 0) 
     that makes the prediction longer is taken back. The same seed gives the same result.
     """
     rng = random.Random(seed)
-    current = list(ops)
-    depends = [op.depends for op in current]
-    best = _predicted(current, depends, costs)
-    for _ in range(EFFORT // max(1, len(current)) if streams > 1 else 0):
+    current = [op.stream for op in ops]
+    depends = [op.depends for op in ops]
+    simulator = Simulator(ops, costs)
+    best = simulator.run(current, events.edges(depends, current))[2]
+    for _ in range(EFFORT // max(1, len(ops)) if streams > 1 else 0):
         tried = _moved(current, rng, streams)
-        makespan = _predicted(tried, depends, costs)
+        if tried == current:
+            continue
+        makespan = simulator.run(tried, events.edges(depends, tried), best)[2]
         if makespan <= best:
             best, current = makespan, tried
-    return _renumbered(current)
+    moved = zip(ops, current, strict=True)
+    return _renumbered([dataclasses.replace(op, stream=stream) for op, stream in moved])
 
 
-def _moved(ops: Sequence[Op], rng: random.Random, streams: int) -> list[Op]:
-    first, target = rng.randrange(len(ops)), rng.randrange(streams)
-    left, home = rng.choice((1, 1, 2, 3)), ops[first].stream
-    result = list(ops)
-    for i in range(first, len(ops)):
-        if left and ops[i].stream == home:
-            result[i] = dataclasses.replace(ops[i], stream=target)
+def _moved(streams: Sequence[int], rng: random.Random, most: int) -> list[int]:
+    first, target = rng.randrange(len(streams)), rng.randrange(most)
+    left, home = rng.choice((1, 1, 2, 3)), streams[first]
+    result = list(streams)
+    for i in range(first, len(streams)):
+        if left and streams[i] == home:
+            result[i] = target
             left -= 1
     return result
-
-
-def _predicted(ops: Sequence[Op], depends: Sequence[tuple[int, ...]], costs: LaunchCosts) -> float:
-    needed = events.needed(depends, [op.stream for op in ops])
-    return simulate(ops, needed, costs)[2]
 
 
 def _renumbered(ops: Sequence[Op]) -> list[Op]:

@@ -13,26 +13,32 @@ from ..ir.schedule import ORIGIN, Event
 
 
 def needed(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> tuple[Event, ...]:
-    """Events for ops in launch order. Stream 0 is the caller's: side streams start behind what it
-    had (an event recorded at ORIGIN), and at the end it waits for them (waits at ORIGIN)."""
+    """The events of :func:`edges`."""
+    return tuple(Event(*edge) for edge in edges(depends, streams))
+
+
+def edges(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> list[tuple[int, int]]:
+    """The fewest events, as (op that records, op that waits), for ops in launch order. Stream 0 is
+    the caller's: side streams start behind what it had (an event recorded at ORIGIN), and at the
+    end it waits for them (waits at ORIGIN)."""
     known: list[int] = []  # of each op the set of ops before it; bit 0 is the fork, bit i+1 op i
     last: dict[int, int] = {0: ORIGIN}  # stream -> its latest op
-    events: list[Event] = []
+    found: list[tuple[int, int]] = []
     for op, stream in enumerate(streams):
         before = _with(known, last[stream]) if stream in last else 0
         wanted = sorted({*depends[op], ORIGIN}, reverse=True)
         for earlier in wanted:  # latest first: it may bring the others with it
             if not before >> (earlier + 1) & 1:
-                events.append(Event(earlier, op))
+                found.append((earlier, op))
                 before |= _with(known, earlier)
         known.append(before)
         last[stream] = op
     before = _with(known, last[0])
     for op in sorted((op for stream, op in last.items() if stream != 0), reverse=True):
         if not before >> (op + 1) & 1:
-            events.append(Event(op, ORIGIN))
+            found.append((op, ORIGIN))
             before |= _with(known, op)
-    return tuple(events)
+    return found
 
 
 def happens_before(streams: Sequence[int], events: Iterable[Event]) -> list[int]:

@@ -8,12 +8,15 @@ instead, which gives the same end of a group of ops though not the same end of e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..ir.schedule import ORIGIN, Event, Op
 from .costs import GRAPH, LaunchCosts
 
 _LEAST_SHARE = 0.02  # a launch of few blocks still takes scheduling and bandwidth from the rest
+#: (op that records, op that waits), either of them ORIGIN.
+Edge = tuple[int, int]
 
 
 def simulate(
@@ -21,73 +24,102 @@ def simulate(
 ) -> tuple[list[float], list[float], float]:
     """Start and end of each op, and the makespan, in microseconds from the fork. ``ops`` are in
     launch order; ``stream``, ``duration_us`` and ``occupancy`` of each are read."""
-    waits: list[list[int]] = [[] for _ in ops]
+    edges = [(event.record, event.wait) for event in events]
+    return Simulator(ops, costs).run([op.stream for op in ops], edges)
+
+
+class Simulator:
+    """Ops in launch order, to be simulated on various streams."""
+
+    def __init__(self, ops: Sequence[Op], costs: LaunchCosts = GRAPH) -> None:
+        self._durations = [op.duration_us for op in ops]
+        self._shares = [min(1.0, max(_LEAST_SHARE, op.occupancy.waves)) for op in ops]
+        self._costs = costs
+
+    def run(
+        self, streams: Sequence[int], events: Sequence[Edge], most_us: float = math.inf
+    ) -> tuple[list[float], list[float], float]:
+        """Start and end of each op, and the makespan; the latter is infinite, and the rest
+        unfinished, as soon as it is known to exceed ``most_us``."""
+        costs, shares, count = self._costs, self._shares, len(streams)
+        waits, joined = _waits(events, count)
+        behind, missing = _followers(streams, waits)
+        ready_at = self._issue_times(waits, {record for record, _ in events})
+        for i, waited in enumerate(waits):
+            if ORIGIN in waited:
+                ready_at[i] = max(ready_at[i], costs.fork_us)
+        start, end, left = [0.0] * count, [0.0] * count, list(self._durations)
+        waiting = {i for i in range(count) if not missing[i]}
+        running: set[int] = set()
+        now = 0.0
+        share_of, left_of, ready_of = shares.__getitem__, left.__getitem__, ready_at.__getitem__
+        while waiting or running:
+            for i in [i for i in waiting if ready_at[i] <= now]:
+                start[i] = now
+                waiting.discard(i)
+                running.add(i)
+            slow = max(1.0, sum(map(share_of, running))) if len(running) > 1 else 1.0
+            step = min(map(left_of, running)) * slow if running else math.inf
+            if waiting:
+                step = min(step, min(map(ready_of, waiting)) - now)
+            now += step
+            if now > most_us:
+                return start, end, math.inf
+            done = step / slow
+            over = []
+            for i in running:
+                left[i] -= done
+                if left[i] <= 1e-9:
+                    over.append(i)
+            for i in over:
+                running.discard(i)
+                end[i] = now
+                for follower in behind[i]:
+                    crossing = costs.cross_us if streams[follower] != streams[i] else 0.0
+                    ready_at[follower] = max(ready_at[follower], now + crossing)
+                    missing[follower] -= 1
+                    if not missing[follower]:
+                        waiting.add(follower)
+        makespan = max(end, default=0.0)
+        for op in joined:
+            makespan = max(makespan, end[op] + costs.cross_us)
+        return start, end, makespan
+
+    def _issue_times(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
+        """When the host has enqueued each op; zero under a graph."""
+        costs = self._costs
+        if not (costs.enqueue_us or costs.event_us):
+            return [0.0] * len(waits)
+        times, now = [], 0.0
+        for i, waited in enumerate(waits):
+            now += costs.enqueue_us + costs.event_us * len(waited)
+            times.append(now)
+            now += costs.event_us * (i in records)
+        return times
+
+
+def _waits(events: Sequence[Edge], count: int) -> tuple[list[list[int]], list[int]]:
+    """What each op waits for, and what the caller's stream waits for at the end."""
+    waits: list[list[int]] = [[] for _ in range(count)]
     joined: list[int] = []
-    for event in events:
-        (joined if event.wait == ORIGIN else waits[event.wait]).append(event.record)
-    records = {event.record for event in events}
-    issued = _issue_times(ops, waits, records, costs)
-    previous: list[int | None] = []
+    for record, wait in events:
+        (joined if wait == ORIGIN else waits[wait]).append(record)
+    return waits, joined
+
+
+def _followers(
+    streams: Sequence[int], waits: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], list[int]]:
+    """Of each op what cannot start before its end, and how many ops it waits for itself."""
+    behind: list[list[int]] = [[] for _ in streams]
+    missing = [0] * len(streams)
     last: dict[int, int] = {}
-    for i, op in enumerate(ops):
-        previous.append(last.get(op.stream))
-        last[op.stream] = i
-    behind: list[list[int]] = [[] for _ in ops]
-    missing = [0] * len(ops)
-    for i, waited in enumerate(waits):
-        sources = {w for w in waited if w != ORIGIN}
-        if previous[i] is not None:
-            sources.add(previous[i])  # type: ignore[arg-type]
+    for i, stream in enumerate(streams):
+        sources = {w for w in waits[i] if w != ORIGIN}
+        if stream in last:
+            sources.add(last[stream])
+        last[stream] = i
         missing[i] = len(sources)
         for source in sources:
             behind[source].append(i)
-    ready_at = [
-        max(issued[i], costs.fork_us if ORIGIN in waits[i] else 0.0) for i in range(len(ops))
-    ]
-    shares = [min(1.0, max(_LEAST_SHARE, op.occupancy.waves)) for op in ops]
-    start, end = [0.0] * len(ops), [0.0] * len(ops)
-    left = [op.duration_us for op in ops]
-    waiting = {i for i in range(len(ops)) if not missing[i]}
-    running: set[int] = set()
-    now = 0.0
-    while waiting or running:
-        begun = [i for i in waiting if ready_at[i] <= now]
-        for i in begun:
-            start[i] = now
-        waiting.difference_update(begun)
-        running.update(begun)
-        slow = max(1.0, sum(shares[i] for i in running))
-        step = min((left[i] * slow for i in running), default=float("inf"))
-        arrival = min((ready_at[i] for i in waiting), default=float("inf"))
-        step = min(step, arrival - now)
-        now += step
-        over = []
-        for i in running:
-            left[i] -= step / slow
-            if left[i] <= 1e-9:
-                over.append(i)
-        for i in over:
-            running.discard(i)
-            end[i] = now
-            for follower in behind[i]:
-                crossing = costs.cross_us if ops[follower].stream != ops[i].stream else 0.0
-                ready_at[follower] = max(ready_at[follower], now + crossing)
-                missing[follower] -= 1
-                if not missing[follower]:
-                    waiting.add(follower)
-    makespan = max(end, default=0.0)
-    for op_index in joined:
-        makespan = max(makespan, end[op_index] + costs.cross_us)
-    return start, end, makespan
-
-
-def _issue_times(
-    ops: Sequence[Op], waits: Sequence[Sequence[int]], records: set[int], costs: LaunchCosts
-) -> list[float]:
-    """When the host has enqueued each op; zero under a graph."""
-    times, now = [], 0.0
-    for i in range(len(ops)):
-        now += costs.enqueue_us + costs.event_us * len(waits[i])
-        times.append(now)
-        now += costs.event_us * (i in records)
-    return times
+    return behind, missing
