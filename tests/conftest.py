@@ -54,6 +54,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_CACHE_DIR", str(folder))
+        patch.setenv("CONVOY_MODULE_CACHE_BYTES", "0")  # no test gets the module of another one
         patch.setenv("PYTHONPATH", str(_SOURCES), prepend=os.pathsep)  # for tests' own processes
         patch.setenv("CONVOY_DATA_DIR", str(tmp_path_factory.mktemp("convoy_data")))
         yield folder

@@ -33,6 +33,8 @@ import tvm
 from .backends import registry
 from .backends.base import Backend
 from .backends.entries import build_entries
+from .build_cache.kept import Kept
+from .build_options import check_options, check_records
 from .cost.model import CostModel
 from .cost.price import price
 from .cost.sources import cost_model, named
@@ -57,7 +59,7 @@ from .partition.match_graph import MatchGraph
 from .partition.partition import partition
 from .partition.rewrite import rewrite
 from .placement.placement import Placement, restore
-from .placement.select import SEARCHES, explained, select
+from .placement.select import explained, select
 from .progress import Progress, stages
 from .runtime import create_module, present_device
 from .runtime.compiled import CompiledModule
@@ -66,10 +68,8 @@ from .streams.schedule import ONE_STREAM, Timing, check_streams, schedule
 from .threads import one_at_a_time
 from .tir import Rescheduled
 
-PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 BACKENDS = ("cudnn", "cutlass", "hopper", "tvm")
 SEARCH = "exact"
-KERNELS = ("shipped", "all")
 #: Seconds that a placement measures by default.
 BUDGET_S = 5.0
 
@@ -83,9 +83,13 @@ def build(
     precision: str | None = None,
     cuda_graph: bool = True,
     streams: int | str = "auto",
+    cache: bool = True,
     **options: Any,
 ) -> CompiledModule:
     """Compile a Relax module (from convoy.relay or TVM's ONNX and torch importers).
+
+    The same build again takes the module from the cache folder: the same network, weights,
+    options, machine, versions and records.
 
     Args:
         target: For ``cuda`` every convolution and GEMM goes to the backend and kernel that
@@ -95,28 +99,48 @@ def build(
         streams: 1, a number of streams for independent branches, or "auto": several where they
             pay, which is measured where the GPU is there and predicted elsewhere
             (docs/design/streams.md).
+        cache: Take the module of an earlier build, and keep this one's. Without, candidates that
+            the earlier build's budget left out are measured.
         options: Those of :func:`place`.
 
     Raises:
+        CacheUntrusted: Others may write into the cache folder.
         InvalidOption, TypeError: An option that there is not; also the errors of :func:`place` and
             of normalize.
     """
     kind = kind_of(target)
     streams = check_streams(streams)
     inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
-    if kind == "llvm":
-        return _build_for_cpu([mod], params, target, precision or "float32", ["main"])
-    precision = precision or _default_precision(mod)
-    together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
+    precision = precision or ("float32" if kind == "llvm" else _default_precision(mod))
+    check_options(precision=precision, **options)
+    find_backends(options.get("backends", BACKENDS))
     report = stages(options.pop("progress", None))
+    main_function(mod)  # an error of ours for what is no network
+    whole = {"precision": precision, "cuda_graph": cuda_graph, "streams": streams}
+    runs_here = kind == "llvm" or present_device() is not None  # else it could not be loaded
+    kept = Kept.of(mod, target, params, _defaults() | options | whole, cache and runs_here)
+    if (found := kept.module()) is not None:
+        return _with_warnings(found)
+    if kind == "llvm":
+        return kept.keep(_build_for_cpu([mod], params, target, precision, ["main"]), ())
+    together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
     with report.stage("build"):
         placement = place(
             mod, params, precision=precision, streams=together, progress=report, **options
         )
-        return compile_placement(
+        compiled = compile_placement(
             placement, target, precision, backends=options.get("backends", BACKENDS),
             cuda_graph=cuda_graph, streams=streams, progress=report,
         )  # fmt: skip
+    by_kernel_time = placement.plan.objective == "graph"  # host times are those of all records
+    return kept.keep(compiled, placement.workloads if by_kernel_time else None)
+
+
+def _defaults() -> dict[str, Any]:
+    """The options of :func:`place` on which a build depends, with their defaults."""
+    left_out = ("mod", "params", "progress", "explain")
+    parameters = inspect.signature(place).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in left_out}
 
 
 def _default_precision(mod: tvm.IRModule) -> str:
@@ -187,25 +211,28 @@ def place(
         InvalidOption: Also for a plan of another network; and the errors of normalize.
     """
     streams = check_streams(streams)
-    _check(objective, precision, search, plan)
-    if kernels not in KERNELS:
-        raise InvalidOption(f"kernels {kernels!r}", f"one of {', '.join(KERNELS)}")
+    check_options(
+        precision=precision, objective=objective, search=search, plan=plan, kernels=kernels,
+        budget=budget, seconds=seconds, costs=costs, most_measured=most_measured,
+    )  # fmt: skip
     report = stages(progress)
     used = find_backends(backends)
     offload = [backend for backend in used if backend.name != "tvm"]
     device = plan.device if plan is not None else device or present_device() or Device()
-    with report.stage("normalize"):
-        forms = normal_forms(mod, params, precision)
+    measures = plan is None and _may_measure(costs, device, measure)
+    if measures:
+        check_records(records)
+    forms = normal_forms(mod, params, precision)
     found = (partition(form, offload, device) for form in forms)
     if plan is not None:
         return restore(found, plan)
-    model, environment, measures = _cost_model(
-        costs, offload, device, records, measure, most_measured, report, budget
+    model, environment = _cost_model(
+        costs, offload, device, records, measures, most_measured, report, budget
     )
     compiled = functools.partial(compile_placement, precision=precision, backends=used)
     timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
 
-    with report.stage("partition"):
+    with report.stage("normalize and partition"):
         graphs = distinct(found)
     with report.stage("price kernels"):
         joint = explain or search != "greedy"
@@ -215,19 +242,10 @@ def place(
             graphs, offers, objective, search, source=model.source, environment=environment,
             timed=timed, seconds=seconds, streams=streams,
         )  # fmt: skip
+    placement = dataclasses.replace(placement, workloads=tuple(offers))
     if explain:
         return explained(placement, offers, "greedy" if search == "greedy" else "exact")
     return placement
-
-
-def _check(objective: str, precision: str, search: str, plan: Plan | None) -> None:
-    objectives.check(objective)
-    if precision not in PRECISIONS:
-        raise InvalidOption(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}")
-    if search not in SEARCHES:
-        raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
-    if plan is not None and not isinstance(plan, Plan):
-        raise InvalidOption(f"a plan of type {type(plan).__name__}", "a Plan: Plan.loads(text)")
 
 
 def distinct(graphs: Iterable[MatchGraph]) -> list[MatchGraph]:
@@ -247,23 +265,26 @@ def _cost_model(
     backends: Sequence[Backend],
     device: Device,
     records: str | os.PathLike[str] | None,
-    measure: bool | None,
+    measure: bool,
     most_measured: int | None,
     progress: Progress | None,
     budget: float | None,
-) -> tuple[CostModel, str, bool]:
-    """The cost model that options ask for, its environment, and whether it may measure."""
+) -> tuple[CostModel, str]:
+    """The cost model that options ask for, and its environment."""
+    if costs is None or costs == "measured":
+        return cost_model(
+            backends, device, records, measure, most_measured, progress, budget=budget
+        )
+    return named(costs, device, records) if isinstance(costs, str) else costs, ""
+
+
+def _may_measure(costs: str | CostModel | None, device: Device, measure: bool | None) -> bool:
     present = present_device()
     measure = True if costs == "measured" else measure
     measure = (present == device and costs is None) if measure is None else measure
     if measure and present is None:
         raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
-    if costs is None or costs == "measured":
-        found = cost_model(
-            backends, device, records, measure, most_measured, progress, budget=budget
-        )
-        return *found, measure
-    return named(costs, device, records) if isinstance(costs, str) else costs, "", measure
+    return measure
 
 
 @one_at_a_time
@@ -440,6 +461,13 @@ def _with_rescheduled(meta: Meta, kernels: Sequence[Rescheduled]) -> Meta:
     for kernel in kernels:
         warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=4)
     return dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
+
+
+def _with_warnings(module: CompiledModule) -> CompiledModule:
+    """The module of an earlier build, with the warnings of that build."""
+    for kernel in module.meta.rescheduled:
+        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=5)
+    return module
 
 
 def _with_arch(target: str | tvm.target.Target, device: Device) -> str | tvm.target.Target:

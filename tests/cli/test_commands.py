@@ -154,6 +154,24 @@ def test_build_says_what_streams_do(text: Path, tmp_path: Path) -> None:
             ("build", "{text}", "-o", "a.so", "--target", "llvm", "--streams", "many"),
             errors.InvalidOption, "streams='many'",
         ),
+        *(
+            (("build", "absent.relay", "-o", *options.split()), error, match)
+            for options, error, match in (
+                ("/proc/none/a.so", errors.CacheUnwritable, "no folder"),
+                ("{folder}", errors.CacheUnwritable, "a folder"),
+                ("{text}/a.so", errors.CacheUnwritable, "no folder"),
+                ("a.so --html /proc/none/a.html", errors.CacheUnwritable, "a.html"),
+                ("a.so --target rocm", errors.InvalidOption, "rocm"),
+                ("a.so --precision float15", errors.InvalidOption, "float15"),
+                ("a.so --kernels some", errors.InvalidOption, "some"),
+                ("a.so --budget -1", errors.InvalidOption, "budget"),
+                ("a.so --budget nan", errors.InvalidOption, "budget"),
+                ("a.so --search all", errors.InvalidOption, "'all'"),
+                ("a.so --backends cudnnn", errors.InvalidOption, "cudnnn"),
+            )
+        ),
+        (("trace", "absent.relay", "-o", "/proc/none/a.json"), errors.CacheUnwritable, "a.json"),
+        (("place", "absent.relay", "--out", "/proc/none/plan"), errors.CacheUnwritable, "plan"),
         (("place", "{text}", "--params", "absent.params"), errors.InvalidOption, "not exist"),
         (("place", "{text}", "--params", "{text}"), errors.RelaySyntaxError, "parameter file"),
         (("place", "{text}", "--params", "{broken}"), errors.InvalidOption, "numpy.savez"),
@@ -162,6 +180,7 @@ def test_build_says_what_streams_do(text: Path, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_mistakes(text: Path, tmp_path: Path, arguments, error, match) -> None:
     files = {"text": text, "broken": tmp_path / "broken.npz", "other": tmp_path / "other.npz"}
+    files["folder"] = tmp_path
     files["broken"].write_text("no archive")
     np.savez(files["other"], weigth=np.zeros((16, 8, 3, 3), "float32"))
     with pytest.raises(error, match=match):
@@ -173,7 +192,7 @@ def test_files_that_cannot_be_written_are_one_line(text: Path, tmp_path: Path, m
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 1
-    assert "/proc/none/plan: No such file" in capsys.readouterr().err
+    assert "/proc/none/plan, which cannot be written" in capsys.readouterr().err
 
 
 def test_unknown_input_is_refused(text: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from convoy import paths
+from convoy.backends.kernels import shipped
 from convoy.cli.doctor import check, cuda, probes, software, toolchain
 from convoy.cli.doctor.check import Check, ProbeDied
 from convoy.errors import LibraryMissing
@@ -167,6 +168,22 @@ class TestToolchain:
             stream.write("exit 2\n")
         assert toolchain.nvcc().status == "problem"
         assert "nv/target" in toolchain.nvcc().detail
+
+    def test_shipped_kernels(self, monkeypatch: Patch) -> None:
+        found = toolchain.shipped_kernels()
+        assert found.status == "found"
+        assert "(0 stale)" in found.detail
+        for archive in shipped.archives():
+            assert f"{len(archive.entries)} for {archive.path.stem}" in found.detail
+        first = shipped.archives()[0]
+        changed = dict(enumerate(first.entries.values()))
+        old = dataclasses.replace(first, entries={**first.entries, "other source": changed[0]})
+        monkeypatch.setattr(shipped, "archives", lambda: (old,))
+        assert toolchain.shipped_kernels().status == "problem"
+        assert "(1 stale)" in toolchain.shipped_kernels().detail
+        assert changed[0]["name"] in toolchain.shipped_kernels().detail
+        monkeypatch.setattr(shipped, "archives", lambda: ())
+        assert toolchain.shipped_kernels().status == "missing"
 
     def test_cutlass(self, tmp_path: Path, monkeypatch: Patch) -> None:
         spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])

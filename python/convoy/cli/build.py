@@ -47,13 +47,29 @@ def build(
         bool, typer.Option("--graph/--no-graph", help="Replay the network as one CUDA graph.")
     ] = True,
     html: Html = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Take the module of an earlier build.")
+    ] = True,
 ) -> None:
     """Compile a network into one shared object."""
     from .. import pipeline
+    from ..build_options import check_options, check_writable
+    from ..lower.target import kind_of
+    from ..streams.schedule import check_streams
 
+    kind_of(target)
+    check_streams(streams)
+    check_writable(output)
+    if html is not None:
+        check_writable(html)
+    placing = options.placement_options(objective, backends, records, search, kernels, budget)
+    check_options(precision=precision or "float32", **placing)
+    pipeline.find_backends(placing["backends"])
     mod = options.read_model(model, params, batch, shape, end)
     if target == "llvm":
-        compiled = pipeline.build(mod, target, precision=precision or None, streams=streams)
+        compiled = pipeline.build(
+            mod, target, precision=precision or None, streams=streams, cache=cache
+        )
     else:
         compiled = pipeline.build(
             mod,
@@ -61,7 +77,8 @@ def build(
             precision=precision or None,
             streams=streams,
             cuda_graph=cuda_graph,
-            **options.placement_options(objective, backends, records, search, kernels, budget),
+            cache=cache,
+            **placing,
         )
     compiled.export_library(output)
     say(f"{output}: {output.stat().st_size / 1e6:.1f} MB for {compiled.meta.target}")

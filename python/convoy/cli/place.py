@@ -65,15 +65,22 @@ def place(
     With a GPU candidates that no record knows are measured; without one, records of an H200
     decide. With --json the plan is printed, with --explain --json the reasons.
     """
+    from ..build_options import check_options, check_writable
+    from ..pipeline import find_backends
     from ..pipeline import place as place_network
 
+    for path in filter(None, (out, html)):
+        check_writable(path)
+    placing = options.placement_options(objective, backends, records, search, kernels, budget)
+    check_options(precision=precision, costs=costs or None, seconds=seconds, **placing)
+    find_backends(placing["backends"])
     placement = place_network(
         options.read_model(model, params, batch, shape, end),
         precision=precision,
         seconds=seconds,
         costs=costs or None,
         explain=explain or html is not None,
-        **options.placement_options(objective, backends, records, search, kernels, budget),
+        **placing,
     )
     if out is not None:
         out.write_text(placement.plan.dumps(), encoding="utf-8")

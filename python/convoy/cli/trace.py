@@ -53,10 +53,13 @@ def trace(
     With a GPU the run is also measured, for which a model is compiled first; without one its trace
     is predicted.
     """
+    from ..build_options import check_writable
     from ..report import html as pages
     from ..report import tables
     from ..report import trace as traces
 
+    for path in filter(None, (output, html)):
+        check_writable(path)
     if source.suffix == ".so":
         report = _of_module(source)
     else:

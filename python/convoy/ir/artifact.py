@@ -168,6 +168,11 @@ def read_sealed(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
+def write_again(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write what :func:`read_sealed` returned to another file; errors as :func:`write_sealed`."""
+    write_sealed(path, lambda file: Path(file).write_bytes(content[: -_SEAL.size]))
+
+
 @contextlib.contextmanager
 def private_copy(content: bytes) -> Iterator[str]:
     """Yield a path, ending in ``.so``, to a copy in memory that no other process can write to.

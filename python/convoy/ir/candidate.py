@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import reprlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,16 @@ class Candidate:
         if not isinstance(options, dict):
             raise InvalidOption(f"config of {self.key} = {self.config[:60]!r}", "a JSON object")
         return options
+
+    def kernel_fields(self) -> dict[str, Any]:
+        """The fields of the compiled kernel that it launches; none for a library's own. What they
+        hold is for the backend to check. Raises InvalidOption where they are no object."""
+        fields = self.options().get("kernel", {})
+        if not isinstance(fields, dict):
+            raise InvalidOption(
+                f"kernel of {self.key} = {reprlib.repr(fields)}", "an object of kernel fields"
+            )
+        return fields
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

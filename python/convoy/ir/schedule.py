@@ -178,7 +178,29 @@ class Schedule:
         required = ("ops", "events", "memory", "trial")
         fields = checks.checked(data, _SCHEDULE, "schedule", CorruptArtefact, required)
         del fields["format"]
-        return cls(**fields)
+        made = cls(**fields)
+        made._check_numbers()
+        return made
+
+    def _check_numbers(self) -> None:
+        """Check that ops, events and buffers name ops that there are, in launch order."""
+        count = len(self.ops)
+        for place, op in enumerate(self.ops):
+            if any(before >= place for before in op.depends):
+                raise CorruptArtefact(f"op {place} that depends on {op.depends}", "on earlier ops")
+        for event in self.events:
+            last = event.wait if event.wait != ORIGIN else count
+            if not (event.record < last <= count and event.wait < count):
+                raise CorruptArtefact(
+                    f"an event from op {event.record} to {event.wait} of {count} ops",
+                    "one of these ops that waits for an earlier one",
+                )
+        for buffer in self.memory.buffers:
+            if max((*buffer.writers, *buffer.readers), default=-1) >= count:
+                raise CorruptArtefact(
+                    f"buffer {buffer.name[:60]!r} of ops {buffer.writers} and {buffer.readers}",
+                    f"ops below {count}",
+                )
 
     @classmethod
     def loads(cls, text: str) -> Schedule:

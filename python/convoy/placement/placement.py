@@ -52,6 +52,7 @@ class Placement:
         refined: What the evolutionary search compared.
         explanation: Why each operation went where it did, where that was asked for.
         on_one_stream: The better placement on one stream, where kernels were chosen for several.
+        workloads: All that were priced, chosen or not; none where an earlier plan was restored.
     """
 
     graph: MatchGraph
@@ -62,6 +63,7 @@ class Placement:
     refined: Refined | None = None
     explanation: Explanation | None = None
     on_one_stream: Placement | None = None
+    workloads: tuple[Workload, ...] = ()
 
     @property
     def module(self) -> tvm.IRModule:

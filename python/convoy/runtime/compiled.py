@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
-from ..ir.artifact import Meta, private_copy, read_sealed, write_sealed
+from ..ir.artifact import Meta, private_copy, read_sealed, write_again, write_sealed
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
 from .quiet import without_scope_warnings
@@ -22,11 +23,13 @@ _making_sessions = threading.Lock()
 class CompiledModule:
     """A compiled network, in memory or loaded from a file.
 
-    ``module`` is the TVM executable (or loaded module), ``meta`` what it says of itself.
+    ``module`` is the TVM executable (or loaded module), ``meta`` what it says of itself;
+    ``content`` is the whole file of one that an earlier build made.
     """
 
     module: Any
     meta: Meta
+    content: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def plan(self) -> Plan | None:
@@ -41,8 +44,17 @@ class CompiledModule:
     def export_library(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write one self-contained shared object; ``options`` go to TVM's export_library.
 
-        Raises CacheUnwritable where the folder cannot be written.
+        Raises CacheUnwritable where the folder cannot be written, and InvalidOption for options
+        where the module was linked by an earlier build.
         """
+        if self.content:
+            if options:
+                raise InvalidOption(
+                    f"options {', '.join(options)} for a module of an earlier build",
+                    "none: it is linked already",
+                    "Build it with cache=False.",
+                )
+            return write_again(path, self.content)
         if not hasattr(self.module, "export_library"):
             raise InvalidOption("export of a module that was loaded from a file", "a built module")
         with without_scope_warnings():
@@ -95,6 +107,12 @@ def load(
         from .signature import verify
 
         verify(path, content, trusted)
+    return dataclasses.replace(load_content(content, str(path)), content=b"")
+
+
+def load_content(content: bytes, name: str) -> CompiledModule:
+    """Load the content of such a file, which ``name`` stands for in errors; raises as
+    :func:`load`. The module keeps the content and can be exported."""
     from . import load_runtime, load_tvm_backends
 
     load_runtime()
@@ -108,11 +126,11 @@ def load(
     except (RuntimeError, AttributeError, OSError) as err:
         if no_cuda and "load_from_bytes.cuda" in str(err):
             raise LibraryMissing(
-                f"{path} for a GPU, and TVM's CUDA runtime does not load ({no_cuda})",
+                f"{name} for a GPU, and TVM's CUDA runtime does not load ({no_cuda})",
                 "a CUDA driver and libcudart.so.13",
             ) from None
-        raise CorruptArtefact(f"{path}, which does not load ({err})", "a compiled module") from None
-    return CompiledModule(module, Meta.loads(description))
+        raise CorruptArtefact(f"{name}, which does not load ({err})", "a compiled module") from None
+    return CompiledModule(module, Meta.loads(description), content)
 
 
 def _find_meta(module: Any) -> str:

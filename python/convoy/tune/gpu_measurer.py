@@ -86,12 +86,13 @@ class GpuMeasurer(Measurer):
         )
 
     def kernel(self, candidate: Candidate) -> str:
-        kernel = candidate.options().get("kernel")
+        kernel = candidate.kernel_fields()
         return f"{candidate.backend} {json.dumps(kernel, sort_keys=True)}" if kernel else ""
 
     def prepare(self, workload: Workload, candidate: Candidate) -> None:
         backend = self._backend(candidate)
-        device = Device(arch=candidate.options()["kernel"].get("arch", 90))
+        backend.check(candidate)  # then its architecture is one that kernels are made for
+        device = Device(arch=candidate.kernel_fields().get("arch", 90))
         backend.prepare([(workload, candidate)], device)
         backend.build(workload, candidate, device)  # raises what went wrong
 

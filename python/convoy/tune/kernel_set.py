@@ -52,7 +52,7 @@ def kernel_of(candidate: Candidate) -> Kernel:
     """The compiled kernel that a candidate launches; BASELINE for one of cuDNN's."""
     if candidate.backend == BASELINE[0]:
         return BASELINE
-    return candidate.backend, make_config(**candidate.options()["kernel"])
+    return candidate.backend, make_config(**candidate.kernel_fields())
 
 
 def choose(times: Mapping[Workload, Mapping[Kernel, float]], most: int) -> list[Step]:

@@ -8,6 +8,7 @@ is not found, and the kernel is compiled like any other.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import paths
-from ...errors import CorruptArtefact
+from ...errors import CorruptArtefact, InvalidOption
 from ...ir import fields as checks
 from .cache import Entry
 from .kernel import Kernel
@@ -84,6 +85,18 @@ def has(kernel: Kernel) -> bool:
     """Whether :func:`find` would find the kernel; reads no library."""
     key = code_key(kernel)
     return any(key in archive.entries for archive in archives())
+
+
+def kernels(archive: Archive) -> list[Kernel]:
+    """The kernels of an archive as today's sources have them; none for an entry that no family can
+    read any more."""
+    from .. import registry
+
+    found = []
+    for entry in archive.entries.values():
+        with contextlib.suppress(InvalidOption, KeyError, AttributeError):
+            found.append(registry.get(entry["backend"]).family.kernel_from_json(entry["kernel"]))  # type: ignore[attr-defined]
+    return found
 
 
 def stale(archive: Archive, kernels: Iterable[Kernel]) -> list[str]:

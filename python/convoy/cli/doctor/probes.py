@@ -22,6 +22,7 @@ PROBES: tuple[Probe, ...] = (
     toolchain.cxx,
     software.records,
     software.cache,
+    toolchain.shipped_kernels,
     cuda.gpu,
     cuda.driver,
     cuda.cudart,

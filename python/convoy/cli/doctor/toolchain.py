@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ...backends.kernels import shipped
 from ...backends.kernels.toolkit import find_toolkit
-from ...errors import LibraryMissing
-from ...paths import install_command
+from ...errors import CorruptArtefact, LibraryMissing
+from ...paths import install_command, source_root
 from .check import Check
 
 CUTLASS_VERSION = "4.2.0"
@@ -56,6 +57,26 @@ def nvcc() -> Check:
         reason = next((line for line in words if "error" in line), words[-1] if words else "?")
         return Check("nvcc", "problem", f"{detail} cannot compile: {reason}", remedy, need="gpu")
     return Check("nvcc", "found", detail, need="gpu")
+
+
+def shipped_kernels() -> Check:
+    """Without them, or where sources have changed since, nvcc has to compile in their place."""
+    name = "shipped kernels"
+    remedy = "tuning/ship_kernels.py" if source_root() is not None else install_command()
+    try:
+        archives = shipped.archives()
+    except CorruptArtefact as err:
+        return Check(name, "problem", err.got, remedy, need="advice")
+    if not archives:
+        return Check(name, "missing", "no archive of compiled kernels", remedy, need="advice")
+    stale = {a.path.stem: shipped.stale(a, shipped.kernels(a)) for a in archives}
+    detail = ", ".join(
+        f"{len(a.entries)} for {a.path.stem} ({len(stale[a.path.stem])} stale)" for a in archives
+    )
+    if any(stale.values()):
+        first = next(names[0] for names in stale.values() if names)
+        return Check(name, "problem", f"{detail}; the first: {first}", remedy, need="advice")
+    return Check(name, "found", detail, need="advice")
 
 
 def cutlass() -> Check:

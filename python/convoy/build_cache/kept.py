@@ -1,0 +1,49 @@
+"""The place of one build in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from .. import paths
+from ..ir.workload import Workload
+from ..runtime.compiled import CompiledModule
+from .key import build_key
+from .store import ModuleCache
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A build's key, None where it is not cached, and the record file that it reads."""
+
+    key: str | None
+    records: Path
+
+    @classmethod
+    def of(
+        cls,
+        mod: tvm.IRModule,
+        target: str | tvm.target.Target,
+        params: Mapping[str, Any] | None,
+        options: Mapping[str, Any],
+        cache: bool,
+    ) -> Kept:
+        """The place of a build; arguments as :func:`build_key`, none without ``cache``."""
+        records = Path(options.get("records") or paths.user_records_file())
+        return cls(build_key(mod, target, params, options) if cache else None, records)
+
+    def module(self) -> CompiledModule | None:
+        """The module of an earlier build. Raises CacheUntrusted."""
+        return None if self.key is None else ModuleCache().get(self.key, self.records)
+
+    def keep(
+        self, module: CompiledModule, workloads: Collection[Workload] | None
+    ) -> CompiledModule:
+        """Store a module and return it; arguments as :meth:`ModuleCache.put`."""
+        if self.key is not None:
+            ModuleCache().put(self.key, module, self.records, workloads)
+        return module

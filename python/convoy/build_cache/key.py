@@ -1,0 +1,145 @@
+"""What a build depends on, as a hash: network and weights, options, machine, software, records.
+
+Left out is what changes the time of a build alone, such as who is told of its progress. A build
+whose inputs cannot be told by their content (a cost model or a backend that is an object, a backend
+or a pattern that does not come with convoy) has no key and is never cached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from .. import paths
+from ..backends.registry import BUILT_IN
+from ..graph.expr import as_numpy, is_const
+from ..ir.device import Device
+from ..ir.plan import Plan
+from ..partition import patterns
+from ..records import environment, store
+
+#: What else decides which libraries are used.
+_VARIABLES = ("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC")
+
+
+def build_key(
+    mod: tvm.IRModule,
+    target: str | tvm.target.Target,
+    params: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> str | None:
+    """Hash everything that a build depends on but the user's own records.
+
+    Args:
+        options: All other arguments of ``convoy.build``, with their defaults.
+
+    Returns:
+        A SHA-256 in hexadecimal; None for a build that cannot be told by its content.
+    """
+    texts = {name: _text(value) for name, value in options.items()}
+    if None in texts.values() or not _only_built_in(options.get("backends", ())):
+        return None
+    network = _network(mod)
+    if network is None:
+        return None
+    parts = {
+        "network": network,
+        "params": _tensors(params),
+        "target": str(tvm.target.Target(target) if isinstance(target, str) else target),
+        "context": _pass_context(),
+        "options": texts,
+        "software": _software(),
+        "records": _files(map(str, store.expand([paths.records_dir()]))),
+        "machine": dataclasses.asdict(dataclasses.replace(environment.current(), boot="")),
+        "variables": {name: os.environ.get(name, "") for name in _VARIABLES},
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _text(value: Any) -> str | None:
+    """An option as text that is the same for equal values; None where there is no such text."""
+    if isinstance(value, Plan):
+        return value.dumps()
+    if isinstance(value, Device):
+        return repr(value)
+    if isinstance(value, os.PathLike):
+        return repr(os.fspath(value))
+    if isinstance(value, (list, tuple)):
+        texts = [_text(entry) for entry in value]
+        return None if None in texts else repr(texts)
+    return repr(value) if value is None or isinstance(value, (str, int, float)) else None
+
+
+def _only_built_in(backends: Iterable[Any]) -> bool:
+    own = all(type(p).__module__.startswith("convoy.") for p in patterns.registered())
+    return own and all(name in BUILT_IN for name in backends)
+
+
+def _network(mod: tvm.IRModule) -> list[str] | None:
+    """The text of a module, its structural hash and that of each constant; None where TVM cannot
+    print it."""
+    constants: list[str] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if is_const(expr):
+            constants.append(_tensor(as_numpy(expr)))
+
+    try:
+        for func in mod.functions.values():
+            if isinstance(func, relax.Function):
+                relax.analysis.post_order_visit(func, visit)
+        text = mod.script(show_meta=False)
+        structure = tvm_ffi.structural_hash(mod, map_free_vars=True)
+    except Exception:  # of a printer of TVM; the build itself will tell
+        return None
+    return [hashlib.sha256(text.encode()).hexdigest(), str(structure), *constants]
+
+
+def _tensors(value: Any) -> Any:
+    """Parameters, nested as they are, with the hash of each tensor in its place."""
+    if isinstance(value, Mapping):
+        return {str(name): _tensors(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_tensors(inner) for inner in value]
+    return None if value is None else _tensor(value)
+
+
+def _tensor(value: Any) -> str:
+    array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+    found = hashlib.blake2b(f"{array.dtype} {array.shape} ".encode(), digest_size=32)
+    found.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    return found.hexdigest()
+
+
+def _pass_context() -> list[str]:
+    context = tvm.transform.PassContext.current()
+    fields = ("opt_level", "required_pass", "disabled_pass", "config")
+    return [str(getattr(context, name)) for name in fields]
+
+
+@functools.cache
+def _software() -> str:
+    """Versions of TVM and the contents of convoy: a checkout changes without a new version."""
+    package = Path(__file__).resolve().parents[1]
+    files = [*package.rglob("*.py"), *paths.codegen_dir().rglob("*.*"), paths.runtime_library()]
+    content = _files(sorted(map(str, filter(Path.is_file, files))))
+    return f"{tvm.__version__} {tvm_ffi.__version__} {content}"
+
+
+def _files(names: Iterable[str]) -> str:
+    found = hashlib.blake2b(digest_size=32)
+    for name in names:
+        found.update(f"{name}\0".encode())
+        found.update(hashlib.sha256(Path(name).read_bytes()).digest())
+    return found.hexdigest()

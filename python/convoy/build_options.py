@@ -1,0 +1,100 @@
+"""Options of a build, checked before anything that takes long."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import paths
+from .cost.model import CostModel
+from .cost.sources import COSTS
+from .errors import CacheUnwritable, InvalidOption
+from .ir import objective as objectives
+from .ir.plan import Plan
+from .placement.select import SEARCHES
+
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+KERNELS = ("shipped", "all")
+
+
+def check_options(
+    *,
+    precision: str = "float16",
+    objective: str = "graph",
+    search: str = "exact",
+    plan: Plan | None = None,
+    kernels: str = "shipped",
+    costs: str | CostModel | None = None,
+    budget: float | None = None,
+    seconds: float = 60.0,
+    most_measured: int | None = None,
+    **others: Any,
+) -> None:
+    """Check the options of ``convoy.build`` and ``convoy.place`` that have a range.
+
+    Raises:
+        InvalidOption: The first one that is outside of it.
+    """
+    objectives.check(objective)
+    _one_of("precision", precision, PRECISIONS)
+    _one_of("search", search, SEARCHES)
+    _one_of("kernels", kernels, KERNELS)
+    if not isinstance(costs, CostModel | None):
+        _one_of("costs", costs, COSTS, "or a CostModel")
+    if plan is not None and not isinstance(plan, Plan):
+        raise InvalidOption(f"a plan of type {type(plan).__name__}", "a Plan: Plan.loads(text)")
+    if budget is not None:
+        _at_least("budget", budget, 0, "seconds of measuring, or None")
+    _at_least("seconds", seconds, 0, "seconds")
+    if most_measured is not None:
+        _at_least("most_measured", most_measured, 1, "a number of candidates, or None")
+
+
+def _one_of(name: str, value: Any, known: Sequence[str], more: str = "") -> None:
+    if not isinstance(value, str) or value not in known:
+        raise InvalidOption(
+            f"{name} {value!r}", f"one of {', '.join(known)}{', ' * bool(more)}{more}"
+        )
+
+
+def _at_least(name: str, value: Any, least: int, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+        raise InvalidOption(f"{name}={value!r}", f"{what}, at least {least}")
+
+
+def check_records(records: str | os.PathLike[str] | None) -> None:
+    """Check that measurements can be added to a record file (None: the user's own).
+
+    Raises:
+        CacheUnwritable: Its folder cannot be written to.
+    """
+    check_writable(Path(records) if records else paths.user_records_file(), make_folders=True)
+
+
+def check_writable(path: Path, make_folders: bool = False) -> None:
+    """Check that a file can be made or replaced, without touching it.
+
+    Args:
+        make_folders: Whether its folder will be made where it does not exist.
+
+    Raises:
+        CacheUnwritable: The path is a folder, or its folder does not exist or is not writable.
+    """
+    folder = path.absolute().parent
+    while make_folders and not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not folder.exists():
+        problem = f"there is no folder {folder}"
+    elif not folder.is_dir():
+        problem = f"{folder} is no folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = f"no write access to {folder}"
+    else:
+        return
+    raise CacheUnwritable(
+        f"{path}, which cannot be written ({problem})", "a path in a writable folder"
+    )
