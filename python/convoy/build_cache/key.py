@@ -118,7 +118,7 @@ def _tensors(value: Any) -> Any:
 def _tensor(value: Any) -> str:
     array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     found = hashlib.blake2b(f"{array.dtype} {array.shape} ".encode(), digest_size=32)
-    found.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 

@@ -197,7 +197,7 @@ def usual_times(samples: Iterable[HostSample]) -> dict[Kind, Usual]:
     """Medians by kind, of FEWEST samples and more."""
     found: dict[Kind, list[Usual]] = {}
     for sample in samples:
-        found.setdefault(_kind(*sample[:5]), []).append(sample[5:])
+        found.setdefault(_kind(*sample[:5]), []).append(sample[5:9])
     return {
         own: tuple(map(statistics.median, zip(*times, strict=True)))
         for own, times in found.items()

@@ -34,6 +34,13 @@ class CostModel(abc.ABC):
     ) -> list[Measurement | None]:
         """A measurement for each candidate, None where nothing is known of it."""
 
+    def estimates(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        """Estimates (measurements without samples) for a workload of an operation of which nothing
+        is measured; None where there is none. Optional."""
+        return [None] * len(candidates)
+
     def candidates(self, workload: Workload) -> list[Candidate]:
         """Candidates known from elsewhere (records), beside those that backends propose."""
         return []

@@ -11,7 +11,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
-from ..partition.alternatives import plausible_workloads
+from ..partition.alternatives import plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
 from .cache import in_network, stays, touched_bytes
 from .model import CostModel
@@ -50,8 +50,28 @@ def price(
         if joint and costs.free:
             wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
         new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
-        found |= in_network(price_workloads(new, backends, device, costs, compiled), staying, later)
+        offers = price_workloads(new, backends, device, costs, compiled)
+        _estimate(graph, names, {**found, **offers}, costs)
+        found |= in_network(offers, staying, later)
     return found
+
+
+def _estimate(
+    graph: MatchGraph, backends: Sequence[str], offers: Mapping[Workload, Offers], costs: CostModel
+) -> None:
+    """Give candidates of operations of which nothing is measured what the cost model estimates."""
+    for group in plausible(graph, backends):
+        found = [offers[subgraph.require_workload()] for subgraph in group]
+        if any(not offer.measurement.estimated for own in found for offer in own.measured):
+            continue
+        for own in found:
+            candidates, own.unmeasured[:] = list(own.unmeasured), []
+            estimates = costs.estimates(own.workload, candidates)
+            for candidate, estimate in zip(candidates, estimates, strict=True):
+                if estimate is None:
+                    own.unmeasured.append(candidate)
+                else:
+                    own.measured.append(Offer(candidate, estimate))
 
 
 def _roots(graph: MatchGraph) -> list[Workload]:

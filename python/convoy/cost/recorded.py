@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..ir.candidate import Candidate
+from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from .host import Again, HostTimes, Prepare, Ready, usual_times
 from .model import CostModel
+from .nearest import Neighbours
 
 if TYPE_CHECKING:
     from ..records.environment import Environment
-    from ..records.record import Record
+    from ..records.record import HostSample, Record
     from ..records.store import RecordStore
 
 
 class RecordedCost(CostModel):
     """Measurements from a record store, strict on the environment first, then loose.
 
-    Host times that were measured on other hosts are rescaled by the ratios of ``hosts``.
+    Host times that were measured on other hosts are rescaled by the ratios of ``hosts``. With a
+    ``device`` what no record holds is estimated from the nearest records.
     """
 
     source = "recorded"
@@ -28,11 +33,22 @@ class RecordedCost(CostModel):
     thorough = False
 
     def __init__(
-        self, store: RecordStore, environment: Environment, hosts: HostTimes | None = None
+        self,
+        store: RecordStore,
+        environment: Environment,
+        hosts: HostTimes | None = None,
+        device: Device | None = None,
     ) -> None:
-        self._store, self._environment = store, environment
+        self._store, self._environment, self._device = store, environment, device
         self.hosts = hosts or HostTimes()
-        self._asked = False
+
+    @functools.cached_property
+    def _samples(self) -> dict[Workload, list[HostSample]]:
+        return self._store.samples()
+
+    @functools.cached_property
+    def _neighbours(self) -> Neighbours | None:
+        return None if self._device is None else Neighbours(self._samples, self._device)
 
     def calibrate(
         self,
@@ -47,9 +63,8 @@ class RecordedCost(CostModel):
         self.hosts.calibrate(known, again, ready, prepare)
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Record]:
-        if not self._asked:
-            self._asked = True
-            self.hosts.usual = usual_times(self._store.host_samples())
+        if "_samples" not in self.__dict__:  # the first time
+            self.hosts.usual = usual_times(chain.from_iterable(self._samples.values()))
         records = self._store.lookup(workload, self._environment)
         return {(r.candidate.backend, r.candidate.kernel): r for r in records}
 
@@ -59,6 +74,13 @@ class RecordedCost(CostModel):
         found = self._found(workload)
         records = [found.get((c.backend, c.kernel)) for c in candidates]
         return [self.hosts.measurement(record) if record else None for record in records]
+
+    def estimates(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        if self._neighbours is None:
+            return super().estimates(workload, candidates)
+        return self._neighbours.estimates(workload, candidates)
 
     def candidates(self, workload: Workload) -> list[Candidate]:
         return [record.candidate for record in self._found(workload).values()]

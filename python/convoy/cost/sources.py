@@ -76,7 +76,7 @@ def cost_model(
     store = _store(records)
     if not measure:
         known = environments.for_device(device)
-        return RecordedCost(store, known), known.id
+        return RecordedCost(store, known, device=device), known.id
     here = environments.current()
     by_name = {backend.name: backend for backend in backends}
 

@@ -39,6 +39,11 @@ class Measurement:
     def ok(self) -> bool:
         return not self.failure and self.kernel_us is not None
 
+    @property
+    def estimated(self) -> bool:
+        """Whether a cost model made it up: nothing was sampled."""
+        return self.ok and not self.samples
+
     def to_json(self) -> dict[str, Any]:
         return {k: v for k, v in dataclasses.asdict(self).items() if v not in (None, "")}
 

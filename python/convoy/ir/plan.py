@@ -79,7 +79,8 @@ class Plan:
     """All choices for one network on one device under one objective.
 
     ``source`` says where the figures come from: "measured" on this machine, "recorded" for this
-    or a like device, or "none" where no figures were there and backends' own order decided.
+    or a like device, "predicted" where all of them are estimates, or "none" where no figures were
+    there and backends' own order decided.
     ``streams`` is how many streams the kernels were chosen for: above 1 some are not the fastest
     by themselves but leave room for a neighbour on another stream. ``suffix`` ends the names of
     functions, where several plans are in one module.
@@ -97,6 +98,14 @@ class Plan:
         """Predict the time of all subgraphs in microseconds, by default under its own objective."""
         measurements = [c.chosen.measurement for c in self.choices]
         return objectives.total(measurements, objective or self.objective)
+
+    def untimed(self) -> list[Choice]:
+        """The choices without a measurement, which :meth:`total_us` counts as nothing."""
+        return [choice for choice in self.choices if not choice.chosen.measurement.ok]
+
+    def estimated(self) -> list[Choice]:
+        """The choices whose time a cost model made up."""
+        return [choice for choice in self.choices if choice.chosen.measurement.estimated]
 
     def functions(self) -> dict[str, Choice]:
         """Choices by the symbol of the function that runs them in a compiled module."""

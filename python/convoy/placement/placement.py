@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
 from ..ir.candidate import Decline
+from ..ir.measurement import Measurement
 from ..ir.offer import Offers
 from ..ir.plan import Plan
 from ..ir.workload import Workload
@@ -36,6 +37,39 @@ class Native:
         reasons = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
         name = f"{self.layer}: " if self.layer else ""
         return f"{name}{self.workload.key} ({reasons or 'every candidate failed'})"
+
+
+@dataclass(frozen=True)
+class Total:
+    """The predicted time of a network, and how many of its operations are not in it.
+
+    Attributes:
+        us: Microseconds under the plan's objective.
+        timed: Chosen subgraphs with a time, estimated ones among them.
+        estimated: Chosen subgraphs whose time is an estimate.
+        untimed: Chosen subgraphs without one.
+        native: Convolutions and GEMMs that are left to TVM's own kernels and have no time.
+        others: Whether the time has TVM's kernels for all other operations in it, as estimated.
+    """
+
+    us: float
+    timed: int
+    estimated: int
+    untimed: int
+    native: int
+    others: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing; estimates count."""
+        return self.others and not self.untimed and not self.native
+
+    def __str__(self) -> str:
+        missing = [f"{self.untimed} of {self.timed + self.untimed} kernels"] * bool(self.untimed)
+        missing += [f"{self.native} operations on TVM's kernels"] * bool(self.native)
+        missing += ["all other operations"] * (not self.others)
+        estimated = f", {self.estimated} kernels of {self.timed} estimated" * bool(self.estimated)
+        return f"{self.us:.0f} us{estimated}" + f", without {', '.join(missing)}" * bool(missing)
 
 
 @dataclass(frozen=True)
@@ -74,6 +108,18 @@ class Placement:
     def total_us(self) -> float:
         """Predicted time under the plan's objective, with TVM's kernels where they are known."""
         return self.plan.total_us() if self.cover is None else self.cover.total_us()
+
+    def total(self) -> Total:
+        """Predicted time with a count of what it lacks."""
+        untimed = len(self.plan.untimed())
+        return Total(
+            us=self.total_us(),
+            timed=len(self.plan.choices) - untimed,
+            estimated=len(self.plan.estimated()),
+            untimed=untimed,
+            native=len(self.native),
+            others=self.cover is not None,
+        )
 
 
 def placement_of(
@@ -126,17 +172,24 @@ def placement_of_cover(
         environment: Id of the environment that they were taken in.
     """
     choices = []
-    known = False
     for subgraph, offer in cover.launches:
         if subgraph.workload is not None:
             found = offers[subgraph.workload]
             # A subgraph may be charged more than its kernel: a plan keeps the kernel's own time.
             own = next((o for o in found.measured if o.candidate == offer.candidate), offer)
             choices.append(make_choice(subgraph.id, found, cover.objective, own))
-            known |= own.measurement.ok
-    source = source if known else "none"
+    source = source_of(source, [choice.chosen.measurement for choice in choices])
     plan = Plan(cover.objective, graph.device, tuple(choices), source, environment)
     return placement_of(graph, plan, backends, cover)
+
+
+def source_of(source: str, measurements: Sequence[Measurement]) -> str:
+    """Where the measurements of a plan come from: ``source``, "predicted" where all that are known
+    are estimates, or "none"."""
+    known = [measurement for measurement in measurements if measurement.ok]
+    if not known:
+        return "none"
+    return "predicted" if all(m.estimated for m in known) else source
 
 
 def restore(graphs: Iterable[MatchGraph], plan: Plan) -> Placement:

@@ -15,7 +15,7 @@ from .concurrent import choose_for_streams
 from .cover import Cover, find_cover
 from .explanation import explain
 from .greedy import choose_greedily
-from .placement import Placement, placement_of, placement_of_cover
+from .placement import Placement, placement_of, placement_of_cover, source_of
 from .priced import NATIVE, priced
 from .refine import refine
 from .simulated import STREAMS
@@ -138,8 +138,7 @@ class _Selector:
 
     def _greedy(self, graph: MatchGraph) -> Plan:
         choices = choose_greedily(graph, self.offers, self.objective, self.backends)
-        known = any(choice.chosen.measurement.ok for choice in choices)
-        source = self.source if known else "none"
+        source = source_of(self.source, [choice.chosen.measurement for choice in choices])
         return Plan(self.objective, graph.device, tuple(choices), source, self.environment)
 
     def _covered(self, graph: MatchGraph, cover: Cover) -> Placement:

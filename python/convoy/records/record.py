@@ -35,6 +35,8 @@ _OWN_LINE = re.compile(
 )
 _HEADER = f'{{"v":{FORMAT_VERSION},"id":"'
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?"
+_HOST_TIMES = ("enqueue_us", "enqueue_spread_us", "e2e_us", "e2e_spread_us")
+_TIMES = ("kernel_us", "kernel_spread_us", "cold_us", *_HOST_TIMES)
 #: A whole line with host times, every field bounded as its check bounds it.
 _WHOLE_LINE = re.compile(
     _OWN_LINE.pattern
@@ -42,9 +44,10 @@ _WHOLE_LINE = re.compile(
     + r'(?:,"config":"(?P<config>(?:[^"\\]|\\"){0,65000})")?(?:,"workspace":(?P<space>\d{1,18}))?'
     + r'(?:,"priority":\d{1,9})?(?:,"deterministic":false)?'
     + r'(?:,"notes":\["\w{1,200}"(?:,"\w{1,200}")?\])?\},'
-    + rf'"measurement":\{{"kernel_us":({_NUMBER}),"kernel_spread_us":({_NUMBER})'
-    + rf'(?:,"cold_us":{_NUMBER})?,"enqueue_us":({_NUMBER}),"enqueue_spread_us":({_NUMBER})'
-    + rf',"e2e_us":({_NUMBER}),"e2e_spread_us":({_NUMBER})'
+    + r'"measurement":\{'
+    + ",".join(rf'"{name}":(?P<{name}>{_NUMBER})' for name in ("kernel_us", "kernel_spread_us"))
+    + rf'(?:,"cold_us":(?P<cold_us>{_NUMBER}))?'
+    + "".join(rf',"{name}":(?P<{name}>{_NUMBER})' for name in _HOST_TIMES)
     + rf'(?:,"samples":\d{{1,9}})?(?:,"error":{_NUMBER})?\}},'
     + r'"time":"(?P<time>[^"\\]{1,64})"\}\n'
 )
@@ -54,10 +57,10 @@ CandidateKey = tuple[str, str, str]
 
 
 class HostSample(NamedTuple):
-    """The host times of a record that has them all, in microseconds, and what they depend on.
+    """The times of a record that has them all, in microseconds, and what they depend on.
 
-    ``wait_us`` is the synchronised call without the kernel; ``host`` and ``boot`` are those of the
-    environment.
+    ``wait_us`` is the synchronised call without the kernel, ``cold_us`` alone may be missing;
+    ``host``, ``boot`` and ``gpu`` are those of the environment.
     """
 
     backend: str
@@ -69,6 +72,9 @@ class HostSample(NamedTuple):
     enqueue_spread_us: float
     wait_us: float
     e2e_spread_us: float
+    gpu: str
+    kernel_us: float
+    cold_us: float | None
 
 
 class BadLine(ValueError):
@@ -122,6 +128,9 @@ class Record:
             times.enqueue_spread_us or 0.0,
             max(0.0, times.e2e_us - times.kernel_us),
             times.e2e_spread_us or 0.0,
+            environment.gpu,
+            times.kernel_us,
+            times.cold_us,
         )
 
 
@@ -201,18 +210,16 @@ class Parser:
         if backend == "hopper" and "store_warps" in config:
             return None  # an earlier version's
         key = environment.id, (backend, kernel, config.replace('\\"', '"'))
-        kernel_us, spread, enqueue, enqueue_spread, e2e, e2e_spread = map(
-            float, match.groups()[6:12]
-        )
-        if max(kernel_us, spread, enqueue, enqueue_spread, e2e, e2e_spread) > _MOST_US:
+        times = {name: float(match[name] or 0.0) for name in _TIMES}
+        if max(times.values()) > _MOST_US or times["kernel_us"] < _LEAST_US:
             return None
-        if kernel_us < _LEAST_US:
-            return None
-        if not (enqueue and e2e):
+        if not (times["enqueue_us"] and times["e2e_us"]):
             return key, match["time"], None
         sample = HostSample(
             backend, kernel, int(match["space"] or 0), environment.host, environment.boot,
-            enqueue, enqueue_spread, max(0.0, e2e - kernel_us), e2e_spread,
+            times["enqueue_us"], times["enqueue_spread_us"],
+            max(0.0, times["e2e_us"] - times["kernel_us"]), times["e2e_spread_us"],
+            environment.gpu, times["kernel_us"], times["cold_us"] or None,
         )  # fmt: skip
         return key, match["time"], sample
 

@@ -151,9 +151,10 @@ class RecordStore:
         """Every workload that has a record, sorted."""
         return sorted(next(iter(group.records.values())).workload for group in self._all())
 
-    def host_samples(self) -> list[HostSample]:
-        """The host times of all records that have them, without reading the rest of the lines."""
-        found: list[HostSample] = []
+    def samples(self) -> dict[Workload, list[HostSample]]:
+        """The times of all records that have them all, by workload, without reading the rest of the
+        lines."""
+        found: dict[Workload, list[HostSample]] = {}
         for group in self._load().values():
             latest: dict[tuple[str, CandidateKey], tuple[str, HostSample | None]] = {}
             for entry in [*group.records.values(), *group.waiting]:
@@ -163,7 +164,9 @@ class RecordStore:
                 key, time, sample = glanced
                 if key not in latest or time >= latest[key][0]:
                     latest[key] = time, sample
-            found += [sample for _, sample in latest.values() if sample is not None]
+            if kept := [sample for _, sample in latest.values() if sample is not None]:
+                entry = (group.waiting or list(group.records.values()))[0]
+                found[entry.workload] = kept
         return found
 
     def __iter__(self) -> Iterator[Record]:

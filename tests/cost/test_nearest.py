@@ -1,0 +1,143 @@
+"""Estimates for workloads that nobody has measured, from records of others."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+
+from convoy import paths
+from convoy.cost.nearest import Neighbours
+from convoy.cost.price import price
+from convoy.cost.recorded import RecordedCost
+from convoy.ir.candidate import Candidate
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.workload import Workload
+from convoy.records.environment import Environment, for_device
+from convoy.records.record import HostSample, Record
+from convoy.records.store import RecordStore
+
+H200 = Device()
+FAST, SLOW = Candidate("cudnn", "eng1_k2=1"), Candidate("cudnn", "eng3_k2=1")
+
+
+def conv(size: int, **others: object) -> Workload:
+    return Workload("fprop", 1, size, size, 256, 256, 3, 3, padding=(1, 1, 1, 1), **others)  # type: ignore[arg-type]
+
+
+def sample(candidate: Candidate, us: float, gpu: str = H200.name) -> HostSample:
+    return HostSample(
+        candidate.backend, candidate.kernel, 0, "host", "", 3.0, 0.1, 6.0, 0.5, gpu, us, None
+    )
+
+
+def ranked(neighbours: Neighbours, workload: Workload, *candidates: Candidate) -> list[str]:
+    found = zip(neighbours.estimates(workload, candidates), candidates, strict=True)
+    return [c.kernel for _, c in sorted(found, key=lambda pair: pair[0].kernel_us)]
+
+
+def test_near_workloads_decide_which_kernel_wins() -> None:
+    small = {conv(7): [sample(FAST, 5.0), sample(SLOW, 9.0)]}
+    large = {conv(112): [sample(FAST, 90.0), sample(SLOW, 60.0)]}
+    neighbours = Neighbours(small | large, H200)
+    assert ranked(neighbours, conv(8), SLOW, FAST)[0] == FAST.kernel
+    assert ranked(neighbours, conv(100), SLOW, FAST)[0] == SLOW.kernel
+    estimate = neighbours.estimates(conv(8), [FAST])[0]
+    assert estimate is not None and estimate.estimated
+    assert estimate.e2e_us == pytest.approx(estimate.kernel_us + 6.0)
+    assert estimate.enqueue_us == pytest.approx(3.0)
+    assert not dataclasses.replace(estimate, samples=9).estimated
+
+
+@pytest.mark.parametrize("factor", [4, 16])
+def test_time_grows_with_the_work(factor: int) -> None:
+    neighbours = Neighbours({conv(56): [sample(FAST, 40.0)]}, H200)
+    one, many = (
+        neighbours.estimates(dataclasses.replace(conv(56), n=n), [FAST])[0].kernel_us
+        for n in (8, 8 * factor)
+    )
+    assert 0.7 * factor < many / one <= factor
+
+
+def test_other_precisions_and_gpus_count_by_their_peak() -> None:
+    known = {conv(56, dtype="float16"): [sample(FAST, 40.0)]}
+    neighbours = Neighbours(known, H200)
+    half, brain, rounded, exact = (
+        neighbours.estimates(dataclasses.replace(conv(56), n=64, **types), [FAST])[0].kernel_us
+        for types in (
+            {},
+            {"dtype": "bfloat16", "out_dtype": "bfloat16"},
+            {"dtype": "float32", "out_dtype": "float32", "math": "tf32"},
+            {"dtype": "float32", "out_dtype": "float32"},
+        )
+    )
+    assert half == pytest.approx(brain)
+    assert half < rounded < exact
+    a100 = Device("NVIDIA A100", 80, 108, 166912, 40 << 20, 80 << 30, 1.5e12)
+    there = Neighbours(known, a100).estimates(conv(112), [FAST])[0]
+    assert math.isfinite(there.kernel_us) and there.kernel_us > 0
+    own = {conv(7): [sample(SLOW, 7.0, a100.name), sample(FAST, 9.0, a100.name)]}
+    assert ranked(Neighbours(known | own, a100), conv(56), FAST, SLOW)[0] == SLOW.kernel, (
+        "records of the GPU itself count alone"
+    )
+
+
+def test_an_operator_without_records_has_no_estimate() -> None:
+    neighbours = Neighbours({conv(7): [sample(FAST, 5.0)]}, H200)
+    assert neighbours.estimates(dataclasses.replace(conv(7), op="wgrad"), [FAST]) == [None]
+    assert Neighbours({}, H200).estimates(conv(7), [FAST, SLOW]) == [None, None]
+
+
+def test_the_samples_of_lines_are_those_of_records(tmp_path: Path) -> None:
+    """Lines are scanned; a record that is parsed says the same."""
+    shipped = sorted(paths.records_dir().glob("*resnet18-*"))
+    scanned = RecordStore(shipped).samples()
+    parsed: dict[Workload, list[HostSample]] = {}
+    for record in RecordStore(shipped):
+        if (found := record.host_sample()) is not None:
+            parsed.setdefault(record.workload, []).append(found)
+    assert {w: sorted(map(repr, found)) for w, found in scanned.items()} == {
+        w: sorted(map(repr, found)) for w, found in parsed.items()
+    }
+
+
+def test_the_latest_of_two_measurements_counts(tmp_path: Path) -> None:
+    records = RecordStore(write_to=tmp_path / "own.jsonl")
+    here = Environment(gpu=H200.name)
+    for time, us in (("2026-01-02", 4.0), ("2026-01-01", 8.0), ("2026-01-03", 0.0005)):
+        times = Measurement(us, 0.1, None, 3.0, 0.1, us + 9.0, 0.2, samples=5)
+        records.append(Record(conv(7), FAST, times, here, time))
+    (found,) = RecordStore(tmp_path / "own.jsonl").samples()[conv(7)]
+    assert found.kernel_us == 4.0, "0.5 ns is no time of a kernel"
+
+
+def test_only_operations_without_any_record_are_estimated() -> None:
+    from convoy.partition.match_graph import MatchGraph, Op, Subgraph
+
+    class Backend:
+        name, after_others_us = "cudnn", (0.0, 0.0)
+
+        def accepts(self, *_: object) -> None:
+            return None
+
+        def check(self, candidate: Candidate) -> None:
+            pass
+
+        def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]
+            return [[FAST, SLOW] for _ in workloads]
+
+    def graph(workload: Workload) -> MatchGraph:
+        one = Subgraph("a#0", ("a",), ("a",), workload, "a")
+        return MatchGraph((Op("a", ("x",)),), (one,), ("x",), ("a",), None, ("cudnn",), H200)
+
+    records = RecordStore([paths.records_dir()])
+    costs = RecordedCost(records, for_device(H200), device=H200)
+    known = next(w for w in records.samples() if w.op == "fprop")
+    unknown = dataclasses.replace(known, n=5)
+    for workload, estimated in ((known, False), (unknown, True)):
+        offers = price([graph(workload)], [Backend()], H200, costs)[workload]  # type: ignore[list-item]
+        assert offers.measured
+        assert all(offer.measurement.estimated is estimated for offer in offers.measured)
