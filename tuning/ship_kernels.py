@@ -80,6 +80,17 @@ def variants(kernels: list[tuple[str, Kernel]]) -> Iterator[tuple[str, Kernel]]:
                     continue  # a combination that does not exist
 
 
+def narrow() -> Iterator[tuple[str, Kernel]]:
+    """Kernels that fuse silu, which cuDNN does not, behind few output channels: the squeeze
+    convolutions of EfficientNets, of which there are no records."""
+    tiles = {"tile": [64, 64, 64], "activation": "silu"}
+    conv = {"family": "sm80_conv", "warp": [32, 32], "stages": 4, **tiles}
+    gemm = {"family": "sm90_gemm", "schedule": "pingpong", **tiles}
+    backend = registry.get("cutlass")
+    for description in ({**conv, "align_out": 2}, {**conv, "align_out": 4}, gemm):
+        yield "cutlass", backend.family.kernel_from_json(description)
+
+
 def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
     """For each precision and epilogue the kernels that come first for most workloads."""
     workloads = {record.workload for record in RecordStore([paths.records_dir()])}
@@ -116,6 +127,7 @@ def main() -> None:
     if options.arch == 90:
         chosen = list(recorded(options.most))
         chosen += variants(chosen)
+        chosen += narrow()
     else:
         chosen = list(guessed(A100))
     backend_of = {kernel: backend for backend, kernel in chosen}

@@ -201,7 +201,7 @@ def place(
         progress: Called with what is being done, how many steps are done, and of how many. By
             default a terminal shows a bar, and the log ``convoy`` has a line for each stage.
         kernels: "shipped" takes cuDNN and kernels that are compiled already, and runs nvcc only
-            for a workload that nothing else takes; "all" compiles every candidate.
+            for an operation that nothing else takes; "all" compiles every candidate.
         budget: Seconds of measuring; None measures every candidate.
         streams: With "auto" kernels are chosen together with the streams that they will run on,
             as :func:`build` does by default; with a number each kernel for itself.

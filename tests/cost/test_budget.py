@@ -140,3 +140,24 @@ def test_kernels_are_compiled_for_what_nothing_else_takes(measured):
     found = price_workloads([SMALL], backends, Device(), costs(backends, measured, None), True)
     assert len(measured) == 5 and backends[0].prepared
     assert [d.backend for d in found[SMALL].declines] == ["b"]
+
+
+def test_an_alternative_that_is_compiled_already_spares_the_compiler(measured):
+    class Fused(Listed):
+        """Takes the fused alternative alone."""
+
+        def accepts(self, workload, device):
+            return None if workload == LARGE else Decline(self.name, "nothing is fused")
+
+    class Bare(Fused):
+        def accepts(self, workload, device):
+            return None if workload == SMALL else Decline(self.name, "something is fused")
+
+    backends = [Fused("a", []), Bare("b", ["k0"])]
+    model = costs(backends, measured, None)
+    found = price_workloads([LARGE, SMALL], backends, Device(), model, True, [[LARGE, SMALL]])
+    assert not found[LARGE].measured and not backends[0].prepared
+    assert [offer.candidate.kernel for offer in found[SMALL].measured] == ["k0"]
+    backends[1].compiled = []
+    found = price_workloads([LARGE, SMALL], backends, Device(), model, True, [[LARGE, SMALL]])
+    assert len(found[LARGE].measured) == 5, "now nothing else takes the operation"

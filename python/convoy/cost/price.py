@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..backends.base import Backend
 from ..errors import InvalidOption, LibraryMissing
@@ -34,8 +34,8 @@ def price(
         costs: Where measurements come from.
         joint: Whether the whole graph is going to be searched: then subgraphs that compute several
             roots at once are priced as well and, as far as that takes no measuring, all others.
-        compiled: Whether only kernels count that need no compiler run; where a workload has none,
-            those of all backends do.
+        compiled: Whether only kernels count that need no compiler run; where no alternative of an
+            operation has any, those of all backends do.
 
     Returns:
         The offers of every workload that was asked for (see :func:`price_workloads`), with host
@@ -50,7 +50,8 @@ def price(
         if joint and costs.free:
             wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
         new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
-        offers = price_workloads(new, backends, device, costs, compiled)
+        operations = [[s.require_workload() for s in group] for group in plausible(graph, names)]
+        offers = price_workloads(new, backends, device, costs, compiled, operations)
         _estimate(graph, names, {**found, **offers}, costs)
         found |= in_network(offers, staying, later)
     return found
@@ -86,6 +87,7 @@ def price_workloads(
     device: Device,
     costs: CostModel,
     compiled: bool = False,
+    operations: Sequence[Collection[Workload]] | None = None,
 ) -> dict[Workload, Offers]:
     """Collect the offers of every distinct workload.
 
@@ -95,6 +97,8 @@ def price_workloads(
         device: The GPU that it will run on.
         costs: Where measurements come from; it is told of all candidates before the first one.
         compiled: As for :func:`price`.
+        operations: Workloads that are alternatives for one operation, of which one will do; by
+            default each workload is an operation.
 
     Returns:
         For each workload its candidates with their measurements, those without, those that
@@ -102,9 +106,7 @@ def price_workloads(
     """
     found = {workload: Offers(workload) for workload in workloads}
     proposals = _proposals(found, backends, device, costs, compiled)
-    if bare := [
-        workload for workload, candidates in proposals.items() if compiled and not candidates
-    ]:
+    if compiled and (bare := _bare(proposals, operations)):
         again = {workload: Offers(workload) for workload in bare}
         proposals |= _proposals(again, backends, device, costs, compiled=False)
         found |= again
@@ -120,6 +122,21 @@ def price_workloads(
             else:
                 offers.failed.append(Offer(candidate, measurement))
     return found
+
+
+def _bare(
+    proposals: Mapping[Workload, Sequence[Candidate]],
+    operations: Sequence[Collection[Workload]] | None,
+) -> list[Workload]:
+    """Workloads of operations for none of whose alternatives there is a candidate."""
+    if operations is None:
+        operations = [[workload] for workload in proposals]
+    return [
+        workload
+        for alternatives in operations
+        if not any(proposals.get(workload, ("earlier",)) for workload in alternatives)
+        for workload in alternatives
+    ]
 
 
 def _proposals(
