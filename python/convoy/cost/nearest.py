@@ -77,34 +77,41 @@ class Neighbours:
     def __init__(self, samples: Mapping[Workload, Sequence[HostSample]], device: Device) -> None:
         own = any(sample.gpu == device.name for found in samples.values() for sample in found)
         self._device = device
-        by_op: dict[str, list[_Known]] = defaultdict(list)
-        for workload, found in samples.items():
-            used = [sample for sample in found if sample.gpu == device.name or not own]
-            if used:
-                by_op[workload.op].append(_known(workload, used))
-        self._known = {op: sorted(known, key=_order) for op, known in by_op.items()}
-        self._features = {
-            op: np.array([_features(k.workload) for k in known])
-            for op, known in self._known.items()
+        self._samples = {
+            workload: used
+            for workload, found in samples.items()
+            if (used := [sample for sample in found if sample.gpu == device.name or not own])
         }
+        by_op: dict[str, list[Workload]] = defaultdict(list)
+        for workload in sorted(self._samples):
+            by_op[workload.op].append(workload)
+        self._workloads = dict(by_op)
+        self._features = {op: np.array(list(map(_features, ws))) for op, ws in by_op.items()}
+        self._known: dict[Workload, _Known] = {}
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         """An estimate for each candidate, without samples; None where no workload of the kind is
         recorded."""
-        known = self._known.get(workload.op)
-        if not known:
+        workloads = self._workloads.get(workload.op)
+        if not workloads:
             return [None] * len(candidates)
         distances = np.abs(self._features[workload.op] - np.array(_features(workload))).sum(axis=1)
         nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
         weights = 1.0 / (_SOFTENING + distances[nearest])
         weights /= weights.sum()
-        near = list(zip([known[i] for i in nearest], map(float, weights), strict=True))
+        known = [self._of(workloads[i]) for i in nearest]
+        near = list(zip(known, map(float, weights), strict=True))
         best = _mean((math.log(k.best_us / self._least_us(k.workload)), w) for k, w in near)
         best_us = self._least_us(workload) * math.exp(best)
         order = _ORDER.get(workload.op, _USUAL_ORDER)
         return [self._estimate(candidate, best_us, near, order) for candidate in candidates]
+
+    def _of(self, workload: Workload) -> _Known:
+        if workload not in self._known:
+            self._known[workload] = _known(workload, self._samples[workload])
+        return self._known[workload]
 
     def _estimate(
         self,
@@ -152,10 +159,6 @@ def _known(workload: Workload, samples: Sequence[HostSample]) -> _Known:
         {name: float(np.median([s.enqueue_us for s in found])) for name, found in host.items()},
         {name: float(np.median([s.wait_us for s in found])) for name, found in host.items()},
     )
-
-
-def _order(known: _Known) -> str:
-    return known.workload.key
 
 
 def _features(workload: Workload) -> list[float]:
