@@ -40,7 +40,6 @@ from .cost.price import price
 from .cost.sources import cost_model, named
 from .errors import InvalidOption, NoGpu, NotSchedulable
 from .graph.rewriter import main_function
-from .ir import objective as objectives
 from .ir.artifact import Meta
 from .ir.device import Device
 from .ir.plan import Plan
