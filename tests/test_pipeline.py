@@ -110,13 +110,13 @@ def test_weights_that_are_inputs_can_be_swapped(network) -> None:
 
 def test_fresh_process_without_the_compiler(artefact, tmp_path) -> None:
     np.savez(tmp_path / "x.npz", data=sample())
-    command = [sys.executable, "-m", "convoy", "run", str(artefact), "--json", "--time"]
+    command = [sys.executable, "-m", "convoy", "run", str(artefact), "--json"]
     command += ["--inputs", str(tmp_path / "x.npz"), "--outputs", str(tmp_path / "y.npz")]
     environment = {**os.environ, "TVM_USE_RUNTIME_LIB": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["output_0"] == [1, 10] and report["ms"] > 0
+    assert report == {"output_0": [1, 10]}
     assert "Scope" not in done.stderr
     (y,) = convoy.load(artefact).session()(sample())
     assert np.array_equal(np.load(tmp_path / "y.npz")["output_0"], y)
