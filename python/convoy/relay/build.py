@@ -19,11 +19,13 @@ from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Function
 from convoy.relay.convert import to_relax
+from convoy.relay.convert.signature import bound_params
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
+from convoy.relay.specialized import with_static_shapes
 from convoy.relay.transform.context import PassContext
-from convoy.relay.visit import post_order
+from convoy.relay.visit import bind, post_order
 from convoy.threads import one_at_a_time
 
 # Precision follows the dtype of what convolutions and GEMMs compute in, in this order.
@@ -75,7 +77,7 @@ def build(
     infer_module(mod)
     check_graph(mod)
     from_attributes(mod, kind, options)
-    compiled = convoy.build(to_relax(mod, params), target=kind, **options)
+    compiled = convoy.build(to_relax(static_graph(mod, params), params), target=kind, **options)
     return GraphExecutorFactoryModule(compiled, mod, kind, mod_name)
 
 
@@ -195,6 +197,28 @@ def check_graph(mod: IRModule) -> None:
         for node in post_order(mod[name]):
             if isinstance(node, ast.If):
                 raise UnsupportedOp("an if in a graph", "straight-line code", remedy)
+
+
+def static_graph(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+    """Return the module with sizes that are computed from constants as numbers.
+
+    Args:
+        mod: A module with inferred types.
+        params: Values by name, on which sizes may depend.
+
+    Raises:
+        DynamicShape: A size that is known at run time only.
+        UnsupportedOp: Control flow, or a size that is computed from inputs.
+    """
+    calls = (n for name in mod for n in post_order(mod[name]) if isinstance(n, ast.Call))
+    if any(n.checked_type_ is not None and not _is_static(n.checked_type_) for n in calls):
+        main = mod["main"]
+        bound = bound_params(main, params or {})
+        mod = mod.shallow_copy()
+        mod["main"] = bind(main, {v: ast.Constant(a) for v, a in bound.items()})  # type: ignore[assignment]
+        mod = with_static_shapes(infer_module(mod))
+    check_graph(mod)
+    return mod
 
 
 def _is_static(type_: ty.Type) -> bool:

@@ -1,7 +1,9 @@
 """`relay.vm`: compiling and running modules that a graph executor cannot hold.
 
 Modules with unknown sizes or control flow are compiled by TVM's own Relax pipeline, with TVM's own
-kernels; all others are compiled as by `relay.build`.
+kernels; all others are compiled as by `relay.build`. What TVM does not compile with unknown sizes
+(sizes that depend on values, a size of 1 that broadcasts, recursion) is compiled when it runs, for
+the sizes that occur: module `specialized`.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ import convoy
 from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import timed
 from convoy.ir.fields import parse_json
-from convoy.relay.build import check_graph, device_target, from_attributes
+from convoy.relay.ast import Var
+from convoy.relay.build import device_target, from_attributes, static_graph
+from convoy.relay.builder import numpy_dtype
 from convoy.relay.convert import to_relax
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
-from convoy.relay.module import as_module
+from convoy.relay.module import IRModule, as_module
 from convoy.relay.params import to_array
+from convoy.relay.specialized import Specialized
+from convoy.relay.tracing import parameter
 from convoy.relay.types import TupleType, Type
 from convoy.threads import one_at_a_time
 
@@ -28,17 +34,27 @@ class Executable:
     """A compiled module, for `VirtualMachine`.
 
     Attributes:
-        compiled: A `convoy.CompiledModule`, or TVM's executable for modules beyond it.
+        compiled: A `convoy.CompiledModule`, or TVM's executable for modules beyond it; None where
+            all is compiled when it runs.
         input_names: The inputs of `main`, in order.
         is_graph: Whether `compiled` is a CompiledModule.
         result: The structure of the result: None for a tensor, a list for a tuple.
+        input_dtypes: Their dtypes by name, empty where the executable was loaded.
+        specialized: Compiles for the sizes that occur; None where `compiled` runs all.
     """
 
     def __init__(
-        self, compiled: Any, input_names: list[str], is_graph: bool, result: Any = None
+        self,
+        compiled: Any,
+        input_names: list[str],
+        is_graph: bool,
+        result: Any = None,
+        specialized: Specialized | None = None,
     ) -> None:
         self.compiled, self.input_names, self.is_graph = compiled, input_names, is_graph
         self.result = result
+        self.specialized = specialized
+        self.input_dtypes: dict[str, str] = {}
 
     @property
     def mod(self) -> Executable:
@@ -55,6 +71,12 @@ class Executable:
 
         `lib.export_library` writes the library; the code is a few bytes on how to call it.
         """
+        if self.compiled is None:
+            raise InvalidOption(
+                "a module that is compiled when it runs, for the sizes that occur",
+                "one of known sizes",
+                "Save its source with relay.save_json",
+            )
         about = {"inputs": self.input_names, "graph": self.is_graph, "result": self.result}
         return bytearray(json.dumps(about).encode()), self.compiled
 
@@ -95,21 +117,47 @@ def compile(
 
     Arguments and errors are those of `relay.build`, but unknown sizes and an `if` are allowed.
 
-    Raises:
-        UnsupportedOp: Also code that TVM's pipeline does not compile with unknown sizes.
+    Code that TVM does not compile with unknown sizes is compiled when it runs.
     """
     mod = as_module(mod)
     kind = device_target(target)
     infer_module(mod)
+    from_attributes(mod, kind, options)
+    try:
+        exe = _ahead_of_time(mod, params, kind, options)
+    except (DynamicShape, UnsupportedOp):
+        specialized = Specialized(mod, params, kind, options)
+        exe = Executable(None, specialized.input_names, is_graph=False, specialized=specialized)
+    exe.result = _structure(mod["main"].checked_type.ret_type)  # type: ignore[attr-defined]
+    exe.input_dtypes = dict(zip(exe.input_names, _dtypes(mod, params), strict=False))
+    return exe
+
+
+def _ahead_of_time(
+    mod: IRModule, params: Mapping[str, Any] | None, kind: str, options: Mapping[str, Any]
+) -> Executable:
+    """Compile for all sizes; raises DynamicShape or UnsupportedOp where that cannot be done."""
+    try:
+        mod = static_graph(mod, params)
+    except (DynamicShape, UnsupportedOp):
+        converted = to_relax(mod, params)
+        names = [str(p.name) for p in converted["main"].params]
+        compiled = _with_tvm_alone(converted, kind)
+        # Sizes that turn out to broadcast are left to the second way.
+        specialized = Specialized(mod, params, kind, options)
+        return Executable(compiled, names, is_graph=False, specialized=specialized)
     converted = to_relax(mod, params)
     names = [str(p.name) for p in converted["main"].params]
-    result = _structure(mod["main"].checked_type.ret_type)
-    try:
-        check_graph(mod)
-    except (DynamicShape, UnsupportedOp):
-        return Executable(_with_tvm_alone(converted, kind), names, False, result)
-    from_attributes(mod, kind, options)
-    return Executable(convoy.build(converted, target=kind, **options), names, True, result)
+    return Executable(convoy.build(converted, target=kind, **options), names, is_graph=True)
+
+
+def _dtypes(mod: IRModule, params: Mapping[str, Any] | None) -> list[str]:
+    """Return the dtypes of the inputs, in order."""
+    found: dict[Var, Type] = {}
+    for param in mod["main"].params:
+        if param.name_hint not in (params or {}):
+            parameter(param.name_hint, param.checked_type, found)
+    return [t.dtype for t in found.values()]  # type: ignore[attr-defined]
 
 
 def _with_tvm_alone(converted: Any, kind: str) -> Any:
@@ -163,7 +211,7 @@ class VirtualMachine:
         self._result: list[Any] = []
         if exe.is_graph:
             self._session = exe.compiled.session(self._device)
-        else:
+        elif exe.compiled is not None:
             self._machine = tvm.relax.VirtualMachine(exe.compiled, self._device)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -231,6 +279,12 @@ class VirtualMachine:
         return {**kwargs, **dict(zip(rest, args, strict=False))}
 
     def _run(self, values: list[Any]) -> list[Any]:
+        values = [
+            cast_input(value, self._exe.input_dtypes.get(name), name)
+            for name, value in zip(self._exe.input_names, values, strict=True)
+        ]
+        if self._exe.compiled is None:
+            return self._run_specialized(values)
         if self._exe.is_graph:
             for position, value in enumerate(values):
                 self._session.set_input(position, value)
@@ -245,8 +299,23 @@ class VirtualMachine:
         try:
             return _flat(self._machine["main"](*tensors))
         except (RuntimeError, TypeError, ValueError) as error:
+            if self._exe.specialized is not None:
+                return self._run_specialized(values)
             words = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidOption(f"inputs that do not fit: {words}") from error
+
+    def _run_specialized(self, values: list[Any]) -> list[Any]:
+        assert self._exe.specialized is not None
+        arrays = [to_array(v) for v in values]
+        return _flat(self._exe.specialized.run(arrays, self._device))
+
+
+def cast_input(value: Any, dtype: str | None, name: str) -> Any:
+    """Cast an array to the dtype of the input that it is for, as TVM does."""
+    if dtype is None or str(getattr(value, "dtype", "")) == dtype:
+        return value
+    array = to_array(value, f"input '{name}'")
+    return array.astype(numpy_dtype(dtype), copy=False)
 
 
 def _copy(tensor: Any, device: Any) -> Any:

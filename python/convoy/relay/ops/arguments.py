@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from convoy.relay.ast import Call, Expr, Tuple, TupleWrapper, op_call
+import numpy as np
+
+from convoy.relay.ast import Call, Constant, Expr, Tuple, TupleWrapper, op_call
 
 Size = Any  # an int for all axes, or a sequence of int
+Sizes = Any  # a sequence of int, an int, or an expression that computes them
 Axes = Any  # None, an int or a sequence of int
 
 
@@ -33,6 +36,22 @@ def expr(value: Any, where: str) -> Expr:
     if not isinstance(value, Expr):
         raise TypeError(f'{where}: convert "{value}" with `const` first')
     return value
+
+
+def known(value: Any) -> Any:
+    """Return the numbers of a constant expression, anything else as it is.
+
+    Shapes, axes and scales may be given as numbers or as expressions; only those that are computed
+    make a `dyn.*` operator.
+    """
+    return value.value.tolist() if isinstance(value, Constant) else value
+
+
+def listed(value: Any) -> tuple[Any, ...]:
+    """Convert one number or a sequence of them to a tuple."""
+    if isinstance(value, (int, float, np.number)):
+        return (value,)
+    return tuple(known(v) for v in value)
 
 
 def as_tuple(data: Any) -> Expr:

@@ -8,7 +8,7 @@ from typing import Any
 from convoy.relay.ast import Call, Expr
 from convoy.relay.builder import const
 from convoy.relay.lazy import relax
-from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.arguments import Sizes, known, listed, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs, constant_ints
@@ -18,9 +18,12 @@ from convoy.relay.types import Dim, TensorType, Type
 
 
 @builder("broadcast_to")
-def broadcast_to(data: Expr, shape: Sequence[int]) -> Call:
-    """Broadcast to a shape."""
-    return make_call("broadcast_to", data, shape=tuple(shape))
+def broadcast_to(data: Expr, shape: Sizes) -> Call:
+    """Broadcast to a shape, which may be computed."""
+    shape = known(shape)
+    if isinstance(shape, Expr):
+        return make_call("dyn.broadcast_to", data, shape, shape=None)
+    return make_call("broadcast_to", data, shape=listed(shape))
 
 
 @builder("broadcast_to_like")
@@ -97,9 +100,12 @@ def convert_collapse_sum(op: OpCall) -> RelaxExpr:
 
 
 @builder("tile")
-def tile(data: Expr, reps: int | Sequence[int]) -> Call:
+def tile(data: Expr, reps: Sizes) -> Call:
     """Repeat the tensor `reps` times along each axis."""
-    return make_call("tile", data, reps=(reps,) if isinstance(reps, int) else tuple(reps))
+    reps = known(reps)
+    if isinstance(reps, Expr):
+        return make_call("dyn.tile", data, reps, reps=None)
+    return make_call("tile", data, reps=listed(reps))
 
 
 @type_rule("tile")

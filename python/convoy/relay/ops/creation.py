@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from convoy.relay.ast import Call, Constant, Expr
 from convoy.relay.builder import const
 from convoy.relay.lazy import relax
-from convoy.relay.ops.arguments import make_call
-from convoy.relay.ops.registry import builder, converter, type_rule
+from convoy.relay.ops.arguments import Sizes, known, listed, make_call
+from convoy.relay.ops.registry import builder, converter, shape_arguments, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, constant, is_const
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.types import Any as DynamicDim
@@ -18,9 +16,12 @@ from convoy.relay.types import Dim, TensorType, Type
 
 
 @builder("full")
-def full(fill_value: Expr, shape: Sequence[int] = (), dtype: str = "") -> Call:
-    """Fill a shape with a scalar."""
-    return make_call("full", fill_value, shape=tuple(shape), dtype=dtype)
+def full(fill_value: Expr, shape: Sizes = (), dtype: str = "") -> Call:
+    """Fill a shape, which may be computed, with a scalar."""
+    shape = known(shape)
+    if isinstance(shape, Expr):
+        return make_call("dyn.full", fill_value, shape, shape=None, dtype=dtype)
+    return make_call("full", fill_value, shape=listed(shape), dtype=dtype)
 
 
 @builder("full_like")
@@ -30,15 +31,22 @@ def full_like(data: Expr, fill_value: Expr) -> Call:
 
 
 @builder("zeros")
-def zeros(shape: Sequence[int], dtype: str) -> Call:
-    """Make a tensor of zeros."""
-    return make_call("zeros", shape=tuple(shape), dtype=dtype)
+def zeros(shape: Sizes, dtype: str) -> Call:
+    """Make a tensor of zeros; the shape may be computed."""
+    return _filled("zeros", shape, dtype)
 
 
 @builder("ones")
-def ones(shape: Sequence[int], dtype: str) -> Call:
-    """Make a tensor of ones."""
-    return make_call("ones", shape=tuple(shape), dtype=dtype)
+def ones(shape: Sizes, dtype: str) -> Call:
+    """Make a tensor of ones; the shape may be computed."""
+    return _filled("ones", shape, dtype)
+
+
+def _filled(name: str, shape: Sizes, dtype: str) -> Call:
+    shape = known(shape)
+    if isinstance(shape, Expr):
+        return make_call(f"dyn.{name}", shape, shape=None, dtype=dtype)
+    return make_call(name, shape=listed(shape), dtype=dtype)
 
 
 @builder("zeros_like")
@@ -112,13 +120,16 @@ def arange(
     """Make the numbers from `start` up to, not including, `stop`.
 
     Args:
-        start, stop, step: Constants; `arange(n)` starts at 0.
+        start, stop, step: Scalars; `arange(n)` starts at 0.
     """
     if stop is None:
         start, stop = const(0, dtype), start
     step = const(1, dtype) if step is None else step
     bounds = {"start": start, "stop": stop, "step": step}
     return make_call("arange", start, stop, step, dtype=dtype, **bounds)
+
+
+shape_arguments("arange", 0, 1, 2)
 
 
 @type_rule("arange")
@@ -152,7 +163,7 @@ def convert_arange(op: OpCall) -> RelaxExpr:
 
 @builder("one_hot")
 def one_hot(
-    indices: Expr, on_value: Expr, off_value: Expr, depth: int, axis: int, dtype: str
+    indices: Expr, on_value: Expr, off_value: Expr, depth: int | Expr, axis: int, dtype: str
 ) -> Call:
     """Encode indices along a new axis.
 
@@ -163,6 +174,10 @@ def one_hot(
         axis: Its position; -1 is last.
         dtype: The dtype of the result.
     """
+    depth = known(depth)
+    if isinstance(depth, Expr):
+        args = (indices, on_value, off_value, depth)
+        return make_call("dyn.one_hot", *args, depth=0, axis=axis, dtype=dtype)
     return make_call("one_hot", indices, on_value, off_value, depth=depth, axis=axis, dtype=dtype)
 
 

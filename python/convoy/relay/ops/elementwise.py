@@ -134,13 +134,13 @@ def convert_divide(op: OpCall) -> RelaxExpr:
     if op.type(0).dtype.startswith("float") or op.type(0).dtype == "bfloat16":
         quotient = relax.op.divide(op.args[0], op.match_dynamic(*op.args))
         return quotient if op.name == "divide" else relax.op.trunc(op.emit(quotient))
-    return op.te(_truncated_quotient, op.args[0], op.args[1])
+    return op.te(_truncated_quotient, op.args[0], op.match_dynamic(*op.args))
 
 
 @converter("mod", "trunc_mod")
 def convert_mod(op: OpCall) -> RelaxExpr:
     """Emit a remainder with the sign of the dividend, as in C."""
-    return op.te(_truncated_remainder, op.args[0], op.args[1])
+    return op.te(_truncated_remainder, op.args[0], op.match_dynamic(*op.args))
 
 
 def _truncated_quotient(a, b):  # type: ignore[no-untyped-def]

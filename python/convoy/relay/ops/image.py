@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Call, Expr
+from convoy.relay.builder import const
 from convoy.relay.layout import layout
 from convoy.relay.lazy import relax, topi
-from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.arguments import Sizes, known, listed, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
@@ -19,8 +22,8 @@ from convoy.relay.types import TensorType, Type
 def _resize(rank: int) -> None:
     def resize(
         data: Expr,
-        size: Sequence[int],
-        roi: Sequence[float] | None = None,
+        size: Sizes,
+        roi: Sequence[float] | Expr | None = None,
         layout: str = "NC" + SPATIAL[rank],
         method: str = "linear",
         coordinate_transformation_mode: str = "half_pixel",
@@ -30,20 +33,25 @@ def _resize(rank: int) -> None:
         extrapolation_value: float = 0.0,
         out_dtype: str | None = None,
     ) -> Call:
-        return make_call(
-            f"image.resize{rank}d",
-            data,
-            size=(size,) if isinstance(size, int) else tuple(size),
-            roi=(0.0,) * (2 * rank) if roi is None else tuple(roi),
-            layout=layout,
-            method=method,
-            coordinate_transformation_mode=coordinate_transformation_mode,
-            rounding_method=rounding_method,
-            cubic_alpha=cubic_alpha,
-            cubic_exclude=cubic_exclude,
-            extrapolation_value=extrapolation_value,
-            out_dtype=out_dtype,
-        )
+        size, roi = known(size), (0.0,) * (2 * rank) if roi is None else known(roi)
+        attrs = {
+            "layout": layout,
+            "method": method,
+            "coordinate_transformation_mode": coordinate_transformation_mode,
+            "rounding_method": rounding_method,
+            "cubic_alpha": cubic_alpha,
+            "cubic_exclude": cubic_exclude,
+            "extrapolation_value": extrapolation_value,
+            "out_dtype": out_dtype,
+        }
+        if not isinstance(size, Expr) and not isinstance(roi, Expr):
+            attrs["size"], attrs["roi"] = listed(size), listed(roi)
+            return make_call(f"image.resize{rank}d", data, **attrs)
+        if rank != 2:
+            raise UnsupportedOp(f"image.resize{rank}d with a size that is computed", "a constant")
+        size = size if isinstance(size, Expr) else const(list(listed(size)), "int64")
+        roi = roi if isinstance(roi, Expr) else const(list(listed(roi)), "float32")
+        return make_call("dyn.image.resize2d", data, size, roi, size=None, roi=None, **attrs)
 
     resize.__name__ = resize.__qualname__ = f"resize{rank}d"
     resize.__doc__ = f"Resize {rank} axes to `size`; `method` is nearest_neighbor, linear or cubic."
@@ -94,8 +102,8 @@ def convert_resize(op: OpCall) -> RelaxExpr:
 @builder("nn.upsampling")
 def upsampling(
     data: Expr,
-    scale_h: float = 1,
-    scale_w: float = 1,
+    scale_h: float | Expr = 1,
+    scale_w: float | Expr = 1,
     layout: str = "NCHW",
     method: str = "nearest_neighbor",
     align_corners: bool = False,
@@ -103,18 +111,21 @@ def upsampling(
     """Resize h and w by factors.
 
     Args:
+        scale_h, scale_w: Factors, which may be computed.
         method: "nearest_neighbor", "bilinear" or "bicubic".
         align_corners: Align the centers of corner elements; only interpolation heeds it.
     """
-    return make_call(
-        "nn.upsampling",
-        data,
-        scale_h=scale_h,
-        scale_w=scale_w,
-        layout=layout,
-        method=method,
-        align_corners=align_corners,
-    )
+    attrs = {"layout": layout, "method": method, "align_corners": align_corners}
+    return _scaled("nn.upsampling", data, {"scale_h": scale_h, "scale_w": scale_w}, attrs)
+
+
+def _scaled(name: str, data: Expr, scales: dict[str, Any], attrs: dict[str, Any]) -> Call:
+    """Make a call with scales as attributes, or as arguments where one of them is computed."""
+    scales = {field: known(scale) for field, scale in scales.items()}
+    if not any(isinstance(scale, Expr) for scale in scales.values()):
+        return make_call(name, data, **scales, **attrs)
+    args = [s if isinstance(s, Expr) else const(s, "float64") for s in scales.values()]
+    return make_call(f"dyn.{name}", data, *args, **dict.fromkeys(scales, 0.0), **attrs)
 
 
 @type_rule("nn.upsampling")
@@ -159,9 +170,9 @@ def convert_upsampling(op: OpCall) -> RelaxExpr:
 @builder("nn.upsampling3d")
 def upsampling3d(
     data: Expr,
-    scale_d: float = 1,
-    scale_h: float = 1,
-    scale_w: float = 1,
+    scale_d: float | Expr = 1,
+    scale_h: float | Expr = 1,
+    scale_w: float | Expr = 1,
     layout: str = "NCDHW",
     method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "half_pixel",
@@ -169,13 +180,16 @@ def upsampling3d(
     """Resize d, h and w by factors.
 
     Args:
+        scale_d, scale_h, scale_w: Factors, which may be computed.
         method: "nearest_neighbor" or "trilinear".
     """
-    return make_call(
-        "nn.upsampling3d", data, scale_d=float(scale_d), scale_h=float(scale_h),
-        scale_w=float(scale_w), layout=layout, method=method,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-    )  # fmt: skip
+    attrs = {
+        "layout": layout,
+        "method": method,
+        "coordinate_transformation_mode": coordinate_transformation_mode,
+    }
+    scales = {"scale_d": scale_d, "scale_h": scale_h, "scale_w": scale_w}
+    return _scaled("nn.upsampling3d", data, scales, attrs)
 
 
 @type_rule("nn.upsampling3d")

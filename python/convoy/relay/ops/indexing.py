@@ -150,6 +150,8 @@ def infer_scatter(call: Inputs) -> Type:
 @converter("scatter_elements")
 def convert_scatter_elements(op: OpCall) -> RelaxExpr:
     reduction = op.attrs["reduction"]
+    for position in range(3):
+        op.shape(position)  # TVM takes minutes for unknown sizes
     return relax.op.scatter_elements(*op.args, op.attrs.get_int("axis"), reduction)
 
 
@@ -157,6 +159,8 @@ def convert_scatter_elements(op: OpCall) -> RelaxExpr:
 def convert_scatter_nd(op: OpCall) -> RelaxExpr:
     """Emit a scatter; Relax has the coordinates along the last axis."""
     ndim = len(op.type(1).shape)
+    for position in range(3):
+        op.shape(position)  # TVM takes minutes for unknown sizes
     indices = op.permute(op.args[1], [*range(1, ndim), 0])
     return relax.op.scatter_nd(op.args[0], indices, op.args[2], op.attrs["mode"])
 

@@ -8,7 +8,7 @@ from typing import Any
 from convoy.relay.ast import Call, Expr
 from convoy.relay.builder import const
 from convoy.relay.lazy import relax, topi
-from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.arguments import known, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints, is_const
 from convoy.relay.ops.type_inputs import Inputs
@@ -20,19 +20,23 @@ from convoy.relay.types import TensorType, Type
 @builder("nn.pad")
 def pad(
     data: Expr,
-    pad_width: Sequence[Sequence[int]],
+    pad_width: Any,
     pad_value: Any = 0,
     pad_mode: str = "constant",
 ) -> Call:
     """Pad each axis by (before, after).
 
     Args:
-        pad_width: A pair for each axis.
+        pad_width: A pair for each axis, which may be computed. Negative widths crop.
         pad_value: A number or a scalar expression.
         pad_mode: "constant", "edge" or "reflect".
     """
     if not isinstance(pad_value, Expr):
         pad_value = const(pad_value)
+    pad_width = known(pad_width)
+    if isinstance(pad_width, Expr):
+        attrs = {"pad_width": None, "pad_mode": pad_mode}
+        return make_call("dyn.nn.pad", data, pad_width, pad_value, **attrs)
     return make_call("nn.pad", data, pad_value, pad_width=pad_width, pad_mode=pad_mode)
 
 

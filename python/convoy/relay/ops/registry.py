@@ -5,7 +5,8 @@ A family module, `ops/<family>.py`, registers for each of its operators
 - the builder that users call (`@builder("nn.conv2d")` becomes `relay.nn.conv2d`),
 - the type rule (`@type_rule("nn.conv2d")`), which `relay.infer` applies,
 - its lowering: a converter to Relax (`@converter("nn.conv2d")`), or an expansion into other Relay
-  operators (`@expansion("qnn.conv2d")`), which `relay.convert` applies.
+  operators (`@expansion("qnn.conv2d")`), which `relay.convert` applies; or, where sizes depend on
+  values (`@on_host("argwhere")`), a numpy function, which `relay.tracing` calls.
 
 Names, inputs and attributes of all operators of TVM 0.18 come from `schema.json`.
 """
@@ -28,6 +29,8 @@ TypeRule = Callable[["Inputs"], Type]
 Converter = Callable[["OpCall"], Any]  # to a relax.Expr
 # Takes the call, with inferred types, and its arguments after expansion.
 Expansion = Callable[[Call, Sequence[Expr]], Expr]
+# Takes the call and the values of its arguments; returns one array, or several of a tuple.
+HostFunction = Callable[..., Any]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -41,17 +44,21 @@ class Operator:
         type_rule: Infers the type of a call.
         converter: Emits the Relax expression of a call.
         expansion: Rewrites a call into other Relay operators, before conversion.
+        on_host: Computes the result with numpy, where its size depends on values.
+        shape_arguments: Positions of arguments whose values determine the result's shape.
     """
 
     name: str
     type_rule: TypeRule | None = None
     converter: Converter | None = None
     expansion: Expansion | None = None
+    on_host: HostFunction | None = None
+    shape_arguments: tuple[int, ...] = ()
 
     @property
     def is_supported(self) -> bool:
         """Whether `relay.build` can compile the operator."""
-        return self.converter is not None or self.expansion is not None
+        return any(f is not None for f in (self.converter, self.expansion, self.on_host))
 
 
 OPERATORS: dict[str, Operator] = {}
@@ -93,6 +100,16 @@ def converter(*names: str) -> Callable[[_F], _F]:
 def expansion(*names: str) -> Callable[[_F], _F]:
     """Register the expansion of operators into other Relay operators."""
     return _registering("expansion", names)
+
+
+def on_host(*names: str) -> Callable[[_F], _F]:
+    """Register the numpy function of operators whose results' sizes depend on values."""
+    return _registering("on_host", names)
+
+
+def shape_arguments(name: str, *positions: int) -> None:
+    """Register which arguments' values determine the shape of an operator's result."""
+    OPERATORS.setdefault(name, Operator(name)).shape_arguments = positions
 
 
 def _registering(field: str, names: Sequence[str]) -> Callable[[_F], _F]:

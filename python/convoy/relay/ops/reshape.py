@@ -7,7 +7,7 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import relax
-from convoy.relay.ops.arguments import Axes, axes_of, make_call
+from convoy.relay.ops.arguments import Axes, Sizes, axes_of, known, listed, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
@@ -17,16 +17,18 @@ from convoy.relay.types import Dim, TensorType, Type
 
 
 @builder("reshape")
-def reshape(data: Expr, newshape: int | Sequence[int], allowzero: bool = False) -> Call:
+def reshape(data: Expr, newshape: Sizes, allowzero: bool = False) -> Call:
     """Change the shape.
 
     Args:
-        newshape: The sizes. 0 copies a dimension (unless `allowzero`), -1 is inferred, -2 copies
+        newshape: The sizes, which may be computed. 0 copies a dimension (unless `allowzero`), -1 is inferred, -2 copies
             all that remain, -3 merges two, -4 splits one into the two values that follow.
         allowzero: Read 0 as a size.
     """
-    shape = (newshape,) if isinstance(newshape, int) else tuple(newshape)
-    return make_call("reshape", data, newshape=shape, allowzero=allowzero)
+    newshape = known(newshape)
+    if isinstance(newshape, Expr):
+        return make_call("dyn.reshape", data, newshape, newshape=None, allowzero=allowzero)
+    return make_call("reshape", data, newshape=listed(newshape), allowzero=allowzero)
 
 
 @builder("reverse_reshape")
@@ -152,8 +154,11 @@ def convert_batch_flatten(op: OpCall) -> RelaxExpr:
 
 
 @builder("squeeze")
-def squeeze(data: Expr, axis: Axes = None) -> Call:
+def squeeze(data: Expr, axis: Axes | Expr = None) -> Call:
     """Remove axes of size 1: all, or those given."""
+    axis = known(axis)
+    if isinstance(axis, Expr):
+        return make_call("dyn.squeeze", data, axis, axis=None)
     return make_call("squeeze", data, axis=axes_of(axis))
 
 
@@ -178,8 +183,11 @@ def convert_squeeze(op: OpCall) -> RelaxExpr:
 
 
 @builder("expand_dims")
-def expand_dims(data: Expr, axis: int, num_newaxis: int = 1) -> Call:
+def expand_dims(data: Expr, axis: int | Expr, num_newaxis: int = 1) -> Call:
     """Insert axes of size 1 before an axis."""
+    axis = known(axis)
+    if isinstance(axis, Expr):
+        return make_call("dyn.expand_dims", data, axis, num_newaxis=num_newaxis)
     return make_call("expand_dims", data, axis=axis, num_newaxis=num_newaxis)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from convoy.errors import RelayTypeError
 from convoy.relay.ast import Call, Expr
+from convoy.relay.builder import const
 from convoy.relay.lazy import relax, topi
-from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.arguments import Sizes, known, listed, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints, is_const
 from convoy.relay.ops.type_inputs import Inputs
@@ -17,9 +21,9 @@ from convoy.relay.types import Dim, TensorType, Type
 @builder("strided_slice")
 def strided_slice(
     data: Expr,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int] | None = None,
+    begin: Sizes,
+    end: Sizes,
+    strides: Sizes = None,
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
 ) -> Call:
@@ -30,16 +34,15 @@ def strided_slice(
         axes: The axes; None for the first ones.
         slice_mode: "end", or "size" where `end` has numbers of elements, -1 for all that remain.
     """
-    strides = (1,) if strides is None else tuple(strides)
-    return make_call(
-        "strided_slice",
-        data,
-        begin=tuple(begin),
-        end=tuple(end),
-        strides=strides,
-        slice_mode=slice_mode,
-        axes=axes,
-    )
+    bounds = [known(b) for b in (begin, end, [1] if strides is None else strides)]
+    if not any(isinstance(b, Expr) for b in bounds):
+        attrs = dict(zip(("begin", "end", "strides"), map(listed, bounds), strict=True))
+        return make_call("strided_slice", data, **attrs, slice_mode=slice_mode, axes=axes)
+    if axes is not None:
+        raise RelayTypeError("strided_slice with computed bounds and axes", "bounds of all axes")
+    args = [b if isinstance(b, Expr) else const(np.array(b, "int64")) for b in bounds]
+    attrs = {"begin": None, "end": None, "strides": None, "axes": None}
+    return make_call("dyn.strided_slice", data, *args, slice_mode=slice_mode, **attrs)
 
 
 @type_rule("strided_slice")

@@ -6,7 +6,7 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr, TupleWrapper
 from convoy.relay.lazy import relax, topi
-from convoy.relay.ops.arguments import make_call
+from convoy.relay.ops.arguments import known, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
@@ -48,7 +48,7 @@ def convert_argsort(op: OpCall) -> RelaxExpr:
 @builder("topk")
 def topk(
     data: Expr,
-    k: int = 1,
+    k: int | Expr = 1,
     axis: int = -1,
     ret_type: str = "both",
     is_ascend: bool = False,
@@ -62,8 +62,12 @@ def topk(
         is_ascend: Find the smallest.
         dtype: The dtype of the indices.
     """
-    attrs = {"k": k, "axis": axis, "ret_type": ret_type, "is_ascend": is_ascend, "dtype": dtype}
-    result = make_call("topk", data, **attrs)
+    k = known(k)
+    attrs = {"axis": axis, "ret_type": ret_type, "is_ascend": is_ascend, "dtype": dtype}
+    if isinstance(k, Expr):
+        result = make_call("dyn.topk", data, k, k=None, **attrs)
+    else:
+        result = make_call("topk", data, k=k[0] if isinstance(k, list) else k, **attrs)
     return TupleWrapper(result, 2) if ret_type == "both" else result
 
 
