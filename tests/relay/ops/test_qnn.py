@@ -203,7 +203,7 @@ def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), int8], %s:
     np.testing.assert_allclose(got, want, 1e-6)
     with pytest.raises(UnsupportedOp, match=r"scale or zero point that is computed.*Bind it"):
         relay.to_relax(
-            relay.parse(text.replace("%0, %w, 0, 0", '%0, %w, cast(%s, dtype="int32"), 0'))
+            relay.parse(text.replace("%2, 0.0002f", "%2, %s"))
         )
 
 

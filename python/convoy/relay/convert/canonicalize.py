@@ -22,27 +22,28 @@ def has_expansions(mod: IRModule) -> bool:
     )
 
 
-def canonicalize(mod: IRModule) -> IRModule:
+def canonicalize(mod: IRModule, only: str = "") -> IRModule:
     """Expand operators, and infer types again.
 
     Args:
         mod: A module with inferred types.
+        only: Expand operators whose names begin so.
 
     Raises:
         UnsupportedOp: A scale, a zero point or a shape that is computed.
     """
     result = mod.shallow_copy()
     for var, function in mod.items():
-        result[var] = _expanded(function)
+        result[var] = _expanded(function, only)
     return infer_module(result)
 
 
-def _expanded(expr: Expr) -> Expr:
+def _expanded(expr: Expr, only: str) -> Expr:
     memo: dict[int, Expr] = {}
     for node in post_order(expr):
         new = rebuild(node, memo)
         expand = _expansion(node.op) if isinstance(node, ast.Call) else None
-        if expand is not None:
+        if expand is not None and node.op.name.startswith(only):  # type: ignore[attr-defined]
             assert isinstance(node, ast.Call) and isinstance(new, ast.Call)
             try:
                 new = expand(node, new.args)

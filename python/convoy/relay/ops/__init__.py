@@ -31,6 +31,8 @@ from convoy.relay.ops import (  # noqa: F401  (the imports register the operator
     padding,
     pooling,
     qnn,
+    qnn_simulated,
+    qnn_unary,
     reduction,
     reshape,
     roi,

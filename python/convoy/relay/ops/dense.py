@@ -74,10 +74,10 @@ def _infer_matmul(call: Inputs, transpose_a: bool, transpose_b: bool) -> Type:
     a = call.tensor(0)
     if not a.shape:
         raise call.error("a scalar as argument 0", "a tensor")
-    if transpose_a and len(a.shape) != 2:
+    if transpose_a and len(a.shape) < 2:
         raise call.error(f"transpose_a with {a}", "a matrix")
-    inner = a.shape[0] if transpose_a else a.shape[-1]
-    rows = a.shape[1:] if transpose_a else a.shape[:-1]
+    inner = a.shape[-2] if transpose_a else a.shape[-1]
+    rows = (*a.shape[:-2], a.shape[-1]) if transpose_a else a.shape[:-1]
     if units is not None:
         b = call.known(1)
         shape: tuple[Dim, ...] = (units, inner) if transpose_b else (inner, units)
@@ -95,10 +95,46 @@ def _infer_matmul(call: Inputs, transpose_a: bool, transpose_b: bool) -> Type:
 def convert_matmul(op: OpCall) -> RelaxExpr:
     a, b = op.args
     if op.attrs["transpose_a"]:
-        a = op.permute(a, (1, 0))
+        ndim = len(op.type(0).shape)
+        a = op.permute(a, (*range(ndim - 2), ndim - 1, ndim - 2))
     if op.attrs["transpose_b"]:
         b = op.permute(b, (1, 0))
     return relax.op.matmul(a, b, out_dtype=op.result.dtype)
+
+
+@builder("nn.contrib_dense_pack")
+def contrib_dense_pack(
+    data: Expr,
+    weight: Expr,
+    weight_layout: str = "NC",
+    units: int | None = None,
+    out_dtype: str = "",
+) -> Call:
+    """Multiply by a weight (units / b, k, b), whose rows are packed; see `dense`."""
+    del weight_layout  # the shape of the weight has it
+    return make_call("nn.contrib_dense_pack", data, weight, units=units, out_dtype=out_dtype)
+
+
+@type_rule("nn.contrib_dense_pack")
+def infer_dense_pack(call: Inputs) -> Type:
+    call.count(2)
+    data, weight = call.tensor(0, 2), call.tensor(1)
+    if not weight.is_static or len(weight.shape) not in (3, 4):
+        raise call.error(f"argument 1 is {weight}", "a packed weight of 3 or 4 dimensions")
+    blocks, inner, rows, *lanes = weight.concrete_shape
+    if not same_dim(data.shape[1], inner * (lanes[0] if lanes else 1)):
+        raise call.error(f"{data} times {weight}", "equal reduced sizes")
+    return TensorType((data.shape[0], blocks * rows), call.out_dtype(data.dtype))
+
+
+@converter("nn.contrib_dense_pack")
+def convert_dense_pack(op: OpCall) -> RelaxExpr:
+    """Unpack the weight to (k, units)."""
+    blocks, inner, rows, *lanes = op.shape(1)
+    axes = (1, 3, 0, 2) if lanes else (1, 0, 2)
+    weight = op.permute(op.args[1], axes)
+    weight = op.reshape(weight, (inner * (lanes[0] if lanes else 1), blocks * rows))
+    return relax.op.matmul(op.args[0], weight, out_dtype=op.result.dtype)
 
 
 @builder("nn.batch_matmul")

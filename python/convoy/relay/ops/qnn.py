@@ -3,8 +3,8 @@
 A quantized value q stands for scale * (q - zero_point). Scales and zero points are expressions
 that must be constants, or bound parameters, when the module is compiled. They do not affect types.
 
-GEMMs and convolutions run on int32 without the zero points, so padding is zero. Functions of one
-value are computed on real numbers, between a dequantization and a quantization.
+GEMMs and convolutions run on int32 without the zero points, so padding is zero. `qnn_unary` has the
+functions of one value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from convoy.relay.ast import Call, Expr
 from convoy.relay.ops.arguments import Size, as_tuple, both_sides, make_call, sizes
 from convoy.relay.ops.convolution import infer_conv
 from convoy.relay.ops.convolution_transpose import infer_conv_transpose
-from convoy.relay.ops.dense import infer_batch_matmul, infer_dense
+from convoy.relay.ops.dense import infer_batch_matmul, infer_dense, infer_dense_pack
 from convoy.relay.ops.expansion_call import attrs_of, const, constant, name_of, plain, type_of
 from convoy.relay.ops.join import infer_concatenate
 from convoy.relay.ops.pooling import infer_pool
 from convoy.relay.ops.qnn_arithmetic import (
+    Scale,
+    along,
     dequantized,
     per_tensor,
     quantized,
@@ -38,13 +40,20 @@ from convoy.relay.shapes import broadcast
 from convoy.relay.types import TensorType, Type
 
 _ROUNDINGS = ("None", "UPWARD", "TONEAREST")
-_UNARY = ("abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh")
-_UNARY_NN = ("softmax", "leaky_relu")
+_COMPUTE = ("None", "int64", "float32", "float64")
 
 
 def _values(call: Call, args: Sequence[Expr], *positions: int) -> list[np.ndarray]:
     """Return scales and zero points, which must be constants."""
     return [constant(call, args[i], "a scale or zero point") for i in positions]
+
+
+def _scale(call: Call, args: Sequence[Expr], index: int) -> np.ndarray | Scale:
+    """Return a scale or zero point: its value, or the expression that computes it."""
+    value = args[index]
+    if isinstance(value, ast.Constant):
+        return value.value
+    return Scale(value, type_of(call, index))
 
 
 def _axis(call: Call) -> int:
@@ -98,14 +107,14 @@ def infer_quantize(call: Inputs) -> Type:
 
 @expansion("qnn.quantize")
 def expand_quantize(call: Call, args: Sequence[Expr]) -> Expr:
-    scale, zero = _values(call, args, 1, 2)
+    scale, zero = _scale(call, args, 1), _scale(call, args, 2)
     ndim = len(type_of(call, 0).shape)
     return quantized(args[0], scale, zero, _axis(call), ndim, attrs_of(call)["out_dtype"])
 
 
 @expansion("qnn.dequantize")
 def expand_dequantize(call: Call, args: Sequence[Expr]) -> Expr:
-    scale, zero = _values(call, args, 1, 2)
+    scale, zero = _scale(call, args, 1), _scale(call, args, 2)
     ndim = len(type_of(call, 0).shape)
     return dequantized(args[0], scale, zero, _axis(call), ndim, attrs_of(call)["out_dtype"])
 
@@ -126,8 +135,9 @@ def requantize(
 
     Args:
         axis: The axis of an input scale per channel.
-        rounding: "UPWARD", which "None" means too, or "TONEAREST" (halves away from zero).
-        compute_dtype: Accepted; integers of 64 bits are used.
+        rounding: "UPWARD" or "TONEAREST" (halves away from zero). "None" for both is what
+            `requantize_config` sets, "UPWARD" and "int64" outside of it.
+        compute_dtype: "int64", which "None" means too, "float32" or "float64".
         out_dtype: The result's dtype.
     """
     return make_call(
@@ -145,10 +155,13 @@ def infer_requantize(call: Inputs) -> Type:
 @expansion("qnn.requantize")
 def expand_requantize(call: Call, args: Sequence[Expr]) -> Expr:
     quantization = _values(call, args, 1, 2, 3, 4)
-    rounding, ndim = attrs_of(call)["rounding"], len(type_of(call, 0).shape)
-    if rounding not in _ROUNDINGS:
-        raise UnsupportedOp(f"qnn.requantize with rounding='{rounding}'", ", ".join(_ROUNDINGS))
-    result = requantized(args[0], quantization, _axis(call), ndim, rounding)
+    attrs, ndim, how = attrs_of(call), len(type_of(call, 0).shape), {}
+    for field, known in (("rounding", _ROUNDINGS), ("compute_dtype", _COMPUTE)):
+        if attrs[field] not in known:
+            raise UnsupportedOp(f"qnn.requantize with {field}='{attrs[field]}'", ", ".join(known))
+        if attrs[field] != "None":
+            how[field] = attrs[field]
+    result = requantized(args[0], quantization, _axis(call), ndim, **how)
     return saturated(result, _result(call).dtype)
 
 
@@ -200,10 +213,76 @@ def dense(
     return make_call("qnn.dense", *args, units=units, out_dtype=out_dtype)
 
 
+@builder("qnn.contrib_dense_pack")
+def contrib_dense_pack(
+    data: Expr,
+    weight: Expr,
+    input_zero_point: Expr,
+    kernel_zero_point: Expr,
+    input_scale: Expr,
+    kernel_scale: Expr,
+    kernel_layout: str = "NC",
+    units: int | None = None,
+    out_dtype: str = "int32",
+) -> Call:
+    """Multiply by a weight whose rows are packed, in a layout such as "NC32n4c"."""
+    args = (data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
+    attrs = {"weight_layout": kernel_layout, "units": units, "out_dtype": out_dtype}
+    return make_call("qnn.contrib_dense_pack", *args, **attrs)
+
+
+@builder("qnn.batch_matmul")
+def batch_matmul(
+    x: Expr,
+    y: Expr,
+    x_zero_point: Expr,
+    y_zero_point: Expr,
+    x_scale: Expr,
+    y_scale: Expr,
+    out_dtype: str = "int32",
+) -> Call:
+    """Multiply quantized (b, m, k) by (b, n, k); the result has the scale x_scale * y_scale."""
+    args = (x, y, x_zero_point, y_zero_point, x_scale, y_scale)
+    attrs = {"out_dtype": out_dtype, "transpose_a": False, "transpose_b": True}
+    return make_call("qnn.batch_matmul", *args, **attrs)
+
+
+@builder("qnn.conv2d_transpose")
+def conv2d_transpose(
+    data: Expr,
+    weight: Expr,
+    input_zero_point: Expr,
+    kernel_zero_point: Expr,
+    input_scale: Expr,
+    kernel_scale: Expr,
+    strides: Size = (1, 1),
+    padding: Size = (0, 0),
+    dilation: Size = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Size | None = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW",
+    out_layout: str = "",
+    output_padding: Size = (0, 0),
+    out_dtype: str = "int32",
+) -> Call:
+    """Apply the transposed convolution; the result has the scale input_scale * kernel_scale."""
+    args = (data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
+    return make_call(
+        "qnn.conv2d_transpose", *args,
+        kernel_size=None if kernel_size is None else sizes(kernel_size, 2), channels=channels,
+        strides=sizes(strides, 2), padding=both_sides(padding, 2), dilation=sizes(dilation, 2),
+        groups=groups, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+        output_padding=sizes(output_padding, 2), out_dtype=out_dtype,
+    )  # fmt: skip
+
+
 _LINEAR: dict[str, TypeRule] = {
     "qnn.conv2d": infer_conv,
     "qnn.conv2d_transpose": infer_conv_transpose,
     "qnn.dense": infer_dense,
+    "qnn.contrib_dense_pack": infer_dense_pack,
     "qnn.batch_matmul": infer_batch_matmul,
 }
 
@@ -217,42 +296,59 @@ def infer_linear(call: Inputs) -> Type:
 @expansion(*_LINEAR)
 def expand_linear(call: Call, args: Sequence[Expr]) -> Expr:
     """Apply the operator to int32 values without their zero points."""
-    zero, weight_zero = _values(call, args, 2, 3)
-    if weight_zero.size != 1 and (weight_zero.size == 0 or weight_zero.any()):
-        raise UnsupportedOp(f"{name_of(call)} with several zero points", "one each")
-    data = without_zero_point(args[0], per_tensor(zero))
-    weight = without_zero_point(args[1], weight_zero.reshape(-1)[0])
     attrs = {**attrs_of(call), "out_dtype": _result(call).dtype}
+    attrs.pop("weight_layout", None)
+    axis = 0
+    if "kernel_layout" in attrs:
+        axis = attrs["kernel_layout"].index("O")
+    data = _centered(call, args, 0, 2, -1)
+    weight = _centered(call, args, 1, 3, axis)
     return plain(f"nn.{name_of(call).removeprefix('qnn.')}", data, weight, **attrs)
+
+
+def _centered(call: Call, args: Sequence[Expr], index: int, zero: int, axis: int) -> Expr:
+    """Return an argument in int32 without its zero point, which is argument `zero`."""
+    value, point = args[index], args[zero]
+    ndim = len(type_of(call, index).shape)
+    if isinstance(point, ast.Constant):
+        points = point.value
+        if points.size != 1 and not points.any():
+            points = np.zeros((), "int32")
+        if points.size != 1 and (index == 0 or name_of(call) == "qnn.batch_matmul"):
+            points = per_tensor(points)
+        return without_zero_point(value, along(points, axis, ndim))
+    shift = Scale(point, type_of(call, zero)).along(axis, ndim, "int32")
+    return plain("subtract", plain("cast", value, dtype="int32"), shift)
 
 
 # ---- add, subtract, mul
 
 
-@builder("qnn.add")
-def add(lhs: Expr, rhs: Expr, *quantization: Expr, lhs_axis: int = -1, rhs_axis: int = -1) -> Call:
-    """Add quantized tensors.
+def _binary(name: str, verb: str) -> None:
+    def build(
+        lhs: Expr,
+        rhs: Expr,
+        lhs_scale: Expr,
+        lhs_zero_point: Expr,
+        rhs_scale: Expr,
+        rhs_zero_point: Expr,
+        output_scale: Expr,
+        output_zero_point: Expr,
+        lhs_axis: int = -1,
+        rhs_axis: int = -1,
+    ) -> Call:
+        args = (lhs, rhs, lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point)
+        out = (output_scale, output_zero_point)
+        return make_call(f"qnn.{name}", *args, *out, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
-    Args:
-        lhs, rhs: The operands.
-        *quantization: Scale and zero point of lhs, of rhs and of the result.
-        lhs_axis, rhs_axis: The axes of scales per channel.
-    """
-    return make_call("qnn.add", lhs, rhs, *quantization, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = f"{verb} quantized tensors; `lhs_axis` is that of a scale per channel."
+    builder(f"qnn.{name}")(build)
 
 
-@builder("qnn.subtract")
-def subtract(
-    lhs: Expr, rhs: Expr, *quantization: Expr, lhs_axis: int = -1, rhs_axis: int = -1
-) -> Call:
-    """Subtract quantized tensors; see `add`."""
-    return make_call("qnn.subtract", lhs, rhs, *quantization, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
-
-
-@builder("qnn.mul")
-def mul(lhs: Expr, rhs: Expr, *quantization: Expr, lhs_axis: int = -1, rhs_axis: int = -1) -> Call:
-    """Multiply quantized tensors; see `add`."""
-    return make_call("qnn.mul", lhs, rhs, *quantization, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
+_binary("add", "Add")
+_binary("subtract", "Subtract")
+_binary("mul", "Multiply")
 
 
 @type_rule("qnn.add", "qnn.mul", "qnn.subtract")
@@ -294,7 +390,7 @@ def expand_mul(call: Call, args: Sequence[Expr]) -> Expr:
     return saturated(result, _result(call).dtype)
 
 
-# ---- concatenate, pooling, functions of one value
+# ---- concatenate, pooling
 
 
 @builder("qnn.concatenate")
@@ -335,6 +431,31 @@ def expand_concatenate(call: Call, args: Sequence[Expr]) -> Expr:
     return plain("concatenate", ast.Tuple(parts), axis=axis)
 
 
+@builder("qnn.avg_pool2d")
+def avg_pool2d(
+    data: Expr,
+    input_scale: Expr,
+    input_zero_point: Expr,
+    output_scale: Expr,
+    output_zero_point: Expr,
+    pool_size: Size,
+    strides: Size,
+    padding: Size,
+    dilation: Size,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str = "NHWC",
+    out_layout: str = "",
+) -> Call:
+    """Average over windows of quantized values."""
+    args = (data, input_scale, input_zero_point, output_scale, output_zero_point)
+    return make_call(
+        "qnn.avg_pool2d", *args, pool_size=sizes(pool_size, 2), strides=sizes(strides, 2),
+        padding=both_sides(padding, 2), dilation=sizes(dilation, 2), ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, layout=layout, out_layout=out_layout,
+    )  # fmt: skip
+
+
 @type_rule("qnn.avg_pool2d")
 def infer_avg_pool2d(call: Inputs) -> Type:
     call.count(5)
@@ -347,25 +468,3 @@ def expand_avg_pool2d(call: Call, args: Sequence[Expr]) -> Expr:
     quantization = _values(call, args, 1, 2, 3, 4)
     wide = requantized(args[0], quantization, -1, len(_result(call).shape))
     return saturated(plain("nn.avg_pool2d", wide, **attrs_of(call)), _result(call).dtype)
-
-
-@type_rule(*(f"qnn.{name}" for name in (*_UNARY, *_UNARY_NN, "hardswish")))
-def infer_unary(call: Inputs) -> Type:
-    call.count(5)
-    return call.tensor(0)
-
-
-@expansion(*(f"qnn.{name}" for name in (*_UNARY, *_UNARY_NN, "hardswish")))
-def expand_unary(call: Call, args: Sequence[Expr]) -> Expr:
-    """Dequantize, apply the function to real numbers, quantize."""
-    scale, zero, out_scale, out_zero = _values(call, args, 1, 2, 3, 4)
-    name, type_ = name_of(call).removeprefix("qnn."), _result(call)
-    ndim = len(type_.shape)
-    real = dequantized(args[0], scale, zero, -1, ndim)
-    if name == "hardswish":
-        gate = plain("clip", plain("add", real, const(3, "float32")), a_min=0.0, a_max=6.0)
-        value = plain("divide", plain("multiply", real, gate), const(6, "float32"))
-    else:
-        prefix = "nn." if name in _UNARY_NN else ""
-        value = plain(prefix + name, real, **attrs_of(call))
-    return quantized(value, out_scale, out_zero, -1, ndim, type_.dtype)

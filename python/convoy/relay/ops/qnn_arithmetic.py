@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from convoy.errors import UnsupportedDtype, UnsupportedOp
 from convoy.relay.ast import Expr
 from convoy.relay.ops.expansion_call import const, plain
+from convoy.relay.types import TensorType
+
+# Rounding and dtype of requantizations that have none of their own.
+CONFIG: ContextVar[tuple[str, str]] = ContextVar("CONFIG", default=("UPWARD", "int64"))
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
@@ -26,6 +32,34 @@ def along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     shape = [1] * ndim
     shape[axis % ndim] = values.size
     return values.reshape(shape)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A scale or zero point that is computed.
+
+    Attributes:
+        value: The expression, of one value or of one for each channel.
+        type: Its type.
+    """
+
+    value: Expr
+    type: TensorType
+
+    def along(self, axis: int, ndim: int, dtype: str) -> Expr:
+        """Shape the value to broadcast along one axis of `ndim`, in a dtype."""
+        shape: list[int] = []
+        if self.type.shape and self.type.concrete_shape != (1,):
+            shape = [1] * ndim
+            shape[axis % ndim] = -1
+        found = plain("reshape", self.value, newshape=shape)
+        return found if self.type.dtype == dtype else plain("cast", found, dtype=dtype)
+
+
+def _along(value: np.ndarray | Scale, axis: int, ndim: int, dtype: str) -> Expr:
+    if isinstance(value, Scale):
+        return value.along(axis, ndim, dtype)
+    return const(along(value, axis, ndim), dtype)
 
 
 def limits(dtype: str) -> tuple[int, int]:
@@ -49,22 +83,33 @@ def saturated(value: Expr, dtype: str) -> Expr:
 
 
 def quantized(
-    value: Expr, scale: np.ndarray, zero: np.ndarray, axis: int, ndim: int, dtype: str
+    value: Expr,
+    scale: np.ndarray | Scale,
+    zero: np.ndarray | Scale,
+    axis: int,
+    ndim: int,
+    dtype: str,
 ) -> Expr:
     """Compute round(value / scale) + zero point, saturated."""
-    real = plain("divide", value, const(along(scale, axis, ndim), "float32"))
-    shifted = plain("add", plain("round", real), const(along(zero, axis, ndim), "float32"))
+    real = plain("divide", value, _along(scale, axis, ndim, "float32"))
+    shifted = plain("add", plain("round", real), _along(zero, axis, ndim, "float32"))
     low, high = limits(dtype)
     return plain("cast", plain("clip", shifted, a_min=low, a_max=high), dtype=dtype)
 
 
 def dequantized(
-    value: Expr, scale: np.ndarray, zero: np.ndarray, axis: int, ndim: int, dtype: str = "float32"
+    value: Expr,
+    scale: np.ndarray | Scale,
+    zero: np.ndarray | Scale,
+    axis: int,
+    ndim: int,
+    dtype: str = "float32",
 ) -> Expr:
     """Compute scale * (value - zero point)."""
-    shifted = without_zero_point(value, along(zero, axis, ndim))
+    wide = plain("cast", value, dtype="int32")
+    shifted = plain("subtract", wide, _along(zero, axis, ndim, "int32"))
     real = plain("cast", shifted, dtype="float32")
-    result = plain("multiply", real, const(along(scale, axis, ndim), "float32"))
+    result = plain("multiply", real, _along(scale, axis, ndim, "float32"))
     return result if dtype in ("", "float32") else plain("cast", result, dtype=dtype)
 
 
@@ -126,12 +171,23 @@ def rescaled(value: Expr, factors: np.ndarray, rounding: str) -> Expr:
     return plain("cast", shifted, dtype="int32")
 
 
+def rescaled_by_reals(value: Expr, factors: np.ndarray, rounding: str, dtype: str) -> Expr:
+    """Multiply an int32 value by real factors in floating point; see `rescaled`."""
+    real = plain("multiply", plain("cast", value, dtype=dtype), const(factors, dtype))
+    if rounding == "TONEAREST":
+        real = plain("round", real)
+    else:
+        real = plain("floor", plain("add", real, const(0.5, dtype)))
+    return plain("cast", real, dtype="int32")
+
+
 def requantized(
     value: Expr,
     quantization: Sequence[np.ndarray],
     axis: int,
     ndim: int,
-    rounding: str = "UPWARD",
+    rounding: str = "",
+    compute_dtype: str = "",
 ) -> Expr:
     """Change scale and zero point; the int32 result is not saturated.
 
@@ -140,7 +196,8 @@ def requantized(
         quantization: Scale and zero point of the value, then those of the result.
         axis: The axis of a scale or zero point per channel.
         ndim: The number of dimensions of the value.
-        rounding: As `rescaled`.
+        rounding: As `rescaled`; "" is that of CONFIG.
+        compute_dtype: "int64", "float32" or "float64"; "" is that of CONFIG.
     """
     scale, zero, out_scale, out_zero = quantization
     result = without_zero_point(value, along(zero, axis, ndim))
@@ -149,7 +206,13 @@ def requantized(
         raise UnsupportedOp("scales with a ratio to zero", "a scale over zero")
     factors = scale.astype("float64") / step
     if scale.size != 1 or factors.reshape(()) != 1:
-        result = rescaled(result, along(factors, axis, ndim), rounding)
+        factors = along(factors, axis, ndim)
+        current = CONFIG.get()
+        rounding, compute_dtype = rounding or current[0], compute_dtype or current[1]
+        if compute_dtype == "int64":
+            result = rescaled(result, factors, rounding)
+        else:
+            result = rescaled_by_reals(result, factors, rounding, compute_dtype)
     if out_zero.any():
         result = plain("add", result, const(per_tensor(out_zero), "int32"))
     return result

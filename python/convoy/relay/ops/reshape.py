@@ -21,8 +21,9 @@ def reshape(data: Expr, newshape: Sizes, allowzero: bool = False) -> Call:
     """Change the shape.
 
     Args:
-        newshape: The sizes, which may be computed. 0 copies a dimension (unless `allowzero`), -1 is inferred, -2 copies
-            all that remain, -3 merges two, -4 splits one into the two values that follow.
+        newshape: The sizes, which may be computed. 0 copies a dimension (unless `allowzero`), -1 is
+            inferred, -2 copies all that remain, -3 merges two, -4 splits one into the two values
+            that follow.
         allowzero: Read 0 as a size.
     """
     newshape = known(newshape)

@@ -1,0 +1,27 @@
+"""`relay.qnn.op`: quantized operators, whose value q stands for scale * (q - zero point).
+
+Scales and zero points are expressions. Those of `quantize`, `dequantize` and the simulated
+operators, and zero points of convolutions and GEMMs, may be computed; all others must be constants
+when the module is built.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from convoy.relay.ops import builders
+from convoy.relay.qnn.op.config import (
+    RequantizeConfig,
+    current_requantize_config,
+    requantize_config,
+)
+
+globals().update(builders("qnn"))
+__all__ = [
+    "RequantizeConfig",
+    "current_requantize_config",
+    "requantize_config",
+    *builders("qnn"),
+]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

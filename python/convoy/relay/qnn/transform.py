@@ -1,0 +1,22 @@
+"""`relay.qnn.transform`: passes over quantized operators."""
+
+from __future__ import annotations
+
+from convoy.relay.convert.canonicalize import canonicalize
+from convoy.relay.infer import infer_module
+from convoy.relay.module import IRModule
+from convoy.relay.transform.base import Pass
+
+
+def CanonicalizeOps() -> Pass:
+    """Expand quantized operators into integer arithmetic."""
+    return Pass("qnn.CanonicalizeOps", _canonicalized)
+
+
+def _canonicalized(mod: IRModule) -> IRModule:
+    return canonicalize(infer_module(mod), only="qnn.")
+
+
+def Legalize() -> Pass:
+    """Return the module as it is: each target runs the same expansion."""
+    return Pass("qnn.Legalize", lambda mod: mod)
