@@ -78,7 +78,9 @@ def as_numpy(expr: relax.Expr) -> np.ndarray:
 
 
 def make_const(value: np.ndarray) -> relax.Expr:
-    return relax.const(np.asarray(value, order="C"))  # ascontiguousarray would make () into (1,)
+    """Constant of the array's own dtype: without one TVM narrows int64 and float64."""
+    array = np.asarray(value, order="C")  # ascontiguousarray would make () into (1,)
+    return relax.const(array, array.dtype.name)
 
 
 def numpy_dtype(dtype: str) -> np.dtype:

@@ -21,6 +21,7 @@ from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
 from convoy.relay.attrs import Attrs
 from convoy.relay.convert.scope import Closure, Scope
 from convoy.relay.diagnostics import place
+from convoy.relay.folding import folded
 from convoy.relay.module import IRModule
 from convoy.relay.ops import OPERATORS
 from convoy.relay.ops.type_inputs import Inputs
@@ -162,6 +163,9 @@ class Trace:
             return self._op_call(expanded, expanded.op.name, expanded.args)
         found = operator.type_rule(Inputs(call, [a.checked_type for a in args]))
         _check_static(found, name)
+        value = folded(call, found)
+        if value is not None:
+            return typed(Constant(value), found)
         return _fields(typed(call, found))
 
 

@@ -67,7 +67,9 @@ def to_relax(
         bound = bound_params(mod[func_name], params or {})
         mod = mod.shallow_copy()
         mod[func_name] = bind(mod[func_name], {var: ast.Constant(v) for var, v in bound.items()})
-        mod = canonicalize(infer_module(mod))
+        mod = infer_module(mod)
+        while has_expansions(mod):
+            mod = canonicalize(mod)
     function = mod[func_name]
     return _Conversion(mod).module(function, bound_params(function, params or {}))
 

@@ -9,7 +9,9 @@ converters, `expansion_call` for expansions, `window` and `layouts` for the geom
 from convoy.relay.ops import (  # noqa: F401  (the imports register the operators)
     activation,
     adaptive_pooling,
+    anchors,
     annotation,
+    boxes,
     blocks,
     broadcast,
     cast,
@@ -36,8 +38,10 @@ from convoy.relay.ops import (  # noqa: F401  (the imports register the operator
     reduction,
     reshape,
     roi,
+    selection,
     slicing,
     sorting,
+    sparse,
     transpose,
 )
 from convoy.relay.ops.registry import OPERATORS, Operator, builders

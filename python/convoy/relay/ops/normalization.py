@@ -235,8 +235,8 @@ def infer_lrn(call: Inputs) -> Type:
     call.count(1)
     data = call.tensor(0)
     call.axis(call.attrs.get_int("axis"), len(data.shape))
-    if call.attrs.get_int("size") % 2 != 1:
-        raise call.error(f"size={call.attrs['size']}", "an odd number")
+    if call.attrs.get_int("size") < 1:
+        raise call.error(f"size={call.attrs['size']}", "at least 1")
     return data
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from convoy.relay.ast import Call, Expr
-from convoy.relay.builder import const
-from convoy.relay.lazy import relax, topi
+from convoy.relay.builder import const, numpy_dtype
+from convoy.relay.lazy import relax, te, tirx, topi
 from convoy.relay.ops.arguments import known, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints, is_const
@@ -74,23 +74,50 @@ def infer_pad(call: Inputs) -> Type:
 
 @converter("nn.pad")
 def convert_pad(op: OpCall) -> RelaxExpr:
-    attrs = op.attrs
-    width = [int(v) for pair in attrs["pad_width"] for v in pair]
+    """Crop where widths are negative, then pad."""
+    attrs, pairs = op.attrs, op.attrs["pad_width"]
     mode = attrs["pad_mode"]
-    if min(width, default=0) < 0:
-        raise op.unsupported(f"pad_width={attrs['pad_width']}", "widths of at least 0")
+    data = _cropped(op, pairs)
+    before, after = ([max(0, int(p[side])) for p in pairs] for side in (0, 1))
     if mode == "constant":
         fill = op.args[1]
         if not is_const(fill):
-            raise op.unsupported("a fill value that is computed", "a constant")
-        return relax.op.nn.pad(op.args[0], width, pad_value=float(fill.value.numpy().reshape(())))
-    pairs = attrs["pad_width"]
-    before, after = [int(p[0]) for p in pairs], [int(p[1]) for p in pairs]
+            return op.te(_pad_with, data, op.reshape(fill, ()), before, after)
+        width = [v for pair in zip(before, after, strict=True) for v in pair]
+        value = fill.value.numpy().reshape(()).astype(numpy_dtype(op.type(0).dtype))
+        return relax.op.nn.pad(data, width, pad_value=value.item())
     if mode == "edge":
-        return op.te(topi.nn.replicate_pad, op.args[0], before, after)
+        return op.te(topi.nn.replicate_pad, data, before, after)
     if mode == "reflect":
-        return op.te(topi.nn.reflect_pad, op.args[0], before, after)
+        return op.te(topi.nn.reflect_pad, data, before, after)
     raise op.unsupported(f"pad_mode='{mode}'", "'constant', 'edge' or 'reflect'")
+
+
+def _cropped(op: OpCall, pairs: Sequence[Sequence[int]]) -> RelaxExpr:
+    """Emit the slice that negative widths stand for."""
+    axes = [i for i, pair in enumerate(pairs) if min(pair) < 0]
+    if not axes:
+        return op.args[0]
+    shape = op.shape(0)
+    begin = [max(0, -int(pairs[a][0])) for a in axes]
+    end = [shape[a] + min(0, int(pairs[a][1])) for a in axes]
+    return op.emit(relax.op.strided_slice(op.args[0], axes=axes, begin=begin, end=end))
+
+
+def _pad_with(data, fill, before, after):  # type: ignore[no-untyped-def]
+    """Pad a te.Tensor by the value of a scalar one."""
+    shape = [b + d + a for b, d, a in zip(before, data.shape, after, strict=True)]
+
+    def at(*index):  # type: ignore[no-untyped-def]
+        inside = [
+            tirx.all(i >= b, i < b + d)
+            for i, b, d in zip(index, before, data.shape, strict=True)
+        ]
+        source = [i - b for i, b in zip(index, before, strict=True)]
+        value = fill().astype(data.dtype)
+        return tirx.if_then_else(tirx.all(*inside), data(*source), value) if inside else value
+
+    return te.compute(shape, at)
 
 
 @converter("nn.mirror_pad")
