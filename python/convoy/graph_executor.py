@@ -112,7 +112,7 @@ class GraphModule:
 
         Raises:
             InputNotFound: The graph has no input `key`.
-            InvalidOption: A value of another shape, or of a dtype that would lose digits.
+            InvalidOption: A value of another shape.
         """
         if key is not None:
             self._set(self._need(key), value)
@@ -123,7 +123,14 @@ class GraphModule:
 
     def _set(self, index: int, value: Any) -> None:
         self._sources.pop(index, None)
-        self._session.set_input(index, value)
+        self._session.set_input(index, self._cast(index, value))
+
+    def _cast(self, index: int, value: Any) -> Any:
+        """Cast an array to the dtype of an input, as TVM does."""
+        dtype = str(self._session.input_info[index][2])
+        if str(getattr(value, "dtype", "")) == dtype or dtype == "bfloat16":
+            return value
+        return np.asarray(value.numpy() if hasattr(value, "numpy") else value).astype(dtype)
 
     def set_input_zero_copy(self, key: str | int, value: Any = None, **params: Any) -> None:
         """Use a tensor as an input of all following runs, with its values at the time of each run.

@@ -71,6 +71,10 @@ class Type:
         object.__setattr__(self, "size", size)
 
 
+# TVM's short names.
+_DTYPES = {"int": "int32", "uint": "uint32", "float": "float32", "uint1": "bool"}
+
+
 def _dim(size: AnyValue) -> AnyValue:
     """Return a dimension; numpy's integers and TVM's IntImm become int."""
     if isinstance(size, int):
@@ -89,7 +93,7 @@ class TensorType(Type):
     def __init__(self, shape: Sequence[Dim] = (), dtype: str = "float32") -> None:
         object.__setattr__(self, "shape", tuple(map(_dim, shape)))
         name = str(dtype)
-        object.__setattr__(self, "dtype", "bool" if name == "uint1" else name)
+        object.__setattr__(self, "dtype", _DTYPES.get(name, name))
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:

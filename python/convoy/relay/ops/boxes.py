@@ -15,7 +15,7 @@ from convoy.relay.builder import const as constant
 from convoy.relay.lazy import topi
 from convoy.relay.ops.arguments import make_call
 from convoy.relay.ops.expansion_call import attrs_of, const, plain, type_of
-from convoy.relay.ops.registry import builder, converter, expansion, type_rule
+from convoy.relay.ops.registry import builder, converter, expansion, shape_arguments, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, is_const
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.types import Any as DynamicDim
@@ -135,6 +135,9 @@ def non_max_suppression(
     return TupleWrapper(call, 2) if return_indices else call
 
 
+shape_arguments("vision.non_max_suppression", 3, 4)  # no shape, but TVM's loop needs numbers
+
+
 @type_rule("vision.non_max_suppression")
 def infer_non_max_suppression(call: Inputs) -> Type:
     call.count(5)
@@ -150,22 +153,19 @@ def infer_non_max_suppression(call: Inputs) -> Type:
 def convert_non_max_suppression(op: OpCall) -> RelaxExpr:
     attrs = op.attrs
     size, threshold = op.args[3:]
-    if not is_const(threshold):
-        raise op.unsupported("an overlap that is computed", "a constant")
-    if is_const(size):
-        size = int(size.value.numpy().reshape(()))
+    if not is_const(threshold) or not is_const(size):
+        raise op.unsupported("a size or an overlap that is computed", "a constant")
+    most = int(size.value.numpy().reshape(()))
     overlap = float(threshold.value.numpy().reshape(()))
     numbers = [attrs.get_int(f) for f in ("top_k", "coord_start", "score_index", "id_index")]
     flags = [bool(attrs[f]) for f in ("force_suppress", "return_indices", "invalid_to_bottom")]
 
-    def suppress(data, count, indices, *limit):  # type: ignore[no-untyped-def]
-        most = limit[0] if limit else size
+    def suppress(data, count, indices):  # type: ignore[no-untyped-def]
         return topi.vision.non_max_suppression(
             data, count, indices, most, overlap, flags[0], *numbers, flags[1], flags[2]
         )
 
-    limit = [] if isinstance(size, int) else [size]
-    return op.te(suppress, *op.args[:3], *limit)
+    return op.te(suppress, *op.args[:3])
 
 
 @builder("vision.all_class_non_max_suppression")

@@ -17,7 +17,7 @@ from convoy.relay.types import TensorType, Type
 # Relax has these under the same names.
 _UNARY = (  # noqa: SIM905
     "abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp floor log logical_not"
-    " negative round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+    " negative rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
 ).split()
 _CLASSIFYING = ["isfinite", "isinf", "isnan"]
 _FAST = {"fast_erf": "erf", "fast_exp": "exp", "fast_tanh": "tanh"}
@@ -43,11 +43,11 @@ def _unary(name: str) -> Callable[[Expr], Call]:
     return build
 
 
-for _name in (*_UNARY, *_CLASSIFYING, *_FAST, *_LOGARITHMS):
+for _name in (*_UNARY, *_CLASSIFYING, *_FAST, *_LOGARITHMS, "round"):
     builder(_name)(_unary(_name))
 
 
-@type_rule(*_UNARY, *_FAST, *_LOGARITHMS)
+@type_rule(*_UNARY, *_FAST, *_LOGARITHMS, "round")
 def infer_unary(call: Inputs) -> Type:
     call.count(1)
     return call.tensor(0)
