@@ -35,6 +35,7 @@ from convoy.relay.ops import (  # noqa: F401  (the imports register the operator
     qnn,
     qnn_simulated,
     qnn_unary,
+    random,
     reduction,
     reshape,
     roi,

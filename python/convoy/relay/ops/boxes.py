@@ -199,6 +199,9 @@ def all_class_non_max_suppression(
     return TupleWrapper(call, 2 if output_format == "onnx" else 3)
 
 
+shape_arguments("vision.all_class_non_max_suppression", 2, 3)
+
+
 @type_rule("vision.all_class_non_max_suppression")
 def infer_all_class_non_max_suppression(call: Inputs) -> Type:
     call.count(5)

@@ -105,6 +105,10 @@ class OpCall:
             function, *args, primfunc_name_hint=self.name.replace(".", "_"), **kwargs
         )
 
+    def tuple(self, *fields: RelaxExpr) -> RelaxExpr:
+        """Make a tuple of expressions."""
+        return relax.Tuple([self.emit(f) for f in fields])
+
     def const(self, value: Any, dtype: str) -> RelaxExpr:
         """Make a constant of a dtype."""
         return constant(np.asarray(value), dtype)
