@@ -57,8 +57,8 @@ def folded(call: Call, type_: Any) -> np.ndarray | None:
     value = _value(call.op.name, call.attrs or Attrs(None, {}), values, type_)
     if value is None:
         return None
-    return np.asarray(value).astype(numpy_dtype(type_.dtype), copy=False).reshape(
-        type_.concrete_shape
+    return (
+        np.asarray(value).astype(numpy_dtype(type_.dtype), copy=False).reshape(type_.concrete_shape)
     )
 
 

@@ -202,9 +202,7 @@ def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), int8], %s:
     want = np.float32(0.05) * (np.clip(rescale(y, step) + 2, 2, 127) - 2)
     np.testing.assert_allclose(got, want, 1e-6)
     with pytest.raises(UnsupportedOp, match=r"scale or zero point that is computed.*Bind it"):
-        relay.to_relax(
-            relay.parse(text.replace("%2, 0.0002f", "%2, %s"))
-        )
+        relay.to_relax(relay.parse(text.replace("%2, 0.0002f", "%2, %s")))
 
 
 @pytest.mark.parametrize(

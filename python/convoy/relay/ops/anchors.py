@@ -100,7 +100,7 @@ def multibox_transform_loc(
         keep_background: Keep boxes of the background, and count classes with it.
 
     Returns:
-        (batch, anchors, 6): class, score, box, and -1 behind the valid boxes; their number (batch,).
+        (batch, anchors, 6): class, score and box, -1 behind the valid boxes; their number (batch,).
     """
     attrs = {"variances": tuple(map(float, variances)), "keep_background": bool(keep_background)}
     call = make_call(
@@ -299,7 +299,9 @@ def _regions(call: Call, args: Sequence[Expr], anchors: np.ndarray) -> tuple[Exp
     boxes = plain("maximum", plain("minimum", boxes, limit), const(0, dtype))
     scores = plain("strided_slice", args[0], begin=(count,), end=(2 * count,), strides=(1,),
                    axes=(1,))  # fmt: skip
-    scores = plain("reshape", plain("transpose", scores, axes=(0, 2, 3, 1)), newshape=(batch, total))
+    scores = plain(
+        "reshape", plain("transpose", scores, axes=(0, 2, 3, 1)), newshape=(batch, total)
+    )
     # Places beyond the image, and boxes that are too small, come last.
     inside = None
     for axis, places in enumerate((y, x)):
@@ -312,7 +314,9 @@ def _regions(call: Call, args: Sequence[Expr], anchors: np.ndarray) -> tuple[Exp
     least = plain("multiply", info[2], const(attrs.get_int("rpn_min_size"), dtype))
     extent = plain("add", plain("subtract", _half(boxes, 1), _half(boxes, 0)), one)
     small = plain("less", plain("min", extent, axis=(2,)), least)
-    grow = plain("multiply", plain("expand_dims", least, axis=2), const([-0.5, -0.5, 0.5, 0.5], dtype))
+    grow = plain(
+        "multiply", plain("expand_dims", least, axis=2), const([-0.5, -0.5, 0.5, 0.5], dtype)
+    )
     spread = plain("expand_dims", small, axis=2)
     boxes = plain("where", spread, plain("add", boxes, grow), boxes)
     valid = plain("logical_and", inside, plain("logical_not", small))

@@ -338,5 +338,3 @@ def infer_regular_non_max_suppression(call: Inputs) -> Type:
             TensorType((boxes.shape[0],), "float32"),
         ]
     )
-
-

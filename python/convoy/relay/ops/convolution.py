@@ -156,7 +156,12 @@ def infer_conv(call: Inputs) -> TensorType:
     strides, dilation = call.positive("strides", rank), call.positive("dilation", rank)
     known = DynamicDim() if attrs["channels"] is None else attrs["channels"]
     channels: list[Dim] = [known, group_size(call, c, groups, "channels")]
+    times = _multiplier(call, c, groups, "OI" + spatial)
+    if times > 1:  # a weight (c, times) of `times` outputs for each channel
+        channels = [c, times]
     out_channels, _, *kernel = infer_weight(call, rank, "OI" + spatial, channels)
+    if times > 1:
+        out_channels = groups * times
     if isinstance(out_channels, int):
         group_size(call, out_channels, groups, "output channels")
     out: list[Dim] = []
@@ -166,6 +171,22 @@ def infer_conv(call: Inputs) -> TensorType:
     out_layout = call.layout(attrs["out_layout"] or attrs["data_layout"], "NC" + spatial)
     shape = out_layout.from_axes((n, out_channels, *out), "NC" + spatial)
     return TensorType(shape, call.out_dtype(data.dtype))
+
+
+def _multiplier(call: Inputs, channels: Dim, groups: int, axes: str) -> int:
+    """Return the number of outputs for each channel that a depthwise weight says, 1 for others."""
+    if channels != groups or groups == 1:
+        return 1
+    weight, given = call.known(1), call.attrs["channels"]
+    if weight is None:
+        return given // groups if given is not None and given % groups == 0 else 1
+    kernel = call.layout(call.attrs["kernel_layout"], axes)
+    if len(kernel.parts) != len(weight.shape):
+        return 1
+    rows, times = kernel.to_axes(weight.shape, axes)[:2]
+    if rows != groups or not isinstance(times, int) or given not in (None, groups * times):
+        return 1
+    return times
 
 
 # ---- converter
@@ -190,6 +211,13 @@ def convert_conv(op: OpCall) -> RelaxExpr:
         data = to_plain(op, data, data_layout, op.shape(0))
     if not kernel_layout.is_plain:
         weight = to_plain(op, weight, kernel_layout, op.shape(1))
+    kernel = kernel_layout.axes
+    channels = kernel_layout.to_axes(op.type(1).shape, "OI" + SPATIAL[rank])
+    if op.attrs.get_int("groups") == channels[0] != 1 and channels[1] != 1:
+        # TVM's depthwise weight (c, times) has its outputs as rows.
+        weight = op.permute(weight, [kernel.index(a) for a in "OI" + SPATIAL[rank]])
+        rows = channels[0] * channels[1]
+        weight, kernel = op.reshape(weight, (rows, 1, *channels[2:])), "OI" + SPATIAL[rank]
     result = getattr(relax.op.nn, f"conv{rank}d")(
         data,
         weight,
@@ -198,7 +226,7 @@ def convert_conv(op: OpCall) -> RelaxExpr:
         dilation=ints(attrs["dilation"]),
         groups=attrs.get_int("groups"),
         data_layout=plain,
-        kernel_layout=kernel_layout.axes,
+        kernel_layout=kernel,
         out_dtype=op.result.dtype,
     )
     if out_layout.name == plain:

@@ -7,7 +7,7 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.builder import const
-from convoy.relay.lazy import relax, topi
+from convoy.relay.lazy import relax, te, tirx, topi
 from convoy.relay.ops.arguments import make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, is_const
@@ -20,7 +20,7 @@ def trilu(data: Expr, k: Any, upper: bool = True) -> Call:
     """Keep the upper (or lower) triangle of matrices.
 
     Args:
-        k: The diagonal where the triangle begins; a constant.
+        k: The diagonal where the triangle begins; a number or a scalar expression.
         upper: Keep the upper triangle.
     """
     return make_call("trilu", data, k if isinstance(k, Expr) else const(k, "int32"), upper=upper)
@@ -54,9 +54,21 @@ def infer_data(call: Inputs) -> Type:
 @converter("trilu")
 def convert_trilu(op: OpCall) -> RelaxExpr:
     if not is_const(op.args[1]):
-        raise op.unsupported("a diagonal that is computed", "a constant")
+        upper = bool(op.attrs["upper"])
+        return op.te(lambda x, k: _triangle(x, k, upper), op.args[0], op.reshape(op.args[1], ()))
     k = int(op.args[1].value.numpy().reshape(()))
     return (relax.op.triu if op.attrs["upper"] else relax.op.tril)(op.args[0], k)
+
+
+def _triangle(x, k, upper):  # type: ignore[no-untyped-def]
+    """Keep the triangle of a te.Tensor that begins at the diagonal of another one."""
+
+    def at(*i):  # type: ignore[no-untyped-def]
+        distance = i[-1].astype("int64") - i[-2].astype("int64") - k().astype("int64")
+        kept = distance >= 0 if upper else distance <= 0
+        return tirx.Select(kept, x(*i), tirx.const(0, x.dtype))
+
+    return te.compute(x.shape, at)
 
 
 @converter("matrix_set_diag")

@@ -239,11 +239,12 @@ def grid_sample(
     """Sample at coordinates in [-1, 1].
 
     Args:
-        data: (n, c, h, w).
-        grid: (n, 2, oh, ow): x, then y.
+        data: (n, c, h, w), or (n, c, d, h, w).
+        grid: (n, 2, oh, ow): x, then y; or (n, 3, od, oh, ow): x, y, then z.
+        layout: "NCHW" or "NCDHW".
 
     Returns:
-        (n, c, oh, ow).
+        (n, c, oh, ow) or (n, c, od, oh, ow).
     """
     attrs = {"method": method, "layout": layout, "padding_mode": padding_mode}
     return make_call("image.grid_sample", data, grid, align_corners=align_corners, **attrs)
@@ -252,15 +253,19 @@ def grid_sample(
 @type_rule("image.grid_sample")
 def infer_grid_sample(call: Inputs) -> Type:
     call.count(2)
-    if call.attrs["layout"] != "NCHW":
-        raise call.error(f"layout='{call.attrs['layout']}'", "'NCHW'")
-    data, grid = call.tensor(0, 4), call.tensor(1, 4)
+    if call.attrs["layout"] not in ("NCHW", "NCDHW"):
+        raise call.error(f"layout='{call.attrs['layout']}'", "'NCHW' or 'NCDHW'")
+    ndim = len(call.attrs["layout"])
+    data, grid = call.tensor(0, ndim), call.tensor(1, ndim)
     return TensorType((*data.shape[:2], *grid.shape[2:]), data.dtype)
 
 
 @converter("image.grid_sample")
 def convert_grid_sample(op: OpCall) -> RelaxExpr:
     attrs = op.attrs
+    if attrs["layout"] == "NCDHW":
+        options = (attrs["method"], attrs["layout"], attrs["padding_mode"], attrs["align_corners"])
+        return op.te(topi.image.grid_sample, *op.args, *options)
     return relax.op.image.grid_sample(
         *op.args, attrs["method"], attrs["layout"], attrs["padding_mode"], attrs["align_corners"]
     )

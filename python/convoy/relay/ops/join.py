@@ -166,4 +166,9 @@ def infer_meshgrid(call: Inputs) -> Type:
 
 @converter("meshgrid")
 def convert_meshgrid(op: OpCall) -> RelaxExpr:
-    return relax.op.meshgrid(op.unpack(0), op.attrs["indexing"])
+    """Emit a meshgrid; scalars count as vectors of one element."""
+    vectors = [
+        op.reshape(v, (1,)) if not type_.shape else v
+        for v, type_ in zip(op.unpack(0), op.fields(0), strict=True)
+    ]
+    return relax.op.meshgrid(vectors, op.attrs["indexing"])

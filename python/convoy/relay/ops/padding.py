@@ -110,8 +110,7 @@ def _pad_with(data, fill, before, after):  # type: ignore[no-untyped-def]
 
     def at(*index):  # type: ignore[no-untyped-def]
         inside = [
-            tirx.all(i >= b, i < b + d)
-            for i, b, d in zip(index, before, data.shape, strict=True)
+            tirx.all(i >= b, i < b + d) for i, b, d in zip(index, before, data.shape, strict=True)
         ]
         source = [i - b for i, b in zip(index, before, strict=True)]
         value = fill().astype(data.dtype)

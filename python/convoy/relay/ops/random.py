@@ -1,6 +1,6 @@
 """Random numbers of Threefry, a counter-based generator.
 
-Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"; the key schedule is that of Skein.
+Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"; the key schedule is Skein's.
 The state is ten words of 64 bits: a key of 4, a counter of 4 whose first two words are the path of
 splits, and a bit that marks the end of the path.
 """
@@ -232,9 +232,7 @@ def _split(gen: Any, right: int) -> Any:
     def at(i: Any) -> Any:
         longer = gen[i]
         if right:
-            longer = tirx.Select(
-                tirx.all(i >= 4, i < 6), gen[i] | gen[tirx.min(i + 4, 9)], longer
-            )
+            longer = tirx.Select(tirx.all(i >= 4, i < 6), gen[i] | gen[tirx.min(i + 4, 9)], longer)
         longer = tirx.Select(i >= 8, tirx.Select(i == 8, end[0], end[1]), longer)
         new = tirx.Select(i < 4, fresh[0, tirx.min(i, 3)], _word(0))
         new = tirx.Select(i == 8, _word(1 << 62), new)

@@ -42,9 +42,9 @@ def unique(data: Expr, is_sorted: bool = True, return_counts: bool = False) -> T
         return_counts: Return the number of occurrences as well.
 
     Returns:
-        The elements (n,), the positions of their first occurrence (n,), for each element of the data
-        its number among them (n,), how many there are (1,), and the counts (n,). What follows the
-        last distinct element is zero.
+        The elements (n,), the positions of their first occurrence (n,), for each element of the
+        data its number among them (n,), how many there are (1,), and the counts (n,). What follows
+        the last distinct element is zero.
     """
     attrs = {"sorted": bool(is_sorted), "return_counts": bool(return_counts)}
     return TupleWrapper(make_call("unique", data, **attrs), 5 if return_counts else 4)
