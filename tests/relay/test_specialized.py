@@ -136,7 +136,7 @@ def test_what_is_compiled_when_it_runs_is_not_saved() -> None:
     x = relay.var("x", shape=(ANY,))
     mod = relay.IRModule.from_expr(relay.Function([x], relay.argwhere(x)))
     exe = relay.vm.compile(mod, "llvm")
-    with pytest.raises(InvalidOption, match="relay.save_json"):
+    with pytest.raises(InvalidOption, match=r"relay\.save_json"):
         exe.save()
     with pytest.raises(DynamicShape):
         relay.build(mod, "llvm")

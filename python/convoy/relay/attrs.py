@@ -201,9 +201,14 @@ def _element(value: Any, depth: int = 0) -> Any:
         return tuple(_element(v, depth + 1) for v in value)
     if isinstance(value, (float, np.floating)):
         return float(value)
-    if isinstance(value, DynamicDim):
+    if isinstance(value, DynamicDim) or is_expression(value):
         return value
     return _expr(value)
+
+
+def is_expression(value: object) -> bool:
+    """Check for an expression of TVM, such as a `te.var` as a size."""
+    return type(value).__module__.startswith("tvm.") and hasattr(value, "same_as")
 
 
 def _array(value: Any) -> tuple[Any, ...] | None:

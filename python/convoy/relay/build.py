@@ -215,7 +215,7 @@ def static_graph(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
         main = mod["main"]
         bound = bound_params(main, params or {})
         mod = mod.shallow_copy()
-        mod["main"] = bind(main, {v: ast.Constant(a) for v, a in bound.items()})  # type: ignore[assignment]
+        mod["main"] = bind(main, {v: ast.Constant(a) for v, a in bound.items()})
         mod = with_static_shapes(infer_module(mod))
     check_graph(mod)
     return mod

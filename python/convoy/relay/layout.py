@@ -13,7 +13,8 @@ from functools import cache
 from math import prod
 
 from convoy.errors import UnsupportedLayout
-from convoy.relay.types import Any, Dim
+from convoy.relay.shapes import computed
+from convoy.relay.types import Dim
 
 _PART = re.compile(r"([A-Z])|([0-9]+)([a-z])")
 
@@ -61,13 +62,11 @@ class Layout:
 
 
 def _times(size: Dim, factor: int) -> Dim:
-    return size * factor if isinstance(size, int) else size
+    return computed(lambda n: n * factor, size) if factor != 1 else size
 
 
 def _over(size: Dim, factor: int) -> Dim:
-    if not isinstance(size, int):
-        return size if factor == 1 else Any()
-    return -(-size // factor)
+    return computed(lambda n: -(-n // factor), size) if factor != 1 else size
 
 
 @cache

@@ -21,6 +21,7 @@ class _LazyModule:
 relax: Any = _LazyModule("tvm.relax")
 tvm: Any = _LazyModule("tvm")
 ir: Any = _LazyModule("tvm.ir")
+sym: Any = _LazyModule("tvm.sym")
 te: Any = _LazyModule("tvm.te")
 tirx: Any = _LazyModule("tvm.tirx")
 topi: Any = _LazyModule("tvm.topi")

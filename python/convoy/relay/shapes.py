@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from convoy.relay.lazy import sym
 from convoy.relay.types import Any as DynamicDim
-from convoy.relay.types import Dim, TensorType, TupleType, Type
+from convoy.relay.types import Dim, SymbolicDim, TensorType, TupleType, Type
 
 
 def is_int(*dims: Any) -> bool:
@@ -14,14 +17,26 @@ def is_int(*dims: Any) -> bool:
     return all(isinstance(d, int) for d in dims)
 
 
+def computed(function: Callable[..., Any], *dims: Any) -> Any:
+    """Compute a dimension from others.
+
+    Args:
+        function: Integer arithmetic: `lambda n: n + 2`.
+        *dims: Its arguments.
+
+    Returns:
+        A size; an expression where a dimension is one of TVM (`te.var`); else an unknown size.
+    """
+    if all(isinstance(d, int) for d in dims):
+        return function(*dims)
+    if any(isinstance(d, (DynamicDim, SymbolicDim)) for d in dims):
+        return DynamicDim()
+    return sym.Analyzer().simplify(function(*dims))
+
+
 def total_size(shape: Sequence[Dim]) -> Dim:
     """Return the number of elements of a shape."""
-    total: Dim = 1
-    for size in shape:
-        if not isinstance(size, int) or not isinstance(total, int):
-            return DynamicDim()
-        total = total * size
-    return total
+    return computed(lambda *sizes: functools.reduce(operator.mul, sizes, 1), *shape)
 
 
 def same_dim(a: Dim, b: Dim) -> bool:

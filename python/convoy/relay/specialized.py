@@ -52,7 +52,7 @@ class Specialized:
         main = mod["main"]
         binds = {v: Constant(a) for v, a in bound_params(main, params or {}).items()}
         self.mod = mod.shallow_copy()
-        self.mod["main"] = bind(main, binds)  # type: ignore[assignment]
+        self.mod["main"] = bind(main, binds)
         infer_module(self.mod)
         self.kind, self.options = kind, dict(options)
         self.graphs: dict[Any, _Compiled] = {}
@@ -192,12 +192,12 @@ class _Graph:
     def function(self) -> Function:
         """Return the graph as a function of its leaves."""
         memo: dict[Expr, Expr] = {}
-        params = []
+        params: list[Var] = []
         known = set(self.leaves)
         for node in self.nodes:
             if node in known:
-                memo[node] = Var(f"p{len(params)}", node.checked_type)
-                params.append(memo[node])
+                params.append(Var(f"p{len(params)}", node.checked_type))
+                memo[node] = params[-1]
             elif isinstance(node, Call):
                 args = [memo[a] for a in node.args]
                 memo[node] = Call(node.op, args, node.attrs, node.type_args, span=node.span)
@@ -207,7 +207,7 @@ class _Graph:
                 memo[node] = ast.TupleGetItem(memo[node.tuple_value], node.index, span=node.span)
             else:
                 memo[node] = node
-        return Function(params, ast.Tuple([memo[e] for e in self.results]))  # type: ignore[arg-type]
+        return Function(params, ast.Tuple([memo[e] for e in self.results]))
 
 
 def _parts(node: Expr) -> Sequence[Expr]:

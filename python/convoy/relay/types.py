@@ -13,6 +13,7 @@ from numbers import Integral
 from typing import Any as AnyValue
 
 from convoy.errors import RelayTypeError
+from convoy.relay.lazy import sym
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,15 @@ def _dim(size: AnyValue) -> AnyValue:
     return int(value) if isinstance(value, Integral) else size
 
 
-@dataclass(frozen=True)
+def _same_size(a: AnyValue, b: AnyValue) -> bool:
+    """Check whether two dimensions are equal; expressions of variables are proved to be."""
+    plain = (int, Any, SymbolicDim)
+    if isinstance(a, plain) or isinstance(b, plain):
+        return isinstance(a, plain) and isinstance(b, plain) and a == b
+    return a is b or bool(sym.Analyzer().can_prove_equal(a, b))
+
+
+@dataclass(frozen=True, eq=False)
 class TensorType(Type):
     """The type of a tensor; `shape == ()` is a scalar."""
 
@@ -94,6 +103,17 @@ class TensorType(Type):
         object.__setattr__(self, "shape", tuple(map(_dim, shape)))
         name = str(dtype)
         object.__setattr__(self, "dtype", _DTYPES.get(name, name))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        if self.dtype != other.dtype or len(self.shape) != len(other.shape):
+            return False
+        return all(map(_same_size, self.shape, other.shape))
+
+    def __hash__(self) -> int:
+        sizes = (d if isinstance(d, int) else None for d in self.shape)
+        return hash((self.dtype, *sizes))
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:

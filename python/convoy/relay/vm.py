@@ -128,7 +128,7 @@ def compile(
     except (DynamicShape, UnsupportedOp):
         specialized = Specialized(mod, params, kind, options)
         exe = Executable(None, specialized.input_names, is_graph=False, specialized=specialized)
-    exe.result = _structure(mod["main"].checked_type.ret_type)  # type: ignore[attr-defined]
+    exe.result = _structure(mod["main"].checked_type.ret_type)
     exe.input_dtypes = dict(zip(exe.input_names, _dtypes(mod, params), strict=False))
     return exe
 

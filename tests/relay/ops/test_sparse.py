@@ -104,8 +104,9 @@ def test_empty_rows(pairs: list[tuple[int, int]]) -> None:
     )
     rows = set(places[:, 0].tolist())
     np.testing.assert_array_equal(got[2], [row not in rows for row in range(5)])
-    whole = sorted([(*p, v) for p, v in zip(places.tolist(), values.tolist(), strict=True)]
-                   + [(row, 0, 9) for row in range(5) if row not in rows], key=lambda t: t[0])  # fmt: skip
+    whole = [(*p, v) for p, v in zip(places.tolist(), values.tolist(), strict=True)]
+    whole += [(row, 0, 9) for row in range(5) if row not in rows]
+    whole.sort(key=lambda t: t[0])
     assert np.column_stack([*got[0].T, got[1]]).tolist() == [list(t) for t in whole]
 
 

@@ -15,6 +15,7 @@ from convoy.relay.ops.expansion_call import attrs_of, const, plain, type_of
 from convoy.relay.ops.registry import builder, converter, expansion, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
+from convoy.relay.shapes import computed
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType, TupleType, Type
 
@@ -253,8 +254,8 @@ def expand_proposal(call: Call, args: Sequence[Expr]) -> Expr:
         2,
     )  # fmt: skip
     most = attrs.get_int("rpn_post_nms_top_n")
-    number = plain("maximum", plain("cast", number, dtype="int32"), const(1, "int32"))
-    turn = plain("floor_mod", const(np.arange(most).reshape(1, most), "int32"), number)
+    some = plain("maximum", plain("cast", number, dtype="int32"), const(1, "int32"))
+    turn = plain("floor_mod", const(np.arange(most).reshape(1, most), "int32"), some)
     chosen = plain("gather", kept, turn, axis=1)
     chosen = plain("broadcast_to", plain("expand_dims", chosen, axis=2), shape=(batch, most, 4))
     found = plain("gather", boxes, chosen, axis=1)
@@ -356,8 +357,8 @@ def infer_yolo_reorg(call: Inputs) -> Type:
     if stride < 1:
         raise call.error(f"stride={stride}", "at least 1")
     batch, channels, *places = data.shape
-    sizes: list[Dim] = [channels * stride**2 if isinstance(channels, int) else DynamicDim()]
-    sizes += [p // stride if isinstance(p, int) else DynamicDim() for p in places]
+    sizes = [computed(lambda n: n * stride * stride, channels)]
+    sizes += [computed(lambda n: n // stride, p) for p in places]
     return TensorType((batch, *sizes), data.dtype)
 
 

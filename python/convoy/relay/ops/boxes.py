@@ -259,13 +259,13 @@ def expand_all_class_non_max_suppression(call: Call, args: Sequence[Expr]) -> Ex
     )  # fmt: skip
     valid = plain("less", const(np.arange(count).reshape(1, count), "int32"), number)
     row = np.broadcast_to(np.arange(rows).reshape(rows, 1), (rows, count))
-    columns = [const(row // classes, "int64"), const(row % classes, "int64")]
+    columns: list[Expr] = [const(row // classes, "int64"), const(row % classes, "int64")]
     columns.append(plain("cast", kept, dtype="int64"))
-    number = plain("cast", number, dtype="int64")
+    numbers = plain("cast", number, dtype="int64")
     if attrs_of(call)["output_format"] == "onnx":
         triples = plain("stack", Tuple(columns), axis=2)
         found = _collected(valid, triples, (1, rows * count, 3), "int64")
-        total = plain("reshape", plain("sum", number, axis=None), newshape=(1,))
+        total = plain("reshape", plain("sum", numbers, axis=None), newshape=(1,))
         return Tuple([plain("reshape", found, newshape=(rows * count, 3)), total])
     pairs = plain("stack", Tuple(columns[1:]), axis=2)
     safe = plain("maximum", kept, const(0, "int32"))
@@ -273,7 +273,7 @@ def expand_all_class_non_max_suppression(call: Call, args: Sequence[Expr]) -> Ex
     scores = plain("cast", scores, dtype="float32")
     size = (batch, classes * count)
     found_scores = _collected(valid, scores, (*size, 1), "float32")
-    totals = plain("sum", plain("reshape", number, newshape=(batch, classes)), axis=(1,))
+    totals = plain("sum", plain("reshape", numbers, newshape=(batch, classes)), axis=(1,))
     return Tuple(
         [
             _collected(valid, pairs, (*size, 2), "int64"),

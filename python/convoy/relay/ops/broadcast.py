@@ -12,8 +12,7 @@ from convoy.relay.ops.arguments import Sizes, known, listed, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs, constant_ints
-from convoy.relay.shapes import broadcast, same_shape, total_size
-from convoy.relay.types import Any as DynamicDim
+from convoy.relay.shapes import broadcast, computed, same_shape, total_size
 from convoy.relay.types import Dim, TensorType, Type
 
 
@@ -117,9 +116,7 @@ def infer_tile(call: Inputs) -> Type:
     n = max(len(reps), len(data.shape))
     shape = (1,) * (n - len(data.shape)) + data.shape
     times = (1,) * (n - len(reps)) + reps
-    out = [
-        d * r if isinstance(d, int) else DynamicDim() for d, r in zip(shape, times, strict=False)
-    ]
+    out = [computed(lambda n, times=r: n * times, d) for d, r in zip(shape, times, strict=False)]
     return TensorType(out, data.dtype)
 
 
@@ -142,11 +139,11 @@ def infer_repeat(call: Inputs) -> Type:
         raise call.error(f"repeats={times}", "at least 1")
     if call.attrs["axis"] is None:
         size = total_size(data.shape)
-        return TensorType((size * times if isinstance(size, int) else DynamicDim(),), data.dtype)
+        return TensorType((computed(lambda n: n * times, size),), data.dtype)
     axis = call.axis(call.attrs["axis"], len(data.shape))
     shape = list(data.shape)
     size = shape[axis]
-    shape[axis] = size * times if isinstance(size, int) else DynamicDim()
+    shape[axis] = computed(lambda n: n * times, size)
     return TensorType(shape, data.dtype)
 
 

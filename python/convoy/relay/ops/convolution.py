@@ -26,6 +26,7 @@ from convoy.relay.ops.window import (
     rank_of,
     relax_padding,
 )
+from convoy.relay.shapes import is_int
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType
 
@@ -212,12 +213,12 @@ def convert_conv(op: OpCall) -> RelaxExpr:
     if not kernel_layout.is_plain:
         weight = to_plain(op, weight, kernel_layout, op.shape(1))
     kernel = kernel_layout.axes
-    channels = kernel_layout.to_axes(op.type(1).shape, "OI" + SPATIAL[rank])
-    if op.attrs.get_int("groups") == channels[0] != 1 and channels[1] != 1:
+    rows, times, *window = kernel_layout.to_axes(op.type(1).shape, "OI" + SPATIAL[rank])
+    if is_int(rows, times, *window) and op.attrs.get_int("groups") == rows != 1 and times != 1:
         # TVM's depthwise weight (c, times) has its outputs as rows.
         weight = op.permute(weight, [kernel.index(a) for a in "OI" + SPATIAL[rank]])
-        rows = channels[0] * channels[1]
-        weight, kernel = op.reshape(weight, (rows, 1, *channels[2:])), "OI" + SPATIAL[rank]
+        shape = [int(n) for n in (rows * times, 1, *window)]  # type: ignore[operator, arg-type]
+        weight, kernel = op.reshape(weight, shape), "OI" + SPATIAL[rank]
     result = getattr(relax.op.nn, f"conv{rank}d")(
         data,
         weight,

@@ -15,8 +15,9 @@ from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.ops.window import SPATIAL, rank_of
+from convoy.relay.shapes import computed
 from convoy.relay.types import Any as DynamicDim
-from convoy.relay.types import TensorType, Type
+from convoy.relay.types import Dim, TensorType, Type
 
 
 def _resize(rank: int) -> None:
@@ -69,7 +70,7 @@ def infer_resize(call: Inputs) -> Type:
     layout = call.layout(call.attrs["layout"], "NC" + spatial)
     data = call.tensor(0, len(layout.parts))
     shape = list(data.shape)
-    for axis, size in zip(spatial, call.positive("size", len(spatial)), strict=False):
+    for axis, size in zip(spatial, call.sizes("size", len(spatial)), strict=False):
         shape[layout.index(axis)] = size
     return TensorType(shape, call.out_dtype(data.dtype))
 
@@ -139,8 +140,16 @@ def infer_upsampling(call: Inputs) -> Type:
         if not 0 < scale < 1e6:
             raise call.error(f"scale_{axis.lower()}={scale}", "a scale over zero")
         # TVM rounds half to even.
-        shape[layout.index(axis)] = round(size * scale) if isinstance(size, int) else DynamicDim()
+        shape[layout.index(axis)] = _scaled_size(size, scale)
     return TensorType(shape, data.dtype)
+
+
+def _scaled_size(size: Dim, scale: float) -> Dim:
+    """Multiply a size; a fraction of an unknown size is unknown."""
+    if isinstance(size, int):
+        return round(size * scale)
+    whole = int(scale)
+    return computed(lambda n: n * whole, size) if whole == scale else DynamicDim()
 
 
 @converter("nn.upsampling")
@@ -203,7 +212,7 @@ def infer_upsampling3d(call: Inputs) -> Type:
         if not 0 < scale < 1e6:
             raise call.error(f"scale_{axis.lower()}={scale}", "a number over zero")
         size = shape[i]
-        shape[i] = round(size * scale) if isinstance(size, int) else DynamicDim()
+        shape[i] = _scaled_size(size, scale)
     return TensorType(shape, data.dtype)
 
 

@@ -12,7 +12,7 @@ from convoy.relay.ops.arguments import as_tuple, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
-from convoy.relay.shapes import is_int, same_shape
+from convoy.relay.shapes import computed, same_shape
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType, TupleType, Type
 
@@ -47,8 +47,20 @@ def infer_concatenate(call: Inputs) -> Type:
                 f"{field} beside {first}", f"shapes that differ along axis {axis} only"
             )
         size = field.shape[axis]
-        total = total + size if is_int(total, size) else DynamicDim()  # type: ignore[operator]
-    return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
+        total = computed(lambda a, b: a + b, total, size)
+    shape = [total if i == axis else _common(fields, i) for i in range(len(first.shape))]
+    return TensorType(shape, first.dtype)
+
+
+def _common(fields: Sequence[TensorType], axis: int) -> Dim:
+    """Return the size that all tensors have along an axis, as TVM 0.18 infers it.
+
+    An unknown size among several known ones takes their value.
+    """
+    known = [f.shape[axis] for f in fields if not isinstance(f.shape[axis], DynamicDim)]
+    if len(known) == len(fields) or (len(known) == len(fields) - 1 and len(known) > 1):
+        return known[0]
+    return DynamicDim()
 
 
 @converter("concatenate")
@@ -122,13 +134,13 @@ def split_sizes(size: Dim, parts: int | Sequence[int]) -> list[Dim]:
             raise ValueError(f"{parts} parts")
         if isinstance(size, int) and size % parts:
             raise ValueError(f"{size} elements in {parts} equal parts")
-        return [size // parts if isinstance(size, int) else DynamicDim()] * parts
+        return [computed(lambda n: n // parts, size)] * parts
     edges = [0, *parts]
     if any(a > b for a, b in pairwise(edges)):
         raise ValueError(f"indices {list(parts)}, which do not ascend")
     if isinstance(size, int) and edges[-1] > size:
         raise ValueError(f"index {edges[-1]} of {size} elements")
-    last = size - edges[-1] if isinstance(size, int) else DynamicDim()
+    last = computed(lambda n: n - edges[-1], size)
     return [*(b - a for a, b in pairwise(edges)), last]
 
 

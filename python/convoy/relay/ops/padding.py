@@ -12,8 +12,7 @@ from convoy.relay.ops.arguments import known, make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints, is_const
 from convoy.relay.ops.type_inputs import Inputs
-from convoy.relay.shapes import is_int
-from convoy.relay.types import Any as DynamicDim
+from convoy.relay.shapes import computed, is_int
 from convoy.relay.types import TensorType, Type
 
 
@@ -64,7 +63,7 @@ def infer_pad(call: Inputs) -> Type:
         if fill.shape not in ((), (1,)):
             raise call.error(f"a fill value of type {fill}", "a scalar")
     shape = [
-        d + b + a if isinstance(d, int) else d
+        computed(lambda n, more=b + a: n + more, d)
         for d, (b, a) in zip(data.shape, widths, strict=False)
     ]
     if any(isinstance(d, int) and d < 0 for d in shape):
@@ -143,7 +142,7 @@ def infer_dilate(call: Inputs) -> Type:
     strides = call.positive("strides", len(data.shape))
     sizes = zip(data.shape, strides, strict=True)
     return TensorType(
-        [(d - 1) * s + 1 if isinstance(d, int) else DynamicDim() for d, s in sizes], data.dtype
+        [computed(lambda n, step=s: (n - 1) * step + 1, d) for d, s in sizes], data.dtype
     )
 
 

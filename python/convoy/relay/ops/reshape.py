@@ -11,7 +11,7 @@ from convoy.relay.ops.arguments import Axes, Sizes, axes_of, known, listed, make
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
-from convoy.relay.shapes import is_int, same_dim, total_size
+from convoy.relay.shapes import computed, same_dim, total_size
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType, Type
 
@@ -145,7 +145,7 @@ def infer_batch_flatten(call: Inputs) -> Type:
         raise call.error("a scalar", "a tensor")
     rest: Dim = 1
     for size in data.shape[1:]:
-        rest = rest * size if is_int(rest, size) else DynamicDim()  # type: ignore[operator]
+        rest = computed(lambda a, b: a * b, rest, size)
     return TensorType((data.shape[0], rest), data.dtype)
 
 
@@ -247,8 +247,7 @@ def reshaped(shape: Sequence[Dim], newshape: Sequence[int], allowzero: bool) -> 
             at = len(shape)
         elif value == -3:
             first, second = take(), take()
-            both = is_int(first, second)
-            out.append(first * second if both else DynamicDim())  # type: ignore[operator]
+            out.append(computed(lambda a, b: a * b, first, second))
         elif value == -4:
             out.extend(_split(take(), newshape[i + 1 : i + 3]))
             i += 2
@@ -275,7 +274,7 @@ def _complete(shape: Sequence[Dim], out: list[Dim], unknown: int) -> tuple[Dim, 
     total, rest = total_size(shape), total_size(out)
     if not isinstance(total, int) or not isinstance(rest, int):
         if unknown >= 0:
-            out[unknown] = DynamicDim()
+            out[unknown] = computed(lambda n, k: n // k, total, rest)
         return tuple(out)
     if unknown >= 0:
         if rest == 0 or total % rest:

@@ -41,8 +41,8 @@ def strided_slice(
     if axes is not None:
         raise RelayTypeError("strided_slice with computed bounds and axes", "bounds of all axes")
     args = [b if isinstance(b, Expr) else const(np.array(b, "int64")) for b in bounds]
-    attrs = {"begin": None, "end": None, "strides": None, "axes": None}
-    return make_call("dyn.strided_slice", data, *args, slice_mode=slice_mode, **attrs)
+    unset = dict.fromkeys(("begin", "end", "strides", "axes"))
+    return make_call("dyn.strided_slice", data, *args, slice_mode=slice_mode, **unset)
 
 
 @type_rule("strided_slice")

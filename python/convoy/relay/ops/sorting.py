@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from convoy.relay.ast import Call, Expr, TupleWrapper
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import known, make_call
@@ -67,7 +69,8 @@ def topk(
     if isinstance(k, Expr):
         result = make_call("dyn.topk", data, k, k=None, **attrs)
     else:
-        result = make_call("topk", data, k=k[0] if isinstance(k, list) else k, **attrs)
+        count = None if k is None else np.reshape(k, -1)[0].item()
+        result = make_call("topk", data, k=count, **attrs)
     return TupleWrapper(result, 2) if ret_type == "both" else result
 
 

@@ -152,7 +152,7 @@ def expand_sparse_reshape(call: Call, args: Sequence[Expr]) -> Expr:
     others = _product([plain("where", _is_free(s), const(1, "int64"), s) for s in new_sizes])
     rest = plain("trunc_divide", total, plain("maximum", others, const(1, "int64")))
     new_sizes = [plain("where", _is_free(s), rest, s) for s in new_sizes]
-    flat = const(0, "int64")
+    flat: Expr = const(0, "int64")
     for axis in range(len(old_sizes)):
         column = plain("take", indices, const(axis, "int32"), axis=1)
         flat = plain("add", plain("multiply", flat, old_sizes[axis]), column)

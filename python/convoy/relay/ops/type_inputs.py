@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from convoy.errors import ConvoyError, RelayTypeError
 from convoy.relay.ast import Call, Constant, Op
-from convoy.relay.attrs import Attrs, complete_attrs
+from convoy.relay.attrs import Attrs, complete_attrs, is_expression
 from convoy.relay.layout import Layout, layout
 from convoy.relay.schema import op_schema
 from convoy.relay.shapes import same_shape
-from convoy.relay.types import TensorType, TupleType, Type
+from convoy.relay.types import Any as DynamicDim
+from convoy.relay.types import Dim, TensorType, TupleType, Type
 
 
 class Undetermined(Exception):
@@ -113,12 +114,23 @@ class Inputs:
             raise self.error(f"{field}={list(value)}", "values over zero")
         return value
 
-    def shape(self, field: str) -> tuple[int, ...]:
+    def sizes(self, field: str, length: int) -> tuple[Dim, ...]:
+        """Return an array attribute of `length` sizes over zero, or expressions of variables."""
+        value = self.attrs[field]
+        if value is None or len(value) != length or not all(map(_is_size, value)):
+            raise self.error(f"{field}={value}", f"{length} sizes")
+        if any(isinstance(v, int) and v <= 0 for v in value):
+            raise self.error(f"{field}={list(value)}", "values over zero")
+        return tuple(value)
+
+    def shape(self, field: str) -> tuple[Dim, ...]:
         """Return an attribute that is a shape."""
-        shape = self.ints(field)
-        if any(s < 0 for s in shape):
-            raise self.error(f"{field}={list(shape)}", "sizes of at least 0")
-        return shape
+        value = self.attrs[field]
+        if value is None or not all(map(_is_size, value)):
+            raise self.error(f"{field}={value}", "an array of integers")
+        if any(isinstance(v, int) and v < 0 for v in value):
+            raise self.error(f"{field}={list(value)}", "sizes of at least 0")
+        return tuple(value)
 
     def axis(self, axis: int, ndim: int) -> int:
         """Check an axis; return it counted from the front."""
@@ -136,6 +148,11 @@ class Inputs:
     def out_dtype(self, fallback: str) -> str:
         """Return the attribute `out_dtype`, or `fallback` where it is empty."""
         return self.attrs["out_dtype"] or fallback
+
+
+def _is_size(value: object) -> bool:
+    """Check for an integer, an unknown size or an expression of TVM."""
+    return isinstance(value, (int, DynamicDim)) or is_expression(value)
 
 
 def constant_ints(call: Inputs, index: int) -> tuple[int, ...]:

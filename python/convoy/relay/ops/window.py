@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from convoy.relay.ops.type_inputs import Inputs
-from convoy.relay.shapes import same_dim
+from convoy.relay.shapes import computed, same_dim
 from convoy.relay.types import Any as DynamicDim
 from convoy.relay.types import Dim, TensorType
 
@@ -54,7 +54,7 @@ def relax_padding(padding: Sequence[int], rank: int) -> list[int]:
 
 def dilated_extent(kernel: Dim, dilation: int) -> Dim:
     """Return how many elements a dilated kernel spans along an axis."""
-    return (kernel - 1) * dilation + 1 if isinstance(kernel, int) else DynamicDim()
+    return computed(lambda n: (n - 1) * dilation + 1, kernel)
 
 
 def infer_window(
@@ -74,7 +74,8 @@ def infer_window(
         RelayTypeError: The window is larger than the padded input.
     """
     if not isinstance(size, int) or not isinstance(extent, int):
-        return DynamicDim()
+        more = stride - 1 if ceil_mode else 0
+        return computed(lambda n, k: (n + padding - k + more) // stride + 1, size, extent)
     room = size + padding - extent
     if room < 0:
         raise call.error(
