@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from convoy import graph_executor, relay
-from convoy.errors import CorruptArtefact, InvalidOption
+from convoy.errors import CorruptArtefact, InvalidOption, RelayTypeError
 from convoy.relay.op.contrib import cudnn, cutlass
 
 from .reference import conv
@@ -70,15 +70,19 @@ def test_unknown_sizes_and_branches_compile_for_either_target(kind: str) -> None
     assert not relay.vm.compile(relay.parse(BRANCHES), target=kind).is_graph
 
 
-def test_unknown_sizes_that_meet_are_equal() -> None:
+def test_unknown_sizes_that_meet() -> None:
+    """They are equal, or one of them broadcasts."""
     text = f"""{HEAD}def @main(%x: Tensor[(?, 3, 4), float32], %y: Tensor[(?, 5, 4), float32]) {{
       nn.batch_matmul(%x, %y, transpose_b=True)
     }}"""
     machine = relay.vm.VirtualMachine(relay.vm.compile(relay.parse(text), "llvm"), tvm.cpu())
     x, y = (RNG.uniform(-1, 1, (2, n, 4)).astype("float32") for n in (3, 5))
     np.testing.assert_allclose(machine.run(x, y).numpy(), x @ y.transpose(0, 2, 1), 1e-5, 1e-6)
-    with pytest.raises(InvalidOption, match="do not fit"):
-        machine.run(x, y[:1])
+    np.testing.assert_allclose(
+        machine.run(x, y[:1]).numpy(), x @ y[:1].transpose(0, 2, 1), 1e-5, 1e-6
+    )
+    with pytest.raises(RelayTypeError, match="equal batches"):
+        machine.run(x, np.concatenate([y, y]))
 
 
 def test_machine_on_a_graph() -> None:

@@ -13,7 +13,8 @@ from convoy.relay.schema import op_names
 def test_every_converter_has_a_type_rule() -> None:
     rules = {name for name, operator in OPERATORS.items() if operator.type_rule}
     assert set(supported_ops()) <= rules
-    assert rules - set(supported_ops()) <= {"hardswish", "debug"}
+    # TVM has no implementation of the second one either.
+    assert rules - set(supported_ops()) <= {"hardswish", "vision.regular_non_max_suppression"}
 
 
 @pytest.mark.parametrize("name", ["nn.conv2d", "add"])

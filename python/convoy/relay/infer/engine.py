@@ -298,6 +298,9 @@ class _Inference:
         result = operator.type_rule(inputs)
         for index, wanted in inputs.assigned.items():
             self.types[id(node.args[index])] = wanted
+        types = [self._get(a) for a in node.args]
+        if None not in types:
+            object.__setattr__(node, "type_args", tuple(types))
         return result
 
     def _pass_types(self, call: Call) -> None:

@@ -58,8 +58,12 @@ def deformable_conv2d(
 def infer_deformable_conv2d(call: Inputs) -> Type:
     call.count(3)
     attrs = call.attrs
-    weight = call.tensor(2)
-    result = infer_conv(Inputs(call.call, [call.type(0), weight]))
+    inner = Inputs(call.call, [call.type(0), call.known(2)])
+    result = infer_conv(inner)
+    weight = inner.tensor(1)
+    call.types[2] = weight
+    if 1 in inner.assigned:
+        call.assigned[2] = weight
     layout = call.layout(attrs["data_layout"], "NCHW")
     n, _, h, w = layout.to_axes(result.shape, "NCHW")
     kernel = call.layout(attrs["kernel_layout"], "OIHW").to_axes(weight.shape, "OIHW")[2:]

@@ -36,9 +36,12 @@ def dilation2d(
         data: (n, c, h, w) in `data_layout`.
         weight: (c, kh, kw) in `kernel_layout`.
     """
+    steps, gaps = (
+        v if isinstance(v, int) or len(v) < 4 else tuple(v)[:2] for v in (strides, dilations)
+    )  # TVM reads the first two of four
     return make_call(
-        "image.dilation2d", data, weight, strides=sizes(strides, 2), padding=both_sides(padding, 2),
-        dilations=sizes(dilations, 2), data_layout=data_layout, kernel_layout=kernel_layout,
+        "image.dilation2d", data, weight, strides=sizes(steps, 2), padding=both_sides(padding, 2),
+        dilations=sizes(gaps, 2), data_layout=data_layout, kernel_layout=kernel_layout,
         out_dtype=out_dtype,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from convoy.relay.ast import Call, Expr
 from convoy.relay.builder import const
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Sizes, known, listed, make_call
-from convoy.relay.ops.registry import builder, converter, type_rule
+from convoy.relay.ops.registry import builder, converter, shape_arguments, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints, is_const
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.types import Any as DynamicDim
@@ -170,6 +170,16 @@ def convert_slice_like(op: OpCall) -> RelaxExpr:
         return op.args[0]
     ends = [result[a] for a in axes]
     return relax.op.strided_slice(op.args[0], axes=axes, begin=[0] * len(axes), end=ends)
+
+
+@builder("strided_set")
+def strided_set(data: Expr, v: Expr, begin: Sizes, end: Sizes, strides: Sizes = None) -> Call:
+    """Replace the slice from `begin` to `end` by `v`; see `strided_slice`."""
+    bounds = [b if isinstance(b, Expr) else const(list(b)) for b in (begin, end, strides or [1])]
+    return make_call("strided_set", data, v, *bounds)
+
+
+shape_arguments("strided_set", 2, 3, 4)  # no shape, but the slice
 
 
 @type_rule("strided_set")
