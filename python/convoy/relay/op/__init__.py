@@ -5,7 +5,8 @@ namespace. Signatures and defaults are those of TVM 0.18's Python helpers, which
 defaults of the text format (alpha of leaky_relu, transpose_b of batch_matmul, ...).
 """
 
-from convoy.relay.op import annotation, contrib, image, nn, op, random, tensor, transform, vision
+from convoy.relay.op import annotation, contrib, image, nn, op, random, tensor, vision
+from convoy.relay.op import transform as transform
 from convoy.relay.op.op import *  # noqa: F403
 from convoy.relay.op.tensor import *  # noqa: F403
 
