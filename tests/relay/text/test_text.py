@@ -185,7 +185,11 @@ class TestErrors:
             ("match (%x) { }", UnsupportedOp, "pattern matching"),
             ("ref(%x)", UnsupportedOp, "references"),
             ('nn.conv2d(%x, %x, data_layout="NCXX")', ConvoyError, "NCXX"),
-            ("argwhere(%x)", UnsupportedOp, "argwhere is a Relay operator"),
+            (
+                "nn.sparse_conv2d(%x, %x, %x, %x)",
+                UnsupportedOp,
+                "sparse_conv2d is a Relay operator",
+            ),
         ],
     )
     def test_message(self, text: str, error: type[ConvoyError], words: str) -> None:

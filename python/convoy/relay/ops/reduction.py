@@ -143,13 +143,14 @@ def infer_arg_reduction(call: Inputs) -> Type:
 
 @converter("argmax", "argmin")
 def convert_arg_reduction(op: OpCall) -> RelaxExpr:
-    return op.te(
+    found = op.te(
         topi.argmax if op.name == "argmax" else topi.argmin,
         op.args[0],
         axis=_axes(op),
         keepdims=op.attrs["keepdims"],
         select_last_index=op.attrs["select_last_index"],
     )
+    return op.cast(found, op.result.dtype)  # topi's indices have the dtype of the sizes
 
 
 # ---- statistics
