@@ -135,3 +135,27 @@ def test_refused(body: str, words: str) -> None:
 def test_types_that_nothing_tells() -> None:
     with pytest.raises(RelayTypeError, match="type of %y in @main cannot be inferred"):
         result("exp(%y)", y="")
+
+
+def test_sizes_that_are_variables_of_tvm() -> None:
+    from convoy.relay.tvm018 import te
+
+    n = te.var("n")
+    x, y = relay.var("x", shape=(n, 3)), relay.var("y", shape=(n, 3))
+    cases = {
+        relay.nn.pad(x, ((1, 1), (0, 0))): (n + 2, 3),
+        relay.concatenate([x, y], axis=0): (n + n, 3),
+        relay.concatenate([x, y], axis=1): (n, 6),
+        relay.tile(x, (2, 2)): (n * 2, 6),
+        relay.reshape(x, (-1,)): (n * 3,),
+        relay.nn.upsampling(relay.var("i", shape=(1, 3, n, 4)), 2, 2): (1, 3, n * 2, 8),
+        relay.nn.max_pool2d(relay.var("i", shape=(1, 3, n, n)), (2, 2), (2, 2)): (
+            1, 3, (n - 2) // 2 + 1, (n - 2) // 2 + 1,
+        ),
+        relay.image.resize1d(relay.var("i", shape=(1, 3, 8)), (n,)): (1, 3, n),
+    }  # fmt: skip
+    for expr, shape in cases.items():
+        mod = relay.transform.InferType()(relay.IRModule.from_expr(expr))
+        found = mod["main"].body.checked_type
+        assert found == relay.TensorType(shape), f"{found} for {shape}"
+        assert found != relay.TensorType((*shape[:-1], 99))

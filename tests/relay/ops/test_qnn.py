@@ -222,3 +222,89 @@ def test_numbers_that_make_no_sense(body: str, words: str) -> None:
     mod = relay.parse(f"{HEAD}def @main({params}) {{ {body} }}", "text", None, table)
     with pytest.raises(ConvoyError, match=rf"text:2:.*{words}"):
         relay.to_relax(mod)
+
+
+FUNCTIONS = {
+    "abs": np.abs,
+    "exp": np.exp,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": sigmoid,
+    "tanh": np.tanh,
+}
+
+
+def test_tables_are_exact() -> None:
+    """All 256 values, under the keywords of TVM 0.18; halves round away from zero."""
+    q = np.arange(256, dtype="uint8").view("int8")
+    numbers = {
+        "scale": scale(0.05),
+        "zero_point": zero(-100),
+        "output_scale": scale(0.125),
+        "output_zero_point": zero(-7),
+    }
+    for name, function in FUNCTIONS.items():
+        got = run(lambda x, name=name: getattr(relay.qnn, name)(x=x, **numbers), q)
+        with np.errstate(all="ignore"):
+            real = function(((q.astype("int32") + 100) * np.float32(0.05)).astype("float32"))
+        defined = np.isfinite(real)
+        steps = real / np.float32(0.125)
+        want = saturate(np.nan_to_num(np.trunc(steps + np.copysign(0.5, steps)) - 7))
+        np.testing.assert_array_equal(got[defined], want[defined], err_msg=name)
+
+
+def test_simulated_quantization_chooses_its_dtype_at_run_time() -> None:
+    x = RNG.uniform(-300, 300, (2, 3)).astype("float32")
+    s, z = np.array([0.5, 1, 2], "float32"), np.array([3, 0, -2], "int32")
+    params = [
+        relay.var("x", shape=x.shape),
+        relay.var("code", shape=(), dtype="int32"),
+        relay.var("s", shape=(relay.Any(),)),
+        relay.var("z", shape=(relay.Any(),), dtype="int32"),
+    ]
+    data, code, steps, point = params
+    there = qnn.simulated_quantize(data, steps, point, axis=1, out_dtype=code)
+    back = qnn.simulated_dequantize(there, steps, point, axis=1, in_dtype=code)
+    function = relay.create_executor("vm").evaluate(
+        relay.Function(params, relay.Tuple([there, back]))
+    )
+    for number, dtype in ((1, "int8"), (2, "uint8"), (0, "")):
+        for scales, points in ((s, z), (s[:1], z[:1])):
+            got = [t.numpy() for t in function(x, np.int32(number), scales, points)]
+            want = x if not dtype else saturate(np.round(x / scales) + points, dtype)
+            np.testing.assert_array_equal(got[0], want.astype("float32"))
+            real = x if not dtype else (got[0] - points) * scales
+            np.testing.assert_allclose(got[1], real, 1e-6)
+
+
+def test_zero_points_of_channels_and_of_a_run() -> None:
+    x, w = int8(1, 2, 4, 4), int8(3, 2, 3, 3)
+    points = np.array([5, 0, -3], "int32")
+    numbers = (scale(0.1), scale([0.1, 0.2, 0.3]), (3, 3), 3)
+    got = run(lambda x, w: qnn.conv2d(x, w, zero(4), zero(points), *numbers), x, w)
+    wide = w.astype("int64") - points.reshape(3, 1, 1, 1)
+    want = conv(x.astype("int64") - 4, wide, (1, 1), [(0, 0)] * 2, (1, 1))
+    np.testing.assert_array_equal(got, want)
+    a, b = int8(2, 3, 4), int8(2, 5, 4)
+    point = np.array(7, "int32")
+    got = run(
+        lambda a, b, p: qnn.batch_matmul(a, b, p, zero(-2), scale(0.1), scale(0.2)), a, b, point
+    )
+    want = (a.astype("int64") - 7) @ (b.astype("int64") + 2).transpose(0, 2, 1)
+    np.testing.assert_array_equal(got, want)
+    real = RNG.uniform(-3, 3, (2, 3)).astype("float32")
+    step = np.array([0.1, 0.2, 0.3], "float32")
+    got = run(lambda x, s: qnn.quantize(x, s, zero(1), axis=1), real, step)
+    steps = real / step
+    np.testing.assert_array_equal(
+        got, saturate(np.trunc(steps + np.copysign(np.float32(0.5), steps)) + 1)
+    )
+
+
+@pytest.mark.parametrize("compute", ["float32", "float64", "int64"])
+def test_rounding_of_a_context(compute: str) -> None:
+    x = np.arange(-24, 25, dtype="int32")
+    for rounding in ("UPWARD", "TONEAREST"):
+        with qnn.requantize_config(rounding=rounding, compute_dtype=compute):
+            got = run(lambda x: qnn.requantize(x, scale(1.0), zero(0), scale(16.0), zero(1)), x)
+        np.testing.assert_array_equal(got, saturate(rescale(x, 1 / 16, rounding) + 1))
+    assert qnn.current_requantize_config().rounding == "UPWARD"

@@ -117,14 +117,33 @@ def _looked_up(
     value: Expr, type_: TensorType, function: Function, numbers: Sequence[np.ndarray]
 ) -> Expr:
     """Look results up in a table of all 256 values."""
+    return looked_up(value, type_.dtype, lookup_table(function, numbers, type_.dtype, type_.dtype))
+
+
+def lookup_table(
+    function: Function, numbers: Sequence[np.ndarray], in_dtype: str, out_dtype: str
+) -> np.ndarray:
+    """Compute the results of all values of 8 or 16 bits, in the order of their unsigned codes.
+
+    Args:
+        function: Takes and returns float32 arrays.
+        numbers: Scale and zero point of the input, then those of the result.
+        in_dtype, out_dtype: The quantized dtypes.
+    """
     scale, zero, out_scale, out_zero = map(per_tensor, numbers)
-    codes = np.arange(256, dtype="uint8").view(type_.dtype).astype("int32")
+    bits = np.iinfo(in_dtype).bits
+    codes = np.arange(2**bits).astype(f"uint{bits}").view(in_dtype).astype("int32")
     with np.errstate(all="ignore"):
         real = function(((codes - zero) * scale).astype("float32")).astype("float32")
         steps = real / np.float32(out_scale)
         # Halves are rounded away from zero; a value that is no number becomes the zero point.
         steps = np.nan_to_num(np.trunc(steps + np.copysign(0.5, steps)), posinf=2e9, neginf=-2e9)
-    table = np.clip(steps + out_zero, *limits(type_.dtype)).astype(type_.dtype)
-    index = plain("reinterpret", value, dtype="uint8") if type_.dtype == "int8" else value
-    wide = plain("cast", index, dtype="int32")
-    return plain("take", ast.Constant(table), wide, axis=0, mode="fast")
+    return np.clip(steps + out_zero, *limits(out_dtype)).astype(out_dtype)
+
+
+def looked_up(value: Expr, dtype: str, table: np.ndarray) -> Expr:
+    """Take the results of quantized values from a table."""
+    if not dtype.startswith("uint"):
+        value = plain("reinterpret", value, dtype=f"u{dtype}")
+    return plain("take", ast.Constant(table), plain("cast", value, dtype="int32"), axis=0,
+                 mode="fast")  # fmt: skip
