@@ -12,7 +12,7 @@ from enum import IntEnum
 from numbers import Integral
 from typing import Any as AnyValue
 
-from convoy.errors import RelayTypeError
+from convoy.errors import DynamicShape, RelayTypeError
 from convoy.relay.lazy import sym
 
 
@@ -117,7 +117,9 @@ class TensorType(Type):
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
-        """The shape as plain integers; raises `TypeError` if a dimension is dynamic."""
+        """The shape as plain integers; raises DynamicShape if a dimension is not known."""
+        if not self.is_static:
+            raise DynamicShape(str(self), "known sizes")
         return tuple(int(d) for d in self.shape)  # type: ignore[arg-type]
 
     @property
