@@ -408,8 +408,10 @@ def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
 
 def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
     """Make a GraphModule of the three parts that iterating over a built library yields."""
-    if not isinstance(libmod, GraphExecutorFactoryModule):
-        raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
     del graph_json_str  # the graph is inside the library
     devices = device if isinstance(device, (list, tuple)) else [device]
+    if hasattr(libmod, "session"):  # what `lib.lib` is
+        return GraphModule(Executor(libmod.session(devices[0])))
+    if not isinstance(libmod, GraphExecutorFactoryModule):
+        raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
     return GraphModule(libmod[libmod.libmod_name](*devices))

@@ -8,7 +8,14 @@ import numpy as np
 
 from convoy.errors import InvalidOption
 from convoy.relay.ast import Constant, Expr
+from convoy.relay.executor import create_executor
+from convoy.relay.module import IRModule
 from convoy.relay.ops.qnn_unary import looked_up, lookup_table
+
+
+def run_const_expr(expr: Expr) -> np.ndarray:
+    """Evaluate an expression of constants."""
+    return create_executor("vm", mod=IRModule.from_expr(expr)).evaluate()().numpy()
 
 
 def create_integer_lookup_table(
