@@ -17,12 +17,14 @@ from convoy.relay.visit import children
 _CLOSE = 1e-9
 
 
-def structural_equal(lhs: Any, rhs: Any) -> bool:
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """Compare two modules or expressions up to the names of local variables.
 
     Sharing counts: a value computed once differs from the same value computed twice. Spans and
-    inferred types do not count.
+    inferred types do not count. Free variables are matched by their place, with or without
+    `map_free_vars`.
     """
+    del map_free_vars
     if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
         return set(lhs) == set(rhs) and all(structural_equal(lhs[n], rhs[n]) for n in lhs)
     if not (isinstance(lhs, Expr) and isinstance(rhs, Expr)):
@@ -50,8 +52,14 @@ def structural_equal(lhs: Any, rhs: Any) -> bool:
     return True
 
 
-def assert_structural_equal(lhs: Any, rhs: Any) -> None:
-    """Raise ValueError, with both texts, unless the two are structurally equal."""
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raise ValueError, with both texts, unless the two are structurally equal.
+
+    Args:
+        lhs, rhs: Modules or expressions.
+        map_free_vars: Accepted; free variables are always matched by their place.
+    """
+    del map_free_vars
     if not structural_equal(lhs, rhs):
         raise ValueError(f"not structurally equal:\n{lhs}\nand\n{rhs}")
 

@@ -21,22 +21,69 @@ from convoy.relay.transform.base import (
     module_pass,
     register_pass,
 )
+from convoy.relay.transform.canonicalize import (
+    CanonicalizeCast,
+    CanonicalizeOps,
+    DivToMul,
+    FastMath,
+)
+from convoy.relay.transform.combine_parallel import (
+    CombineParallelBatchMatmul,
+    CombineParallelConv2D,
+    CombineParallelDense,
+)
+from convoy.relay.transform.common_subexpressions import EliminateCommonSubexpr
 from convoy.relay.transform.context import PassContext, build_config
+from convoy.relay.transform.dead_code import DeadCodeElimination
+from convoy.relay.transform.explicit_padding import FoldExplicitPadding
+from convoy.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
+from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
 from convoy.relay.transform.infer_type import InferType, InferTypeLocal
 from convoy.relay.transform.mixed_precision import ToMixedPrecision
+from convoy.relay.transform.normal_forms import (
+    ToANormalForm,
+    ToANormalFormExpr,
+    ToBasicBlockNormalForm,
+    ToGraphNormalForm,
+)
+from convoy.relay.transform.simplify_inference import SimplifyInference
+from convoy.relay.transform.sizes import ChangeBatch, DynamicToStatic, SplitArgs
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "ChangeBatch",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
+    "DeadCodeElimination",
+    "DivToMul",
+    "DynamicToStatic",
+    "EliminateCommonSubexpr",
+    "EtaExpand",
+    "FastMath",
     "FirstOrderGradient",
+    "FoldConstant",
+    "FoldConstantExpr",
+    "FoldExplicitPadding",
     "FunctionPass",
     "InferType",
     "InferTypeLocal",
+    "Inline",
+    "LambdaLift",
     "ModulePass",
     "Pass",
     "PassContext",
     "PassInfo",
     "RemoveUnusedFunctions",
     "Sequential",
+    "SimplifyInference",
+    "SplitArgs",
+    "ToANormalForm",
+    "ToANormalFormExpr",
+    "ToBasicBlockNormalForm",
+    "ToGraphNormalForm",
     "ToMixedPrecision",
     "build_config",
     "function_pass",
@@ -55,30 +102,15 @@ WITHOUT_EFFECT = (
     "AlterOpLayout",
     "AnnotateSpans",
     "AnnotateTarget",
-    "CanonicalizeCast",
-    "CanonicalizeOps",
-    "CombineParallelBatchMatmul",
-    "CombineParallelConv2D",
-    "CombineParallelDense",
     "ConvertLayout",
-    "DeadCodeElimination",
-    "DynamicToStatic",
-    "EliminateCommonSubexpr",
-    "FastMath",
     "FlattenAtrousConv",
-    "FoldConstant",
     "FoldScaleAxis",
     "FuseOps",
-    "Inline",
     "Legalize",
     "MergeComposite",
     "MergeCompilerRegions",
     "PartitionGraph",
     "SimplifyExpr",
-    "SimplifyInference",
-    "ToANormalForm",
-    "ToBasicBlockNormalForm",
-    "ToGraphNormalForm",
 )
 
 
