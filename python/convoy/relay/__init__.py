@@ -48,6 +48,7 @@ from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.printer import astext
 from convoy.relay.source import Span
 from convoy.relay.transform.context import build_config
+from convoy.relay.transform.pipeline import optimize
 from convoy.relay.types import (
     Any,
     FuncType,
@@ -98,6 +99,7 @@ __all__ = [
     "loops",
     "load_param_dict",
     "op",
+    "optimize",
     "parse",
     "parse_expr",
     "qnn",

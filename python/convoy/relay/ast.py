@@ -251,6 +251,12 @@ class FunctionAttrs(dict[str, AnyValue]):
             raise AttributeError(f"the function has no attribute '{name}'") from None
 
 
+def _plain(value: AnyValue) -> AnyValue:
+    """Return the number or text of TVM's IntImm or StringImm, anything else as it is."""
+    found = getattr(value, "value", value)
+    return found if type(found) in (bool, int, float, str) else value
+
+
 def dtype_name(dtype: np.dtype) -> str:
     """Spell a numpy dtype as Relay does."""
     name = dtype.name if dtype.names is None else str(dtype)
@@ -332,7 +338,8 @@ class Function(Expr):
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", Fields(self.params))
         object.__setattr__(self, "type_params", tuple(self.type_params or ()))
-        object.__setattr__(self, "attrs", FunctionAttrs(self.attrs or {}))
+        attrs = {key: _plain(value) for key, value in (self.attrs or {}).items()}
+        object.__setattr__(self, "attrs", FunctionAttrs(attrs))
 
     def with_attr(self, key: str | Mapping[str, AnyValue], value: AnyValue = None) -> Function:
         """Return the function with one more attribute, or with all of a dict."""

@@ -173,6 +173,10 @@ class IRModule:
         copy.attrs[key] = value
         return copy
 
+    def same_as(self, other: object) -> bool:
+        """Check for the very same module."""
+        return self is other
+
     def get_attr(self, key: str) -> Any:
         """Return an attribute, None where there is none."""
         return self.attrs.get(key)

@@ -84,10 +84,12 @@ def test_instruments_see_every_pass() -> None:
             return bool(info.name != "twice")
 
         def run_before_pass(self, mod: Any, info: Any) -> None:
-            seen.append(f"before {info.name}")
+            if info.name != "InferType":  # which follows each pass over functions
+                seen.append(f"before {info.name}")
 
         def run_after_pass(self, mod: Any, info: Any) -> None:
-            seen.append(f"after {info.name}")
+            if info.name != "InferType":
+                seen.append(f"after {info.name}")
 
     with tvm.transform.PassContext(opt_level=3, instruments=[Instrument()]):
         mod = tvm.transform.Sequential([negate, Twice(2)], name="both")(module())

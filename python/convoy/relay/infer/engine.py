@@ -161,12 +161,27 @@ class _Inference:
                     self._do(step)
                 except Undetermined:
                     waiting.append(step)
-            if len(waiting) == len(pending) and len(self.types) == known:
+            stuck = len(waiting) == len(pending) and len(self.types) == known
+            if stuck and not self._recall(waiting):
                 raise self._stuck(waiting)
             pending = waiting
         for node in post_order(expr):
             if id(node) in self.types:
                 _write(node, self.types[id(node)])
+
+    def _recall(self, waiting: list[_Step]) -> bool:
+        """Give variables that nothing determines the types of an earlier inference.
+
+        A pass may have taken away the operator that determined them.
+        """
+        found = False
+        for step in waiting:
+            parts = step.node.params if isinstance(step.node, Function) else _operands(step.node)
+            for node in parts:
+                if isinstance(node, Var) and node.checked_type_ and self._get(node) is None:
+                    self.types[id(node)] = node.checked_type_
+                    found = True
+        return found
 
     def _stuck(self, waiting: list[_Step]) -> RelayTypeError:
         """Make the error for types that nothing determines, with the variables that lack one."""
@@ -287,6 +302,9 @@ class _Inference:
         if not isinstance(node.op, ast.Op):
             self._pass_types(node)
             callee = self._callee(node.op)
+            for arg, wanted in zip(node.args, callee.arg_types, strict=False):
+                if isinstance(arg, Var) and self._get(arg) is None and not callee.type_params:
+                    self.types[id(arg)] = wanted
             return instantiate(callee, [self._need(a) for a in node.args])
         operator = OPERATORS.get(node.op.name)
         if operator is None or operator.type_rule is None:

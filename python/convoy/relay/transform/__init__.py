@@ -38,7 +38,9 @@ from convoy.relay.transform.dead_code import DeadCodeElimination
 from convoy.relay.transform.explicit_padding import FoldExplicitPadding
 from convoy.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
 from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
+from convoy.relay.transform.fuse_ops import DefuseOps, FuseOps
 from convoy.relay.transform.infer_type import InferType, InferTypeLocal
+from convoy.relay.transform.legalize import Legalize
 from convoy.relay.transform.mixed_precision import ToMixedPrecision
 from convoy.relay.transform.normal_forms import (
     ToANormalForm,
@@ -58,6 +60,7 @@ __all__ = [
     "CombineParallelConv2D",
     "CombineParallelDense",
     "DeadCodeElimination",
+    "DefuseOps",
     "DivToMul",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
@@ -68,10 +71,12 @@ __all__ = [
     "FoldConstantExpr",
     "FoldExplicitPadding",
     "FunctionPass",
+    "FuseOps",
     "InferType",
     "InferTypeLocal",
     "Inline",
     "LambdaLift",
+    "Legalize",
     "ModulePass",
     "Pass",
     "PassContext",
@@ -105,8 +110,6 @@ WITHOUT_EFFECT = (
     "ConvertLayout",
     "FlattenAtrousConv",
     "FoldScaleAxis",
-    "FuseOps",
-    "Legalize",
     "MergeComposite",
     "MergeCompilerRegions",
     "PartitionGraph",

@@ -177,7 +177,7 @@ def over_functions(transform: Callable[..., Function]) -> Callable[[IRModule], I
             if "Compiler" in attrs or attrs.get("SkipOptimization"):
                 continue
             result[var] = transform(function, result, context)
-        return infer_module(result)
+        return run_instrumented(PassInfo(0, "InferType"), infer_module, result)
 
     return run
 

@@ -89,7 +89,8 @@ class _Combiner:
             results.append(
                 op_call(
                     "strided_slice", [combined], begin=[0] * axis + [begin],
-                    end=[-1] * axis + [size], strides=[1] * (axis + 1), slice_mode="size",
+                    end=[-1] * axis + [size], strides=[1] * (axis + 1),
+                    slice_mode="size", axes=None,
                 )
             )  # fmt: skip
             begin += size

@@ -96,16 +96,7 @@ class PassContext:
             self._tvm()
 
     def __enter__(self) -> PassContext:
-        entered: list[Any] = []
-        try:
-            for instrument in self.instruments:
-                _call(instrument, "enter_pass_ctx")
-                entered.append(instrument)
-        except Exception:
-            for instrument in entered:
-                _call(instrument, "exit_pass_ctx")
-            self.instruments = []
-            raise
+        self._enter_instruments()
         context = self._tvm()
         context.__enter__()
         self._entered.append(context)
@@ -116,6 +107,19 @@ class PassContext:
         _stack.entered.pop()
         self._entered.pop().__exit__(*exc)
         self._exit_instruments()
+
+    def _enter_instruments(self) -> None:
+        """Enter the instruments; where one fails, leave those before it and drop all."""
+        entered: list[Any] = []
+        try:
+            for instrument in self.instruments:
+                _call(instrument, "enter_pass_ctx")
+                entered.append(instrument)
+        except Exception:
+            for instrument in entered:
+                _call(instrument, "exit_pass_ctx")
+            self.instruments = []
+            raise
 
     def _exit_instruments(self) -> None:
         try:
@@ -129,8 +133,7 @@ class PassContext:
         """Leave the instruments, and enter others in their place."""
         self._exit_instruments()
         self.instruments = list(instruments or ())
-        for instrument in self.instruments:
-            _call(instrument, "enter_pass_ctx")
+        self._enter_instruments()
 
     @staticmethod
     def current() -> PassContext:
@@ -154,7 +157,8 @@ class PassContext:
     @staticmethod
     def list_configs() -> dict[str, Any]:
         """Return the keys of `config`, each with the type of its value."""
-        found = {key: {"type": kind.__name__} for key, kind in RELAY_CONFIGS.items()}
+        kinds = {bool: "IntImm", int: "IntImm", str: "runtime.String", Sequence: "Array"}
+        found = {key: {"type": kinds[kind]} for key, kind in RELAY_CONFIGS.items()}
         return {**found, **dict(tvm.transform.PassContext.list_configs())}
 
     def pass_enabled(self, info: PassInfo) -> bool:

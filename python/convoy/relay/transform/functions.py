@@ -16,8 +16,8 @@ from convoy.relay.visit import free_vars, rebuild, rewrite
 def Inline() -> Pass:
     """Put the functions with the attribute `Inline` in the places where they are named.
 
-    Functions that call themselves, or each other in a circle, stay. Those that were inlined
-    everywhere are dropped from the module, unless they are external.
+    Functions that call themselves, or each other in a circle, stay, and so do those that nothing
+    names. The others are dropped from the module.
     """
 
     def run(mod: IRModule) -> IRModule:
@@ -29,7 +29,7 @@ def Inline() -> Pass:
         for name in mod:
             result[name] = inlined.get(name) or _inline(mod[name], inlined)
         for name in inlined:
-            if not _named(result, name) and name != "main":
+            if _named(mod, name) and not _named(result, name):
                 del result[name]
         return infer_module(result)
 
@@ -108,10 +108,9 @@ def _copied(function: Function) -> Function:
 
     bound = {v for n in walk(function) if isinstance(n, Function) for v in n.params}
     bound |= {n.var for n in walk(function) if isinstance(n, ast.Let)}
-    attrs = {k: v for k, v in (function.attrs or {}).items() if k != "Inline"}
     new = rewrite(function, replace)
     assert isinstance(new, Function)
-    return Function(new.params, new.body, new.ret_type, new.type_params, attrs, span=new.span)
+    return new
 
 
 @register_pass

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
+
+from convoy.relay.module import IRModule
+from convoy.relay.transform.base import ModulePass, PassInfo
 
 
 class PassInstrument:
@@ -96,6 +100,21 @@ class PassPrintingInstrument(PassInstrument):
     def run_after_pass(self, mod: Any, info: Any) -> None:
         if info.name in self._after:
             print(f"Print IR after: {info.name}\n{mod}\n\n")
+
+
+def PrintIR(header: str = "", show_meta_data: bool = False) -> ModulePass:
+    """Make a pass that prints the module to the standard error stream.
+
+    Args:
+        header: A line to print before it.
+        show_meta_data: Print the metadata section too.
+    """
+
+    def run(mod: IRModule) -> IRModule:
+        print(f"PrintIR({header}):\n{mod.astext(show_meta_data)}", file=sys.stderr)
+        return mod
+
+    return ModulePass(PassInfo(0, "PrintIR"), run)
 
 
 class PrintAfterAll(PassInstrument):

@@ -9,6 +9,7 @@ from convoy.relay.transform.base import (
     module_pass,
 )
 from convoy.relay.transform.context import PassContext
+from convoy.relay.transform.instrument import PrintIR
 from convoy.relay.tvm018.modules import forward
 
 __all__ = [
@@ -17,8 +18,9 @@ __all__ = [
     "Pass",
     "PassContext",
     "PassInfo",
+    "PrintIR",
     "Sequential",
     "module_pass",
 ]
 
-__getattr__ = forward("tvm.transform")
+__getattr__ = forward("tvm.ir.transform")

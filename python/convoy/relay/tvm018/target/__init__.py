@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,21 @@ def _from_command_line(text: str) -> dict[str, Any]:
         listed = name in ("libs", "mattr", "keys")
         options[name] = value.split(",") if listed else int(value) if value.isdigit() else value
     return options
+
+
+@dataclass(frozen=True)
+class VirtualDevice:
+    """A device that code is meant for; accepted, with one device for all code.
+
+    Attributes:
+        device: The device.
+        target: Its target.
+        memory_scope: Its memory.
+    """
+
+    device: Any = None
+    target: Any = None
+    memory_scope: str = ""
 
 
 def cuda(model: str = "unknown", arch: str | None = None, **options: Any) -> Any:

@@ -1,0 +1,234 @@
+"""What passes return computes what the module computed, and has the form they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convoy import relay
+from convoy.relay import transform
+from convoy.relay import tvm018 as tvm
+from convoy.relay.testing import TempOpAttr, run_opt_pass
+
+
+def network() -> relay.Function:
+    """Parallel convolutions, normalization, dense layers, casts, lets and constants."""
+    x = relay.var("x", shape=(1, 4, 6, 6))
+    shared = relay.nn.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    rng = np.random.default_rng(1)
+
+    def const(*shape: int) -> relay.Constant:
+        return relay.const(rng.standard_normal(shape), "float32")
+
+    branches = []
+    for channels in (2, 3, 4):
+        y = relay.nn.conv2d(shared, const(channels, 4, 1, 1))
+        branches.append(relay.nn.relu(relay.add(y, const(channels, 1, 1))))
+    y = relay.concatenate(branches, axis=1)
+    y = relay.nn.conv2d(relay.nn.pad(y, ((0, 0), (0, 0), (1, 0), (1, 2))), const(5, 9, 3, 3))
+    mean, spread = relay.exp(const(5)), relay.exp(relay.add(const(5), const(5)))
+    y = relay.nn.batch_norm(y, relay.const(np.ones(5)), const(5), mean, spread)[0]
+    y = relay.nn.batch_flatten(relay.nn.dropout(relay.nn.bias_add(y, const(5))))
+    wide = relay.cast(relay.cast(y, "float32"), "float64")
+    wide = relay.cast(relay.add(wide, wide) / relay.const(3.0, "float64"), "float32")
+    size = 5 * 7 * 9
+    outs = [relay.add(relay.nn.dense(wide, const(3, size)), const(3)) for _ in range(3)]
+    a, b = relay.var("a"), relay.var("b")
+    total = relay.add(relay.add(outs[0], a), relay.tanh(relay.add(outs[1], outs[2])))
+    body = relay.Let(a, relay.nn.relu(outs[1]), relay.Let(b, relay.exp(outs[0]), total))
+    return relay.Function([x], body)
+
+
+def run(mod: Any) -> np.ndarray:
+    x = np.random.default_rng(2).standard_normal((1, 4, 6, 6)).astype("float32")
+    target = tvm.IRModule.from_expr(mod) if isinstance(mod, relay.Function) else mod
+    out: np.ndarray = relay.create_executor("vm", target, target="llvm").evaluate()(x).numpy()
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return run(network())
+
+
+def names(expr: relay.Expr) -> list[str]:
+    found: list[str] = []
+
+    def visit(node: relay.Expr) -> None:
+        if isinstance(node, relay.Call) and hasattr(node.op, "name"):
+            found.append(node.op.name)
+
+    relay.analysis.post_order_visit(expr, visit)
+    return found
+
+
+PASSES: dict[str, tuple[list[Callable[[], Any]], Callable[[list[str]], bool]]] = {
+    "simplify and fold": (
+        [transform.SimplifyInference, transform.FoldConstant],
+        lambda n: not {"nn.batch_norm", "nn.dropout", "rsqrt", "sqrt"} & set(n),
+    ),
+    "common": ([transform.EliminateCommonSubexpr], lambda n: "nn.conv2d" in n),
+    "dead": ([transform.DeadCodeElimination], lambda n: "exp" not in n[-6:]),
+    "inline once": ([lambda: transform.DeadCodeElimination(inline_once=True)], bool),
+    "combine": (
+        [
+            lambda: transform.CombineParallelConv2D(2),
+            lambda: transform.CombineParallelDense(2),
+        ],
+        lambda n: n.count("nn.conv2d") == 2 and "nn.batch_matmul" in n and "nn.dense" not in n,
+    ),
+    "combine flat": (
+        [lambda: transform.CombineParallelDense(3, to_batch=False)],
+        lambda n: n.count("nn.dense") == 1,
+    ),
+    "padding": ([transform.FoldExplicitPadding], lambda n: "nn.pad" not in n),
+    "canonical": (
+        [transform.CanonicalizeOps, transform.CanonicalizeCast, transform.DivToMul],
+        lambda n: "nn.bias_add" not in n and "divide" not in n,
+    ),
+    "normal form": ([transform.ToANormalForm], bool),
+    "basic blocks": ([transform.ToBasicBlockNormalForm], bool),
+    "there and back": ([transform.ToANormalForm, transform.ToGraphNormalForm], bool),
+    "all": (
+        [
+            transform.SimplifyInference,
+            transform.ToGraphNormalForm,
+            transform.CombineParallelConv2D,
+            transform.FoldConstant,
+            transform.FoldExplicitPadding,
+            transform.EliminateCommonSubexpr,
+            transform.CanonicalizeOps,
+        ],
+        lambda n: n.count("nn.conv2d") == 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PASSES)
+def test_passes_keep_the_result(case: str, expected: np.ndarray) -> None:
+    makers, check = PASSES[case]
+    mod = tvm.IRModule.from_expr(network())
+    with tvm.transform.PassContext(opt_level=4):
+        after = tvm.transform.Sequential([make() for make in makers])(mod)
+    assert check(names(after["main"]))
+    np.testing.assert_allclose(run(after), expected, rtol=2e-5, atol=2e-5)
+
+
+def test_normal_form_binds_each_value() -> None:
+    x = relay.var("x", shape=(2,))
+    y = relay.add(x, x)
+    cond = relay.less(relay.sum(y), relay.const(1.0))
+    body = relay.If(cond, relay.multiply(y, y), relay.negative(y))
+    function = run_opt_pass(relay.Function([x], body), transform.ToANormalForm())
+    for node in [function.body, function.body.body]:
+        assert isinstance(node, relay.Let)
+    for args in (np.zeros(2, "f"), np.ones(2, "f")):
+        evaluate = relay.create_executor("vm").evaluate
+        before, after = (evaluate(f)(args) for f in (relay.Function([x], body), function))
+        np.testing.assert_array_equal(before.numpy(), after.numpy())
+
+
+def test_a_long_chain_needs_no_stack() -> None:
+    x = relay.var("x", shape=(2,))
+    y: relay.Expr = x
+    for i in range(5000):
+        y = relay.add(y, relay.const(float(i % 3)))
+    for make in (transform.ToANormalForm, transform.FoldConstant, transform.ToGraphNormalForm):
+        assert run_opt_pass(relay.Function([x], y), make()) is not None
+
+
+def test_folding_a_constant_if_and_a_let() -> None:
+    x, c = relay.var("x", shape=(2,)), relay.var("c")
+    cond = relay.less(relay.const(1.0), relay.const(2.0))
+    body = relay.Let(c, relay.const([1.0, 2.0]) * relay.const(3.0), relay.If(cond, x + c, x))
+    folded = run_opt_pass(relay.Function([x], body), transform.FoldConstant())
+    assert names(folded) == ["add"]
+    np.testing.assert_array_equal(folded.body.args[1].value, [3, 6])
+
+
+def test_folding_compiles_what_numpy_does_not_do() -> None:
+    data = np.random.default_rng(3).standard_normal((1, 2, 5, 5)).astype("float32")
+    w = np.ones((3, 2, 3, 3), "float32")
+    x = relay.var("x", shape=(1, 3, 3, 3))
+    conv = relay.nn.conv2d(relay.const(data), relay.const(w))
+    folded = run_opt_pass(relay.Function([x], x + conv), transform.FoldConstant())
+    assert names(folded) == ["add"]
+    assert folded.body.args[1].value.shape == (1, 3, 3, 3)
+    total = data[:, :, :3, :3].sum()
+    np.testing.assert_allclose(folded.body.args[1].value[0, 0, 0, 0], total, rtol=1e-5)
+
+
+def test_legalize_with_a_function_of_the_user() -> None:
+    def as_square(attrs: Any, inputs: Any, types: Any) -> relay.Expr:
+        assert types[0].shape == (2,)
+        return relay.multiply(inputs[0], inputs[0])
+
+    x = relay.var("x", shape=(2,))
+    with TempOpAttr("nn.relu", "FTVMLegalize", as_square):
+        out = run_opt_pass(relay.Function([x], relay.nn.relu(x)), transform.Legalize())
+    assert names(out) == ["multiply"]
+    again = run_opt_pass(relay.Function([x], relay.nn.relu(x)), transform.Legalize())
+    assert names(again) == ["nn.relu"]
+
+
+def test_inline_and_lift() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    mod = relay.IRModule()
+    mod["double"] = relay.Function([y], y + y).with_attr("Inline", tvm.tir.IntImm("int32", 1))
+    double = mod.get_global_var("double")
+    mod["main"] = relay.Function([x], relay.Call(double, [relay.Call(double, [x])]))
+    inlined = transform.Inline()(mod)
+    assert list(inlined) == ["main"]
+    assert names(inlined["main"]) == ["add", "add"]
+    inner = relay.Function([y], y + x)
+    lifted = transform.LambdaLift()(
+        relay.IRModule.from_expr(relay.Function([x], relay.Call(inner, [x])))
+    )
+    assert len(lifted) == 2
+
+
+def test_batch_and_arguments() -> None:
+    mod, _ = relay.testing.synthetic.get_workload()
+    changed = transform.ChangeBatch({"data": 0}, batch_size=7)(mod)
+    assert changed["main"].checked_type.ret_type.shape[0] == 7
+
+
+def test_optimize_asks_the_context() -> None:
+    x = relay.var("x", shape=(2, 3))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    assert names(relay.optimize(mod, "llvm")[0]["main"]) == ["exp"]
+    with tvm.transform.PassContext(opt_level=3, required_pass=["FastMath"]):
+        assert names(relay.optimize(mod, "llvm")[0]["main"]) == ["fast_exp"]
+
+
+def test_fuse_and_defuse(expected: np.ndarray) -> None:
+    mod = tvm.IRModule.from_expr(network())
+    mod = transform.ToGraphNormalForm()(transform.SimplifyInference()(mod))
+    fused = transform.FuseOps(2)(mod)
+    functions: list[relay.Function] = []
+
+    def visit(node: relay.Expr) -> None:
+        if isinstance(node, relay.Function) and node.attrs.get("Primitive"):
+            functions.append(node)
+
+    relay.analysis.post_order_visit(fused["main"], visit)
+    groups = [names(f) for f in functions]
+    assert ["nn.conv2d", "add", "nn.relu"] in groups
+    assert all(sum(n in ("nn.conv2d", "nn.dense") for n in group) <= 1 for group in groups)
+    np.testing.assert_allclose(run(fused), expected, rtol=2e-5, atol=2e-5)
+    again = transform.DefuseOps()(fused)
+    assert sorted(names(again["main"])) == sorted(names(mod["main"]))
+    single = transform.FuseOps(0)(mod)
+    functions.clear()
+    relay.analysis.post_order_visit(single["main"], visit)
+    assert all(len(names(f)) == 1 for f in functions)
+
+
+def test_inference_remembers_a_type_that_a_pass_took_away() -> None:
+    x, w = relay.var("x", shape=(1, 4, 5, 5)), relay.var("w")
+    body = relay.nn.relu(relay.nn.conv2d(x, w, channels=3, kernel_size=(3, 3)))
+    fused = run_opt_pass(relay.Function([x, w], body), transform.FuseOps(2))
+    assert fused.params[1].checked_type == relay.TensorType((3, 4, 3, 3))
