@@ -117,3 +117,22 @@ def test_a_library_in_a_tar(tmp_path: Path) -> None:
     (tmp_path / "bad.tar").write_bytes(b"no tar")
     with pytest.raises(CorruptArtefact, match="no tar"):
         relay.load_module(tmp_path / "bad.tar")
+
+
+def test_inputs_of_a_virtual_machine() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([x, y], x - y))
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, "llvm"), tvm.cpu())
+    one, two = np.ones(2, "float32"), np.full(2, 2, "float32")
+    machine.set_one_input("main", 0, one)
+    machine.set_one_input("main", "y", two)
+    assert [machine.get_input_index(n) for n in ("x", "y", "z")] == [0, 1, -1]
+    machine.invoke_stateful("main")
+    np.testing.assert_array_equal(machine.get_outputs()[0].numpy(), -1)
+    out = tvm.nd.empty((2,))
+    machine.invoke_with_outputs("main", {"x": two, "y": one}, [out])
+    np.testing.assert_array_equal(out.numpy(), 1)
+    timing = machine.benchmark(tvm.cpu(), one, two, repeat=1, number=1, end_to_end=True)
+    assert timing.mean > 0
+    with pytest.raises(InvalidOption, match="tensors"):
+        machine.invoke_with_outputs("main", {"x": two, "y": one}, [])

@@ -9,7 +9,7 @@ the sizes that occur: module `specialized`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import convoy
@@ -219,6 +219,37 @@ class VirtualMachine:
         self._check(func_name)
         self._inputs = self._named(args, kwargs)
 
+    def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set one input for `invoke_stateful`: an index or a name and the value, or name=value."""
+        self._check(func_name)
+        if len(args) + 2 * len(kwargs) != 2:
+            raise InvalidOption(f"{len(args) + 2 * len(kwargs)} arguments", "one input")
+        key, value = args or next(iter(kwargs.items()))
+        names = self._exe.input_names
+        if isinstance(key, int) and 0 <= key < len(names):
+            key = names[key]
+        self._inputs.update(self._named((), {str(key): value}))
+
+    def get_input_index(self, input_name: str, func_name: str = "main") -> int:
+        """Return the index of an input, -1 for an unknown name."""
+        self._check(func_name)
+        names = self._exe.input_names
+        return names.index(input_name) if input_name in names else -1
+
+    def invoke_with_outputs(
+        self, func_name: str, input_args: Mapping[str, Any], output_args: Sequence[Any]
+    ) -> None:
+        """Run with inputs by name; copy the results into tensors.
+
+        Raises:
+            InvalidOption: Another number of tensors than of results.
+        """
+        self.invoke(func_name, **input_args)
+        if len(output_args) != len(self._result):
+            raise InvalidOption(f"{len(output_args)} tensors", f"{len(self._result)} for results")
+        for tensor, result in zip(output_args, self._result, strict=True):
+            tensor.copyfrom(result)
+
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Run; return a tensor, or a list where the function returns a tuple, nested alike."""
         self._check(func_name)
@@ -248,14 +279,28 @@ class VirtualMachine:
         func_name: str = "main",
         repeat: int = 5,
         number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Time runs; return TVM's BenchmarkResult, in seconds."""
+        """Time runs; return TVM's BenchmarkResult, in seconds.
+
+        Arguments are those of `GraphModule.benchmark`; inputs are copied to the device in every
+        run, and with `end_to_end` the results back.
+        """
+        del min_repeat_ms, limit_zero_time_iterations
         from tvm.runtime.module import BenchmarkResult
 
         values = self._named(args, kwargs) if args or kwargs else dict(self._inputs)
         self.invoke(func_name, **values)
-        once = lambda: self.invoke(func_name, **values)  # noqa: E731
+
+        def once() -> None:
+            self.invoke(func_name, **values)
+            if end_to_end:
+                for tensor in self._result:
+                    tensor.numpy()
+
         return BenchmarkResult([timed(once, device, number) for _ in range(max(1, repeat))])
 
     def _check(self, func_name: str) -> None:

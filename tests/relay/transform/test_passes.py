@@ -232,3 +232,41 @@ def test_inference_remembers_a_type_that_a_pass_took_away() -> None:
     body = relay.nn.relu(relay.nn.conv2d(x, w, channels=3, kernel_size=(3, 3)))
     fused = run_opt_pass(relay.Function([x, w], body), transform.FuseOps(2))
     assert fused.params[1].checked_type == relay.TensorType((3, 4, 3, 3))
+
+
+def test_simplified_expressions() -> None:
+    x = relay.var("x", shape=(2, 3, 4))
+    n = relay.var("n", shape=(4,), dtype="int32")
+    root = relay.sqrt(relay.exp(x))
+    cases: list[tuple[relay.Var, relay.Expr, list[str]]] = [
+        (x, relay.reshape(relay.reshape(x, (6, 4)), (4, 6)), ["reshape"]),
+        (x, relay.nn.relu(relay.reshape(relay.reshape(x, (6, 4)), (2, 3, 4))), ["nn.relu"]),
+        (x, relay.transpose(relay.transpose(x, [2, 0, 1]), [1, -1, 0]), []),
+        (x, relay.transpose(relay.transpose(x), [1, 0, 2]), ["transpose"]),
+        (x, relay.cast(relay.cast(x, "float64"), "float32"), []),
+        (x, relay.cast(relay.cast(x, "float16"), "float32"), ["cast", "cast"]),
+        (n, relay.cast(relay.cast(n, "uint8"), "int32"), ["cast", "cast"]),
+        (n, relay.cast(relay.cast(relay.clip(n, 0, 255), "uint8"), "int32"), ["clip"]),
+        (
+            n,
+            relay.cast(relay.cast(relay.clip(n, 0, 300), "uint8"), "int32"),
+            ["clip"] + ["cast"] * 2,
+        ),
+        (x, relay.nn.relu(relay.zeros_like(x) + x), ["nn.relu"]),
+        (x, relay.const(0.0) - x * relay.ones((2, 3, 4), "float32"), ["subtract"]),
+        (x, relay.const(1.0) / root, ["exp", "rsqrt"]),
+        (x, relay.const(3.0) / root, ["exp", "rsqrt", "multiply"]),
+        (x, x + relay.zeros((2, 2, 3, 4), "float32"), ["zeros", "add"]),
+    ]
+    rng = np.random.default_rng(5)
+    values = {
+        x: rng.standard_normal((2, 3, 4)).astype("float32"),
+        n: np.array([-300, -1, 200, 400], "int32"),
+    }
+    evaluate = relay.create_executor("vm").evaluate
+    for var, body, expected in cases:
+        before = relay.Function([var], body)
+        after = run_opt_pass(before, transform.SimplifyExpr())
+        assert names(after) == expected, after
+        results = [evaluate(f)(values[var]).numpy() for f in (before, after)]
+        np.testing.assert_allclose(*results, rtol=1e-5)

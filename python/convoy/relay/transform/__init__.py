@@ -48,6 +48,7 @@ from convoy.relay.transform.normal_forms import (
     ToBasicBlockNormalForm,
     ToGraphNormalForm,
 )
+from convoy.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from convoy.relay.transform.simplify_inference import SimplifyInference
 from convoy.relay.transform.sizes import ChangeBatch, DynamicToStatic, SplitArgs
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
@@ -83,6 +84,8 @@ __all__ = [
     "PassInfo",
     "RemoveUnusedFunctions",
     "Sequential",
+    "SimplifyExpr",
+    "SimplifyExprPostAlterOp",
     "SimplifyInference",
     "SplitArgs",
     "ToANormalForm",
@@ -113,7 +116,6 @@ WITHOUT_EFFECT = (
     "MergeComposite",
     "MergeCompilerRegions",
     "PartitionGraph",
-    "SimplifyExpr",
 )
 
 
