@@ -136,3 +136,12 @@ def test_inputs_of_a_virtual_machine() -> None:
     assert timing.mean > 0
     with pytest.raises(InvalidOption, match="tensors"):
         machine.invoke_with_outputs("main", {"x": two, "y": one}, [])
+
+
+def test_an_executable_saved_and_made_again(tmp_path: Path) -> None:
+    exe = relay.vm.compile(relu(), "llvm")
+    again = tvm.runtime.vm.Executable.load_exec(*exe.save())
+    out = tvm.runtime.vm.VirtualMachine(again, tvm.cpu()).run(np.array([-1, 0, 2], "float32"))
+    np.testing.assert_array_equal(out.numpy(), [0, 0, 2])
+    exe.mod.export_library(tmp_path / "vm.so")
+    assert (tmp_path / "vm.so").stat().st_size > 0

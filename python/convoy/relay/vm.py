@@ -9,6 +9,7 @@ the sizes that occur: module `specialized`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,10 @@ class Executable:
         """The compiled module, which can be exported."""
         return self.compiled
 
+    def export_library(self, file_name: str | os.PathLike[str], **options: Any) -> None:
+        """Write the library; see `save` for the code that goes with it."""
+        self.compiled.export_library(os.fspath(file_name), **options)
+
     def save(self) -> tuple[bytearray, Any]:
         """Return the code and the library, as TVM has it.
 
@@ -98,7 +103,8 @@ class Executable:
             result = _checked(about["result"])
         except (ValueError, TypeError, KeyError):
             raise CorruptArtefact("code that is none", "what Executable.save gave") from None
-        compiled = getattr(lib, "module", lib) if is_graph else lib
+        loaded = is_graph and not hasattr(lib, "session")
+        compiled = getattr(lib, "module", lib) if loaded else lib
         if is_graph and not hasattr(compiled, "session"):
             got = f"a library of type {type(lib).__name__}"
             raise CorruptArtefact(got, "one that relay.load_module loaded")
