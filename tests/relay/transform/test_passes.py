@@ -270,3 +270,16 @@ def test_simplified_expressions() -> None:
         assert names(after) == expected, after
         results = [evaluate(f)(values[var]).numpy() for f in (before, after)]
         np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+def test_many_tensors_are_joined_in_steps() -> None:
+    parts = [relay.var(f"x{i}", shape=(1, 2)) for i in range(11)]
+    function = relay.Function(parts, relay.concatenate(parts, axis=0))
+    split = run_opt_pass(function, transform.SplitArgs(5))
+    assert names(split).count("concatenate") == 4
+    assert split.ret_type == relay.TensorType((11, 2))
+    values = [np.full((1, 2), i, "float32") for i in range(11)]
+    out = relay.create_executor("graph").evaluate(split)(*values).numpy()
+    np.testing.assert_array_equal(out, np.concatenate(values))
+    whole = run_opt_pass(function, transform.SplitArgs(0))
+    assert names(whole) == ["concatenate"]
