@@ -1,0 +1,35 @@
+"""Indices that may count from the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from convoy.relay.ast import Expr
+from convoy.relay.builder import const
+from convoy.relay.frontend.common import cast, dtype_of, scalar_like, value_of
+from convoy.relay.op import tensor as R
+
+
+def wrapped(indices: Expr, size: Any) -> Expr:
+    """Count negative indices from the end of an axis of a given size.
+
+    Indices without a sign, and constants of none below zero, stay as they are.
+    """
+    value = value_of(indices)
+    if dtype_of(indices).startswith("uint"):
+        return indices
+    if value is not None and not (value.size and value.min() < 0):
+        return indices
+    if not isinstance(size, int):
+        return indices  # `take` of such indices is refused where it matters: values are unknown
+    if value is not None:
+        return const(np.where(value < 0, value + size, value).astype(value.dtype))
+    if dtype_of(indices) not in ("int32", "int64"):
+        indices = cast(indices, "int64")
+    return R.where(
+        R.less(indices, scalar_like(0, indices)),
+        R.add(indices, scalar_like(size, indices)),
+        indices,
+    )
