@@ -119,6 +119,19 @@ def conv_transpose(
     return result if bias is None else nn.bias_add(result, bias)
 
 
+def same_padding(
+    sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], upper: bool
+) -> list[int]:
+    """Return the padding with which the output has ceil(size / stride) elements."""
+    before, after = [], []
+    for size, extent, stride in zip(sizes, extents, strides, strict=True):
+        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
+        small, large = total // 2, total - total // 2
+        before.append(small if upper else large)
+        after.append(large if upper else small)
+    return before + after
+
+
 def pad(data: Expr, before: Sizes, after: Sizes, value: float = 0, mode: str = "constant") -> Expr:
     """Pad every axis; negative widths crop.
 

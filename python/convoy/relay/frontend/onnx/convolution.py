@@ -10,22 +10,9 @@ from convoy.relay.ast import Expr
 from convoy.relay.builder import const
 from convoy.relay.frontend.common import cast, dims, infer_shape, reshape, squeeze
 from convoy.relay.frontend.onnx.registry import Node, convert
-from convoy.relay.frontend.windows import conv, conv_transpose
+from convoy.relay.frontend.windows import conv, conv_transpose, same_padding
 from convoy.relay.op import nn
 from convoy.relay.op import tensor as R
-
-
-def same_padding(
-    sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], upper: bool
-) -> list[int]:
-    """Return the padding with which the output has ceil(size / stride) elements."""
-    before, after = [], []
-    for size, extent, stride in zip(sizes, extents, strides, strict=True):
-        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
-        small, large = total // 2, total - total // 2
-        before.append(small if upper else large)
-        after.append(large if upper else small)
-    return before + after
 
 
 def window(
@@ -174,6 +161,3 @@ def col2im(node: Node) -> Expr:
     more = [image[i] - covered[i] for i in range(2)]
     whole = conv_transpose(data, kernel, None, strides, pads, dilation, 1, more)
     return reshape(whole, (n, channels, *image))
-
-
-__all__ = ["same_padding", "shifted", "window"]

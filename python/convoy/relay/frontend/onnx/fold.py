@@ -14,7 +14,7 @@ from convoy.relay.ast import Constant, Expr
 from convoy.relay.builder import const
 from convoy.relay.frontend.common import value_of
 
-# Nodes with subgraphs are converted, so that their inside is folded; random numbers are no constant.
+# Nodes with subgraphs are converted, so that their inside is folded; random numbers vary.
 _NEVER = {
     "If", "Loop", "Scan", "SequenceMap", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout",

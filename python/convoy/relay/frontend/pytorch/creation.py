@@ -1,0 +1,77 @@
+"""New tensors, which are constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from convoy.relay.ast import Expr
+from convoy.relay.builder import const, numpy_dtype
+from convoy.relay.frontend.common import cast, dtype_of, infer_shape, scalar, value_of
+from convoy.relay.frontend.pytorch.registry import Call, convert
+from convoy.relay.op import tensor as R
+
+# Beyond this many elements a tensor of one value is computed, not stored.
+_STORED = 4096
+
+
+def filled(shape: list[int] | tuple[int, ...], value: Any, dtype: str) -> Expr:
+    """Make a tensor of one value."""
+    if np.prod(shape, dtype="int64") <= _STORED:
+        return const(np.full(tuple(shape), value).astype(numpy_dtype(dtype)))
+    return R.full(scalar(value, dtype), tuple(shape), dtype)
+
+
+@convert("zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full")
+def new(call: Call) -> Expr:
+    """Fill a shape; what `empty` holds is zero here."""
+    value = call.get("fill_value", 1 if "ones" in call.short else 0)
+    dtype = call.dtype()
+    if dtype is None and call.short.startswith("new"):
+        dtype = dtype_of(call["self"])
+    if dtype is None:
+        dtype = call.default_dtype if "full" not in call.short else dtype_of(call.tensor(value))
+    shape = call.ints("size") or []
+    if isinstance(value, Expr):
+        number = value_of(value)
+        if number is None:
+            return R.broadcast_to(cast(value, dtype), shape) if shape else cast(value, dtype)
+        value = number.item()
+    return filled(shape, value, dtype)
+
+
+@convert("zeros_like", "ones_like", "empty_like", "full_like", "zero", "fill")
+def like(call: Call) -> Expr:
+    data = call["self"]
+    dtype = call.dtype() or dtype_of(data)
+    value = call.get("fill_value", call.get("value", 1 if "ones" in call.short else 0))
+    if isinstance(value, Expr):
+        number = value_of(value)
+        if number is None:
+            return R.broadcast_to(cast(value, dtype), infer_shape(data))
+        value = number.item()
+    return filled(infer_shape(data), value, dtype)
+
+
+@convert("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli", "multinomial",
+         "normal", "uniform", "randperm", "poisson", "exponential")  # fmt: skip
+def random(call: Call) -> Expr:
+    raise call.error("random numbers", "a network without", "Make them an input of the network")
+
+
+@convert("copy")
+def copy(call: Call) -> Expr:
+    """Return what is copied, in the shape and dtype of the target."""
+    source = cast(call["src"], dtype_of(call["self"]))
+    shape = infer_shape(call["self"])
+    return source if infer_shape(source) == shape else R.broadcast_to(source, shape)
+
+
+@convert("one_hot")
+def one_hot(call: Call) -> Expr:
+    depth = call.get("num_classes", -1)
+    if depth < 0:
+        raise call.error("a number of classes that depends on values", "num_classes")
+    on, off = scalar(1, "int64"), scalar(0, "int64")
+    return R.one_hot(call["self"], on, off, depth, -1, "int64")
