@@ -114,7 +114,7 @@ def dropout(call: Call) -> Expr:
     """
     if call.get("train") and call.get("p"):
         raise call.error("training mode", "inference", "Call model.eval() before tracing")
-    return call["input"]
+    return call["input" if "input" in call.args else "self"]
 
 
 @convert("native_dropout")

@@ -351,8 +351,8 @@ def _set_item(items: Any, index: Any, value: Any) -> Any:
     return items
 
 
-def _list_slice(items: Any, start: Any, end: Any, step: Any) -> Any:
-    return NotImplemented if isinstance(items, (Expr, Quantized)) else items[start:end:step]
+def _list_slice(items: Any, *bounds: Any) -> Any:
+    return NotImplemented if isinstance(items, (Expr, Quantized)) else items[slice(*bounds)]
 
 
 def _dtype_number(tensor: Any) -> int:
