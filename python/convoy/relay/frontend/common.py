@@ -9,7 +9,7 @@ import numpy as np
 
 from convoy.errors import DynamicShape
 from convoy.relay.ast import Constant, Expr, Tuple, TupleWrapper
-from convoy.relay.builder import const, numpy_dtype
+from convoy.relay.builder import numpy_dtype
 from convoy.relay.infer.incremental import type_of
 from convoy.relay.op import tensor as R
 from convoy.relay.types import Any as AnyDim
@@ -68,6 +68,11 @@ def is_float(expr: Expr) -> bool:
 def value_of(expr: Any) -> np.ndarray | None:
     """Return the array of a constant, None for any other expression."""
     return expr.value if isinstance(expr, Constant) else None
+
+
+def const(array: Any) -> Constant:
+    """Make a constant of an array, whose dtype it keeps (`relay.const` narrows int64)."""
+    return Constant(np.asarray(array))
 
 
 def scalar(value: Any, dtype: str) -> Constant:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import cast, dtype_of, scalar_like, value_of
+from convoy.relay.frontend.common import cast, const, dtype_of, scalar_like, value_of
 from convoy.relay.op import tensor as R
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
     broadcast_shape,
     broadcast_to,
+    const,
     dims,
     dtype_of,
     infer_shape,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import dims, dtype_of, infer_shape, rank, swap
+from convoy.relay.frontend.common import const, dims, dtype_of, infer_shape, rank, swap
 from convoy.relay.frontend.linear_algebra import matmul
 from convoy.relay.op import image
 from convoy.relay.op import tensor as R

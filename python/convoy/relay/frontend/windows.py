@@ -8,8 +8,8 @@ import numpy as np
 
 from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
+    const,
     dims,
     dtype_of,
     infer_shape,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import rank, scalar_like
+from convoy.relay.frontend.common import const, rank, scalar_like
 from convoy.relay.frontend.elementwise import elu, gelu, hard_sigmoid, prelu, silu, softplus
 from convoy.relay.frontend.keras.registry import Layer, Tensor, convert
 from convoy.relay.op import nn
@@ -31,16 +31,21 @@ def _is_keras_3() -> bool:
     return int(keras.__version__.partition(".")[0]) >= 3
 
 
-_FUNCTIONS: dict[str, Any] = {
-    "linear": lambda x: x, "relu": nn.relu, "sigmoid": R.sigmoid, "tanh": R.tanh,
-    "softplus": softplus, "softsign": _softsign, "elu": elu, "exponential": R.exp,
-    "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805), "gelu": gelu,
-    "swish": silu, "silu": silu, "relu6": lambda x: R.clip(x, 0.0, 6.0),
-    "leaky_relu": lambda x: nn.leaky_relu(x, 0.2),
-    "mish": lambda x: R.multiply(x, R.tanh(softplus(x))),
-    "hard_silu": lambda x: R.multiply(x, hard_sigmoid(x, 1 / 6, 0.5)),
-    "hard_swish": lambda x: R.multiply(x, hard_sigmoid(x, 1 / 6, 0.5)),
-}  # fmt: skip
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Return activations by their names in configs."""
+    return {
+        "linear": lambda x: x, "relu": nn.relu, "sigmoid": R.sigmoid, "tanh": R.tanh,
+        "softplus": softplus, "softsign": _softsign, "elu": elu, "exponential": R.exp,
+        "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805), "gelu": gelu,
+        "swish": silu, "silu": silu, "relu6": lambda x: R.clip(x, 0.0, 6.0),
+        "leaky_relu": lambda x: nn.leaky_relu(x, 0.2),
+        "mish": lambda x: R.multiply(x, R.tanh(softplus(x))),
+        "hard_silu": lambda x: R.multiply(x, hard_sigmoid(x, 1 / 6, 0.5)),
+        "hard_swish": lambda x: R.multiply(x, hard_sigmoid(x, 1 / 6, 0.5)),
+    }  # fmt: skip
+
+
+_FUNCTIONS = _functions()
 
 
 def activate(layer: Layer, given: Any, data: Expr, axis: int = -1) -> Expr:

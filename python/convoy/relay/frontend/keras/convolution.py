@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import infer_shape, rank, reshape
+from convoy.relay.frontend.common import const, infer_shape, rank, reshape
 from convoy.relay.frontend.keras.activation import activate
 from convoy.relay.frontend.keras.registry import Layer, Tensor, convert
 from convoy.relay.frontend.linear_algebra import gemm

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import concatenate, infer_shape, reshape, swap
+from convoy.relay.frontend.common import concatenate, const, infer_shape, reshape, swap
 from convoy.relay.frontend.keras.activation import activate
 from convoy.relay.frontend.keras.registry import Layer, Tensor, convert, converter_of
 from convoy.relay.frontend.recurrent import Layer as Cell

@@ -149,7 +149,7 @@ def attention(layer: Layer) -> Tensor:
         projected.append(_heads(layer, name, data, weights[:step]))
         weights = weights[step:]
     causal = bool(layer.call.get("use_causal_mask"))
-    result = attend(*projected, causal=causal)
+    result = attend(projected[0], projected[1], projected[2], causal=causal)
     shape = infer_shape(result)
     joined = reshape(transpose(result, (0, 2, 1, 3)), (shape[0], shape[2], heads * shape[3]))
     kernel = weights[0].reshape(-1, weights[0].shape[-1])

@@ -8,8 +8,7 @@ import numpy as np
 
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Tuple, TupleWrapper
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import concatenate, reshape, select, unsqueeze, value_of
+from convoy.relay.frontend.common import concatenate, const, reshape, select, unsqueeze, value_of
 from convoy.relay.frontend.onnx.registry import Node, convert
 
 # Steps beyond these make a module that takes minutes to compile.

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import cast, dims, infer_shape, reshape, squeeze
+from convoy.relay.frontend.common import cast, const, dims, infer_shape, reshape, squeeze
 from convoy.relay.frontend.onnx.registry import Node, convert
 from convoy.relay.frontend.windows import conv, conv_transpose, same_padding
 from convoy.relay.op import nn

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import value_of
+from convoy.relay.frontend.common import const, value_of
 from convoy.relay.frontend.onnx.registry import Node, convert
 from convoy.relay.op import tensor as R
 
@@ -52,7 +51,8 @@ def eye_like(node: Node) -> Expr:
     dtype: Any = node.dtype()
     if "dtype" in node.attrs:
         dtype = helper.tensor_dtype_to_np_dtype(node.attrs["dtype"])
-    return const(np.eye(*node.shape(), k=node.attr("k", 0), dtype=dtype))
+    rows, columns = node.shape()
+    return const(np.eye(rows, columns, node.attr("k", 0)).astype(dtype))
 
 
 @convert("Dropout")

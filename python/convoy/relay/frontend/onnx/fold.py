@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Constant, Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import value_of
+from convoy.relay.frontend.common import const, value_of
 
 # Nodes with subgraphs are converted, so that their inside is folded; random numbers vary.
 _NEVER = {

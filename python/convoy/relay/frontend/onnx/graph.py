@@ -9,7 +9,8 @@ import numpy as np
 
 from convoy.errors import ConvoyError, InvalidModel, UnsupportedOp
 from convoy.relay.ast import Expr, TupleWrapper, Var
-from convoy.relay.builder import const, var
+from convoy.relay.builder import var
+from convoy.relay.frontend.common import const
 from convoy.relay.frontend.onnx.fold import fold
 from convoy.relay.frontend.onnx.registry import Node, converter_of
 from convoy.relay.types import Any as AnyDim

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import cast, dims, rank, scalar_like, unsqueeze, value_of
+from convoy.relay.frontend.common import cast, const, dims, rank, scalar_like, unsqueeze, value_of
 from convoy.relay.frontend.indices import wrapped
 from convoy.relay.frontend.onnx.registry import Node, convert
 from convoy.relay.op import tensor as R

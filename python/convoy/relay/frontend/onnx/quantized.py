@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
     cast,
+    const,
     dims,
     dtype_of,
     rank,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
     concatenate,
+    const,
     dtype_of,
     infer_shape,
     select,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from convoy.relay.ast import Expr
@@ -22,18 +23,23 @@ def _logsumexp(data: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     return R.logsumexp(data, axis=axes, keepdims=keep)
 
 
-_REDUCTIONS: dict[str, Any] = {
-    "ReduceSum": lambda d, a, k: R.sum(d, axis=a, keepdims=k),
-    "ReduceMean": lambda d, a, k: R.mean(d, axis=a, keepdims=k),
-    "ReduceMax": lambda d, a, k: _extreme(R.max, R.any, d, a, k),
-    "ReduceMin": lambda d, a, k: _extreme(R.min, R.all, d, a, k),
-    "ReduceProd": lambda d, a, k: R.prod(d, axis=a, keepdims=k),
-    "ReduceL1": _sum_of(R.abs),
-    "ReduceSumSquare": _sum_of(lambda d: R.multiply(d, d)),
-    "ReduceL2": lambda d, a, k: R.sqrt(R.sum(R.multiply(d, d), axis=a, keepdims=k)),
-    "ReduceLogSum": lambda d, a, k: _log(R.sum(d, axis=a, keepdims=k)),
-    "ReduceLogSumExp": _logsumexp,
-}
+def _reductions() -> dict[str, Callable[..., Any]]:
+    """Return reductions of (data, axes, keepdims)."""
+    return {
+        "ReduceSum": lambda d, a, k: R.sum(d, axis=a, keepdims=k),
+        "ReduceMean": lambda d, a, k: R.mean(d, axis=a, keepdims=k),
+        "ReduceMax": lambda d, a, k: _extreme(R.max, R.any, d, a, k),
+        "ReduceMin": lambda d, a, k: _extreme(R.min, R.all, d, a, k),
+        "ReduceProd": lambda d, a, k: R.prod(d, axis=a, keepdims=k),
+        "ReduceL1": _sum_of(R.abs),
+        "ReduceSumSquare": _sum_of(lambda d: R.multiply(d, d)),
+        "ReduceL2": lambda d, a, k: R.sqrt(R.sum(R.multiply(d, d), axis=a, keepdims=k)),
+        "ReduceLogSum": lambda d, a, k: _log(R.sum(d, axis=a, keepdims=k)),
+        "ReduceLogSumExp": _logsumexp,
+    }
+
+
+_REDUCTIONS = _reductions()
 
 
 def _extreme(numbers: Any, bools: Any, data: Expr, axes: tuple[int, ...], keep: bool) -> Expr:

@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import concatenate, infer_shape, select, slice_axis, unsqueeze
+from convoy.relay.frontend.common import (
+    concatenate,
+    const,
+    infer_shape,
+    select,
+    slice_axis,
+    unsqueeze,
+)
 from convoy.relay.frontend.onnx.graph import Listed
 from convoy.relay.frontend.onnx.registry import Node, convert
 

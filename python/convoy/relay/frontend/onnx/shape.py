@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
     broadcast_shape,
+    const,
     dims,
     reshape,
     squeeze,

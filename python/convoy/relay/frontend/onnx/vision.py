@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import cast, unsqueeze
+from convoy.relay.frontend.common import cast, const, unsqueeze
 from convoy.relay.frontend.onnx.registry import Node, convert
 from convoy.relay.op import tensor as R
 from convoy.relay.op import vision

@@ -21,18 +21,23 @@ def _log_sigmoid(data: Expr) -> Expr:
     return R.negative(softplus(R.negative(data)))
 
 
-_SIMPLE: dict[str, Callable[[Any], Any]] = {
-    "relu": nn.relu,
-    "relu6": lambda x: R.clip(x, 0.0, 6.0),
-    "silu": silu,
-    "mish": lambda x: R.multiply(x, R.tanh(softplus(x))),
-    "hardswish": lambda x: R.multiply(x, hard_sigmoid(x, 1 / 6, 0.5)),
-    "hardsigmoid": lambda x: hard_sigmoid(x, 1 / 6, 0.5),
-    "softsign": _softsign,
-    "log_sigmoid": _log_sigmoid,
-    "tanhshrink": lambda x: R.subtract(x, R.tanh(x)),
-    "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805),
-}
+def _simple() -> dict[str, Callable[..., Any]]:
+    """Return activations without parameters."""
+    return {
+        "relu": nn.relu,
+        "relu6": lambda x: R.clip(x, 0.0, 6.0),
+        "silu": silu,
+        "mish": lambda x: R.multiply(x, R.tanh(softplus(x))),
+        "hardswish": lambda x: R.multiply(x, hard_sigmoid(x, 1 / 6, 0.5)),
+        "hardsigmoid": lambda x: hard_sigmoid(x, 1 / 6, 0.5),
+        "softsign": _softsign,
+        "log_sigmoid": _log_sigmoid,
+        "tanhshrink": lambda x: R.subtract(x, R.tanh(x)),
+        "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805),
+    }
+
+
+_SIMPLE = _simple()
 
 
 @convert(*_SIMPLE)

@@ -27,28 +27,39 @@ from convoy.relay.frontend.elementwise import (
 from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.op import tensor as R
 
-# Of floating-point results.
-_FLOAT: dict[str, Callable[[Any], Any]] = {
-    "sqrt": R.sqrt, "rsqrt": R.rsqrt, "exp": R.exp, "log": R.log, "log2": R.log2,
-    "log10": R.log10, "sin": R.sin, "cos": R.cos, "tan": R.tan, "asin": R.asin, "acos": R.acos,
-    "atan": R.atan, "sinh": R.sinh, "cosh": R.cosh, "asinh": R.asinh, "acosh": R.acosh,
-    "atanh": R.atanh, "tanh": R.tanh, "sigmoid": R.sigmoid, "erf": R.erf,
-    "reciprocal": lambda x: R.divide(scalar_like(1, x), x),
-    "log1p": lambda x: R.log(R.add(scalar_like(1, x), x)),
-    "expm1": lambda x: R.subtract(R.exp(x), scalar_like(1, x)),
-    "exp2": lambda x: R.exp(R.multiply(x, scalar_like(np.log(2), x))),
-    "erfc": lambda x: R.subtract(scalar_like(1, x), R.erf(x)),
-    "special_erf": R.erf, "special_expit": R.sigmoid,
-}  # fmt: skip
 
-_SAME: dict[str, Callable[[Any], Any]] = {
-    "abs": R.abs, "neg": R.negative, "sign": R.sign, "sgn": R.sign, "positive": lambda x: x,
-    "square": lambda x: R.multiply(x, x), "isnan": lambda x: _on_floats(R.isnan, x),
-    "isfinite": lambda x: R.logical_not(R.logical_or(is_inf(x), _on_floats(R.isnan, x))),
-    "isinf": is_inf,
-    "isposinf": lambda x: is_inf(x, True, False), "isneginf": lambda x: is_inf(x, False, True),
-    "frac": lambda x: R.subtract(x, R.trunc(x)),
-}  # fmt: skip
+def _floating() -> dict[str, Callable[..., Any]]:
+    """Return functions whose results are floating-point."""
+    return {
+        "sqrt": R.sqrt, "rsqrt": R.rsqrt, "exp": R.exp, "log": R.log, "log2": R.log2,
+        "log10": R.log10, "sin": R.sin, "cos": R.cos, "tan": R.tan, "asin": R.asin, "acos": R.acos,
+        "atan": R.atan, "sinh": R.sinh, "cosh": R.cosh, "asinh": R.asinh, "acosh": R.acosh,
+        "atanh": R.atanh, "tanh": R.tanh, "sigmoid": R.sigmoid, "erf": R.erf,
+        "reciprocal": lambda x: R.divide(scalar_like(1, x), x),
+        "log1p": lambda x: R.log(R.add(scalar_like(1, x), x)),
+        "expm1": lambda x: R.subtract(R.exp(x), scalar_like(1, x)),
+        "exp2": lambda x: R.exp(R.multiply(x, scalar_like(np.log(2), x))),
+        "erfc": lambda x: R.subtract(scalar_like(1, x), R.erf(x)),
+        "special_erf": R.erf, "special_expit": R.sigmoid,
+    }  # fmt: skip
+
+
+_FLOAT = _floating()
+
+
+def _same() -> dict[str, Callable[..., Any]]:
+    """Return functions that keep the dtype, and tests."""
+    return {
+        "abs": R.abs, "neg": R.negative, "sign": R.sign, "sgn": R.sign, "positive": lambda x: x,
+        "square": lambda x: R.multiply(x, x), "isnan": lambda x: _on_floats(R.isnan, x),
+        "isfinite": lambda x: R.logical_not(R.logical_or(is_inf(x), _on_floats(R.isnan, x))),
+        "isinf": is_inf,
+        "isposinf": lambda x: is_inf(x, True, False), "isneginf": lambda x: is_inf(x, False, True),
+        "frac": lambda x: R.subtract(x, R.trunc(x)),
+    }  # fmt: skip
+
+
+_SAME = _same()
 
 _WHOLE = {"floor": R.floor, "ceil": R.ceil, "round": round_even, "trunc": R.trunc, "fix": R.trunc}
 
@@ -69,7 +80,7 @@ _BITS = {
     "bitwise_right_shift": (R.right_shift, None), "__rshift__": (R.right_shift, None),
 }  # fmt: skip
 
-_LOGIC = {
+_LOGIC: dict[str, Callable[..., Any]] = {
     "logical_and": R.logical_and, "logical_or": R.logical_or, "logical_xor": R.logical_xor,
 }  # fmt: skip
 

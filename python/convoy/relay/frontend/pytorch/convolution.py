@@ -114,7 +114,7 @@ def adaptive(call: Call) -> Any:
     given = call.get("output_size")
     listed = list(given) if isinstance(given, Sequence) else [given]
     listed = listed * axes if len(listed) == 1 else listed
-    sizes = [s if w is None else call.int(w) for w, s in zip(listed, spatial, strict=True)]
+    sizes = [s if w is None else call.whole(w) for w, s in zip(listed, spatial, strict=True)]
     kind = name[9:12]
     result = adaptive_pool(call["self"], sizes, kind)
     return [result, None] if kind == "max" else result

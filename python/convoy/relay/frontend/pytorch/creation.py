@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const, numpy_dtype
-from convoy.relay.frontend.common import cast, dtype_of, infer_shape, scalar, value_of
+from convoy.relay.builder import numpy_dtype
+from convoy.relay.frontend.common import cast, const, dtype_of, infer_shape, scalar, value_of
 from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.op import tensor as R
 

@@ -63,9 +63,9 @@ class Graph:
             return
         if not isinstance(target, torch._ops.OpOverload):
             if getattr(target, "__module__", "") in ("_operator", "math"):
-                args = [known(self._read(a)) for a in node.args]
-                if not any(isinstance(a, Expr) for a in args):
-                    self.values[node] = target(*args)
+                numbers = [known(self._read(a)) for a in node.args]
+                if not any(isinstance(a, Expr) for a in numbers):
+                    self.values[node] = target(*numbers)
                     return
             raise UnsupportedOp(
                 f"{getattr(target, '__name__', target)} in an exported program", "ATen operators",

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
     broadcast_shape,
     broadcast_to,
     cast,
+    const,
     dims,
     dtype_of,
     infer_shape,
@@ -33,7 +33,7 @@ def convert_select(call: Call) -> Expr:
     axis, index = call.axis(), call.get("index")
     if isinstance(index, Expr) and value_of(index) is None:
         return R.take(call["self"], wrapped(index, dims(call["self"])[axis]), axis=axis)
-    return select(call["self"], axis, call.int(index))
+    return select(call["self"], axis, call.whole(index))
 
 
 @convert("slice", "slice_copy")
@@ -41,7 +41,7 @@ def convert_slice(call: Call) -> Expr:
     data, axis = call["self"], call.axis() if call.get("dim") is not None else 0
     size = dims(data)[axis]
     start, end, step = call.get("start", 0), call.get("end", 2**31 - 1), call.get("step", 1)
-    start, end = call.int(start), min(call.int(end), 2**31 - 1)
+    start, end = call.whole(start), min(call.whole(end), 2**31 - 1)
     if isinstance(size, int):
         start, end, step = slice(start, end, step).indices(size)
         if (start, end, step) == (0, size, 1):
@@ -53,7 +53,7 @@ def convert_slice(call: Call) -> Expr:
 
 @convert("narrow")
 def narrow(call: Call) -> Expr:
-    start, length = call.int(call.get("start")), call.int(call.get("length"))
+    start, length = call.whole(call.get("start")), call.whole(call.get("length"))
     axis = call.axis()
     start = start + infer_shape(call["self"])[axis] if start < 0 else start
     return R.strided_slice(call["self"], begin=[start], end=[start + length], axes=[axis])
@@ -219,7 +219,7 @@ def index_add(call: Call) -> Expr:
 
 @convert("select_scatter")
 def select_scatter(call: Call) -> Expr:
-    axis, index = call.axis(), call.int(call.get("index"))
+    axis, index = call.axis(), call.whole(call.get("index"))
     return written(call["self"], unsqueeze(call["src"], [axis]), axis, index, index + 1, 1)
 
 

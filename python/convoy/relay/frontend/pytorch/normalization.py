@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import dtype_of, infer_shape, rank, reshape, scalar_like
+from convoy.relay.frontend.common import const, dtype_of, infer_shape, rank, reshape, scalar_like
 from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.op import nn
 from convoy.relay.op import tensor as R

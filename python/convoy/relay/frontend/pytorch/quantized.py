@@ -9,8 +9,7 @@ import numpy as np
 
 from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Constant, Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import infer_shape, rank, value_of
+from convoy.relay.frontend.common import const, infer_shape, rank, value_of
 from convoy.relay.frontend.pytorch.registry import Call, convert, converter_of
 from convoy.relay.frontend.pytorch.values import Opaque, Quantized
 from convoy.relay.op import nn

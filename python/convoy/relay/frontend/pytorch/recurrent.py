@@ -35,7 +35,7 @@ def _stacked(call: Call, states: Sequence[Expr], run: Runner) -> list[Expr]:
             place = layer * ways + way
             own = weights[place * each : (place + 1) * each]
             projection = own.pop() if projected else None
-            biases = own[2:] or [None, None]
+            biases: list[Any] = own[2:] or [None, None]
             activations = (R.sigmoid, R.tanh, R.tanh)
             cell = Layer(own[0], own[1], biases[0], biases[1], activations, reverse=way == 1)
             output, ends = run(data, [select(s, 0, place) for s in states], cell, projection)
@@ -84,8 +84,8 @@ def convert_rnn(call: Call) -> list[Expr]:
 
 def _cell(call: Call) -> Layer:
     names = ("w_ih", "w_hh", "b_ih", "b_hh")
-    found = [call[n] if call.get(n) is not None else None for n in names]
-    return Layer(*found)  # type: ignore[arg-type]
+    found: list[Any] = [call[n] if call.get(n) is not None else None for n in names]
+    return Layer(*found)
 
 
 @convert("lstm_cell")

@@ -138,7 +138,7 @@ def cumulative(call: Call) -> Expr:
 def topk(call: Call) -> Any:
     """Take the largest or least k elements of an axis, with their indices."""
     data, axis = call["self"], call.axis() if call.get("dim") is not None else -1
-    k, least = call.int(call.get("k")), not call.get("largest", True)
+    k, least = call.whole(call.get("k")), not call.get("largest", True)
     last = rank(data) - 1
     if axis in (-1, last):
         return list(R.topk(data, k=k, axis=-1, is_ascend=least, dtype="int64"))

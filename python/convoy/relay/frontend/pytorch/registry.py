@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend import common
+from convoy.relay.frontend.common import const
 
 Converter = Callable[["Call"], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -101,9 +101,9 @@ class Call:
         if value is None:
             return None
         values = value if isinstance(value, Sequence) else [value]
-        return [self.int(v) for v in values]
+        return [self.whole(v) for v in values]
 
-    def int(self, value: Any) -> int:
+    def whole(self, value: Any) -> int:
         """Return a number that must be known while the graph is converted."""
         found = common.value_of(value) if isinstance(value, Expr) else value
         if found is None:
@@ -121,7 +121,7 @@ class Call:
     def axis(self, name: str = "dim", of: str = "self") -> int:
         """Return an axis argument, counted from the front."""
         ndim = max(common.rank(self[of]), 1)
-        axis = self.int(self.args[name])
+        axis = self.whole(self.args[name])
         if not -ndim <= axis < ndim:
             raise self.error(f"axis {axis} of a tensor of {ndim} dimensions")
         return axis % ndim

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
 from convoy.relay.frontend.common import (
     broadcast_to,
     cast,
     concatenate,
+    const,
     dims,
     dtype_of,
     infer_shape,
@@ -114,7 +114,7 @@ def convert_squeeze(call: Call) -> Expr:
 
 @convert("unsqueeze", "unsqueeze_copy")
 def convert_unsqueeze(call: Call) -> Expr:
-    return unsqueeze(call["self"], [call.int(call.get("dim", 0))])
+    return unsqueeze(call["self"], [call.whole(call.get("dim", 0))])
 
 
 @convert("expand", "broadcast_to", "expand_copy")
@@ -147,7 +147,7 @@ def repeat_interleave(call: Call) -> Expr:
         data, axis = R.reshape(data, (-1,)), 0
     axis %= rank(data)
     if isinstance(repeats, Expr):
-        counts = [call.int(repeats)] if not rank(repeats) else None
+        counts = [call.whole(repeats)] if not rank(repeats) else None
         if counts is None:
             from convoy.relay.frontend.common import value_of
 
@@ -157,7 +157,7 @@ def repeat_interleave(call: Call) -> Expr:
             places = np.repeat(np.arange(infer_shape(data)[axis]), found)
             return R.take(data, const(places), axis=axis)
         repeats = counts[0]
-    return R.repeat(data, call.int(repeats), axis=axis)
+    return R.repeat(data, call.whole(repeats), axis=axis)
 
 
 @convert("cat", "concat", "concatenate", "hstack", "vstack")
@@ -190,7 +190,7 @@ def split(call: Call) -> list[Expr]:
     data = call["self"]
     total = infer_shape(data)[axis]
     if "chunk" in call.short:
-        each = -(-total // call.int(call.get("chunks")))
+        each = -(-total // call.whole(call.get("chunks")))
         sizes = [min(each, total - at) for at in range(0, total, each)]
     elif call.short == "tensor_split":
         sections = call.get("sections")
@@ -200,9 +200,9 @@ def split(call: Call) -> list[Expr]:
     else:
         given = call.get("split_size") or call.get("split_sizes")
         if isinstance(given, Sequence):
-            sizes = [call.int(s) for s in given]
+            sizes = [call.whole(s) for s in given]
         else:
-            each = call.int(given)
+            each = call.whole(given)
             sizes = [min(each, total - at) for at in range(0, total, each)]
     if len(sizes) == 1:
         return [data]

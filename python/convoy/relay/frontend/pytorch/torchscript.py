@@ -34,7 +34,7 @@ class Script:
         self.params: dict[str, Any] = {}
         self._vars: dict[str, Var] = {}
         self._in_place = False
-        state = getattr(module, "state_dict", dict)()
+        state: dict[str, Any] = getattr(module, "state_dict", dict)()
         self._state = {t.data_ptr(): n for n, t in state.items() if not t.is_quantized}
         self._names = set(state)
 

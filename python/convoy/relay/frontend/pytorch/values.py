@@ -137,7 +137,7 @@ def write_back(call: Call) -> Write | None:
     if name in ("detach", "alias", "contiguous", "data", "lift_fresh", "expand_as_"):
         return lambda base, new: new
     if name == "select":
-        axis, index = call.axis(), call.int(call.get("index"))
+        axis, index = call.axis(), call.whole(call.get("index"))
         return lambda base, new: written(
             base, unsqueeze(new, [axis]), axis, *_one(index, infer_shape(base)[axis])
         )
@@ -147,8 +147,8 @@ def write_back(call: Call) -> Write | None:
         bounds = slice(call.get("start"), call.get("end"), call.get("step", 1)).indices(size)
         return lambda base, new: written(base, new, axis, *bounds)
     if name == "narrow":
-        axis, start = call.axis(), call.int(call.get("start"))
-        stop = start + call.int(call.get("length"))
+        axis, start = call.axis(), call.whole(call.get("start"))
+        stop = start + call.whole(call.get("length"))
         return lambda base, new: written(base, new, axis, start, stop, 1)
     if name in ("transpose", "swapaxes"):
         first, second = (call.axis(n) for n in list(call.args)[1:3])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from convoy.relay.ast import Expr
-from convoy.relay.builder import const
-from convoy.relay.frontend.common import scalar_like, value_of
+from convoy.relay.frontend.common import const, scalar_like, value_of
 from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.op import nn, vision
 from convoy.relay.op import tensor as R

@@ -1,0 +1,223 @@
+"""PyTorch models as Relay, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convoy import relay
+from convoy.errors import InvalidModel, InvalidOption, UnsupportedOp
+
+from ..running import run_stock
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+
+class Images(nn.Module):
+    """Convolutions of several kinds, a shape that is computed, windows with ceil_mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.GELU()
+        )
+        self.depth = nn.Conv2d(8, 8, 3, padding="same", groups=8)
+        self.up = nn.ConvTranspose2d(8, 6, 3, 2, output_padding=1)
+        self.norm = nn.GroupNorm(2, 6)
+        self.slope = nn.PReLU(8)
+
+    def forward(self, x):
+        y = self.stem(x)
+        y = self.slope(y + self.depth(y))
+        z = F.hardswish(self.norm(self.up(y)), inplace=True)
+        pooled = F.avg_pool2d(F.max_pool2d(z, 3, 2, 1, ceil_mode=True), 3, 2, 1)
+        small = F.adaptive_avg_pool2d(z, (3, 5)).view(z.size(0), -1)
+        grown = F.interpolate(pooled, scale_factor=1.7, mode="bilinear", align_corners=False)
+        shifted = torch.roll(grown, (1, -2), (2, 3)).flip(3)
+        return small, shifted, pooled.mean((2, 3)), z.amax(1)
+
+
+class Words(nn.Module):
+    """An embedding, both kinds of sequence layers, attention, masks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(30, 8)
+        self.lstm = nn.LSTM(8, 4, 2, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 8, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, norm_first=True)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        y, (h, _) = self.lstm(x)
+        z, _ = self.gru(y)
+        mask = ids.unsqueeze(1).eq(0)
+        scores = (z @ x.transpose(1, 2)).masked_fill(mask, -1e9)
+        best, place = scores.topk(2, -1)
+        return self.layer(z + x), h, torch.softmax(scores, -1), best, place
+
+
+class Writes(nn.Module):
+    """Values written in place, to slices and by index, and arithmetic of several dtypes."""
+
+    def forward(self, x, i):
+        y = x.clone()
+        y[:, 1] = 0.5
+        row = y[0]
+        row.mul_(2)
+        y[:, ::2] += i.float().unsqueeze(1)
+        z = torch.zeros(3, 6).index_put((i,), x[:, 0], accumulate=True)[:, : x.shape[1]]
+        gathered = x.gather(1, i.unsqueeze(1).expand(-1, 2))
+        mixed = x[i][:, [0, -1]] + torch.arange(2) // 2 + i.unsqueeze(1) * 2
+        return y, row, z, gathered, mixed, (i / 2, i % 2 == 1, torch.where(i > 1, 1.0, x[:, 1]))
+
+
+CASES = {
+    "images": (Images, [torch.randn(2, 3, 17, 22, generator=torch.manual_seed(0))]),
+    "words": (Words, [torch.randint(0, 30, (2, 5))]),
+    "writes": (Writes, [torch.randn(3, 5), torch.tensor([2, 0, 1])]),
+}
+
+
+def flat(value: Any) -> list[np.ndarray]:
+    if isinstance(value, torch.Tensor):
+        return [value.detach().numpy()]
+    return [a for part in value for a in flat(part)]
+
+
+def infos(inputs: list[Any]) -> list[Any]:
+    return [(f"in{i}", (tuple(x.shape), str(x.dtype)[6:])) for i, x in enumerate(inputs)]
+
+
+def check(model: Any, graph: Any, inputs: list[Any], **options: Any) -> None:
+    """Compare with the model itself."""
+    with torch.no_grad():
+        wanted = flat(model(*(x.clone() for x in inputs)))
+    mod, params = relay.frontend.from_pytorch(graph, infos(inputs), **options)
+    got = run_stock(mod, *(x.numpy() for x in inputs), params=params)
+    assert len(got) == len(wanted)
+    for found, want in zip(got, wanted, strict=True):
+        assert (found.shape, found.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(found, want, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("how", ["traced", "exported"])
+@pytest.mark.parametrize("name", CASES)
+def test_models(name: str, how: str) -> None:
+    torch.manual_seed(1)
+    make, inputs = CASES[name]
+    model = make().eval()
+    for buffer in model.buffers():
+        if buffer.dtype.is_floating_point:
+            buffer.data.uniform_(0.5, 1.5)
+    if how == "traced":
+        graph: Any = torch.jit.trace(model, tuple(x.clone() for x in inputs), check_trace=False)
+    else:
+        graph = torch.export.export(model, tuple(x.clone() for x in inputs))
+    check(model, graph, inputs)
+
+
+class Scripted(nn.Module):
+    """Loops, branches on sizes and on values, lists, optional values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor, skip: torch.Tensor):
+        parts: list[torch.Tensor] = []
+        for number, layer in enumerate(self.layers):
+            if number % 2 == 0 and x.dim() == 2:
+                x = torch.relu(layer(x))
+            else:
+                x = layer(x) * float(number)
+            parts.append(x[:, number : number + 1])
+        if bool(skip.sum() > 0):
+            y = x + 1
+        else:
+            y = x * 2
+        return torch.cat(parts, 1), y
+
+
+def test_scripted_control_flow() -> None:
+    torch.manual_seed(2)
+    model = Scripted().eval()
+    graph = torch.jit.script(model)
+    for value in (1.0, -1.0):
+        check(model, graph, [torch.randn(2, 4), torch.tensor([value])])
+
+
+def test_operators_without_a_converter_are_decomposed() -> None:
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.special.log_ndtr(x.abs()), F.huber_loss(x, x * 2), torch.logaddexp(x, -x)
+
+    assert "aten::logaddexp" not in relay.frontend.pytorch.converted_ops()
+    x = torch.rand(2, 3)
+    check(Model(), torch.jit.trace(Model(), x), [x])
+
+
+def test_converters_of_the_user_come_first() -> None:
+    graph = torch.jit.trace(lambda x: torch.relu(x) + 1, torch.randn(2))
+
+    def negated(inputs: list[Any], types: list[str]) -> Any:
+        assert types[0] == "float32"
+        return relay.negative(inputs[0])
+
+    custom = {"aten::relu": negated}
+    mod, _ = relay.frontend.from_pytorch(graph, [("x", (2,))], custom)
+    np.testing.assert_allclose(run_stock(mod, np.float32([1, 2]))[0], [0, -1])
+
+
+def test_names_of_inputs_and_parameters() -> None:
+    model = nn.Sequential(nn.Linear(3, 2)).eval()
+    graph = torch.jit.trace(model, torch.randn(1, 3))
+    mod, params = relay.frontend.from_pytorch(graph, [("data", (1, 3))])
+    assert [v.name_hint for v in mod["main"].params] == ["data", "0.weight", "0.bias"]
+    assert set(params) == {"0.weight", "0.bias"}
+    mod, params = relay.frontend.from_pytorch(
+        graph, [("data", (1, 3))], use_parser_friendly_name=True
+    )
+    assert set(params) == {"0_weight", "0_bias"}
+    assert relay.structural_equal(relay.parse(mod.astext()), mod)
+
+
+def test_quantized_convolutions_and_linear_layers() -> None:
+    from torch.ao.quantization import DeQuantStub, QuantStub, convert, get_default_qconfig, prepare
+
+    torch.backends.quantized.engine = "fbgemm"
+    torch.manual_seed(3)
+    model = nn.Sequential(
+        QuantStub(), nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(72, 5), DeQuantStub(),
+    ).eval()  # fmt: skip
+    model.qconfig = get_default_qconfig("fbgemm")
+    prepared = prepare(model)
+    for _ in range(3):
+        prepared(torch.randn(2, 3, 14, 14))
+    quantized = convert(prepared)
+    x = torch.randn(2, 3, 14, 14)
+    graph = torch.jit.trace(quantized, x)
+    mod, params = relay.frontend.from_pytorch(graph, [("x", tuple(x.shape))])
+    assert "qnn.conv2d" in mod.astext(show_meta_data=False)
+    (got,) = run_stock(mod, x.numpy(), params=params)
+    want = quantized(x).numpy()
+    step = float(quantized[5].scale)
+    assert np.abs(got - want).max() <= 1.01 * step  # halves may round either way
+
+
+def test_mistakes_are_named() -> None:
+    graph = torch.jit.trace(lambda x: x[x > 0], torch.randn(3))
+    with pytest.raises(UnsupportedOp, match=r"aten::index: .*mask.*torch\.where"):
+        relay.frontend.from_pytorch(graph, [("x", (3,))])
+    with pytest.raises(InvalidModel, match=r"torch\.jit\.trace"):
+        relay.frontend.from_pytorch(nn.Linear(2, 2), [("x", (1, 2))])
+    linear = torch.jit.trace(nn.Linear(2, 2), torch.randn(1, 2))
+    with pytest.raises(InvalidModel, match="0 input_infos for a graph of 1"):
+        relay.frontend.from_pytorch(linear, [])
+    with pytest.raises(InvalidOption, match="input_infos"):
+        relay.frontend.from_pytorch(linear, {"x": (1, 2)})
