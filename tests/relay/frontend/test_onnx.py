@@ -168,11 +168,11 @@ def test_loops_are_unrolled_and_branches_kept() -> None:
         return helper.make_graph([node], name, [], [onnx.ValueInfoProto(name=name)])
 
     nodes = [
-        helper.make_node("Loop", ["count", "", "x"], ["last", "squares"], body=body),
+        helper.make_node("Loop", ["count", "true", "x"], ["last", "squares"], body=body),
         helper.make_node("If", ["which"], ["out"], then_branch=branch("neg", "Neg"),
                          else_branch=branch("exp", "Exp")),
     ]  # fmt: skip
-    weights = {"count": np.array(3), "one": np.ones(2, "float32")}
+    weights = {"count": np.array(3), "true": np.array(True), "one": np.ones(2, "float32")}
     for which in (True, False):
         inputs = {"x": floats(2), "which": np.array(which)}
         check(model(nodes, inputs, ["out", "squares"], weights), inputs)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from convoy.relay.ast import Expr
-from convoy.relay.frontend.common import cast, const, dtype_of, scalar_like, value_of
+from convoy.relay.frontend.common import cast, const, dims, dtype_of, scalar_like, value_of
 from convoy.relay.op import tensor as R
 
 
@@ -22,7 +22,7 @@ def wrapped(indices: Expr, size: Any) -> Expr:
     if value is not None and not (value.size and value.min() < 0):
         return indices
     if not isinstance(size, int):
-        return indices  # `take` of such indices is refused where it matters: values are unknown
+        return indices  # `taken` counts them from the end
     if value is not None:
         return const(np.where(value < 0, value + size, value).astype(value.dtype))
     if dtype_of(indices) not in ("int32", "int64"):
@@ -32,3 +32,10 @@ def wrapped(indices: Expr, size: Any) -> Expr:
         R.add(indices, scalar_like(size, indices)),
         indices,
     )
+
+
+def taken(data: Expr, indices: Expr, axis: int) -> Expr:
+    """Take indices, which may be negative, along an axis."""
+    size = dims(data)[axis]
+    mode = "clip" if isinstance(size, int) else "wrap"
+    return R.take(data, wrapped(indices, size), axis=axis, mode=mode)

@@ -6,7 +6,7 @@ import numpy as np
 
 from convoy.relay.ast import Expr
 from convoy.relay.frontend.common import cast, const, dims, rank, scalar_like, unsqueeze, value_of
-from convoy.relay.frontend.indices import wrapped
+from convoy.relay.frontend.indices import taken, wrapped
 from convoy.relay.frontend.onnx.registry import Node, convert
 from convoy.relay.op import tensor as R
 
@@ -37,7 +37,7 @@ def convert_slice(node: Node) -> Expr:
 @convert("Gather")
 def gather(node: Node) -> Expr:
     axis = node.axis(node.attr("axis", 0))
-    return R.take(node[0], wrapped(node[1], dims(node[0])[axis]), axis=axis)
+    return taken(node[0], node[1], axis)
 
 
 @convert("GatherElements")

@@ -13,7 +13,11 @@ from convoy.relay.frontend.pytorch.registry import Call, constant, converter_of
 from convoy.relay.frontend.pytorch.values import Opaque, Quantized
 
 # Operators that are evaluated by no means: their results differ from call to call.
-_RANDOM = ("rand", "randn", "randint", "bernoulli", "multinomial", "normal", "uniform", "dropout")
+_RANDOM = (
+    "rand", "randn", "randint", "bernoulli", "multinomial", "normal", "uniform", "dropout",
+    "rand_like", "randn_like", "randint_like", "randperm", "poisson", "exponential", "empty",
+    "new_empty", "empty_like", "empty_strided", "native_dropout", "feature_dropout",
+)  # fmt: skip
 
 
 # Converts what PyTorch decomposes an operator into: `exported.decomposed`.

@@ -8,6 +8,7 @@ from typing import Any
 
 from convoy.errors import InvalidModel, UnsupportedOp
 from convoy.relay.ast import Expr
+from convoy.relay.frontend.common import cast, dtype_of
 from convoy.relay.frontend.pytorch.context import Context, bound, example, known, operator
 from convoy.relay.frontend.pytorch.registry import Call, constant
 from convoy.relay.frontend.pytorch.values import Values, View, write_back
@@ -79,6 +80,9 @@ class Graph:
             return
         result = self.context.convert(name, overload, args)
         if name.endswith("_") and not name.endswith("__"):
+            before = self.values[node.args[0]]
+            if isinstance(before, Expr) and isinstance(result, Expr):
+                result = cast(result, dtype_of(before))
             self.values.update(node.args[0], result)
             self.values.alias(node, node.args[0])
             return

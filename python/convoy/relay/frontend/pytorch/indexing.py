@@ -23,7 +23,7 @@ from convoy.relay.frontend.common import (
     unsqueeze,
     value_of,
 )
-from convoy.relay.frontend.indices import wrapped
+from convoy.relay.frontend.indices import taken, wrapped
 from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.op import tensor as R
 
@@ -32,7 +32,7 @@ from convoy.relay.op import tensor as R
 def convert_select(call: Call) -> Expr:
     axis, index = call.axis(), call.get("index")
     if isinstance(index, Expr) and value_of(index) is None:
-        return R.take(call["self"], wrapped(index, dims(call["self"])[axis]), axis=axis)
+        return taken(call["self"], index, axis)
     return select(call["self"], axis, call.whole(index))
 
 
@@ -132,8 +132,7 @@ def index(call: Call) -> Expr:
         return data
     if len(given) == 1:
         axis = given[0]
-        found = call.tensor(indices[axis])
-        return R.take(data, wrapped(found, dims(data)[axis]), axis=axis)
+        return taken(data, call.tensor(indices[axis]), axis)
     places, axes = _tuples(call, indices, infer_shape(data))
     rest = [a for a in range(rank(data)) if a not in axes]
     result = R.gather_nd(transpose(data, axes + rest), places, index_rank=len(axes))

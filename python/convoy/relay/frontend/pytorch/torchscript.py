@@ -11,7 +11,8 @@ from convoy.errors import InvalidModel, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Tuple, TupleGetItem, Var
 from convoy.relay.builder import var
-from convoy.relay.frontend.common import dims, dtype_of, infer_shape, rank, reshape, value_of
+from convoy.relay.frontend.common import cast, dims, dtype_of, infer_shape, rank, reshape, value_of
+from convoy.relay.frontend.pytorch.arithmetic import as_bool
 from convoy.relay.frontend.pytorch.context import Context
 from convoy.relay.frontend.pytorch.registry import DTYPES, Call, constant, to_numpy
 from convoy.relay.frontend.pytorch.values import Opaque, Quantized, Values, View, write_back
@@ -93,6 +94,9 @@ class Script:
         outputs = list(node.outputs())
         first = next(iter(node.inputs()), None)
         if name.endswith("_") and not name.endswith("__") and first is not None:
+            before = self.values[first.debugName()]
+            if isinstance(before, Expr) and isinstance(result, Expr):
+                result = cast(result, dtype_of(before))
             self.values.update(first.debugName(), result)
             if outputs:
                 self.values.alias(outputs[0].debugName(), first.debugName())
@@ -340,6 +344,19 @@ def _append(items: Any, item: Any) -> Any:
     return items
 
 
+def _truth(value: Any) -> Any:
+    if isinstance(value, Expr) and value_of(value) is None:
+        return as_bool(reshape(value, ()))
+    return bool(_number(value))
+
+
+def _extend(items: Any, more: Any, *_: Any) -> Any:
+    if not isinstance(items, list):
+        return NotImplemented
+    items.extend(more)
+    return items
+
+
 def _item(items: Any, index: Any) -> Any:
     if isinstance(items, Expr):
         return NotImplemented
@@ -371,10 +388,12 @@ _PYTHON: dict[str, Callable[..., Any]] = {
     "aten::Int": _number, "aten::IntImplicit": _number, "aten::ScalarImplicit": _number,
     "aten::item": _number,
     "aten::Float": lambda v: float(_number(v)), "aten::FloatImplicit": lambda v: float(_number(v)),
-    "aten::Bool": lambda v: NotImplemented if isinstance(v, Expr) and value_of(v) is None
-    else bool(_number(v)),
+    "aten::Bool": _truth,
     "prim::NumToTensor": _tensor_of,
     "aten::__getitem__": _item, "aten::_set_item": _set_item, "aten::append": _append,
+    "aten::add_": _extend, "aten::extend": _extend, "aten::pop": lambda items, at: items.pop(at),
+    "aten::__range_length": lambda low, high, step: len(range(low, high, step)),
+    "aten::__derive_index": lambda i, start, step: start + i * step, "aten::str": str,
     "aten::slice": _list_slice, "aten::list": lambda v: list(v),
     "aten::__is__": lambda a, b: a is b, "aten::__isnot__": lambda a, b: a is not b,
     "aten::__not__": _on_numbers(py.not_), "aten::__contains__": lambda items, i: i in items,
