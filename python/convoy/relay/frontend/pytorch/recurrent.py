@@ -35,7 +35,7 @@ def _stacked(call: Call, states: Sequence[Expr], run: Runner) -> list[Expr]:
             place = layer * ways + way
             own = weights[place * each : (place + 1) * each]
             projection = own.pop() if projected else None
-            biases: list[Any] = own[2:] or [None, None]
+            biases: list[Any] = list(own[2:]) if len(own) > 2 else [None, None]
             activations = (R.sigmoid, R.tanh, R.tanh)
             cell = Layer(own[0], own[1], biases[0], biases[1], activations, reverse=way == 1)
             output, ends = run(data, [select(s, 0, place) for s in states], cell, projection)
