@@ -210,6 +210,17 @@ def test_quantized_convolutions_and_linear_layers() -> None:
     assert np.abs(got - want).max() <= 1.01 * step  # halves may round either way
 
 
+def test_models_in_training_mode_are_converted_for_inference() -> None:
+    torch.manual_seed(4)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    graph = torch.jit.trace(model, torch.randn(5, 3), check_trace=False)
+    with pytest.warns(UserWarning, match="training mode"):
+        mod, params = relay.frontend.from_pytorch(graph, [("x", (5, 3))])
+    x = torch.randn(5, 3)
+    got = run_stock(mod, x.numpy(), params=params)[0]
+    np.testing.assert_allclose(got, model.eval()(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_mistakes_are_named() -> None:
     graph = torch.jit.trace(lambda x: x[x > 0], torch.randn(3))
     with pytest.raises(UnsupportedOp, match=r"aten::index: .*mask.*torch\.where"):

@@ -120,9 +120,12 @@ def clip(node: Node) -> Expr:
 
 @convert("Cast")
 def convert_cast(node: Node) -> Expr:
-    from onnx import helper
+    from onnx import TensorProto, helper
 
-    return cast_to(node, helper.tensor_dtype_to_np_dtype(node.attrs["to"]).name)
+    to = node.attrs["to"]
+    if isinstance(to, str):  # before opset 6
+        to = TensorProto.DataType.Value(to)
+    return cast_to(node, helper.tensor_dtype_to_np_dtype(to).name)
 
 
 @convert("CastLike")

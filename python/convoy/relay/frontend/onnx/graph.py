@@ -25,6 +25,8 @@ class Importer:
         opsets: Versions by domain.
         shapes: Shapes of inputs by name, in place of those of the model.
         dtypes: Dtypes of inputs by name, in place of those of the model.
+        missing: The nodes of the main graph that have neither a converter nor a definition by
+            other operators; they may still be constant.
         freeze: Whether initializers become constants, or else variables.
         inputs: The variables, by name, in order.
         params: The arrays of those that are initializers.
@@ -38,6 +40,7 @@ class Importer:
         freeze: bool,
     ) -> None:
         self.opsets, self.shapes, self.dtypes, self.freeze = opsets, shapes, dtypes, freeze
+        self.missing: list[Any] = []
         self.inputs: dict[str, Var] = {}
         self.params: dict[str, np.ndarray] = {}
 
@@ -54,7 +57,21 @@ class Importer:
             if info.name not in values:
                 values[info.name] = self.inputs[info.name] = self._input(info)
         self.inputs.update({name: values[name] for name in self.params})
+        self.missing = [n for n in graph.node if not self._knows(n)]
         return self.body(graph, values)
+
+    def _knows(self, node: Any) -> bool:
+        from onnx import defs
+
+        domain = _DOMAINS.get(node.domain, node.domain)
+        opset = self.opsets.get(domain, 1)
+        if converter_of(domain, node.op_type, opset) is not None:
+            return True
+        try:
+            schema = defs.get_schema(node.op_type, opset, domain)
+        except defs.SchemaError:
+            return False
+        return bool(schema.has_function or schema.has_context_dependent_function)
 
     def _input(self, info: Any) -> Var:
         from onnx import helper
@@ -118,7 +135,7 @@ class Importer:
         if found is None:
             body = function_body(node, inputs, domain, opset)
             if body is None:
-                raise unsupported([node])
+                raise unsupported([node, *self.missing])
             return self._expand(body, node, inputs)
 
         def subgraph(graph: Any, given: Sequence[Any]) -> list[Any]:

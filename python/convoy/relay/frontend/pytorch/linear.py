@@ -102,7 +102,7 @@ def sdpa(call: Call) -> Any:
     """Apply attention; with `enable_gqa` heads of keys and values serve several of the query."""
     query, key, value = call["query"], call["key"], call["value"]
     if call.get("dropout_p"):
-        raise call.error("dropout", "inference", "Call model.eval() before tracing")
+        call.warn_of_training()
     if call.get("enable_gqa"):
         factor = infer_shape(query)[-3] // infer_shape(key)[-3]
         key, value = (R.repeat(t, factor, axis=rank(t) - 3) for t in (key, value))

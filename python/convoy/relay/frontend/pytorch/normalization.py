@@ -24,15 +24,11 @@ def _filled(call: Call, name: str, count: int, value: float) -> Expr:
 @convert("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm",
          "_native_batch_norm_legit", "cudnn_batch_norm")  # fmt: skip
 def batch_norm(call: Call) -> Any:
-    """Normalize by the running statistics.
-
-    Raises:
-        UnsupportedOp: Statistics of the batch, as in training mode.
-    """
-    if call.get("training") or call.get("train") or call.get("running_mean") is None:
-        if call.get("running_mean") is not None:
-            raise call.error("training mode", "inference", "Call model.eval() before tracing")
+    """Normalize by the running statistics; by those of the batch where the layer has none."""
+    if call.get("running_mean") is None:
         return _of_batch(call)
+    if call.get("training") or call.get("train"):
+        call.warn_of_training()
     data = call["input"]
     channels = infer_shape(data)[1]
     weight, bias = _filled(call, "weight", channels, 1), _filled(call, "bias", channels, 0)

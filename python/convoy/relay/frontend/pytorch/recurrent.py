@@ -21,7 +21,7 @@ def _stacked(call: Call, states: Sequence[Expr], run: Runner) -> list[Expr]:
     if "data" in call.args:
         raise call.error("packed sequences", "tensors", "Leave out pack_padded_sequence")
     if call.get("train") and call.get("dropout"):
-        raise call.error("training mode", "inference", "Call model.eval() before tracing")
+        call.warn_of_training()
     weights = [call.tensor(p) for p in call.get("params")]
     ways = 2 if call.get("bidirectional") else 1
     data = swap(call["input"], 0, 1) if call.get("batch_first") else call["input"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -71,6 +72,14 @@ class Call:
         """Return an argument, or a default where it is None or left out."""
         found = self.args.get(name)
         return default if found is None else found
+
+    def warn_of_training(self) -> None:
+        """Warn that a model in training mode is converted as for inference, as TVM 0.18 did."""
+        warnings.warn(
+            f"{self.name} in training mode is converted for inference; call model.eval() before "
+            "tracing",
+            stacklevel=2,
+        )
 
     def __getitem__(self, name: str) -> Any:
         """Return a tensor argument; a number becomes a 0-d tensor."""
