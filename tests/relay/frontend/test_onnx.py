@@ -84,9 +84,10 @@ def test_network_of_convolutions() -> None:
         helper.make_node("Reshape", ["p1", "to"], ["r"]),
         helper.make_node("Resize", ["p2", "", "factors"], ["big"], mode="linear"),
         helper.make_node("GlobalAveragePool", ["p2"], ["g"]),
+        helper.make_node("DepthToSpace", ["a1"], ["d"], blocksize=2, mode="CRD"),
     ]  # fmt: skip
     weights["factors"] = np.array([1, 1, 1.5, 2], "float32")
-    check(model(nodes, {"x": x}, ["p1", "p2", "r", "big", "g"], weights), {"x": x})
+    check(model(nodes, {"x": x}, ["p1", "p2", "r", "big", "g", "d"], weights), {"x": x})
 
 
 def test_indexing_reductions_and_arithmetic() -> None:

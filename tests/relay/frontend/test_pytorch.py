@@ -38,7 +38,7 @@ class Images(nn.Module):
         small = F.adaptive_avg_pool2d(z, (3, 5)).view(z.size(0), -1)
         grown = F.interpolate(pooled, scale_factor=1.7, mode="bilinear", align_corners=False)
         shifted = torch.roll(grown, (1, -2), (2, 3)).flip(3)
-        return small, shifted, pooled.mean((2, 3)), z.amax(1)
+        return small, shifted, pooled.mean((2, 3)), z.amax(1), F.pixel_shuffle(y, 2)
 
 
 class Words(nn.Module):

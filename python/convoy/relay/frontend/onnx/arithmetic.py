@@ -137,7 +137,8 @@ def cast_like(node: Node) -> Expr:
 def bit_cast(node: Node) -> Expr:
     from onnx import helper
 
-    return R.reinterpret(node[0], helper.tensor_dtype_to_np_dtype(node.attrs["to"]).name)
+    data = cast(node[0], "uint8") if node.dtype() == "bool" else node[0]
+    return R.reinterpret(data, helper.tensor_dtype_to_np_dtype(node.attrs["to"]).name)
 
 
 def cast_to(node: Node, dtype: str) -> Expr:

@@ -156,7 +156,8 @@ def _wrap(node: Node, before: list[int], after: list[int]) -> Expr:
 
 @convert("DepthToSpace")
 def depth_to_space(node: Node) -> Expr:
-    return nn.depth_to_space(node[0], node.attrs["blocksize"], mode=node.attr("mode", "DCR"))
+    mode = {"DCR": "DCR", "CRD": "CDR"}[node.attr("mode", "DCR")]  # one order, two spellings
+    return nn.depth_to_space(node[0], node.attrs["blocksize"], mode=mode)
 
 
 @convert("SpaceToDepth")

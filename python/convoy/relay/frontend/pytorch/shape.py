@@ -283,7 +283,7 @@ def _rolled(data: Expr, axis: int, shift: int, size: int) -> Expr:
 
 @convert("pixel_shuffle")
 def pixel_shuffle(call: Call) -> Expr:
-    return nn.depth_to_space(call["self"], call.get("upscale_factor"), mode="CRD")
+    return nn.depth_to_space(call["self"], call.get("upscale_factor"), mode="CDR")
 
 
 @convert("pixel_unshuffle")
