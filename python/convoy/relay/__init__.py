@@ -5,6 +5,7 @@ expressions with TVM 0.18's names, and compiles with `relay.build`.
 """
 
 from convoy.relay import (
+    adt,
     analysis,
     backend,
     base,
@@ -15,12 +16,26 @@ from convoy.relay import (
     function,
     loops,
     op,
+    prelude,
     qnn,
     scope_builder,
     testing,
     transform,
     ty,
     vm,
+)
+from convoy.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    TypeData,
 )
 from convoy.relay.api import fromtext, parse, parse_expr
 from convoy.relay.ast import (
@@ -53,16 +68,38 @@ from convoy.relay.transform.pipeline import optimize
 from convoy.relay.types import (
     Any,
     FuncType,
+    GlobalTypeVar,
     IncompleteType,
+    RefType,
     TensorType,
     TupleType,
     Type,
+    TypeCall,
+    TypeKind,
     TypeVar,
     scalar_type,
 )
 from convoy.relay.visit import bind
 
 __all__ = [
+    "adt",
+    "Clause",
+    "Constructor",
+    "GlobalTypeVar",
+    "loops",
+    "Match",
+    "PatternConstructor",
+    "PatternTuple",
+    "PatternVar",
+    "PatternWildcard",
+    "prelude",
+    "RefCreate",
+    "RefRead",
+    "RefType",
+    "RefWrite",
+    "TypeCall",
+    "TypeData",
+    "TypeKind",
     "analysis",
     "Any",
     "assert_structural_equal",

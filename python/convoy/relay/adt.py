@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from convoy.errors import RelayTypeError
 from convoy.relay.ast import Expr, Var
@@ -133,7 +134,19 @@ def pattern_vars(pattern: Pattern) -> Iterator[Var]:
             stack.extend(reversed(part.patterns))
 
 
-class ConstructorValue:
+class ADT(list[Any]):
+    """The fields of a tuple, or of a value of an algebraic data type.
+
+    Attributes:
+        tag: The number of the constructor; 0 for a tuple.
+    """
+
+    def __init__(self, tag: int, fields: Iterable[Any]) -> None:
+        super().__init__(fields)
+        self.tag = int(tag)
+
+
+class ConstructorValue(ADT):
     """A value of an algebraic data type.
 
     Args:
@@ -143,19 +156,19 @@ class ConstructorValue:
     """
 
     def __init__(
-        self, tag: int, fields: Sequence[object], constructor: Constructor | None = None
+        self, tag: int, fields: Iterable[Any], constructor: Constructor | None = None
     ) -> None:
-        self.tag, self.fields, self.constructor = int(tag), list(fields), constructor
+        super().__init__(tag, fields)
+        self.constructor = constructor
 
-    def __len__(self) -> int:
-        return len(self.fields)
-
-    def __getitem__(self, index: int) -> object:
-        return self.fields[index]
+    @property
+    def fields(self) -> list[Any]:
+        """The fields."""
+        return self
 
     def __repr__(self) -> str:
         name = self.constructor.name_hint if self.constructor is not None else f"tag {self.tag}"
-        return f"ConstructorValue({name}, {len(self.fields)} fields)"
+        return f"ConstructorValue({name}, {len(self)} fields)"
 
 
 class RefValue:
@@ -194,6 +207,7 @@ def check_definition(data: TypeData) -> None:
 
 
 __all__ = [
+    "ADT",
     "Clause",
     "Constructor",
     "ConstructorValue",

@@ -53,7 +53,7 @@ class Executor:
             mod["main"] = self.mod[expr]
             return mod
         others = {g: f for g, f in self.mod.functions.items() if g.name_hint != "main"}
-        return IRModule.from_expr(expr, others)
+        return IRModule.from_expr(expr, others, self.mod.type_definitions)
 
 
 def _expr(value: Any) -> Expr:

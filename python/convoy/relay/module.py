@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from convoy.errors import InvalidOption, RelayTypeError
@@ -11,6 +11,16 @@ from convoy.relay.ast import Expr, Function, GlobalVar, print_text
 from convoy.relay.source import nearest
 from convoy.relay.types import GlobalTypeVar
 from convoy.relay.visit import free_vars
+
+# Adds the definitions of a library file to a module: `prelude.import_from_std`, which registers
+# itself, because it needs the parser.
+_libraries: list[Callable[[Any, str], None]] = []
+
+
+def register_library(function: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+    """Make a function the one behind `IRModule.import_from_std`."""
+    _libraries[:] = [function]
+    return function
 
 
 class IRModule:
@@ -162,6 +172,10 @@ class IRModule:
         for var, function in other.items():
             self[var] = function
         self._types.update(other._types)
+
+    def import_from_std(self, file_name: str) -> None:
+        """Add the definitions of a library file: "prelude.rly" or "nat.rly"."""
+        _libraries[0](self, file_name)
 
     def shallow_copy(self) -> IRModule:
         """Return a module of the same functions, types and attributes."""

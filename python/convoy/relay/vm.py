@@ -17,10 +17,14 @@ import convoy
 from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import timed
 from convoy.ir.fields import parse_json
-from convoy.relay.ast import Var
+from convoy.relay.adt import ConstructorValue
+from convoy.relay.ast import Constant, Function, Var
 from convoy.relay.build import device_target, from_attributes, static_graph
 from convoy.relay.builder import numpy_dtype
 from convoy.relay.convert import to_relax
+from convoy.relay.evaluate.features import needs_evaluator
+from convoy.relay.evaluate.interpreter import Interpreter, to_user
+from convoy.relay.evaluate.values import MISSING
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
@@ -28,6 +32,7 @@ from convoy.relay.params import to_array
 from convoy.relay.specialized import Specialized
 from convoy.relay.tracing import parameter
 from convoy.relay.types import TupleType, Type
+from convoy.relay.visit import bind
 from convoy.threads import one_at_a_time
 
 
@@ -123,10 +128,14 @@ def compile(
 
     Arguments and errors are those of `relay.build`, but unknown sizes and an `if` are allowed.
 
-    Code that TVM does not compile with unknown sizes is compiled when it runs.
+    Code that TVM does not compile with unknown sizes is compiled when it runs. Modules with algebraic
+    data types, references, recursion or functions as values are evaluated in Python; their operators
+    run as compiled kernels.
     """
     mod = as_module(mod)
     kind = device_target(target)
+    if needs_evaluator(mod):
+        return Interpreted(_bound(mod, params), kind)
     infer_module(mod)
     from_attributes(mod, kind, options)
     try:
@@ -164,6 +173,55 @@ def _dtypes(mod: IRModule, params: Mapping[str, Any] | None) -> list[str]:
         if param.name_hint not in (params or {}):
             parameter(param.name_hint, param.checked_type, found)
     return [t.dtype for t in found.values()]  # type: ignore[attr-defined]
+
+
+class Interpreted(Executable):
+    """A module for the evaluator, whose kernels are compiled when they are first called.
+
+    Attributes:
+        module: The Relay module.
+        target: The kind of target.
+    """
+
+    def __init__(self, module: IRModule, target: str) -> None:
+        names = [p.name_hint for p in module["main"].params]
+        super().__init__(None, names, is_graph=False)
+        self.module, self.target = module, target
+
+    def save(self) -> tuple[bytearray, Any]:
+        """Refuse to save.
+
+        Raises:
+            UnsupportedOp: Always.
+        """
+        raise UnsupportedOp(
+            "a program with data types, references, recursion or functions as values, to be saved",
+            "one that compiles as a whole",
+            "Save the Relay module (relay.save_json) and compile it after loading",
+        )
+
+    def interpreter(self, device: Any) -> Interpreter:
+        """Return an evaluator on a device."""
+
+        def compile_kernel(function: Function) -> Any:
+            executable = compile(IRModule.from_expr(function), target=self.target)
+            return VirtualMachine(executable, device).run
+
+        return Interpreter(self.module, device, self.target, compile_kernel)
+
+
+def _bound(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+    """Return a module with values for parameters of `main` as constants."""
+    values = {
+        p: Constant(to_array(params[p.name_hint], f"params['{p.name_hint}']"))
+        for p in mod["main"].params
+        if params and p.name_hint in params
+    }
+    if not values:
+        return mod
+    mod = mod.shallow_copy()
+    mod["main"] = bind(mod["main"], values)
+    return mod
 
 
 def _with_tvm_alone(converted: Any, kind: str) -> Any:
@@ -215,7 +273,9 @@ class VirtualMachine:
         self._device = device[0] if isinstance(device, (list, tuple)) else device
         self._inputs: dict[str, Any] = {}
         self._result: list[Any] = []
-        if exe.is_graph:
+        if isinstance(exe, Interpreted):
+            self._interpreter = exe.interpreter(self._device)
+        elif exe.is_graph:
             self._session = exe.compiled.session(self._device)
         elif exe.compiled is not None:
             self._machine = tvm.relax.VirtualMachine(exe.compiled, self._device)
@@ -258,6 +318,8 @@ class VirtualMachine:
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Run; return a tensor, or a list where the function returns a tuple, nested alike."""
+        if isinstance(self._exe, Interpreted):
+            return self._evaluate(func_name, args, kwargs)
         self._check(func_name)
         values = self._named(args, kwargs) if args or kwargs else self._inputs
         missing = [n for n in self._exe.input_names if n not in values]
@@ -265,6 +327,23 @@ class VirtualMachine:
             raise InvalidOption(f"no value for {', '.join(missing)}", "all inputs")
         self._result = self._run([values[n] for n in self._exe.input_names])
         return _nested(iter(self._result), self._exe.result)
+
+    def _evaluate(self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run a function of a module that is evaluated."""
+        machine = self._interpreter
+        function = machine.function(func_name)
+        names = [p.name_hint for p in function.function.params]
+        unknown = [name for name in kwargs if name not in names]
+        if unknown:
+            raise InvalidOption(f"input '{unknown[0]}'", ", ".join(names))
+        rest = iter(args)
+        values = [kwargs[n] if n in kwargs else next(rest, MISSING) for n in names]
+        missing = [n for n, v in zip(names, values, strict=True) if v is MISSING]
+        if missing or next(rest, MISSING) is not MISSING:
+            raise InvalidOption(f"{len(args) + len(kwargs)} inputs", str(len(names)))
+        result = machine.call(function, [machine.value(v) for v in values])
+        self._result = _flat(result) if isinstance(result, tuple) else [result]
+        return to_user(result)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run `main`."""
@@ -407,6 +486,8 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
 
 def _flat(result: Any) -> list[Any]:
     """Return the tensors of nested tuples, in order."""
-    if hasattr(result, "numpy"):
+    if not isinstance(result, (list, tuple)) and not hasattr(result, "__len__"):
+        return [result]
+    if hasattr(result, "numpy") or isinstance(result, ConstructorValue):
         return [result]
     return [tensor for part in result for tensor in _flat(part)]

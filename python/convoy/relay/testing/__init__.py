@@ -5,6 +5,7 @@ Each has `get_workload(...)`, which returns a module and random parameters, and 
 returns the network alone.
 """
 
+from convoy.relay.prelude import Prelude
 from convoy.relay.testing import (
     dcgan,
     densenet,
@@ -32,8 +33,13 @@ from convoy.relay.testing.checks import (
     run_opt_pass,
 )
 from convoy.relay.testing.init import Constant, Initializer, Xavier, create_workload
+from convoy.relay.testing.nat import count, make_nat_expr, make_nat_value
 
 __all__ = [
+    "Prelude",
+    "count",
+    "make_nat_expr",
+    "make_nat_value",
     "Constant",
     "Initializer",
     "TempOpAttr",

@@ -1,4 +1,4 @@
-"""`tvm.runtime.container`: what executors return for tuples."""
+"""`tvm.runtime.container`: what executors return for tuples and data."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from typing import Any
 
 import tvm
 
-
-class ADT(list[Any]):
-    """The fields of a tuple, or of a value of an algebraic data type.
-
-    Attributes:
-        tag: The number of the constructor; 0 for a tuple.
-    """
-
-    def __init__(self, tag: int, fields: Iterable[Any]) -> None:
-        super().__init__(fields)
-        self.tag = tag
+from convoy.relay.adt import ADT
 
 
 def tuple_object(fields: Iterable[Any] | None = None) -> ADT:
