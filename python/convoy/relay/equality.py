@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.module import IRModule
 from convoy.relay.types import IncompleteType, Type
@@ -26,6 +26,8 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """
     del map_free_vars
     if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
+        if lhs.type_definitions.keys() != rhs.type_definitions.keys():
+            return False
         return set(lhs) == set(rhs) and all(structural_equal(lhs[n], rhs[n]) for n in lhs)
     if not (isinstance(lhs, Expr) and isinstance(rhs, Expr)):
         return bool(lhs == rhs)
@@ -45,6 +47,10 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
         if type(a) is not type(b) or not _same_node(a, b):
             return False
         forward[id(a)], backward[id(b)] = b, a
+        if isinstance(a, adt.Match) and isinstance(b, adt.Match):
+            pairs = zip(a.clauses, b.clauses, strict=True)
+            if not all(_same_pattern(x.lhs, y.lhs, stack) for x, y in pairs):
+                return False
         left, right = children(a), children(b)
         if len(left) != len(right):
             return False
@@ -64,9 +70,27 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
         raise ValueError(f"not structurally equal:\n{lhs}\nand\n{rhs}")
 
 
+def _same_pattern(a: adt.Pattern, b: adt.Pattern, stack: list[tuple[Expr, Expr]]) -> bool:
+    """Compare patterns; their variables go on the stack."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, adt.PatternVar) and isinstance(b, adt.PatternVar):
+        stack.append((a.var, b.var))
+    constructors = [getattr(p, "constructor", None) for p in (a, b)]
+    if constructors[0] is not None and not _same_node(*constructors):
+        return False
+    if isinstance(a, (adt.PatternConstructor, adt.PatternTuple)):
+        assert isinstance(b, (adt.PatternConstructor, adt.PatternTuple))
+        if len(a.patterns) != len(b.patterns):
+            return False
+        pairs = zip(a.patterns, b.patterns, strict=True)
+        return all(_same_pattern(x, y, stack) for x, y in pairs)
+    return True
+
+
 def _is_leaf(node: Expr) -> bool:
     """Check for nodes whose sharing has no meaning."""
-    return isinstance(node, (ast.Op, ast.GlobalVar, ast.Constant))
+    return isinstance(node, (ast.Op, ast.GlobalVar, ast.Constant, adt.Constructor))
 
 
 def _is_unit(node: Expr) -> bool:
@@ -84,6 +108,10 @@ def _same_node(a: Expr, b: Expr) -> bool:
         return a.value.dtype == b.value.dtype and _same_numbers(a.value, b.value)
     if isinstance(a, ast.Call) and isinstance(b, ast.Call):
         return same_attrs(a.attrs, b.attrs)
+    if isinstance(a, adt.Constructor) and isinstance(b, adt.Constructor):
+        return (a.name_hint, a.belong_to, a.inputs) == (b.name_hint, b.belong_to, b.inputs)
+    if isinstance(a, adt.Match) and isinstance(b, adt.Match):
+        return a.complete == b.complete and len(a.clauses) == len(b.clauses)
     if isinstance(a, ast.TupleGetItem) and isinstance(b, ast.TupleGetItem):
         return a.index == b.index
     if isinstance(a, Function) and isinstance(b, Function):

@@ -7,6 +7,7 @@ from typing import Any
 
 from convoy.errors import InvalidOption, UnsupportedOp
 from convoy.relay.ast import GlobalVar
+from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule, register_library
 from convoy.relay.source import Source
 from convoy.relay.text import parse_module_text
@@ -25,7 +26,7 @@ def import_from_std(mod: IRModule, file_name: str) -> None:
     if file_name not in _FILES:
         raise InvalidOption(f"library '{file_name}'", " or ".join(_FILES))
     text = files("convoy.relay").joinpath("std", file_name).read_text("utf-8")
-    mod.update(parse_module_text(Source(file_name, text), mod))
+    mod.update(infer_module(parse_module_text(Source(file_name, text), mod)))
 
 
 class Prelude:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convoy.errors import RelayTypeError
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Expr, Function, Var, register_printer
 from convoy.relay.json_format import save_metadata
@@ -29,7 +29,7 @@ _MAX_INDENT = 500
 # What the reader takes for a name: dots, colons and slashes included, with which TVM 0.18 prints
 # names of PyTorch and ONNX as well, though it does not read them.
 _NAME = re.compile(r"[A-Za-z](?:\w|/(?=[\w/]))*(?:(?:\.|::)[\w/]*\w)*", re.ASCII)
-_ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var)
+_ALWAYS_INLINE = (ast.GlobalVar, ast.Constant, ast.Op, Var, adt.Constructor)
 
 
 @register_printer
@@ -79,7 +79,7 @@ class _Printer:
 
     def module(self, mod: IRModule) -> str:
         """Print all functions of a module."""
-        parts = []
+        parts = [_definition(data) for data in mod.type_definitions.values()]
         for name in sorted(mod):
             function = mod[name]
             self._count_uses(function)
@@ -242,6 +242,12 @@ class _Printer:
             return expr.name
         if isinstance(expr, ast.GlobalVar):
             return self._global(expr.name_hint)
+        if isinstance(expr, adt.Constructor):
+            return expr.name_hint
+        if isinstance(expr, adt.Match):
+            return self._match(expr, block)
+        if isinstance(expr, (adt.RefCreate, adt.RefRead, adt.RefWrite)):
+            return self._reference(expr, block)
         assert isinstance(expr, Var)
         raise RelayTypeError(f"%{expr.name_hint}, which no function or let declares")
 
@@ -269,6 +275,35 @@ class _Printer:
         false = yield self._braces(expr.false_branch, block.indent)
         return f"if ({cond}) {true} else {false}"
 
+    def _match(self, expr: adt.Match, block: _Block) -> Step:
+        data = yield self._print(expr.data, block)
+        margin = "  " * (block.indent + 1)
+        lines = []
+        for clause in expr.clauses:
+            pattern = self._pattern(clause.lhs)
+            body = yield self._braces(clause.rhs, block.indent + 1)
+            lines.append(f"{margin}{pattern} => {body},")
+        keyword = "match" if expr.complete else "match?"
+        return "\n".join([f"{keyword} ({data}) {{", *lines, "  " * block.indent + "}"])
+
+    def _pattern(self, pattern: adt.Pattern) -> str:
+        if isinstance(pattern, adt.PatternVar):
+            name = self.memo[id(pattern.var)] = "%" + self._unique(_readable(pattern.var.name_hint))
+            return name
+        if isinstance(pattern, adt.PatternTuple):
+            return f"({', '.join(map(self._pattern, pattern.patterns))})"
+        if isinstance(pattern, adt.PatternConstructor):
+            inner = ", ".join(map(self._pattern, pattern.patterns))
+            return pattern.constructor.name_hint + (f"({inner})" if inner else "")
+        return "_"
+
+    def _reference(self, expr: adt.RefCreate | adt.RefRead | adt.RefWrite, block: _Block) -> Step:
+        keyword = {adt.RefCreate: "ref", adt.RefRead: "ref_read", adt.RefWrite: "ref_write"}
+        parts = []
+        for part in children(expr):
+            parts.append((yield self._print(part, block)))
+        return f"{keyword[type(expr)]}({', '.join(parts)})"
+
     def _nested_let(self, expr: ast.Let, block: _Block) -> Step:
         """Print a let that is an operand, in brackets."""
         if block.indent >= _MAX_INDENT:
@@ -281,6 +316,16 @@ class _Printer:
         value = yield self._print(node, inner, inline=True)
         inner.add(value)
         return "\n".join(["(", *inner.lines, "  " * block.indent + ")"])
+
+
+def _definition(data: adt.TypeData) -> str:
+    """Print the definition of a data type."""
+    params = f"[{', '.join(map(str, data.type_vars))}]" if data.type_vars else ""
+    lines = [f"type {data.header}{params} {{"]
+    for constructor in data.constructors:
+        fields = ", ".join(map(str, constructor.inputs))
+        lines.append(f"  {constructor.name_hint}" + (f"({fields})," if fields else ","))
+    return "\n".join([*lines, "}"]) + "\n"
 
 
 def _readable(name: str) -> str:

@@ -24,6 +24,7 @@ from convoy.relay.analysis.variables import (
     bound_type_vars,
     free_type_vars,
 )
+from convoy.relay.cases import unmatched_cases
 from convoy.relay.visit import bound_vars, free_vars, post_order_visit
 
 __all__ = [
@@ -46,5 +47,6 @@ __all__ = [
     "list_op_freqs",
     "post_order_visit",
     "search_fc_transpose",
+    "unmatched_cases",
     "well_formed",
 ]

@@ -21,9 +21,9 @@ _MODES = ("higher_order", "first_order")
 def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
     """Make a function that also returns the gradients of its parameters.
 
-    The gradient is that of the sum of all elements of the result. It is straight-line code: calls
-    are inlined, references resolved, matches and recursion over known data unrolled. It can itself
-    be differentiated again.
+    The gradient is that of the sum of all elements of the result; of a tuple, of its first field,
+    as in TVM 0.18. The new function is straight-line code: calls are inlined, references resolved,
+    matches and recursion over known data unrolled. It can itself be differentiated again.
 
     Args:
         expr: A function whose types are inferred, or a function of `mod`.
@@ -66,11 +66,10 @@ def _param_types(function: Function, mod: IRModule) -> list[Type]:
 
 def _ones(expr: Expr, type_: Type) -> Adjoint:
     if isinstance(type_, TupleType):
-        fields = expr.fields if isinstance(expr, ast.Tuple) else None
-        return [
-            _ones(ast.TupleGetItem(expr, i) if fields is None else fields[i], f)
-            for i, f in enumerate(type_.fields)
-        ]
+        if not type_.fields:
+            return None
+        first = expr.fields[0] if isinstance(expr, ast.Tuple) else ast.TupleGetItem(expr, 0)
+        return [_ones(first, type_.fields[0]), *[None] * (len(type_.fields) - 1)]
     return call("ones_like", expr) if is_float(type_) else None
 
 

@@ -15,6 +15,7 @@ from convoy.relay import ast
 from convoy.relay.ast import Call, Expr, Function, GlobalVar, Var
 from convoy.relay.diagnostics import error_at, place
 from convoy.relay.infer.polymorphic import instantiate
+from convoy.relay.infer.unifying import Unifying, is_special
 from convoy.relay.module import IRModule
 from convoy.relay.ops import OPERATORS
 from convoy.relay.ops.type_inputs import Inputs, Undetermined
@@ -26,7 +27,7 @@ from convoy.relay.types import (
     TupleType,
     Type,
 )
-from convoy.relay.visit import post_order
+from convoy.relay.visit import bound_in, post_order
 
 
 def infer_module(mod: IRModule) -> IRModule:
@@ -153,6 +154,13 @@ class _Inference:
 
     def solve(self, expr: Expr) -> None:
         """Run the steps of an expression until all types are known."""
+        if is_special(expr):
+            self.types = Unifying(self.mod, self.globals).solve(expr, self.name)
+            for node in post_order(expr):
+                for found in (node, *bound_in(node)):
+                    if id(found) in self.types:
+                        _write(found, self.types[id(found)])
+            return
         pending = list(_steps(expr))
         while pending:
             waiting, known = [], len(self.types)
@@ -267,7 +275,7 @@ class _Inference:
 
     def _if(self, node: ast.If) -> Type:
         cond = self._need(node.cond)
-        if cond != TensorType((), "bool"):
+        if cond not in (TensorType((), "bool"), TensorType((), "uint1")):
             raise RelayTypeError(f"a condition of type {cond}", "a scalar bool")
         true, false = self._need(node.true_branch), self._need(node.false_branch)
         if not compatible(true, false):
