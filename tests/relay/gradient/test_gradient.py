@@ -64,8 +64,13 @@ CASES: list[tuple[str, Build, Sequence[Sequence[int]]]] = [
 ]  # fmt: skip
 
 
-def check(build: Build, shapes: Sequence[Sequence[int]], dtype: str = "float64") -> None:
+# These compile in float32 alone, and are compared with wider differences.
+SINGLE = {"layer_norm", "batch_norm", "transposed"}
+
+
+def check(build: Build, shapes: Sequence[Sequence[int]], dtype: str) -> None:
     """Compare the gradient of a weighted sum with central differences, at a few elements."""
+    half, rtol = (1e-4, 1e-4) if dtype == "float64" else (1e-2, 2e-2)
     params = [relay.var(f"x{i}", shape=s, dtype=dtype) for i, s in enumerate(shapes)]
     body = build(*params)
     body = body if isinstance(body, relay.Expr) else body.astuple()
@@ -77,26 +82,27 @@ def check(build: Build, shapes: Sequence[Sequence[int]], dtype: str = "float64")
     values = [RNG.uniform(0.5, 2.0, s).astype(dtype) for s in shapes]
     run = relay.create_executor().evaluate(loss)
     found_loss, grads = relay.create_executor().evaluate(gradient(typed(loss)))(*values)
-    assert np.isclose(found_loss.numpy(), run(*values).numpy())
+    assert np.isclose(found_loss.numpy(), run(*values).numpy(), rtol=1e-4)
     for value, grad in zip(values, grads, strict=True):
         for flat in RNG.choice(value.size, min(4, value.size), replace=False):
             place = np.unravel_index(flat, value.shape)
             near = []
-            for step in (1e-4, -1e-4):
+            for step in (half, -half):
                 old = value[place]
                 value[place] = old + step
                 near.append(float(run(*values).numpy()))
                 value[place] = old
-            assert np.isclose(grad.numpy()[place], (near[0] - near[1]) / 2e-4, rtol=1e-4, atol=1e-6)
+            slope = (near[0] - near[1]) / (2 * half)
+            assert np.isclose(grad.numpy()[place], slope, rtol=rtol, atol=rtol / 10)
 
 
 def typed(function: relay.Function) -> relay.Function:
     return InferType()(relay.IRModule.from_expr(function))["main"]
 
 
-@pytest.mark.parametrize(("build", "shapes"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_operator(build: Build, shapes: Sequence[Sequence[int]]) -> None:
-    check(build, shapes)
+@pytest.mark.parametrize(("name", "build", "shapes"), CASES, ids=[c[0] for c in CASES])
+def test_operator(name: str, build: Build, shapes: Sequence[Sequence[int]]) -> None:
+    check(build, shapes, "float32" if name in SINGLE else "float64")
 
 
 def grad_of(function: relay.Function, *values: Any, mod: relay.IRModule | None = None) -> list[Any]:

@@ -17,7 +17,16 @@ def pool2d(node: ast.Call, grad: Expr) -> list[Expr | None]:
     dilation = attrs.pop("dilation")
     if any(int(d) != 1 for d in dilation):
         raise UnsupportedOp(f"the gradient of {node.op.name} with dilation {dilation}", "1")
-    return [call(f"{node.op.name}_grad", grad, node.args[0], **_known(node.op.name, attrs))]
+    name, layout = f"{node.op.name}_grad", str(attrs["layout"])
+    if layout == "NCHW":
+        return [call(name, grad, node.args[0], **_known(node.op.name, attrs))]
+    plain = [
+        call("layout_transform", e, src_layout=layout, dst_layout="NCHW")
+        for e in (grad, node.args[0])
+    ]
+    attrs.update(layout="NCHW", out_layout="")
+    back = call(name, *plain, **_known(node.op.name, attrs))
+    return [call("layout_transform", back, src_layout="NCHW", dst_layout=layout)]
 
 
 def _known(name: str, attrs: dict[str, object]) -> dict[str, object]:
