@@ -181,6 +181,8 @@ def test_passes() -> None:
         relay.transform.ToMixedPrecision("float8")
     with pytest.raises(AttributeError, match="'FoldConstant'"):
         relay.transform.FoldConstants()
+    with pytest.raises(RelayTypeError, match="@part"):
+        relay.transform.gradient(mod["main"])  # without the module
 
 
 @pytest.mark.parametrize("unknown", [False, True])

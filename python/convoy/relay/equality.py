@@ -76,8 +76,11 @@ def _same_pattern(a: adt.Pattern, b: adt.Pattern, stack: list[tuple[Expr, Expr]]
         return False
     if isinstance(a, adt.PatternVar) and isinstance(b, adt.PatternVar):
         stack.append((a.var, b.var))
-    constructors = [getattr(p, "constructor", None) for p in (a, b)]
-    if constructors[0] is not None and not _same_node(*constructors):
+    if (
+        isinstance(a, adt.PatternConstructor)
+        and isinstance(b, adt.PatternConstructor)
+        and not _same_node(a.constructor, b.constructor)
+    ):
         return False
     if isinstance(a, (adt.PatternConstructor, adt.PatternTuple)):
         assert isinstance(b, (adt.PatternConstructor, adt.PatternTuple))

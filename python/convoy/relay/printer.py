@@ -257,6 +257,8 @@ class _Printer:
             items.append((yield self._print(arg, block)))
         items += self.values.attrs(call)
         callee = yield self._print(call.op, block)
+        if isinstance(call.op, adt.Constructor) and not items:
+            return callee
         return f"{callee}({', '.join(items)})"
 
     def _tuple(self, expr: ast.Tuple, block: _Block) -> Step:

@@ -182,8 +182,8 @@ class TestErrors:
             ("add(%y, %x)", RelaySyntaxError, "%y is not defined"),
             ("%0.0.1", RelaySyntaxError, "(%0.0).1"),
             ("@f(%x)", RelaySyntaxError, "@f is not defined"),
-            ("match (%x) { }", UnsupportedOp, "pattern matching"),
-            ("ref(%x)", UnsupportedOp, "references"),
+            ("match (%x) { Some(%y) => %y }", RelaySyntaxError, "Some, which no type has"),
+            ("ref(%x, %x)", RelaySyntaxError, "ref of 2 values"),
             ('nn.conv2d(%x, %x, data_layout="NCXX")', ConvoyError, "NCXX"),
             (
                 "nn.sparse_conv2d(%x, %x, %x, %x)",

@@ -12,7 +12,7 @@ def count(prelude: Prelude, n: ConstructorValue) -> int:
     _, zero, _ = prelude.mod.get_type("nat")
     found = 0
     while n.tag != zero.tag:
-        n = n.fields[0]  # type: ignore[assignment]
+        n = n.fields[0]
         found += 1
     return found
 

@@ -18,3 +18,5 @@ def tuple_object(fields: Iterable[Any] | None = None) -> ADT:
 String = str
 ShapeTuple = tvm.runtime.ShapeTuple
 Array, Map = list, dict
+
+__all__ = ["ADT", "Array", "Map", "ShapeTuple", "String", "tuple_object"]
