@@ -76,6 +76,7 @@ from convoy.relay.types import (
     Type,
     TypeCall,
     TypeKind,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "TypeCall",
     "TypeData",
     "TypeKind",
+    "TypeRelation",
     "analysis",
     "Any",
     "assert_structural_equal",

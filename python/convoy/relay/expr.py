@@ -1,5 +1,6 @@
 """`tvm.relay.expr`: expressions under their former path."""
 
+from convoy.relay.adt import RefCreate, RefRead, RefWrite
 from convoy.relay.ast import (
     Call,
     Constant,
@@ -29,6 +30,9 @@ __all__ = [
     "If",
     "Let",
     "Op",
+    "RefCreate",
+    "RefRead",
+    "RefWrite",
     "RelayExpr",
     "Tuple",
     "TupleGetItem",

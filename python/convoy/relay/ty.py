@@ -1,12 +1,18 @@
 """`tvm.relay.ty`: types under their former path."""
 
+from convoy.relay.adt import TypeData
 from convoy.relay.types import (
     Any,
     FuncType,
+    GlobalTypeVar,
     IncompleteType,
+    RefType,
     TensorType,
     TupleType,
     Type,
+    TypeCall,
+    TypeKind,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -14,10 +20,16 @@ from convoy.relay.types import (
 __all__ = [
     "Any",
     "FuncType",
+    "GlobalTypeVar",
     "IncompleteType",
+    "RefType",
     "TensorType",
     "TupleType",
     "Type",
+    "TypeCall",
+    "TypeData",
+    "TypeKind",
+    "TypeRelation",
     "TypeVar",
     "scalar_type",
 ]

@@ -178,15 +178,17 @@ class FuncType(Type):
     arg_types: tuple[Type, ...]
     ret_type: Type
     type_params: tuple[TypeVar, ...] = ()
+    type_constraints: tuple[AnyValue, ...] = ()
 
     def __init__(
         self,
         arg_types: Sequence[Type],
         ret_type: Type,
         type_params: Sequence[TypeVar] = (),
-        type_constraints: Sequence[object] = (),
+        type_constraints: Sequence[AnyValue] = (),
     ) -> None:
-        del type_constraints  # Relay never uses them; accepted as in TVM 0.18
+        # Relations have no meaning to inference here; `check_kind` looks at them.
+        object.__setattr__(self, "type_constraints", tuple(type_constraints or ()))
         object.__setattr__(self, "arg_types", tuple(arg_types))
         object.__setattr__(self, "ret_type", ret_type)
         object.__setattr__(self, "type_params", tuple(type_params))
@@ -252,6 +254,26 @@ class RefType(Type):
 
     def __str__(self) -> str:
         return f"ref({self.value})"
+
+
+@dataclass(frozen=True)
+class TypeRelation(Type):
+    """A relation between types, as TVM 0.18 has it in function types; inference does not use it.
+
+    Attributes:
+        func: The relation.
+        args: The types.
+        num_inputs: How many of them are inputs.
+        attrs: Attributes.
+    """
+
+    func: AnyValue
+    args: tuple[Type, ...]
+    num_inputs: int = 0
+    attrs: AnyValue = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "args", tuple(self.args))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import convoy
 from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import timed
 from convoy.ir.fields import parse_json
-from convoy.relay.adt import ConstructorValue
+from convoy.relay.adt import ADT, ConstructorValue
 from convoy.relay.ast import Constant, Function, Var
 from convoy.relay.build import device_target, from_attributes, static_graph
 from convoy.relay.builder import numpy_dtype
@@ -479,7 +479,9 @@ def _nested(tensors: Iterator[Any], result: Any) -> Any:
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
     """Return the tensors of a value by their inputs' names: `t_0` and `t_1` of a tuple `t`."""
-    if not isinstance(value, tuple):
+    if isinstance(value, Constant):
+        return [(name, value.value)]
+    if not isinstance(value, (tuple, ADT)):
         return [(name, value)]
     return [leaf for i, field in enumerate(value) for leaf in _leaves(f"{name}_{i}", field)]
 

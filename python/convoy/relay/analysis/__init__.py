@@ -17,6 +17,7 @@ from convoy.relay.analysis.extraction import (
     search_fc_transpose,
 )
 from convoy.relay.analysis.features import Feature, detect_feature
+from convoy.relay.analysis.kinds import check_kind
 from convoy.relay.analysis.variables import (
     all_dtypes,
     all_type_vars,
@@ -35,6 +36,7 @@ __all__ = [
     "bound_vars",
     "check_basic_block_normal_form",
     "check_constant",
+    "check_kind",
     "count_layers",
     "detect_feature",
     "extract_intermdeiate_expr",

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.module import IRModule
 from convoy.relay.types import FuncType, TensorType, Type, TypeVar, type_parts
-from convoy.relay.visit import post_order
+from convoy.relay.visit import children, post_order
 
 
 def all_vars(expr: Expr) -> list[Var]:
     """Return all variables of an expression, declared and used, in order of first use."""
-    return [n for n in post_order(expr) if isinstance(n, Var)]
+    found: dict[Var, None] = {}
+    seen: set[Expr] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            found[node] = None
+        elif node not in seen:
+            seen.add(node)
+            stack.extend(reversed(_with_patterns(node)))
+    return list(found)
+
+
+def _with_patterns(node: Expr) -> list[Expr]:
+    """Return the children of a node; those of a match with the variables of its patterns."""
+    if not isinstance(node, adt.Match):
+        return list(children(node))
+    clauses = ([*adt.pattern_vars(c.lhs), c.rhs] for c in node.clauses)
+    return [node.data, *(part for clause in clauses for part in clause)]
 
 
 def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:

@@ -39,6 +39,13 @@ def shallow(type_: Type) -> Type:
     return type_
 
 
+def filled(type_: Type) -> Type:
+    """Return a type with what fills its holes in their places."""
+    type_ = shallow(type_)
+    parts = type_parts(type_)
+    return with_parts(type_, [filled(p) for p in parts]) if parts else type_
+
+
 def resolved(type_: Type) -> Type:
     """Return a type with its holes filled; empty ones become IncompleteType."""
     type_ = shallow(type_)
@@ -68,8 +75,8 @@ def instantiated(type_: Type) -> Type:
     if not isinstance(type_, FuncType) or not type_.type_params:
         return type_
     fresh: dict[TypeVar, Type] = {v: Hole() for v in type_.type_params}
-    args: Sequence[Type] = [replace_types(a, fresh) for a in type_.arg_types]
-    return FuncType(args, replace_types(type_.ret_type, fresh))
+    args: Sequence[Type] = [replace_types(filled(a), fresh) for a in type_.arg_types]
+    return FuncType(args, replace_types(filled(type_.ret_type), fresh))
 
 
 def unify(a: Type, b: Type) -> None:

@@ -17,6 +17,8 @@ from convoy.relay.source import Span
 Syntax = Any
 
 _DTYPE = re.compile(r"(?:u?int|bfloat|float|bool|custom)[0-9]*(?:x[0-9]+)?")
+# Of 32 bits unless they say otherwise.
+_PLAIN = {"int": "int32", "uint": "uint32", "float": "float32"}
 # Elaboration recurses; types that nest deeper than this are refused anyway.
 _MAX_DEPTH = 100
 
@@ -89,7 +91,7 @@ class TypeElaborator:
         if name in self.data_types:
             return ty.TypeCall(self.data_types[name], ())
         if _DTYPE.fullmatch(name):
-            return ty.TensorType((), name)
+            return ty.TensorType((), _PLAIN.get(name, name))
         raise self._unknown(token)
 
     def _unknown(self, token: Token) -> RelayTypeError:
