@@ -50,6 +50,7 @@ class Drop(DFPatternCallback):
 
 def test_deep_graphs_do_not_recurse() -> None:
     graph = chain(DEEP)
+    assert len([n for n in post_order(graph) if isinstance(n, relay.Call)]) == DEEP
     parted = is_op("nn.relu")(wildcard()).partition(graph, {"Composite": "relu"})
     functions = [n for n in post_order(parted) if isinstance(n, relay.Function)]
     assert len(functions) == DEEP

@@ -77,12 +77,11 @@ def check(build: Build, shapes: Sequence[Sequence[int]], dtype: str) -> None:
     forward = relay.Function(params, body)
     InferType()(relay.IRModule.from_expr(forward))
     shape = body.checked_type.concrete_shape
-    weight = relay.const(RNG.standard_normal(shape).astype(dtype))
+    weight = relay.const(RNG.standard_normal(shape), dtype)
     loss = relay.Function(params, relay.sum(relay.multiply(body, weight)))
     values = [RNG.uniform(0.5, 2.0, s).astype(dtype) for s in shapes]
-    run = relay.create_executor().evaluate(loss)
-    found_loss, grads = relay.create_executor().evaluate(gradient(typed(loss)))(*values)
-    assert np.isclose(found_loss.numpy(), run(*values).numpy(), rtol=1e-4)
+    run = relay.create_executor().evaluate(gradient(typed(loss)))
+    _, grads = run(*values)
     for value, grad in zip(values, grads, strict=True):
         for flat in RNG.choice(value.size, min(4, value.size), replace=False):
             place = np.unravel_index(flat, value.shape)
@@ -90,7 +89,7 @@ def check(build: Build, shapes: Sequence[Sequence[int]], dtype: str) -> None:
             for step in (half, -half):
                 old = value[place]
                 value[place] = old + step
-                near.append(float(run(*values).numpy()))
+                near.append(float(run(*values)[0].numpy()))
                 value[place] = old
             slope = (near[0] - near[1]) / (2 * half)
             assert np.isclose(grad.numpy()[place], slope, rtol=rtol, atol=rtol / 10)
