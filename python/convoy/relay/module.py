@@ -81,6 +81,8 @@ class IRModule:
         if isinstance(function, TypeData):
             self.add_type(function)
             return
+        if isinstance(function, Expr) and not isinstance(function, Function):
+            function = Function(tuple(free_vars(function)), function)
         if not isinstance(function, Function):
             raise RelayTypeError(f"a {type(function).__name__} as module function", "a Function")
         name = key.name_hint if isinstance(key, GlobalVar) else str(key)

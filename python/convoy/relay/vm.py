@@ -341,7 +341,9 @@ class VirtualMachine:
         missing = [n for n, v in zip(names, values, strict=True) if v is MISSING]
         if missing or next(rest, MISSING) is not MISSING:
             raise InvalidOption(f"{len(args) + len(kwargs)} inputs", str(len(names)))
-        result = machine.call(function, [machine.value(v) for v in values])
+        types = [p.type_annotation for p in function.function.params]
+        converted = [machine.value(v, t) for v, t in zip(values, types, strict=True)]
+        result = machine.call(function, converted)
         self._result = _flat(result) if isinstance(result, tuple) else [result]
         return to_user(result)
 

@@ -183,3 +183,15 @@ def test_trees() -> None:
     assert to_python(RUN(PRELUDE.size(tree))) == 4
     doubled = RUN(PRELUDE.tmap(int_function(lambda v: relay.add(v, v)), tree))
     assert doubled.fields[0].numpy() == 10
+
+
+def test_recursion_without_a_written_result_type() -> None:
+    mod = relay.IRModule()
+    total = relay.GlobalVar("total")
+    n, done = relay.var("n", "int32"), relay.var("done", "int32")
+    again = total(relay.subtract(n, relay.const(1)), relay.add(done, n))
+    mod[total] = relay.Function([n, done], relay.If(relay.equal(n, relay.const(0)), done, again))
+    relay.transform.InferType()(mod)
+    assert mod[total].checked_type.ret_type == relay.scalar_type("int32")
+    # an int64 array is cast to the parameter's int32
+    assert relay.create_executor("vm", mod=mod).evaluate(total)(np.int64(10), 0).numpy() == 55

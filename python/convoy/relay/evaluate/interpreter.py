@@ -15,6 +15,7 @@ import numpy as np
 from convoy.errors import InvalidOption, UnsupportedOp
 from convoy.relay import adt, ast
 from convoy.relay.ast import Expr, Function, Var
+from convoy.relay.builder import numpy_dtype
 from convoy.relay.evaluate.machine import Machine
 from convoy.relay.evaluate.values import Closure, Frame
 from convoy.relay.lazy import tvm
@@ -109,8 +110,13 @@ class Interpreter(Machine):
 
     # ---- values of users
 
-    def value(self, given: Any) -> Any:
-        """Return a value for what a user passes: arrays, numbers, tuples, data, references."""
+    def value(self, given: Any, type_: Type | None = None) -> Any:
+        """Return a value for what a user passes: arrays, numbers, tuples, data, references.
+
+        Args:
+            given: What is passed.
+            type_: The type of the parameter; an array that is not on a device is cast to its dtype.
+        """
         if isinstance(given, (adt.RefValue, Closure)):
             return given
         if isinstance(given, adt.ConstructorValue):
@@ -121,7 +127,10 @@ class Interpreter(Machine):
             return self.constant(given)
         if _is_sequence(given):
             return tuple(self.value(field) for field in given)
-        return tvm.runtime.tensor(to_array(given), self.device)
+        array = to_array(given)
+        if isinstance(type_, TensorType) and not hasattr(given, "numpy"):
+            array = array.astype(numpy_dtype(type_.dtype))
+        return tvm.runtime.tensor(array, self.device)
 
 
 _PLAIN = (ast.Call, ast.Op, Var, ast.Constant, ast.Tuple, ast.TupleGetItem, ast.Let)
@@ -136,7 +145,8 @@ def _is_sequence(given: Any) -> bool:
     if isinstance(given, tuple):
         return True
     if isinstance(given, list):
-        return not all(isinstance(x, (int, float, bool, np.generic, list)) for x in given)
+        plain = (int, float, bool, np.generic, np.ndarray, list)
+        return not all(isinstance(x, plain) for x in given)
     return hasattr(given, "__len__") and not hasattr(given, "shape") and not hasattr(given, "numpy")
 
 

@@ -154,7 +154,7 @@ class _Inference:
 
     def solve(self, expr: Expr) -> None:
         """Run the steps of an expression until all types are known."""
-        if is_special(expr):
+        if is_special(expr) or self._calls_itself(expr):
             self.types = Unifying(self.mod, self.globals).solve(expr, self.name)
             for node in post_order(expr):
                 for found in (node, *bound_in(node)):
@@ -190,6 +190,13 @@ class _Inference:
                     self.types[id(node)] = node.checked_type_
                     found = True
         return found
+
+    def _calls_itself(self, expr: Expr) -> bool:
+        """Check for a function that calls itself and whose type is not written."""
+        if not isinstance(expr, Function) or expr.func_type_annotation is not None:
+            return False
+        calls = (n for n in post_order(expr) if isinstance(n, GlobalVar))
+        return any(call.name_hint == self.name for call in calls)
 
     def _stuck(self, waiting: list[_Step]) -> RelayTypeError:
         """Make the error for types that nothing determines, with the variables that lack one."""
@@ -274,6 +281,8 @@ class _Inference:
         return inner.fields[node.index]
 
     def _if(self, node: ast.If) -> Type:
+        if isinstance(node.cond, Var) and self._get(node.cond) is None:
+            self.types[id(node.cond)] = TensorType((), "bool")
         cond = self._need(node.cond)
         if cond not in (TensorType((), "bool"), TensorType((), "uint1")):
             raise RelayTypeError(f"a condition of type {cond}", "a scalar bool")

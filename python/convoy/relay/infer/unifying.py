@@ -155,6 +155,8 @@ class Unifying:
 
     def _if(self, node: ast.If) -> Type:
         cond = shallow(self.type(node.cond))
+        if isinstance(node.cond, Var) and isinstance(cond, Hole):
+            unify(cond, TensorType((), "bool"))
         if isinstance(cond, TensorType) and (cond.shape or cond.dtype not in ("bool", "uint1")):
             raise RelayTypeError(f"a condition of type {cond}", "a scalar bool")
         unify(self.type(node.true_branch), self.type(node.false_branch))
