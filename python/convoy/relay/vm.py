@@ -476,7 +476,7 @@ def _nested(tensors: Iterator[Any], result: Any) -> Any:
     """Return the tensors in a structure."""
     if result is None:
         return next(tensors)
-    return [_nested(tensors, field) for field in result]
+    return ADT(0, [_nested(tensors, field) for field in result])
 
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:

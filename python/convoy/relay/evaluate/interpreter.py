@@ -119,6 +119,8 @@ class Interpreter(Machine):
         """
         if isinstance(given, (adt.RefValue, Closure)):
             return given
+        if isinstance(type_, TensorType) and isinstance(given, (list, tuple)) and len(given) == 1:
+            given = given[0] if type_.shape == () else given  # TVM takes it apart, too
         if isinstance(given, adt.ConstructorValue):
             return adt.ConstructorValue(
                 given.tag, [self.value(f) for f in given.fields], given.constructor
@@ -175,11 +177,11 @@ def _as_tuples(result: Any) -> Any:
 
 
 def to_user(value: Any) -> Any:
-    """Return a result as users get it: tuples as lists.
+    """Return a result as users get it: tuples as lists, which are ADT objects as in TVM 0.18.
 
     Raises:
         InvalidOption: A function.
     """
     if isinstance(value, (Closure, Expr)):
         raise InvalidOption("a function as the result", "tensors, tuples and data")
-    return [to_user(field) for field in value] if isinstance(value, tuple) else value
+    return adt.ADT(0, map(to_user, value)) if isinstance(value, tuple) else value
