@@ -137,7 +137,6 @@ __all__ = [
     "Let",
     "load_json",
     "load_module",
-    "loops",
     "load_param_dict",
     "op",
     "optimize",

@@ -128,9 +128,9 @@ def compile(
 
     Arguments and errors are those of `relay.build`, but unknown sizes and an `if` are allowed.
 
-    Code that TVM does not compile with unknown sizes is compiled when it runs. Modules with algebraic
-    data types, references, recursion or functions as values are evaluated in Python; their operators
-    run as compiled kernels.
+    Code that TVM does not compile with unknown sizes is compiled when it runs. Modules with
+    algebraic data types, references, recursion or functions as values are evaluated in Python;
+    their operators run as compiled kernels.
     """
     mod = as_module(mod)
     kind = device_target(target)
