@@ -116,6 +116,8 @@ def test_removed_parts_say_what_replaces_them() -> None:
         autotvm.task.extract_from_program(None, target="llvm", params={})
     with pytest.raises(RemovedFromTvm, match=r"autotvm\.tuner\.XGBTuner is no longer"):
         option["tuner"]("task")
+    with pytest.raises(RemovedFromTvm, match="to_relax"):
+        relay.backend.te_compiler.get().lower(None, "llvm")
     with pytest.warns(UserWarning, match="no effect"), autotvm.apply_history_best("log"):
         pass
 

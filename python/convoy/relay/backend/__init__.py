@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.errors import InvalidOption
+from convoy.relay.removed import Removed
 
 
 class Executor:
@@ -42,3 +43,10 @@ class Runtime:
 
     def __str__(self) -> str:
         return self.name
+
+
+def __getattr__(name: str) -> Any:
+    """Return a stand-in, which says so when it is used, for a part of TVM's own compiler."""
+    if name in ("te_compiler", "graph_executor_codegen", "contrib", "_backend"):
+        return Removed(f"relay.backend.{name}")
+    raise AttributeError(f"relay.backend has no {name}")

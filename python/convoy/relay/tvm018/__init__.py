@@ -18,6 +18,7 @@ import tvm as _tvm
 from convoy import relay
 from convoy.relay import api as parser
 from convoy.relay.module import IRModule
+from convoy.relay.removed import REMOVED
 from convoy.relay.tvm018 import (
     _ffi,
     container,
@@ -38,7 +39,6 @@ from convoy.relay.tvm018.error import TVMError
 from convoy.relay.tvm018.ir import instrument
 from convoy.relay.tvm018.members import add_members
 from convoy.relay.tvm018.modules import install
-from convoy.relay.tvm018.removed import REMOVED
 
 add_members()
 install()

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.tvm018.removed import REMOVED, removed_module
+from convoy.relay.removed import REMOVED, removed_module
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent

@@ -6,8 +6,8 @@ from typing import Any
 
 import tvm
 
+from convoy.relay.removed import Removed
 from convoy.relay.tvm018.modules import forward
-from convoy.relay.tvm018.removed import Removed
 
 _forward = forward("tvm.te")
 

@@ -26,6 +26,7 @@ REMOVED = {
     "meta_schedule": _TUNING,
     "micro": _DEVICES,
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
+    "relay.backend": "relay.build compiles through Relax; convoy.relay.to_relax shows the result",
     "contrib.hexagon": _DEVICES,
     "contrib.ethosu": _DEVICES,
     "contrib.tedd": "TE schedules are no longer part of TVM",
