@@ -58,7 +58,7 @@ class Resize:
         if self.coordinates == "asymmetric":
             return at / scale
         if self.coordinates == "align_corners":
-            return at * (size - 1) / (new - 1) if new > 1 else np.zeros(new)
+            return at * (size - 1) / (scale * size - 1) if new > 1 else np.zeros(new)
         if self.coordinates == "pytorch_half_pixel" and new == 1:
             return np.full(1, -0.5)
         if self.coordinates == "tf_crop_and_resize":

@@ -51,7 +51,9 @@ def upsample(call: Call) -> Expr:
         rounding = "round_prefer_ceil" if exact else "floor"
         return resize(data, Resize(new, factors, "nearest", coordinates, rounding))
     kind = next(mode for name, mode in _MODES.items() if name in call.short)
-    coordinates = "align_corners" if call.get("align_corners") else "half_pixel"
+    coordinates = "half_pixel"
+    if call.get("align_corners"):
+        coordinates, factors = "align_corners", {}  # of sizes, whatever the scales
     smooth = call.short.endswith("aa")
     cubic = -0.5 if smooth else -0.75
     return resize(
