@@ -162,4 +162,10 @@ def depth_to_space(node: Node) -> Expr:
 
 @convert("SpaceToDepth")
 def space_to_depth(node: Node) -> Expr:
-    return nn.space_to_depth(node[0], node.attrs["blocksize"])
+    size = node.attrs["blocksize"]
+    if node.attr("mode", "DCR") == "DCR":
+        return nn.space_to_depth(node[0], size)
+    n, c, h, w = node.shape()
+    blocks = reshape(node[0], (n, c, h // size, size, w // size, size))
+    moved = transpose(blocks, (0, 1, 3, 5, 2, 4))
+    return reshape(moved, (n, c * size * size, h // size, w // size))

@@ -14,6 +14,8 @@ from convoy.relay.op import vision
 @convert("RoiAlign")
 def roi_align(node: Node) -> Expr:
     """Sample regions; `half_pixel`, the default since opset 16, moves them by half an element."""
+    if node.attr("mode", "avg") != "avg":  # ONNX takes the maximum before it interpolates
+        raise node.error("mode 'max'", "'avg'")
     scale = node.attr("spatial_scale", 1.0)
     default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     rois = node[1]
@@ -27,7 +29,6 @@ def roi_align(node: Node) -> Expr:
         size,
         scale,
         node.attr("sampling_ratio", 0) or -1,
-        mode=node.attr("mode", "avg"),
     )
 
 
