@@ -33,8 +33,8 @@ def children(expr: Expr) -> Sequence[Expr]:
     return ()
 
 
-def post_order(expr: Expr) -> Iterator[Expr]:
-    """Yield every expression once, inner ones before those around them."""
+def post_order(expr: Expr, enter: Callable[[Expr], bool] = lambda node: True) -> Iterator[Expr]:
+    """Yield every expression once, inner ones first; `enter` decides whether to go inside one."""
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
@@ -44,7 +44,8 @@ def post_order(expr: Expr) -> Iterator[Expr]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((child, False) for child in reversed(children(node)))
+            if enter(node):
+                stack.extend((child, False) for child in reversed(children(node)))
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:

@@ -19,9 +19,9 @@ from convoy.relay.transform.rewriting import (
     substitute,
     tensor_type,
     uses,
-    walk,
 )
 from convoy.relay.types import TensorType
+from convoy.relay.visit import post_order
 
 Branch = list[Call]
 
@@ -102,7 +102,7 @@ class _Combiner:
         """Combine all branches of a function."""
         users = uses(function)
         groups: dict[int, list[list[Branch]]] = {}
-        for node in walk(function):
+        for node in post_order(function):
             if op_name(node) == self.name and self.supported(node):  # type: ignore[arg-type]
                 self._place(self._branch(node, users), groups)  # type: ignore[arg-type]
         replaced: dict[int, Expr] = {}

@@ -8,8 +8,8 @@ from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr
 from convoy.relay.equality import same_attrs
 from convoy.relay.transform.base import Pass, register_pass
-from convoy.relay.transform.rewriting import expr_pass, op_name, walk
-from convoy.relay.visit import rebuild
+from convoy.relay.transform.rewriting import expr_pass, op_name
+from convoy.relay.visit import post_order, rebuild
 
 _STATEFUL = ("random.", "nn.dropout", "memory.", "annotation.")
 
@@ -27,7 +27,7 @@ def EliminateCommonSubexpr(fskip: Callable[[Expr], bool] | None = None) -> Pass:
 def _eliminate(expr: Expr, fskip: Callable[[Expr], bool] | None) -> Expr:
     memo: dict[int, Expr] = {}
     seen: dict[object, list[Expr]] = {}
-    for node in walk(expr):
+    for node in post_order(expr):
         new = memo[id(node)] = rebuild(node, memo)
         key: object = None
         if isinstance(new, ast.TupleGetItem):

@@ -7,7 +7,7 @@ from collections import Counter
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Function, GlobalVar, Var
 from convoy.relay.transform.base import Pass, register_pass
-from convoy.relay.transform.rewriting import expr_pass, op_name, walk
+from convoy.relay.transform.rewriting import expr_pass, op_name
 from convoy.relay.visit import children, post_order, rebuild
 
 
@@ -35,7 +35,7 @@ def _eliminate(root: Expr, inline_once: bool, ignore_impurity: bool) -> Expr:
     for node in post_order(root):
         if isinstance(node, ast.Let):
             values.setdefault(id(node.value), []).append(node.var)
-    for node in walk(root):
+    for node in post_order(root):
         if isinstance(node, Var) and id(node) in memo:
             continue
         if isinstance(node, ast.Let):
@@ -83,7 +83,7 @@ def _is_pure(value: Expr) -> bool:
     """Check that computing a value has no effect but the value."""
     if isinstance(value, Function):
         return True
-    for node in walk(value, lambda n: not isinstance(n, Function)):
+    for node in post_order(value, lambda n: not isinstance(n, Function)):
         if isinstance(node, ast.Call):
             callee = node.op
             if isinstance(callee, (Var, GlobalVar)) or op_name(node).startswith("memory."):

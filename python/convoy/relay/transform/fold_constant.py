@@ -12,7 +12,7 @@ from convoy.relay.builder import numpy_dtype
 from convoy.relay.infer import infer_expr
 from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.constant_values import values_of
-from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name, walk
+from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name
 from convoy.relay.types import TensorType
 from convoy.relay.visit import children, post_order, rebuild
 
@@ -58,7 +58,7 @@ class _Folder:
         for node in post_order(expr):
             if isinstance(node, ast.Let) and not isinstance(node.value, Function):
                 bound.setdefault(id(node.value), []).append(node.var)
-        for node in walk(expr, lambda n: not is_primitive(n)):
+        for node in post_order(expr, lambda n: not is_primitive(n)):
             new = self.memo[id(node)] = self._node(node)
             if id(new) in self.known:
                 for var in bound.get(id(node), ()):  # its body is walked after it
@@ -125,7 +125,7 @@ class _Folder:
         def is_target(node: Expr) -> bool:
             return id(node) in self.known and not isinstance(node, (Constant, ast.Tuple))
 
-        nodes = list(walk(root, lambda n: not is_target(n) and not is_primitive(n)))
+        nodes = list(post_order(root, lambda n: not is_target(n) and not is_primitive(n)))
         targets = [n for n in nodes if is_target(n)]
         if not targets:
             return root

@@ -7,9 +7,9 @@ from convoy.relay.ast import Call, Expr, Function, GlobalVar, Var
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 from convoy.relay.transform.base import ModulePass, Pass, PassInfo, register_pass
-from convoy.relay.transform.rewriting import is_primitive, walk
+from convoy.relay.transform.rewriting import is_primitive
 from convoy.relay.types import FuncType
-from convoy.relay.visit import free_vars, rebuild, rewrite
+from convoy.relay.visit import free_vars, post_order, rebuild, rewrite
 
 
 @register_pass
@@ -37,7 +37,7 @@ def Inline() -> Pass:
 
 
 def _globals(expr: Expr) -> list[str]:
-    return [n.name_hint for n in walk(expr) if isinstance(n, GlobalVar)]
+    return [n.name_hint for n in post_order(expr) if isinstance(n, GlobalVar)]
 
 
 def _named(mod: IRModule, name: str) -> bool:
@@ -73,7 +73,7 @@ def _callees_first(mod: IRModule, names: list[str]) -> list[str]:
 def _inline(function: Function, inlined: dict[str, Function]) -> Function:
     """Replace the names of functions: by their body in a call, else by the function."""
     memo: dict[int, Expr] = {}
-    for node in walk(function):
+    for node in post_order(function):
         new = rebuild(node, memo)
         if isinstance(node, Call) and isinstance(node.op, GlobalVar):
             callee = inlined.get(node.op.name_hint)
@@ -106,8 +106,8 @@ def _copied(function: Function) -> Function:
             return fresh.setdefault(node, Var(node.name_hint, node.type_annotation))
         return None
 
-    bound = {v for n in walk(function) if isinstance(n, Function) for v in n.params}
-    bound |= {n.var for n in walk(function) if isinstance(n, ast.Let)}
+    bound = {v for n in post_order(function) if isinstance(n, Function) for v in n.params}
+    bound |= {n.var for n in post_order(function) if isinstance(n, ast.Let)}
     new = rewrite(function, replace)
     assert isinstance(new, Function)
     return new
@@ -129,9 +129,9 @@ def LambdaLift() -> Pass:
 
 def _lift(root: Function, mod: IRModule) -> Function:
     """Lift the functions inside one; add them to the module."""
-    owner = {id(n.value): n.var for n in walk(root) if isinstance(n, ast.Let)}
+    owner = {id(n.value): n.var for n in post_order(root) if isinstance(n, ast.Let)}
     memo: dict[int, Expr] = {}
-    for node in walk(root, lambda n: not is_primitive(n)):
+    for node in post_order(root, lambda n: not is_primitive(n)):
         new = memo[id(node)] = node if is_primitive(node) else rebuild(node, memo)
         if not isinstance(new, Function) or node is root or is_primitive(node):
             continue
@@ -188,9 +188,9 @@ def EtaExpand(expand_constructor: bool = False, expand_global_var: bool = False)
 
 
 def _expand(function: Function) -> Function:
-    called = {id(n.op) for n in walk(function) if isinstance(n, Call)}
+    called = {id(n.op) for n in post_order(function) if isinstance(n, Call)}
     memo: dict[int, Expr] = {}
-    for node in walk(function):
+    for node in post_order(function):
         new = memo[id(node)] = rebuild(node, memo)
         if isinstance(node, GlobalVar) and id(node) not in called:
             found = node.checked_type

@@ -23,9 +23,9 @@ from convoy.relay.ops.fusion_kinds import (
 from convoy.relay.trampoline import Step, run
 from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.context import PassContext
-from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name, walk
+from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name
 from convoy.relay.types import TensorType, TupleType, Type
-from convoy.relay.visit import children, rebuild, rewrite
+from convoy.relay.visit import children, post_order, rebuild, rewrite
 
 _RESHAPES = {"reshape", "contrib_reverse_reshape", "expand_dims", "squeeze", "nn.batch_flatten"}
 # These stay outside of functions.
@@ -60,7 +60,7 @@ def DefuseOps() -> Pass:
 
     def defuse(expr: Expr) -> Expr:
         memo: dict[int, Expr] = {}
-        for node in walk(expr):
+        for node in post_order(expr):
             new = memo[id(node)] = rebuild(node, memo)
             if isinstance(new, Call) and isinstance(new.op, Function) and is_primitive(new.op):
                 binds = dict(zip(new.op.params, new.args, strict=True))
@@ -111,7 +111,7 @@ class _Graph:
     def __init__(self, function: Function) -> None:
         self.order: list[_Node] = []
         self.nodes: dict[int, _Node] = {}
-        exprs = list(walk(function, lambda n: not is_primitive(n)))
+        exprs = list(post_order(function, lambda n: not is_primitive(n)))
         for expr in exprs:
             self.nodes[id(expr)] = _Node(expr)
         for expr in exprs:
@@ -351,7 +351,7 @@ class _Mutator:
     def _function(self, group: _Node, type_: Type, body: Expr) -> Expr:
         known = self.params.get(id(group), [])
         attrs = {"Primitive": 1}
-        calls = [n for n in walk(body) if isinstance(n, Call)]
+        calls = [n for n in post_order(body) if isinstance(n, Call)]
         if calls and all(op_name(c) in _RESHAPES for c in calls):
             attrs["relay.reshape_only"] = 1
         function = Function([var for _, var in known], body, type_, (), attrs)

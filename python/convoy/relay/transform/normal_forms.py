@@ -6,8 +6,8 @@ from convoy.relay import ast
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.trampoline import Step, run
 from convoy.relay.transform.base import Pass, register_pass
-from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name, walk
-from convoy.relay.visit import children, rebuild
+from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name
+from convoy.relay.visit import children, post_order, rebuild
 
 _ATOMS = (Var, ast.GlobalVar, ast.Op)
 
@@ -22,10 +22,10 @@ def ToGraphNormalForm() -> Pass:
     def rewrite(root: Expr) -> Expr:
         memo: dict[int, Expr] = {}
         bound: dict[int, list[Var]] = {}
-        for node in walk(root):
+        for node in post_order(root):
             if isinstance(node, ast.Let) and not _calls_itself(node):
                 bound.setdefault(id(node.value), []).append(node.var)
-        for node in walk(root):
+        for node in post_order(root):
             if isinstance(node, Var) and id(node) in memo:
                 continue
             if isinstance(node, ast.Let) and memo[id(node.var)] is not node.var:
@@ -40,7 +40,7 @@ def ToGraphNormalForm() -> Pass:
 
 
 def _calls_itself(let: ast.Let) -> bool:
-    return isinstance(let.value, Function) and any(n is let.var for n in walk(let.value))
+    return isinstance(let.value, Function) and any(n is let.var for n in post_order(let.value))
 
 
 @register_pass
@@ -113,7 +113,7 @@ class _Normalizer:
     def _homes(self, root: Expr, top: _Scope) -> tuple[dict[int, _Scope], set[int]]:
         """Return the scope of each expression, and those that are used in several scopes."""
         users: dict[int, list[tuple[Expr, str]]] = {}
-        order = list(walk(root, lambda n: not is_primitive(n)))
+        order = list(post_order(root, lambda n: not is_primitive(n)))
         for node in order:
             if is_primitive(node):
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 from convoy.relay.transform.base import FunctionPass, PassInfo, over_functions
 from convoy.relay.types import TensorType
-from convoy.relay.visit import children, rebuild
+from convoy.relay.visit import children, post_order, rebuild
 
 #: Returns the replacement of a call, None to keep the rebuilt one.
 Rule = Callable[[Call, Call], Expr | None]
@@ -38,21 +38,6 @@ def is_primitive(node: Expr) -> bool:
     return bool(attrs.get("Primitive")) or "Compiler" in attrs
 
 
-def walk(expr: Expr, enter: Callable[[Expr], bool] = lambda node: True) -> Iterator[Expr]:
-    """Yield every expression once, inner ones first; `enter` decides whether to go inside one."""
-    seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            if enter(node):
-                stack.extend((child, False) for child in reversed(children(node)))
-
-
 def rewrite_calls(expr: Expr, rule: Rule) -> Expr:
     """Replace calls of operators, inner ones first; sharing is kept.
 
@@ -61,7 +46,7 @@ def rewrite_calls(expr: Expr, rule: Rule) -> Expr:
         rule: Gets the call as it was, with its type, and as it is with replaced arguments.
     """
     memo: dict[int, Expr] = {}
-    for node in walk(expr, lambda n: not is_primitive(n)):
+    for node in post_order(expr, lambda n: not is_primitive(n)):
         if is_primitive(node):
             memo[id(node)] = node
             continue
@@ -121,7 +106,7 @@ def with_body(function: Function, body: Expr) -> Function:
 def uses(expr: Expr) -> dict[int, list[Expr]]:
     """Return the expressions that use an expression, by its id, in order; one for each use."""
     found: dict[int, list[Expr]] = {}
-    for node in walk(expr):
+    for node in post_order(expr):
         for child in children(node):
             found.setdefault(id(child), []).append(node)
     return found

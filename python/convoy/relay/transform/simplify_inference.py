@@ -13,10 +13,9 @@ from convoy.relay.transform.rewriting import (
     is_primitive,
     op_name,
     tensor_type,
-    walk,
 )
 from convoy.relay.types import TensorType
-from convoy.relay.visit import rebuild
+from convoy.relay.visit import post_order, rebuild
 
 
 @register_pass
@@ -27,7 +26,7 @@ def SimplifyInference() -> Pass:
 
 def _simplify(expr: Expr) -> Expr:
     memo: dict[int, Expr] = {}
-    for node in walk(expr, lambda n: not is_primitive(n)):
+    for node in post_order(expr, lambda n: not is_primitive(n)):
         new = memo[id(node)] = node if is_primitive(node) else rebuild(node, memo)
         name = op_name(node)
         if name in _RULES:
