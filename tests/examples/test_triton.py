@@ -17,7 +17,7 @@ import convoy
 from convoy import relay
 from convoy.relay.convert import to_relax
 
-FOLDER = Path(__file__).parents[2] / "examples" / "triton" / "classifier"
+FOLDER = Path(__file__).parents[2] / "examples" / "triton_server" / "classifier"
 RELAY = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 3, 32, 32), float32], %w: Tensor[(10, 3, 1, 1), float32]) {
   nn.softmax(mean(nn.conv2d(%data, %w, channels=10, kernel_size=[1, 1]), axis=[2, 3]))

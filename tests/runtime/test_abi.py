@@ -69,6 +69,7 @@ def test_cuda_constants_and_layouts(tmp_path: Path) -> None:
         "kHostToDevice": "cudaMemcpyHostToDevice",
         "kDeviceToHost": "cudaMemcpyDeviceToHost",
         "kDeviceToDevice": "cudaMemcpyDeviceToDevice",
+        "kAnyToAny": "cudaMemcpyDefault",
         "kStreamNonBlocking": "cudaStreamNonBlocking",
         "kEventDisableTiming": "cudaEventDisableTiming",
         "kEventRecordExternal": "cudaEventRecordExternal",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 
 from convoy import relay
 from convoy.errors import RelayTypeError, UnsupportedOp
@@ -70,5 +71,11 @@ def test_shapes_that_are_computed() -> None:
     text = f"""{HEAD}def @main(%x: Tensor[(2, 6), float32], %s: Tensor[(2), int32]) {{
       dyn.reshape(%x, %s, newshape=None)
     }}"""
+    module = relay.parse(text)
     with pytest.raises(UnsupportedOp, match="a shape that is computed"):
-        relay.parse(text)
+        relay.build(module, "llvm")
+    machine = relay.vm.VirtualMachine(relay.vm.compile(module, "llvm"), tvm.cpu())
+    x = np.arange(12, dtype="float32").reshape(2, 6)
+    for sizes in ((3, 4), (12, 1)):
+        y = machine.invoke("main", x, np.array(sizes, "int32"))
+        np.testing.assert_array_equal(y.numpy(), x.reshape(sizes))
