@@ -64,7 +64,7 @@ def test_onnx(folder: Path) -> None:
         [onnx.numpy_helper.from_array(values, "w")],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "network.onnx")
-    run_and_load("onnx.load", folder)
+    run_and_load("convoy.from_onnx", folder)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")

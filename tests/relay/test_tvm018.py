@@ -127,3 +127,9 @@ def test_errors_are_those_of_tvm() -> None:
         relay.parse("nothing")
     with pytest.raises(tvm.error.DiagnosticError):
         relay.testing.run_infer_type(relay.add(relay.var("x", shape=(2,)), relay.const([1, 2, 3])))
+
+
+def test_clearing_the_compilers_cache_does_nothing() -> None:
+    relay.backend.te_compiler.get().clear()
+    with pytest.raises(RemovedFromTvm, match=r"convoy\.relay\.to_relax"):
+        relay.backend.te_compiler.get_tuning_records()

@@ -33,7 +33,7 @@ REMOVED = {
     "contrib.relay_viz": "Print a module with mod.show(), a built network with convoy's report",
     "contrib.pipeline_executor": "Convoy runs independent operators on several CUDA streams",
     "contrib.pipeline_executor_build": "Convoy runs independent operators on several CUDA streams",
-    "contrib.torch": "convoy.build takes a PyTorch module",
+    "contrib.torch": "convoy.compile takes a PyTorch module",
     "contrib.target": "Networks are compiled by relay.build and relay.vm.compile alone",
     "contrib.msc": "Relay networks are compiled by relay.build",
 }  # fmt: skip
@@ -68,7 +68,7 @@ class Removed:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Removed(f"{self._name}.{name}")
+        return _HARMLESS.get(f"{self._name}.{name}") or Removed(f"{self._name}.{name}")
 
     def __repr__(self) -> str:
         return f"<tvm.{self._name}, removed from TVM>"
@@ -80,8 +80,15 @@ def _apply_history_best(*args: Any, **kwargs: Any) -> AbstractContextManager[Non
     return nullcontext()
 
 
+class _Compiler(Removed):
+    """TVM's compiler of functions, of which only the cache can be used: there is none to clear."""
+
+    def clear(self) -> None: ...
+
+
 #: Names that scripts use around relay.build, which needs none of them.
-_HARMLESS = {
+_HARMLESS: dict[str, Any] = {
+    "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
     "autotvm.apply_history_best": _apply_history_best,
     "autotvm.apply_graph_best": _apply_history_best,
     "auto_scheduler.ApplyHistoryBest": _apply_history_best,

@@ -79,3 +79,15 @@ def test_shapes_that_are_computed() -> None:
     for sizes in ((3, 4), (12, 1)):
         y = machine.invoke("main", x, np.array(sizes, "int32"))
         np.testing.assert_array_equal(y.numpy(), x.reshape(sizes))
+
+
+def test_a_slice_keeps_the_axes_that_it_does_not_cut() -> None:
+    x, bounds = relay.var("x", shape=(4, 5, 6)), relay.var("b", shape=(2,), dtype="int64")
+    sliced = relay.strided_slice(x, bounds, relay.const([3, 4]))
+    inferred = relay.transform.InferType()(relay.IRModule.from_expr(sliced))
+    found = inferred["main"].body.checked_type
+    assert [isinstance(size, relay.Any) for size in found.shape] == [True, True, False]
+    assert found.shape[2] == 6
+    (x_value, y) = np.random.default_rng(0).random((4, 5, 6), "float32"), np.array([1, 2])
+    got = relay.create_executor("vm").evaluate(relay.Function([x, bounds], sliced))(x_value, y)
+    np.testing.assert_array_equal(got.numpy(), x_value[1:3, 2:4])

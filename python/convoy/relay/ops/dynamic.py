@@ -147,7 +147,10 @@ def _of_unknown_sizes(call: Inputs) -> Type:
     if name == "expand_dims":
         more = attrs.get_int("num_newaxis")  # type: ignore[union-attr]
         return TensorType(_unknown(len(data.shape) + more), data.dtype)
-    if name in ("strided_slice", "nn.pad"):
+    if name == "strided_slice":
+        cut = min(_length(call, 1), len(data.shape))
+        return TensorType((*_unknown(cut), *data.shape[cut:]), data.dtype)
+    if name == "nn.pad":
         return TensorType(_unknown(len(data.shape)), data.dtype)
     assert attrs is not None
     if name == "one_hot":
