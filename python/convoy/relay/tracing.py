@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from convoy.errors import ConvoyError, DynamicShape, RelayTypeError, UnsupportedOp
+from convoy.errors import DynamicShape, RelayTypeError, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
 from convoy.relay.attrs import Attrs
+from convoy.relay.convert.order import in_order
 from convoy.relay.convert.scope import Closure, Scope
-from convoy.relay.diagnostics import place
 from convoy.relay.folding import folded
 from convoy.relay.module import IRModule
 from convoy.relay.ops import OPERATORS
@@ -75,28 +75,8 @@ class Trace:
         return run(self._evaluate(function.body, scope))
 
     def _evaluate(self, root: Expr, scope: Scope) -> Step:
-        """Evaluate an expression, in steps of a trampoline: nesting does not recurse in Python."""
-        stack: list[Expr] = [root]
-        while stack:
-            node = stack[-1]
-            if scope.find(node) is not None:
-                stack.pop()
-                continue
-            waiting = [n for n in _operands(node) if scope.find(n) is None]
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
-            if isinstance(node, ast.Let) and scope.find(node.body) is None:
-                scope.values[node.var] = scope.need(node.value)
-                stack.append(node.body)
-                continue
-            stack.pop()
-            try:
-                value = self._node(node, scope)
-                scope.values[node] = (yield value) if hasattr(value, "send") else value
-            except ConvoyError as error:
-                raise place(error, node.span) from None
-        return scope.need(root)
+        """Evaluate an expression, in steps of a trampoline."""
+        return in_order(root, scope, self._node)
 
     def _node(self, node: Expr, scope: Scope) -> Any:
         if isinstance(node, Call):
@@ -167,21 +147,6 @@ class Trace:
         if value is not None:
             return typed(Constant(value), found)
         return _fields(typed(call, found))
-
-
-def _operands(node: Expr) -> Sequence[Expr]:
-    """Return what must be evaluated before a node."""
-    if isinstance(node, Call):
-        return node.args if isinstance(node.op, ast.Op) else (*node.args, node.op)
-    if isinstance(node, ast.Tuple):
-        return node.fields
-    if isinstance(node, ast.TupleGetItem):
-        return (node.tuple_value,)
-    if isinstance(node, ast.Let):
-        return (node.value,)
-    if isinstance(node, ast.If):
-        return (node.cond,)
-    return ()
 
 
 def typed(node: Expr, found: Type) -> Any:

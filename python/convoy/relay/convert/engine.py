@@ -7,7 +7,7 @@ TVM's memory planner gives tensors of one branch storage that only the other one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from convoy.errors import ConvoyError, RelayTypeError, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Function, GlobalVar, Var
 from convoy.relay.convert.canonicalize import canonicalize, has_expansions
+from convoy.relay.convert.order import in_order
 from convoy.relay.convert.scope import BranchScope, Closure, Scope
 from convoy.relay.convert.signature import bound_params, check_dtype, make_parameter, unique
-from convoy.relay.diagnostics import place
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import relax
 from convoy.relay.module import IRModule, as_module
@@ -127,28 +127,8 @@ class _Conversion:
     # ---- expressions
 
     def convert(self, root: Expr, scope: Scope) -> Step:
-        """Convert an expression, in steps of a trampoline: nesting does not recurse in Python."""
-        stack: list[Expr] = [root]
-        while stack:
-            node = stack[-1]
-            if scope.find(node) is not None:
-                stack.pop()
-                continue
-            waiting = [n for n in _operands(node) if scope.find(n) is None]
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
-            if isinstance(node, ast.Let) and scope.find(node.body) is None:
-                scope.values[node.var] = scope.need(node.value)
-                stack.append(node.body)
-                continue
-            stack.pop()
-            try:
-                value = self._node(node, scope)
-                scope.values[node] = (yield value) if hasattr(value, "send") else value
-            except ConvoyError as error:
-                raise place(error, node.span) from None
-        return scope.need(root)
+        """Convert an expression, in steps of a trampoline."""
+        return in_order(root, scope, self._node)
 
     def _node(self, node: Expr, scope: Scope) -> Any:
         if isinstance(node, ast.Call):
@@ -237,20 +217,3 @@ class _Conversion:
         blocks = [block] if len(block.bindings) else []
         function = relax.Function(inner.params, relax.SeqExpr(blocks, value), value.ty)
         return relax.Call(builder.add_func(function, "branch"), inner.captured)
-
-
-def _operands(node: Expr) -> Sequence[Expr]:
-    """Return what must be converted before a node."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.op, ast.Op):
-            return node.args
-        return (*node.args, node.op)
-    if isinstance(node, ast.Tuple):
-        return node.fields
-    if isinstance(node, ast.TupleGetItem):
-        return (node.tuple_value,)
-    if isinstance(node, ast.Let):
-        return (node.value,)
-    if isinstance(node, ast.If):
-        return (node.cond,)
-    return ()
