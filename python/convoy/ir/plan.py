@@ -78,9 +78,9 @@ class Choice:
 class Plan:
     """All choices for one network on one device under one objective.
 
-    ``source`` says where the figures come from: "measured" on this machine, "recorded" for this
-    or a like device, "predicted" where all of them are estimates, or "none" where no figures were
-    there and backends' own order decided.
+    ``source`` says where the times come from: "measured" on this machine, "recorded" for this or
+    a like device, "predicted" where all of them are estimates, or "none" where there were none
+    and the backends' own order decided.
     ``streams`` is how many streams the kernels were chosen for: above 1 some are not the fastest
     by themselves but leave room for a neighbour on another stream. ``suffix`` ends the names of
     functions, where several plans are in one module.

@@ -9,40 +9,37 @@ from convoy.errors import InvalidOption
 from convoy.relay.removed import Removed
 
 
-class Executor:
+class _Kind:
+    """A kind of part of TVM with its options, by name."""
+
+    _names: tuple[str, ...] = ()
+
+    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        if name not in self._names:
+            what = type(self).__name__.lower()
+            raise InvalidOption(f"{what} '{name}'", " or ".join(f"'{n}'" for n in self._names))
+        self.name, self.attrs = name, dict(options or {})
+
+    def __getitem__(self, option: str) -> Any:
+        return self.attrs[option]
+
+    def __contains__(self, option: object) -> bool:
+        return option in self.attrs
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Executor(_Kind):
     """A kind of executor, "graph" or "aot"; both are the one that Convoy has."""
 
-    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
-        if name not in ("graph", "aot"):
-            raise InvalidOption(f"executor '{name}'", "'graph' or 'aot'")
-        self.name, self.attrs = name, dict(options or {})
-
-    def __getitem__(self, option: str) -> Any:
-        return self.attrs[option]
-
-    def __contains__(self, option: object) -> bool:
-        return option in self.attrs
-
-    def __str__(self) -> str:
-        return self.name
+    _names = ("graph", "aot")
 
 
-class Runtime:
+class Runtime(_Kind):
     """A kind of runtime: the C++ one."""
 
-    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
-        if name != "cpp":
-            raise InvalidOption(f"runtime '{name}'", "'cpp'")
-        self.name, self.attrs = name, dict(options or {})
-
-    def __getitem__(self, option: str) -> Any:
-        return self.attrs[option]
-
-    def __contains__(self, option: object) -> bool:
-        return option in self.attrs
-
-    def __str__(self) -> str:
-        return self.name
+    _names = ("cpp",)
 
 
 def __getattr__(name: str) -> Any:
