@@ -56,12 +56,12 @@ def test_operator(name: str) -> None:
     check(OPERATORS[name])
 
 
-@pytest.mark.parametrize("rules", [rules.RULES[-1:], ()], ids=["ThreadPerElement", "OneThread"])
+@pytest.mark.parametrize("only", [rules.RULES[-1:], ()], ids=["ThreadPerElement", "OneThread"])
 @pytest.mark.parametrize("name", SIMPLE)
 def test_simple_schedules(
-    name: str, rules: tuple[ScheduleRule, ...], monkeypatch: pytest.MonkeyPatch
+    name: str, only: tuple[ScheduleRule, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "RULES", rules)
+    monkeypatch.setattr(rules, "RULES", only)
     check(OPERATORS[name])
 
 
