@@ -83,7 +83,7 @@ def build(
 
 def from_attributes(mod: IRModule, kind: str, options: dict[str, Any]) -> None:
     """Set options that passes and partitioning left in the module, unless they are given."""
-    options.setdefault("precision", mod.attrs.get("convoy.precision") or precision_of(mod))
+    options.setdefault("precision", precision_of(mod))
     if kind == "cuda" and "convoy.backends" in mod.attrs:
         options.setdefault("backends", tuple(mod.attrs["convoy.backends"]))
 

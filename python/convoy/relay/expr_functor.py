@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay.ast import Expr
 from convoy.relay.visit import children, rebuild
 
@@ -22,6 +22,11 @@ _METHODS: tuple[tuple[type[Expr], str], ...] = (
     (ast.GlobalVar, "visit_global_var"),
     (ast.Op, "visit_op"),
     (ast.Constant, "visit_constant"),
+    (adt.RefCreate, "visit_ref_create"),
+    (adt.RefRead, "visit_ref_read"),
+    (adt.RefWrite, "visit_ref_write"),
+    (adt.Constructor, "visit_constructor"),
+    (adt.Match, "visit_match"),
 )
 
 
@@ -52,7 +57,8 @@ class ExprVisitor(ExprFunctor):
 
     visit_function = visit_call = visit_let = visit_var = visit_if = visit_default
     visit_tuple = visit_tuple_getitem = visit_global_var = visit_op = visit_default
-    visit_constant = visit_default
+    visit_constant = visit_ref_create = visit_ref_read = visit_ref_write = visit_default
+    visit_constructor = visit_match = visit_default
 
 
 class ExprMutator(ExprFunctor):
@@ -63,4 +69,5 @@ class ExprMutator(ExprFunctor):
 
     visit_function = visit_call = visit_let = visit_var = visit_if = visit_default
     visit_tuple = visit_tuple_getitem = visit_global_var = visit_op = visit_default
-    visit_constant = visit_default
+    visit_constant = visit_ref_create = visit_ref_read = visit_ref_write = visit_default
+    visit_constructor = visit_match = visit_default

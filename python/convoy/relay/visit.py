@@ -33,8 +33,18 @@ def children(expr: Expr) -> Sequence[Expr]:
     return ()
 
 
-def post_order(expr: Expr, enter: Callable[[Expr], bool] = lambda node: True) -> Iterator[Expr]:
-    """Yield every expression once, inner ones first; `enter` decides whether to go inside one."""
+def post_order(
+    expr: Expr,
+    enter: Callable[[Expr], bool] = lambda node: True,
+    parts: Callable[[Expr], Sequence[Expr]] = children,
+) -> Iterator[Expr]:
+    """Yield every expression once, inner ones first.
+
+    Args:
+        expr: The outermost expression.
+        enter: Decides whether to go inside one.
+        parts: Returns what is to come before one.
+    """
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
@@ -45,7 +55,7 @@ def post_order(expr: Expr, enter: Callable[[Expr], bool] = lambda node: True) ->
             seen.add(id(node))
             stack.append((node, True))
             if enter(node):
-                stack.extend((child, False) for child in reversed(children(node)))
+                stack.extend((child, False) for child in reversed(parts(node)))
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:

@@ -1,5 +1,6 @@
 """`relay.analysis`: questions about expressions and modules."""
 
+from convoy.relay.analysis.call_graph import CallGraph
 from convoy.relay.analysis.checks import (
     check_basic_block_normal_form,
     check_constant,
@@ -25,10 +26,13 @@ from convoy.relay.analysis.variables import (
     bound_type_vars,
     free_type_vars,
 )
+from convoy.relay.transform.byoc.regions import AnnotatedRegionSet
 from convoy.relay.cases import unmatched_cases
 from convoy.relay.visit import bound_vars, free_vars, post_order_visit
 
 __all__ = [
+    "AnnotatedRegionSet",
+    "CallGraph",
     "all_dtypes",
     "all_type_vars",
     "all_vars",

@@ -5,6 +5,7 @@ namespace. Signatures and defaults are those of TVM 0.18's Python helpers, which
 defaults of the text format (alpha of leaky_relu, transpose_b of batch_matmul, ...).
 """
 
+from convoy.relay.builder import const
 from convoy.relay.op import annotation, contrib, image, nn, op, random, tensor, vision
 from convoy.relay.op import transform as transform
 from convoy.relay.op.op import *  # noqa: F403
@@ -12,6 +13,7 @@ from convoy.relay.op.tensor import *  # noqa: F403
 
 __all__ = [
     "annotation",
+    "const",
     "contrib",
     "image",
     "nn",

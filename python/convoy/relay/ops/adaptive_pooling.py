@@ -76,7 +76,7 @@ def convert_adaptive_pool(op: OpCall) -> RelaxExpr:
     name = op.attrs["layout"]
     if "avg" in op.name:
         adaptive = getattr(relax.op.nn, f"adaptive_avg_pool{rank}d")
-        return adaptive(op.args[0], tuple(size), layout=name)
+        return op.averaged(lambda data: adaptive(data, tuple(size), layout=name))
     compute = {1: topi.nn.adaptive_pool1d, 2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}
     return op.te(compute[rank], op.args[0], size, pool_type="max", layout=name)
 
@@ -123,6 +123,10 @@ def infer_global_pool(call: Inputs) -> Type:
 def convert_global_pool(op: OpCall) -> RelaxExpr:
     found = layout(op.attrs["layout"], "NCHW")
     if "avg" in op.name and found.name in ("NCHW", "NHWC"):
-        return relax.op.nn.adaptive_avg_pool2d(op.args[0], (1, 1), layout=found.name)
-    reduce = relax.op.mean if "avg" in op.name else relax.op.max
-    return reduce(op.args[0], [found.index("H"), found.index("W")], keepdims=True)
+        return op.averaged(
+            lambda data: relax.op.nn.adaptive_avg_pool2d(data, (1, 1), layout=found.name)
+        )
+    axes = [found.index("H"), found.index("W")]
+    if "avg" in op.name:
+        return op.averaged(lambda data: relax.op.mean(data, axes, keepdims=True))
+    return relax.op.max(op.args[0], axes, keepdims=True)

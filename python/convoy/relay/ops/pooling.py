@@ -166,17 +166,22 @@ def infer_pool(call: Inputs) -> TensorType:
 @converter(*_NAMES)
 def convert_pool(op: OpCall) -> RelaxExpr:
     attrs, rank = op.attrs, rank_of(op.name)
-    extra = {"count_include_pad": attrs["count_include_pad"]} if "avg" in op.name else {}
-    return getattr(relax.op.nn, op.name.removeprefix("nn."))(
-        op.args[0],
-        pool_size=ints(attrs["pool_size"]),
-        strides=ints(attrs["strides"]),
-        padding=relax_padding(attrs["padding"], rank),
-        dilation=ints(attrs["dilation"]),
-        ceil_mode=attrs["ceil_mode"],
-        layout=attrs["layout"],
-        **extra,
-    )
+    average = "avg" in op.name
+    extra = {"count_include_pad": attrs["count_include_pad"]} if average else {}
+
+    def pool(data: RelaxExpr) -> RelaxExpr:
+        return getattr(relax.op.nn, op.name.removeprefix("nn."))(
+            data,
+            pool_size=ints(attrs["pool_size"]),
+            strides=ints(attrs["strides"]),
+            padding=relax_padding(attrs["padding"], rank),
+            dilation=ints(attrs["dilation"]),
+            ceil_mode=attrs["ceil_mode"],
+            layout=attrs["layout"],
+            **extra,
+        )
+
+    return op.averaged(pool) if average else pool(op.args[0])
 
 
 # ---- gradients

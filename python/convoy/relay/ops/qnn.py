@@ -379,14 +379,22 @@ def expand_sum(call: Call, args: Sequence[Expr]) -> Expr:
 def expand_mul(call: Call, args: Sequence[Expr]) -> Expr:
     """Multiply in int32, then requantize from the product of the scales."""
     lhs_scale, lhs_zero, rhs_scale, rhs_zero, *out = _values(call, args, 2, 3, 4, 5, 6, 7)
-    if lhs_scale.size > 1 or rhs_scale.size > 1:
-        raise UnsupportedOp("qnn.mul with a scale for each channel", "one scale")
-    lhs = without_zero_point(args[0], per_tensor(lhs_zero))
-    rhs = without_zero_point(args[1], per_tensor(rhs_zero))
+    dims = [len(type_of(call, i).shape) for i in (0, 1)]
+    axes = [int(attrs_of(call)[f"{side}_axis"]) for side in ("lhs", "rhs")]
+    lhs = without_zero_point(args[0], along(lhs_zero, axes[0], dims[0]))
+    rhs = without_zero_point(args[1], along(rhs_zero, axes[1], dims[1]))
+    # Channels from the end, where both shapes are aligned.
+    channels = {
+        axis % ndim - ndim
+        for axis, ndim, scale in zip(axes, dims, (lhs_scale, rhs_scale), strict=True)
+        if scale.size > 1
+    }
+    if len(channels) > 1:
+        raise UnsupportedOp("qnn.mul with scales along two axes", "scales along one")
     scale = lhs_scale.astype("float64") * rhs_scale.astype("float64")
-    ndim = max(len(type_of(call, i).shape) for i in (0, 1))
     quantization = (scale, np.zeros((), "int32"), *out)
-    result = requantized(plain("multiply", lhs, rhs), quantization, -1, ndim)
+    axis = channels.pop() if channels else -1
+    result = requantized(plain("multiply", lhs, rhs), quantization, axis, max(dims))
     return saturated(result, _result(call).dtype)
 
 

@@ -96,7 +96,10 @@ def convert_numeric(op: OpCall) -> RelaxExpr:
         return op.args[0]
     if op.type(0).dtype == "bool" and op.name in ("min", "max"):
         return _of_bools(op, op.name, axes)
-    return getattr(relax.op, op.name)(op.args[0], axes, keepdims=op.attrs["keepdims"])
+    keepdims = op.attrs["keepdims"]
+    if op.name == "mean":
+        return op.averaged(lambda data: relax.op.mean(data, axes, keepdims=keepdims))
+    return getattr(relax.op, op.name)(op.args[0], axes, keepdims=keepdims)
 
 
 @converter(*_BOOLEAN)

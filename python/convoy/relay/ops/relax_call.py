@@ -153,6 +153,13 @@ class OpCall:
         """Emit a cast."""
         return self.emit(relax.op.astype(expr, dtype))
 
+    def averaged(self, average: Callable[[RelaxExpr], RelaxExpr]) -> RelaxExpr:
+        """Emit an average of argument 0; that of integers is truncated, as in TVM 0.18."""
+        dtype = self.type(0).dtype
+        if "int" not in dtype:
+            return average(self.args[0])
+        return self.cast(self.emit(average(self.cast(self.args[0], "float64"))), dtype)
+
     def unpack(self, index: int) -> list[RelaxExpr]:
         """Return the fields of a tuple argument."""
         value = self.args[index]

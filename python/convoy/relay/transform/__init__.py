@@ -21,6 +21,12 @@ from convoy.relay.transform.base import (
     module_pass,
     register_pass,
 )
+from convoy.relay.transform.byoc import (
+    AnnotateTarget,
+    MergeCompilerRegions,
+    MergeComposite,
+    PartitionGraph,
+)
 from convoy.relay.transform.canonicalize import (
     CanonicalizeCast,
     CanonicalizeOps,
@@ -36,6 +42,7 @@ from convoy.relay.transform.common_subexpressions import EliminateCommonSubexpr
 from convoy.relay.transform.context import PassContext, build_config
 from convoy.relay.transform.dead_code import DeadCodeElimination
 from convoy.relay.transform.explicit_padding import FoldExplicitPadding
+from convoy.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from convoy.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
 from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
 from convoy.relay.transform.fuse_ops import DefuseOps, FuseOps
@@ -54,6 +61,7 @@ from convoy.relay.transform.sizes import ChangeBatch, DynamicToStatic, SplitArgs
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [
+    "AnnotateTarget",
     "CanonicalizeCast",
     "CanonicalizeOps",
     "ChangeBatch",
@@ -66,6 +74,7 @@ __all__ = [
     "DynamicToStatic",
     "EliminateCommonSubexpr",
     "EtaExpand",
+    "FakeQuantizationToInteger",
     "FastMath",
     "FirstOrderGradient",
     "FoldConstant",
@@ -78,7 +87,10 @@ __all__ = [
     "Inline",
     "LambdaLift",
     "Legalize",
+    "MergeCompilerRegions",
+    "MergeComposite",
     "ModulePass",
+    "PartitionGraph",
     "Pass",
     "PassContext",
     "PassInfo",
@@ -109,13 +121,9 @@ def FirstOrderGradient() -> Pass:
 WITHOUT_EFFECT = (
     "AlterOpLayout",
     "AnnotateSpans",
-    "AnnotateTarget",
     "ConvertLayout",
     "FlattenAtrousConv",
     "FoldScaleAxis",
-    "MergeComposite",
-    "MergeCompilerRegions",
-    "PartitionGraph",
 )
 
 

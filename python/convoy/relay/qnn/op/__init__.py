@@ -8,6 +8,7 @@ when the module is built.
 from typing import TYPE_CHECKING, Any
 
 from convoy.relay.ops import builders
+from convoy.relay.qnn.op import qnn as qnn
 from convoy.relay.qnn.op.config import (
     RequantizeConfig,
     current_requantize_config,

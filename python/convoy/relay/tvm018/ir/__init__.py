@@ -1,10 +1,12 @@
 """`tvm.ir`: modules of Relay functions and their comparison."""
 
+from convoy.relay.affine import TensorAffineType, TupleAffineType
 from convoy.relay.ast import GlobalVar, Op
 from convoy.relay.equality import assert_structural_equal, structural_equal
+from convoy.relay.hashing import structural_hash
 from convoy.relay.json_format import load_json, save_json
 from convoy.relay.module import IRModule
-from convoy.relay.op.op import register_op_attr
+from convoy.relay.registration import register_op_attr
 from convoy.relay.source import Span
 from convoy.relay.tvm018.ir import instrument
 from convoy.relay.tvm018.modules import forward
@@ -17,7 +19,9 @@ __all__ = [
     "IRModule",
     "Op",
     "Span",
+    "TensorAffineType",
     "TensorType",
+    "TupleAffineType",
     "TupleType",
     "Type",
     "TypeVar",
@@ -27,6 +31,7 @@ __all__ = [
     "register_op_attr",
     "save_json",
     "structural_equal",
+    "structural_hash",
 ]
 
 __getattr__ = forward("tvm.ir")

@@ -1,0 +1,85 @@
+"""What users register for operators, and passes call.
+
+A `register_*` function takes the operator's name and the function, or works as a decorator. A
+higher `level` replaces what is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from convoy.relay.ast import op as get
+
+
+class OpPattern:
+    """How an operator can be fused with others."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_ELEMWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+def register_op_attr(
+    op_name: str, attr_key: str, value: Any = None, level: int = 10
+) -> Callable[[Any], Any] | Any:
+    """Register a value for an operator under a key; without one, return a decorator."""
+
+    def register(found: Any) -> Any:
+        get(op_name).set_attr(attr_key, found, level)
+        return found
+
+    return register if value is None else register(value)
+
+
+def _registering(attr_key: str, what: str) -> Callable[..., Any]:
+    def register(op_name: str, value: Any = None, level: int = 10) -> Any:
+        return register_op_attr(op_name, attr_key, value, level)
+
+    register.__doc__ = f"Register {what}."
+    return register
+
+
+register_legalize = _registering(
+    "FTVMLegalize", "a function `(attrs, inputs, types)` that rewrites a call, or returns None"
+)
+register_alter_op_layout = _registering(
+    "FTVMAlterOpLayout", "a function `(attrs, inputs, types, out_type)` that rewrites a call"
+)
+register_convert_op_layout = _registering(
+    "FTVMConvertOpLayout", "a function `(attrs, inputs, types, layouts)` for ConvertLayout"
+)
+register_mixed_precision_conversion = _registering(
+    "FTVMMixedPrecisionConversionType",
+    "a function `(call, dtype)` that returns the conversion category and both dtypes",
+)
+register_fake_quantization_to_integer = _registering(
+    "FTVMFakeQuantizationToInteger", "a function `(call, types)` that computes a call in integers"
+)
+register_optional_fake_quantization_to_integer = _registering(
+    "FTVMOptionalFakeQuantizationToInteger",
+    "a function `(call, types)` that computes a call in integers, less exactly: only on request",
+)
+register_gradient = _registering("FPrimalGradient", "a function `(call, grad)` of gradients")
+register_pattern = _registering("TOpPattern", "an OpPattern")
+register_external_compiler = _registering("target", "whether a code generator takes a call")
+
+
+__all__ = [
+    "OpPattern",
+    "get",
+    "register_alter_op_layout",
+    "register_convert_op_layout",
+    "register_external_compiler",
+    "register_fake_quantization_to_integer",
+    "register_gradient",
+    "register_legalize",
+    "register_mixed_precision_conversion",
+    "register_op_attr",
+    "register_optional_fake_quantization_to_integer",
+    "register_pattern",
+]
