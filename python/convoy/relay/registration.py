@@ -64,6 +64,10 @@ register_optional_fake_quantization_to_integer = _registering(
     "FTVMOptionalFakeQuantizationToInteger",
     "a function `(call, types)` that computes a call in integers, less exactly: only on request",
 )
+register_infer_correct_layout = _registering(
+    "FInferCorrectLayout",
+    "a function `(attrs, new_in_layouts, old_in_layouts, old_in_types)` for passes over layouts",
+)
 register_gradient = _registering("FPrimalGradient", "a function `(call, grad)` of gradients")
 register_pattern = _registering("TOpPattern", "an OpPattern")
 register_external_compiler = _registering("target", "whether a code generator takes a call")
@@ -77,6 +81,7 @@ __all__ = [
     "register_external_compiler",
     "register_fake_quantization_to_integer",
     "register_gradient",
+    "register_infer_correct_layout",
     "register_legalize",
     "register_mixed_precision_conversion",
     "register_op_attr",

@@ -47,6 +47,7 @@ from convoy.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
 from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
 from convoy.relay.transform.fuse_ops import DefuseOps, FuseOps
 from convoy.relay.transform.infer_type import InferType, InferTypeLocal
+from convoy.relay.transform.layouts import AlterOpLayout, ConvertLayout, LayoutConfig
 from convoy.relay.transform.legalize import Legalize
 from convoy.relay.transform.mixed_precision import ToMixedPrecision
 from convoy.relay.transform.normal_forms import (
@@ -61,6 +62,9 @@ from convoy.relay.transform.sizes import ChangeBatch, DynamicToStatic, SplitArgs
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [
+    "AlterOpLayout",
+    "ConvertLayout",
+    "LayoutConfig",
     "AnnotateTarget",
     "CanonicalizeCast",
     "CanonicalizeOps",
@@ -119,9 +123,7 @@ def FirstOrderGradient() -> Pass:
 
 
 WITHOUT_EFFECT = (
-    "AlterOpLayout",
     "AnnotateSpans",
-    "ConvertLayout",
     "FlattenAtrousConv",
     "FoldScaleAxis",
 )
