@@ -176,9 +176,6 @@ def test_passes() -> None:
     assert relay.structural_equal(seq(mod), mod)
     mod["spare"] = mod["part"]
     assert set(relay.transform.RemoveUnusedFunctions()(mod)) == {"main", "part"}
-    assert relay.transform.ToMixedPrecision()(mod).attrs["convoy.precision"] == "float16"
-    with pytest.raises(InvalidOption):
-        relay.transform.ToMixedPrecision("float8")
     with pytest.raises(AttributeError, match="'FoldConstant'"):
         relay.transform.FoldConstants()
     with pytest.raises(RelayTypeError, match="@part"):

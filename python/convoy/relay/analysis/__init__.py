@@ -26,8 +26,8 @@ from convoy.relay.analysis.variables import (
     bound_type_vars,
     free_type_vars,
 )
-from convoy.relay.transform.byoc.regions import AnnotatedRegionSet
 from convoy.relay.cases import unmatched_cases
+from convoy.relay.transform.byoc.regions import AnnotatedRegionSet
 from convoy.relay.visit import bound_vars, free_vars, post_order_visit
 
 __all__ = [

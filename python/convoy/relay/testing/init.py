@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +84,7 @@ class Constant(Initializer):
 def create_workload(
     net: Function, initializer: Callable[[str, np.ndarray], None] | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, Any]]:
-    """Make a module of a network, and random values for all its parameters but `data`.
+    """Make a module of a network, and random values for all its parameters but `data`, `data1`, ...
 
     The values are those of TVM's function of this name for the same seed.
     """
@@ -92,7 +93,7 @@ def create_workload(
     np.random.seed(seed)
     params = {}
     for var in mod["main"].params:
-        if var.name_hint == "data":
+        if re.fullmatch(r"data\d*", var.name_hint):
             continue
         type_ = var.checked_type
         assert isinstance(type_, TensorType)

@@ -65,7 +65,8 @@ def get_net(
         var("i2h_weight", weight), var("i2h_bias", bias),
         var("h2h_weight", weight), var("h2h_bias", bias),
     ]  # fmt: skip
-    scope, out = ScopeBuilder(), zeros
+    scope = ScopeBuilder()
+    out: Expr = zeros
     inputs = []
     for step in range(iterations):
         data = var(f"data{step or ''}", state)

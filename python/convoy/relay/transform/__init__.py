@@ -11,6 +11,7 @@ from typing import Any
 
 from convoy.relay.gradient import first_order_gradients, gradient
 from convoy.relay.source import nearest
+from convoy.relay.transform.atrous import FlattenAtrousConv
 from convoy.relay.transform.base import (
     FunctionPass,
     ModulePass,
@@ -81,6 +82,7 @@ __all__ = [
     "FakeQuantizationToInteger",
     "FastMath",
     "FirstOrderGradient",
+    "FlattenAtrousConv",
     "FoldConstant",
     "FoldConstantExpr",
     "FoldExplicitPadding",
@@ -124,7 +126,6 @@ def FirstOrderGradient() -> Pass:
 
 WITHOUT_EFFECT = (
     "AnnotateSpans",
-    "FlattenAtrousConv",
     "FoldScaleAxis",
 )
 

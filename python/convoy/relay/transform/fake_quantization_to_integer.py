@@ -14,7 +14,7 @@ import convoy.relay.transform.integer_rules  # noqa: F401
 from convoy.errors import ConvoyError
 from convoy.relay import ast
 from convoy.relay.affine import TensorAffineType, TupleAffineType
-from convoy.relay.ast import Call, Expr, Op, op_call
+from convoy.relay.ast import Call, Expr, op_call
 from convoy.relay.infer import infer_expr
 from convoy.relay.infer.incremental import type_of
 from convoy.relay.registration import (

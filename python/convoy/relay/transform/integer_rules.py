@@ -1,8 +1,8 @@
 """Rules of FakeQuantizationToInteger: an operator of real numbers, on integers.
 
-A rule `(call, types)` gets a call whose arguments are integers, and the affine types of expressions;
-that of the call itself is the quantization wished for the result. It returns the call on integers
-and its affine type. Constants in the place of an argument are real numbers still.
+A rule `(call, types)` gets a call whose arguments are integers, and the affine types of
+expressions; that of the call itself is the quantization wished for the result. It returns the call
+on integers and its affine type. Constants in the place of an argument are real numbers still.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def _convolution(call: Call, types: Types) -> Rewritten:
 
 @_rules("nn.dense")
 def _dense(call: Call, types: Types) -> Rewritten:
-    return _linear(call, types, 1, units=(call.attrs or {}).get("units"))
+    return _linear(call, types, 1, units=_attrs(call)["units"])
 
 
 @_rules("nn.batch_matmul")

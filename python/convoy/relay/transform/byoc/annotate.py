@@ -115,7 +115,7 @@ class _Annotator:
 
     def _begun(self, parts: Sequence[Expr], target: str) -> list[Expr]:
         """Close parts that have a compiler and open a region of `target` on each."""
-        found = []
+        found: list[Expr] = []
         for part in parts:
             if part in self.target_of:
                 part = op_call(END, [part], compiler=self.target_of[part])

@@ -65,7 +65,9 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]] | None = None) ->
         if wanted is not None:
             function = node.op.get_attr("FTVMConvertOpLayout") or conversion(node.op.name)
             config = LayoutConfig.current
-            if function is None or (config and "conv" in node.op.name and config.check_skip()):
+            if function is None or attrs is None:
+                return Call(node.op, args, attrs)
+            if config and "conv" in node.op.name and config.check_skip():
                 return Call(node.op, args, attrs)
             types = [a.checked_type for a in node.args]
             return _as_call(function(attrs, args, types, wanted), node, attrs, args)

@@ -76,11 +76,11 @@ def _of(new: Layouts | None, old: Layouts) -> tuple[str | None, str | None]:
 
 _ELEMENTWISE = (
     "abs", "negative", "exp", "log", "log2", "log10", "sqrt", "rsqrt", "sigmoid", "tanh", "erf",
-    "sin", "cos", "tan", "atan", "floor", "ceil", "round", "trunc", "sign", "clip", "cast", "copy",
-    "isnan", "isfinite", "isinf", "logical_not", "bitwise_not", "zeros_like", "ones_like", "nn.relu",
-    "nn.leaky_relu", "nn.dropout", "fast_exp", "fast_tanh", "fast_erf", "relay.op.annotation",
-    "annotation.stop_fusion", "annotation.checkpoint", "fixed_point_multiply",
-    "annotation.compiler_begin", "annotation.compiler_end",
+    "sin", "cos", "tan", "atan", "floor", "ceil", "round", "trunc", "sign", "clip", "cast",
+    "copy", "isnan", "isfinite", "isinf", "logical_not", "bitwise_not", "zeros_like",
+    "ones_like", "nn.relu", "nn.leaky_relu", "nn.dropout", "fast_exp", "fast_tanh", "fast_erf",
+    "annotation.stop_fusion", "annotation.checkpoint",
+    "fixed_point_multiply", "annotation.compiler_begin", "annotation.compiler_end",
 )  # fmt: skip
 
 
@@ -94,10 +94,10 @@ def _elementwise(
 
 
 _BROADCAST = (
-    "add", "subtract", "multiply", "divide", "floor_divide", "mod", "floor_mod", "power", "maximum",
-    "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and",
-    "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift",
-    "right_shift",
+    "add", "subtract", "multiply", "divide", "floor_divide", "mod", "floor_mod", "power",
+    "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "left_shift", "right_shift",
 )  # fmt: skip
 
 
@@ -256,8 +256,14 @@ def _moved(
     return index(new, name), new
 
 
-def _along(vectors: int, results: int = 1) -> Rule:
-    """Make the rule of an operator along one axis, with inputs of that axis alone."""
+def _along(vectors: int, results: int = 1, scales: bool = False) -> Rule:
+    """Make the rule of an operator along one axis, with inputs of that axis alone.
+
+    Args:
+        vectors: The number of these inputs.
+        results: The number of results.
+        scales: Whether the inputs may be scalars, for which the axis has no meaning.
+    """
 
     def rule(
         attrs: Attrs, new: Layouts | None, old: Layouts, types: Sequence[Type]
@@ -265,6 +271,8 @@ def _along(vectors: int, results: int = 1) -> Rule:
         before, after = _of(new, old)
         if before is None:
             return _UNKNOWN
+        if scales and all(not _shape(t) for t in types[1:]):
+            return InferCorrectLayoutOutput([after, *[""] * vectors], [after] * results, attrs)
         axis, after = _moved(int(attrs["axis"]), before, after)
         if after != before:
             attrs = _with(attrs, axis=axis)
@@ -279,7 +287,7 @@ RULES["nn.instance_norm"] = RULES["nn.layer_norm"] = RULES["nn.group_norm"] = _a
 RULES["nn.prelu"] = _along(1)
 RULES["nn.softmax"] = RULES["nn.log_softmax"] = RULES["nn.fast_softmax"] = _along(0)
 RULES["qnn.requantize"] = _along(4)
-RULES["qnn.quantize"] = RULES["qnn.dequantize"] = _along(2)
+RULES["qnn.quantize"] = RULES["qnn.dequantize"] = _along(2, scales=True)
 
 
 @_rules("nn.lrn")

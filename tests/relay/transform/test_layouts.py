@@ -1,0 +1,139 @@
+"""ConvertLayout and AlterOpLayout: other layouts, the same values, few transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convoy import relay
+from convoy.relay import transform
+from convoy.relay import tvm018 as tvm
+from convoy.relay.testing import TempOpAttr
+from convoy.relay.visit import post_order
+
+SHAPE = (1, 8, 10, 10)
+
+
+def network() -> relay.Function:
+    """Branches, slices, splits, padding, statistics and broadcasts around convolutions."""
+    rng = np.random.default_rng(3)
+
+    def weight(*shape: int) -> relay.Constant:
+        return relay.const(rng.standard_normal(shape) / 4, "float32")
+
+    x = relay.var("x", shape=SHAPE)
+    stem = relay.nn.conv2d(x, weight(8, 8, 3, 3), padding=(1, 1))
+    stem = relay.nn.bias_add(stem, weight(8))
+    norm = relay.nn.batch_norm(
+        stem, weight(8), weight(8), weight(8), relay.const(np.ones(8), "float32")
+    )[0]
+    a, b = relay.split(relay.nn.relu(norm), 2, axis=1)
+    a = relay.nn.max_pool2d(a, (3, 3), strides=(2, 2), padding=(1, 1))
+    b = relay.strided_slice(b, [0, 0, 0, 0], [1, 4, 10, 10], strides=[1, 1, 2, 2])
+    b = relay.nn.conv2d(relay.nn.pad(b, ((0, 0), (0, 0), (1, 1), (0, 2))), weight(4, 4, 3, 3))
+    y = relay.concatenate([a, b], axis=1)
+    y = y * relay.sigmoid(relay.mean(y, axis=[2, 3], keepdims=True)) + weight(8, 1, 1)
+    y = relay.nn.conv2d(y, weight(8, 1, 3, 3), groups=8, padding=(1, 1))
+    y = relay.image.resize2d(y, (7, 7))
+    row = relay.squeeze(relay.strided_slice(y, [0, 0, 0, 0], [1, 8, 1, 7]), [2])
+    top = relay.argmax(y, axis=[1], keepdims=True)
+    return relay.Function(
+        [x],
+        relay.Tuple([
+            relay.transpose(y, (0, 2, 3, 1)), relay.max(y, axis=[1]), row, top,
+            relay.nn.batch_flatten(relay.nn.global_avg_pool2d(y)),
+        ]),
+    )  # fmt: skip
+
+
+def run(mod: Any) -> list[np.ndarray]:
+    x = np.random.default_rng(4).standard_normal(SHAPE).astype("float32")
+    found = relay.create_executor("graph", mod, target="llvm").evaluate()(x)
+    return [f.numpy() for f in found]
+
+
+def calls(mod: Any, name: str) -> list[Any]:
+    nodes = post_order(mod["main"])
+    return [n for n in nodes if isinstance(n, relay.Call) and n.op == relay.op.get(name)]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[np.ndarray]:
+    return run(tvm.IRModule.from_expr(network()))
+
+
+def check(mod: Any, expected: Sequence[np.ndarray]) -> None:
+    for got, want in zip(run(mod), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def converted(layouts: dict[str, list[str]]) -> Any:
+    passes = tvm.transform.Sequential([transform.ConvertLayout(layouts)])
+    with tvm.transform.PassContext(opt_level=3):
+        return passes(tvm.IRModule.from_expr(network()))
+
+
+def test_channels_last(expected: list[np.ndarray]) -> None:
+    mod = converted({"nn.conv2d": ["NHWC", "default"]})
+    assert {c.attrs.data_layout for c in calls(mod, "nn.conv2d")} == {"NHWC"}
+    assert {c.attrs.kernel_layout for c in calls(mod, "nn.conv2d")} == {"HWIO", "HWOI"}
+    moved = [c for c in calls(mod, "layout_transform") if c.attrs.src_layout[0] == "N"]
+    # In: the input and two broadcast vectors; out: the results that have all axes.
+    assert len(moved) <= 6
+    check(mod, expected)
+
+
+def test_max_pool_keeps_the_layout_it_is_given(expected: list[np.ndarray]) -> None:
+    mod = converted({"nn.conv2d": ["NHWC", "OHWI"], "nn.max_pool2d": ["NCHW"]})
+    assert [c.attrs.layout for c in calls(mod, "nn.max_pool2d")] == ["NCHW"]
+    check(mod, expected)
+
+
+def test_skipped_layers() -> None:
+    with transform.LayoutConfig(skip_layers=[0]):
+        mod = converted({"nn.conv2d": ["NHWC", "default"]})
+    found = [c.attrs.data_layout for c in calls(mod, "nn.conv2d")]
+    assert found.count("NCHW") == 1 and found.count("NHWC") == 2
+
+
+def test_channels_in_blocks(expected: list[np.ndarray]) -> None:
+    """A function of a user asks for blocks of 4 channels where there are groups of 1."""
+
+    def blocks(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
+        if attrs.groups > 1:
+            return None
+        new = {**attrs, "data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}
+        return relay.nn.conv2d(*inputs, **new)
+
+    passes = tvm.transform.Sequential([transform.CanonicalizeOps(), transform.AlterOpLayout()])
+    with (
+        TempOpAttr("nn.conv2d", "FTVMAlterOpLayout", blocks),
+        tvm.transform.PassContext(opt_level=3),
+    ):
+        mod = passes(tvm.IRModule.from_expr(network()))
+    layouts = [c.attrs.data_layout for c in calls(mod, "nn.conv2d")]
+    assert sorted(layouts) == ["NCHW", "NCHW4c", "NCHW4c"]
+    check(mod, expected)
+
+
+def test_rule_of_a_user() -> None:
+    """Without a rule the layout ends before the operator."""
+    x = relay.var("x", shape=(1, 4, 5, 5))
+    y = relay.cosh(relay.nn.conv2d(x, relay.const(np.ones((4, 4, 1, 1)), "float32")))
+    mod = tvm.IRModule.from_expr(y)
+
+    def rule(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+        from convoy.relay.transform.infer_layout_utils import InferCorrectLayoutOutput
+
+        found = new[0] if new else old[0]
+        return InferCorrectLayoutOutput([found], [found], attrs)
+
+    def last(found: Any) -> Any:
+        return transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]})(found)["main"].body
+
+    assert last(mod).op.name == "cosh"
+    with TempOpAttr("cosh", "FInferCorrectLayout", rule):
+        assert last(mod).op.name == "layout_transform"
