@@ -22,6 +22,7 @@ from convoy.relay.transform import (
     CanonicalizeOps,
     FakeQuantizationToInteger,
     FoldConstant,
+    FoldScaleAxis,
     SimplifyInference,
 )
 from convoy.relay.transform.rewriting import op_name
@@ -59,11 +60,17 @@ def quantize(
 
 
 def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """Make parameters constants, and write normalization as arithmetic."""
+    """Make parameters constants and write normalization as arithmetic, in weights if it can be."""
     result = mod.shallow_copy()
     if params:
         result["main"] = bind_params_by_name(result["main"], params)
-    for step in (SimplifyInference(), FoldConstant(), CanonicalizeOps(), FoldConstant()):
+    for step in (
+        SimplifyInference(),
+        FoldConstant(),
+        FoldScaleAxis(),
+        CanonicalizeOps(),
+        FoldConstant(),
+    ):
         result = step(result)
     return infer_module(result)
 

@@ -7,6 +7,7 @@ returns the network alone.
 
 from convoy.relay.prelude import Prelude
 from convoy.relay.testing import (
+    byoc,
     dcgan,
     densenet,
     dqn,
@@ -38,6 +39,7 @@ from convoy.relay.testing.init import Constant, Initializer, Xavier, create_work
 from convoy.relay.testing.nat import count, make_nat_expr, make_nat_value
 
 __all__ = [
+    "byoc",
     "Prelude",
     "count",
     "make_nat_expr",

@@ -1,14 +1,15 @@
 """`relay.transform`: the passes of TVM 0.18.
 
-The passes in `WITHOUT_EFFECT` rewrite a module into an equal one that suits Relay's code
-generation; Convoy's pipeline does that work later, so they return the module as it is.
+`relay.build` needs none of them: they are for scripts that look at a network, change it, or hand
+parts of it to a compiler of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from convoy.relay.api import parse
+from convoy.relay.ast import print_text
 from convoy.relay.gradient import first_order_gradients, gradient
 from convoy.relay.source import nearest
 from convoy.relay.transform.atrous import FlattenAtrousConv
@@ -57,12 +58,19 @@ from convoy.relay.transform.normal_forms import (
     ToBasicBlockNormalForm,
     ToGraphNormalForm,
 )
+from convoy.relay.transform.scale_axis import (
+    BackwardFoldScaleAxis,
+    FoldScaleAxis,
+    ForwardFoldScaleAxis,
+)
 from convoy.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from convoy.relay.transform.simplify_inference import SimplifyInference
 from convoy.relay.transform.sizes import ChangeBatch, DynamicToStatic, SplitArgs
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [
+    "AnnotateSpans",
+    "BackwardFoldScaleAxis",
     "AlterOpLayout",
     "ConvertLayout",
     "LayoutConfig",
@@ -86,6 +94,8 @@ __all__ = [
     "FoldConstant",
     "FoldConstantExpr",
     "FoldExplicitPadding",
+    "FoldScaleAxis",
+    "ForwardFoldScaleAxis",
     "FunctionPass",
     "FuseOps",
     "InferType",
@@ -119,27 +129,15 @@ __all__ = [
 
 
 @register_pass
+def AnnotateSpans() -> Pass:
+    """Give every expression the span of its place in the module's text."""
+    return Pass("AnnotateSpans", lambda mod: parse(print_text(mod, True)))
+
+
+@register_pass
 def FirstOrderGradient() -> Pass:
     """Replace every function by one that also returns the gradients of its parameters."""
     return Pass("FirstOrderGradient", first_order_gradients)
-
-
-WITHOUT_EFFECT = (
-    "AnnotateSpans",
-    "FoldScaleAxis",
-)
-
-
-def _without_effect(name: str) -> Callable[..., Pass]:
-    def make(*args: Any, **kwargs: Any) -> Pass:
-        return Pass(name, lambda mod: mod)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"Returns the module as it is: convoy's pipeline does the work of {name}."
-    return register_pass(make)
-
-
-globals().update({name: _without_effect(name) for name in WITHOUT_EFFECT})
 
 
 def __getattr__(name: str) -> Any:

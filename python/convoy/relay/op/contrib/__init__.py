@@ -4,5 +4,6 @@ A network that is built without it uses whatever kernel is fastest for each oper
 """
 
 from convoy.relay.op.contrib import cudnn, cutlass
+from convoy.relay.op.contrib.register import get_pattern_table, register_pattern_table
 
-__all__ = ["cudnn", "cutlass"]
+__all__ = ["cudnn", "cutlass", "get_pattern_table", "register_pattern_table"]
