@@ -6,7 +6,7 @@ from typing import Any
 
 from convoy.relay.ast import Call, Expr
 from convoy.relay.expr_functor import ExprMutator
-from convoy.relay.op.annotation import compiler_begin, compiler_end
+from convoy.relay.ops.annotation import compiler_begin, compiler_end
 
 _CHAIN = ("add", "subtract", "multiply")
 
@@ -19,7 +19,7 @@ class CcompilerAnnotator(ExprMutator):
 
     compiler = "ccompiler"
 
-    def visit_call(self, call: Call) -> Expr:
+    def visit_call(self, call: Expr) -> Expr:
         """Mark a chain that ends in this call."""
         chain = self._chain(call)
         if chain is None:

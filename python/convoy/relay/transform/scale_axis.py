@@ -253,9 +253,9 @@ class _Forward:
             self.scales[id(node)] = carried[0]
         elif name in _SUMS and wish is not None:
             for data, other in ((0, 1), (1, 0)):
-                scale = carried[data]
-                if scale is not None:
-                    return self._sum(node, new, scale, data, other)
+                moved = carried[data]
+                if moved is not None:
+                    return self._sum(node, new, moved, data, other)
         return new
 
     def _product(
@@ -351,8 +351,8 @@ class _Backward:
             offers = [self._inner(a) for a in node.args]
             both = offers[0] and offers[1] and offers[0].axes == offers[1].axes
             for data, other in ((0, 1), (1, 0)):
-                found = offers[data]
-                if found and (both or _takes(node, data, other, found.axes)):
+                wish = offers[data]
+                if wish and (both or _takes(node, data, other, wish.axes)):
                     self.given[id(node.args[data])] = scale
                     if not both:
                         return

@@ -75,13 +75,14 @@ class _Simplifier:
 
     def transpose(self, call: Call, result: TensorType) -> Expr | None:
         axes, inner = _axes(call, len(result.shape)), call.args[0]
+        if axes is None:
+            return None
         if axes == list(range(len(axes))):
             return inner
-        if op_name(inner) != "transpose":
+        before = _axes(inner, len(axes)) if isinstance(inner, Call) else None
+        if before is None:
             return None
-        assert isinstance(inner, Call)
-        before = _axes(inner, len(axes))
-        return op_call("transpose", [inner.args[0]], axes=[before[a] for a in axes])
+        return op_call("transpose", [inner.args[0]], axes=[before[a] for a in axes])  # type: ignore[attr-defined]
 
     def like(self, call: Call, result: TensorType) -> Expr | None:
         if not result.is_static:
@@ -114,13 +115,17 @@ class _Simplifier:
             return None
         if _widens(source.dtype, given.dtype):
             return op_call("cast", [data], dtype=result.dtype)
-        if op_name(data) == "clip" and source.dtype == result.dtype and _keeps(data, given.dtype):
-            return data  # numbers that the clip left fit into the dtype between
+        if op_name(data) == "clip" and _keeps(data, given.dtype):
+            # Numbers that the clip left fit into the dtype between.
+            if source.dtype == result.dtype:
+                return data
+            if numpy_dtype(result.dtype).kind in "iu" and _widens(given.dtype, result.dtype):
+                return op_call("cast", [data], dtype=result.dtype)
         return None
 
     def clip(self, call: Call, result: TensorType) -> Expr | None:
         inner = call.args[0]
-        if op_name(inner) != "cast" or numpy_dtype(result.dtype).kind not in "iu":
+        if numpy_dtype(result.dtype).kind not in "iu":
             return None
         info = np.iinfo(numpy_dtype(result.dtype))
         assert call.attrs is not None
@@ -133,6 +138,10 @@ class _Simplifier:
         name = op_name(call)
         identity = 0 if name in ("add", "subtract") else 1
         lhs, rhs = call.args
+        if name == "add" and lhs is rhs:
+            return op_call("multiply", [lhs, scalar(2, result.dtype)])
+        if name in ("add", "multiply") and (joined := _joined(call)) is not None:
+            return joined
         for data, other, right in ((lhs, rhs, True), (rhs, lhs, False)):
             value = self._number(other)
             if value is None or self.type(data) != result:
@@ -179,9 +188,31 @@ class _Simplifier:
         return Call(call.op, [inner.args[0]], call.attrs)
 
 
-def _axes(call: Call, rank: int) -> list[int]:
+def _axes(call: Call, rank: int) -> list[int] | None:
+    """Return the order of axes of a transpose, None for what is none."""
+    if op_name(call) == "layout_transform":
+        assert call.attrs is not None
+        source, target = call.attrs["src_layout"], call.attrs["dst_layout"]
+        plain = sorted(source) == sorted(target) and source.isupper()
+        return [source.index(a) for a in target] if plain else None
+    if op_name(call) != "transpose":
+        return None
     axes = call.attrs["axes"] if call.attrs else None
     return [int(a) % rank for a in axes] if axes is not None else list(range(rank))[::-1]
+
+
+def _joined(call: Call) -> Expr | None:
+    """Return `x + (a + b)` for `(x + a) + b`, and so for products."""
+    for inner, last in (call.args, reversed(call.args)):
+        if not isinstance(last, Constant) or op_name(inner) != op_name(call):
+            continue
+        assert isinstance(inner, Call)
+        for data, first in (inner.args, reversed(inner.args)):
+            if isinstance(first, Constant):
+                join = np.add if op_name(call) == "add" else np.multiply
+                value = join(first.value, last.value)
+                return op_call(op_name(call), [data, Constant(value)])
+    return None
 
 
 def _widens(before: str, after: str) -> bool:
@@ -209,7 +240,7 @@ def _keeps(clip: Expr, dtype: str) -> bool:
 _Method = Callable[[_Simplifier, Call, TensorType], Expr | None]
 _RULES: dict[str, _Method] = {
     **dict.fromkeys(_RESHAPES, _Simplifier.reshape),
-    "transpose": _Simplifier.transpose,
+    **dict.fromkeys(("transpose", "layout_transform"), _Simplifier.transpose),
     **dict.fromkeys(
         (
             "reshape_like", "zeros_like", "ones_like", "full_like", "broadcast_to_like",
