@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function, GlobalVar, Var
 from convoy.relay.infer import infer_module
+from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
 from convoy.relay.transform.base import ModulePass, Pass, PassInfo, register_pass
 from convoy.relay.transform.byoc.annotate import DEFAULT
@@ -73,12 +74,13 @@ def _without_default(function: Function) -> Function:
 
 @dataclass
 class _Parts:
-    """What becomes of a region: its parameters, what they are given, and the call."""
+    """What becomes of a region: its parameters, what they are given, the call and its results."""
 
     params: list[Var] = field(default_factory=list)
     args: list[Expr] = field(default_factory=list)
     call: Call | None = None
     results: list[Expr] = field(default_factory=list)
+    fields: list[Expr] = field(default_factory=list)
 
 
 class _Partitioner:
@@ -123,7 +125,7 @@ class _Partitioner:
             assert parts.call is not None
             if len(parts.results) == 1:
                 return parts.call
-            return ast.TupleGetItem(parts.call, parts.results.index(inner))
+            return parts.fields[parts.results.index(inner)]
         for var, arg in zip(parts.params, parts.args, strict=True):
             if arg is inner:
                 return var
@@ -149,9 +151,20 @@ class _Partitioner:
             function = bound
             parts.args = [a for a in parts.args if not _is_constant(a)]
             parts.params = list(function.params)
+        function = _optimized(function, region.target)
         attrs = {"Primitive": 1, "Inline": 1, "Compiler": region.target, "global_symbol": symbol}
         self.functions[symbol] = function.with_attr(attrs)
         parts.call = Call(GlobalVar(symbol), parts.args)
+        parts.fields = [ast.TupleGetItem(parts.call, i) for i in range(len(parts.results))]
+
+
+def _optimized(function: Function, target: str) -> Function:
+    """Apply the pass that a script registered as `relay.ext.<compiler>.optimize`, if any."""
+    optimize = tvm.get_global_func(f"relay.ext.{target}.optimize", allow_missing=True)
+    if optimize is None:
+        return function
+    found = optimize(infer_module(IRModule.from_expr(function)))
+    return found["main"]
 
 
 def _is_constant(expr: Expr) -> bool:
