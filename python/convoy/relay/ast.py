@@ -134,6 +134,11 @@ class Op(Expr):
 
     name: str
 
+    @property
+    def num_inputs(self) -> int:
+        """The number of arguments that a call has."""
+        return len(op_schema(self.name).inputs)
+
     def get_attr(self, attr_name: str) -> AnyValue:
         """Return what was registered for the operator under a key, or None."""
         return _op_attributes.get((self.name, attr_name), (None, 0))[0]

@@ -13,19 +13,22 @@ from convoy.relay.builder import numpy_dtype
 from convoy.relay.infer.incremental import type_of
 from convoy.relay.op import tensor as R
 from convoy.relay.types import Any as AnyDim
-from convoy.relay.types import TensorType, Type
+from convoy.relay.types import TensorType
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def infer_type(expr: Expr | TupleWrapper) -> Type:
-    """Return the type of an expression; see `convoy.relay.infer.incremental.type_of`."""
-    return type_of(expr.astuple() if isinstance(expr, TupleWrapper) else expr)
+def infer_type(node: Expr | TupleWrapper, mod: object = None) -> Expr:
+    """Return an expression after its type was inferred: `infer_type(node).checked_type`."""
+    del mod
+    expr = node.astuple() if isinstance(node, TupleWrapper) else node
+    type_of(expr)
+    return expr
 
 
 def tensor_type(expr: Expr) -> TensorType:
     """Return the type of an expression that is a tensor."""
-    found = infer_type(expr)
+    found = type_of(expr)
     if not isinstance(found, TensorType):
         raise TypeError(f"a value of type {found} where a tensor is needed")
     return found
