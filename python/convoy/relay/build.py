@@ -51,7 +51,7 @@ def build(
         ir_mod: A module, or a function, which becomes `main`.
         target: "cuda" or "llvm", a Target, a list of which the first device target counts
             (`[cuda, cutlass]`), or a dict from devices to targets; None is the current Target.
-        target_host, executor, runtime: Accepted; there is one host and one executor.
+        target_host, executor, runtime: Accepted; there is one host, one executor and one runtime.
         workspace_memory_pools, constant_memory_pools: Accepted with a warning.
         params: Values by name, which are bound as constants; unknown names are ignored.
         mod_name: The name under which the factory makes executors.
@@ -63,10 +63,12 @@ def build(
             message has the place.
         RelayTypeError: Shapes, dtypes or parameters that do not fit.
         DynamicShape: A dimension without a size; `relay.vm.compile` takes those.
-        InvalidOption: An unknown target.
+        InvalidOption: An unknown target, or the runtime "crt" of microcontrollers.
     """
     mod = as_module(ir_mod)
     kind = device_target(target)
+    if runtime is not None and str(runtime) != "cpp":
+        raise InvalidOption(f"runtime '{runtime}'", "'cpp'", "Convoy compiles for hosts with an OS")
     for name, value in (
         ("workspace_memory_pools", workspace_memory_pools),
         ("constant_memory_pools", constant_memory_pools),
