@@ -50,7 +50,7 @@ def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
     body = printer.module(node) if isinstance(node, IRModule) else printer.lone(node)
     text = VERSION_LINE + body
     if show_meta_data and printer.values.meta:
-        text += "\n#[metadata]\n" + save_metadata(printer.values.meta)
+        text = text.rstrip("\n") + "\n\n#[metadata]\n" + save_metadata(printer.values.meta)
     return text
 
 
@@ -96,7 +96,7 @@ class _Printer:
             block.add(run(self._function("fn ", expr, 0)))
         else:
             run(self._scope(expr, block))
-        return "\n".join(block.lines) + "\n"
+        return "\n".join(block.lines)
 
     def _count_uses(self, expr: Expr) -> None:
         """Count how often each expression is used by another one."""
