@@ -202,19 +202,20 @@ def test_functions_and_the_runtime_module_are_built_once(placed, monkeypatch) ->
 
 
 class Gpu:
-    """Stands in for the GPU of the plan: times of whole executables, one stream first."""
+    """Stands in for the GPU of the plan: times of whole schedules, one stream first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *trials) -> None:
         self.tried: list[int] = []
         self._trials = itertools.chain(trials)
         monkeypatch.setattr("convoy.pipeline.present_device", Device)
         monkeypatch.setattr("convoy.streams.durations.measure", lambda program, ops, *_: list(ops))
-        monkeypatch.setattr("convoy.streams.schedule.time_executables", self.time)
+        monkeypatch.setattr("convoy.streams.schedule.time_functions", self.time)
 
-    def time(self, program, executables, cuda_graph):
-        self.tried.append(len(executables))
+    def time(self, program, executable, names, cuda_graph):
+        assert all(executable.stats().count(name) for name in names), "a function for each"
+        self.tried.append(len(names))
         one, several = next(self._trials)
-        slower = [(several[0] + 10 * i, several[1]) for i in range(1, len(executables) - 1)]
+        slower = [(several[0] + 10 * i, several[1]) for i in range(1, len(names) - 1)]
         return [one, *slower, several]  # the last schedule is the fastest
 
 

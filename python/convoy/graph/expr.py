@@ -77,6 +77,11 @@ def as_numpy(expr: relax.Expr) -> np.ndarray:
     return expr.value.numpy()
 
 
+def number(expr: relax.Expr) -> float:
+    """Value of a scalar argument of an operator, such as a bound of clip."""
+    return expr.value.value if hasattr(expr.value, "value") else expr.value
+
+
 def make_const(value: np.ndarray) -> relax.Expr:
     """Constant of the array's own dtype: without one TVM narrows int64 and float64."""
     array = np.asarray(value, order="C")  # ascontiguousarray would make () into (1,)

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.tirx import PrimFunc
 
 from ..errors import InvalidOption, UnsupportedOp
-from .expr import is_const, layer_of, op_name, with_layer
+from .expr import is_const, layer_of, op_name, shape_of, with_layer
 from .fold import fold_call
 
 
@@ -110,6 +110,7 @@ class Rewriter:
         self.value_of: dict[relax.Var, relax.Expr] = {}
         self.uses: Counter[relax.Var] = Counter()
         self.old: relax.Binding = None
+        self._reshapes: dict[tuple[relax.Expr, tuple[int, ...]], relax.Expr] = {}
 
     # -- to override ---------------------------------------------------------------------------
 
@@ -163,6 +164,16 @@ class Rewriter:
         if isinstance(value, relax.Call) and (not name or op_name(value) == name):
             return value
         return None
+
+    def reshaped(self, expr: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
+        """``expr`` in another shape: the value that was reshaped to it, where that has it."""
+        while (made := self.producer(expr, "relax.reshape")) is not None:
+            expr = made.args[0]
+        if shape_of(expr) == shape:
+            return expr
+        if (expr, shape) not in self._reshapes:
+            self._reshapes[expr, shape] = self.emit(relax.op.reshape(expr, shape))
+        return self._reshapes[expr, shape]
 
     def rename(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,6 +44,8 @@ class Epilogue:
             raise InvalidWorkload(
                 f"activation {self.activation!r}", f"one of {', '.join(ACTIVATIONS)}"
             )
+        if not (math.isfinite(self.clip_min) and math.isfinite(self.clip_max)):
+            raise InvalidWorkload(f"clip to [{self.clip_min}, {self.clip_max}]", "finite bounds")
         if self.affine_only and not self.affine_relu:
             raise InvalidWorkload("affine_only without affine_relu", "both, or neither")
 

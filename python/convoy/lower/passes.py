@@ -22,6 +22,7 @@ from .diagnose import check_lowered, unsupported_op
 from .legalize import legalize_ops
 from .multi_tensor import GroupCasts, GroupUpdates
 from .power import RewritePower
+from .row_norms import RowNorms
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
@@ -53,6 +54,7 @@ def kernel_passes() -> list[Pass]:
         Decompose(),  # operators that TVM cannot compile, into others
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
+        *([RowNorms()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         RewritePower(),  # pow() of negative bases on CUDA
         tvm.transform.Sequential(fuse_passes()),

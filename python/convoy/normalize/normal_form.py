@@ -12,6 +12,7 @@ The passes, in order:
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
     ChannelsLast         NHWC activations, OHWI filters
+    MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
     ApplyPrecision       the dtype policy
@@ -34,6 +35,7 @@ from .layout import ChannelsLast
 from .lift import LiftKernels
 from .name_layers import NameLayers
 from .precision import ApplyPrecision, compute_dtype
+from .reshapes import MoveReshapes
 from .shape_outputs import shape_outputs
 from .simplify import Simplify
 from .training_norms import ExpandTrainingNorms
@@ -94,6 +96,7 @@ def passes(dtype: str) -> list[Pass]:
         DecomposeBatchNorm(),
         ChannelsLast(),
         Simplify(),
+        MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),
         ApplyPrecision(dtype),

@@ -25,6 +25,7 @@ from ..graph.expr import (
     is_tensor,
     op_name,
     relax_ops,
+    shape_of,
 )
 from ..graph.rewriter import Rewriter
 from ..ops import DGRAD, WGRAD
@@ -83,8 +84,15 @@ class ApplyPrecision(Rewriter):
         if made is not None and dtype_of(made.args[0]) == dtype and dtype != "float32":
             return made.args[0]  # widened before: the narrow value is still there
         if (expr, dtype) not in self._casts:
-            self._casts[expr, dtype] = self.emit(relax.op.astype(expr, dtype))
+            self._casts[expr, dtype] = self.emit(self._cast(expr, dtype))
         return self._casts[expr, dtype]
+
+    def _cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
+        """A cast; one that narrows stands before a reshape, with the kernel that made the value."""
+        made = self.producer(expr, "relax.reshape")
+        if made is None or dtype == "float32" or is_const(made.args[0]):
+            return relax.op.astype(expr, dtype)
+        return relax.op.reshape(self.cast(made.args[0], dtype), shape_of(expr))
 
     def as_declared(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
         """``expr`` in the dtypes of ``declared``, through tuples."""

@@ -18,6 +18,7 @@ from ..graph.expr import (
     dtype_of,
     ints,
     is_const,
+    number,
     op_name,
     padding4,
     permutation_of,
@@ -75,6 +76,19 @@ def _astype(p: Simplify, call: relax.Call) -> relax.Expr | None:
 
 def _clip6(p: Simplify, call: relax.Call) -> relax.Expr:
     return relax.op.clip(call.args[0], 0.0, 6.0)
+
+
+def _clip(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """A clip without one of its bounds is a maximum or minimum; one from zero on a relu."""
+    x, low, high = call.args[0], *(float(number(arg)) for arg in call.args[1:3])
+    if math.isfinite(low) and math.isfinite(high):
+        return None
+    if low == -math.inf and high == math.inf:
+        return x
+    if high == math.inf and low == 0:
+        return relax.op.nn.relu(x)
+    function, bound = (relax.op.maximum, low) if high == math.inf else (relax.op.minimum, high)
+    return function(x, relax.const(bound, dtype_of(x)))
 
 
 def _silu(p: Simplify, call: relax.Call) -> relax.Expr | None:
@@ -190,6 +204,7 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.permute_dims": _permute,
     "relax.astype": _astype,
     "relax.nn.relu6": _clip6,
+    "relax.clip": _clip,
     "relax.multiply": _silu,
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,

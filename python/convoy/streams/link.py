@@ -51,5 +51,5 @@ def link_together(
                 mod = rename_main(mod, part.name)
             mod = tvm.transform.Sequential(finish_passes())(mod)
         vm_build._vmcodegen(builder, mod)
-        libraries += part.lowered.libraries
+        libraries += [m for m in part.lowered.libraries if all(m is not k for k in libraries)]
     return vm_build._vmlink(builder, target, None, ext_libs=[*libraries, *extra])

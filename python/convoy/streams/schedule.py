@@ -19,7 +19,7 @@ from ..lower.lowered import Lowered
 from . import durations
 from .costs import EAGER, GRAPH, LaunchCosts
 from .dependence import Dependences
-from .link import link
+from .link import Part, link_together
 from .planner import close_schedules, multi_stream, single_stream
 from .program import Program, read
 
@@ -136,8 +136,7 @@ def _measured(
     if not tried:
         note = f"predicted speedup of several streams {planned[0].predicted_speedup:.2f}"
         return Timing(program, dataclasses.replace(single, note=note), _hint(plan, single))
-    executables = [link(lowered, program, candidate) for candidate in (single, *tried)]
-    (one, one_spread), *others = time_executables(program, executables, cuda_graph)
+    (one, one_spread), *others = _times(lowered, program, [single, *tried], cuda_graph)
     best = min(range(len(others)), key=lambda i: others[i][0])
     (many, many_spread), multi = others[best], tried[best]
     trial = Trial(one, many, one_spread, many_spread)
@@ -164,13 +163,24 @@ def _hint(plan: Plan, chosen: Schedule) -> str:
     return ONE_STREAM if plan.streams > 1 and chosen.streams == 1 else ""
 
 
-def time_executables(
+def _times(
+    lowered: Lowered, program: Program, schedules: Sequence[Schedule], cuda_graph: bool
+) -> list[tuple[float, float]]:
+    """Time schedules of a program on the GPU: functions of one executable, which holds the weights
+    once."""
+    names = ["main", *(f"schedule_{i}" for i in range(1, len(schedules)))]
+    parts = [Part(lowered, program, s, n) for s, n in zip(schedules, names, strict=True)]
+    return time_functions(program, link_together(parts), names, cuda_graph)
+
+
+def time_functions(
     program: Program,
-    executables: Sequence[relax.VMExecutable],
+    executable: relax.VMExecutable,
+    names: Sequence[str] = ("main",),
     cuda_graph: bool = True,
     device: int = 0,
 ) -> list[tuple[float, float]]:
-    """Time executables of a program on the GPU in turns: replays of a CUDA graph, or synchronised
+    """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronised
     calls where no graph will be used. Returns (median, spread) of each in microseconds."""
     from tvm.runtime.vm import VirtualMachine
 
@@ -181,7 +191,7 @@ def time_executables(
     params = program.func.params
     inputs = network.random_tensors([(shape_of(p), dtype_of(p)) for p in params], device)
     sampler = network.graph_replays if cuda_graph else network.calls
-    machines = [VirtualMachine(executable, tvm.cuda(device)) for executable in executables]
-    samplers = [sampler(vm["main"], inputs, device) for vm in machines]
+    vm = VirtualMachine(executable, tvm.cuda(device))
+    samplers = [sampler(vm[name], inputs, device) for name in names]
     found = network.time_networks(samplers, take_turn=functools.partial(turn, device))
     return [(round(s.median_us, 3), round(s.spread_us, 3)) for s in found]

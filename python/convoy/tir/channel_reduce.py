@@ -1,7 +1,8 @@
 """Sums over rows of channels-last tensors (global average pool): many rows, contiguous channels.
 
 A block covers some channels, 16 bytes a thread, and splits the rows over ``threadIdx.y``; partial
-sums meet in shared memory. With few output elements this is what keeps enough loads in flight.
+sums meet in shared memory. With few output elements this is what keeps enough loads in flight;
+where there are few blocks each covers fewer channels.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from .loads import contiguous_in, loads_of, stage_reads, vector_width, vectorize_copy
-from .window import ReductionRule, finish_output, inline_consumers
+from .window import ReductionRule, inline_consumers
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
+_BLOCKS = 64  # fewer leave most of a GPU idle
 
 
 class ChannelReduce(ReductionRule):
@@ -51,9 +53,9 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     loops = sch.get_loops(reduce)
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
     rows = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
-    channels = int(sch.get(spatial[-1]).extent)
+    *others, channels = (int(sch.get(loop).extent) for loop in spatial)
     width = vector_width(channels, loads_of(sch.get(reduce))[0].buffer.dtype)
-    lanes = _largest_divisor(channels // width, _CHANNEL_THREADS)
+    lanes = _lanes(channels // width, math.prod(others))
     sch.reorder(*spatial, *rows)
     row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
     parts = _ROW_THREADS
@@ -79,7 +81,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
     sch.decompose_reduction(partial, sch.get_loops(partial)[3])
 
-    # Second step: the parts of a channel are added by one thread (by each threadIdx.y alike).
+    # Second step: the parts of a channel are added by one thread.
     if final is None:
         final = sch.cache_write(reduce, 0, "local")
     else:
@@ -88,25 +90,26 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     _, *below = sch.get_loops(reduce)  # loops follow the order of the block's axes
     reduction_first = sch.get(reduce).iter_vars[0].iter_type == tirx.IterVar.CommReduce
     parts_loop, chunk = below if reduction_first else reversed(below)
-    lane, vector = sch.split(chunk, factors=[lanes, width])
+    lane, _, vector = sch.split(chunk, factors=[lanes, None, parts])
     sch.bind(lane, "threadIdx.x")
-    sch.reorder(lane, parts_loop, vector)
-    sch.unroll(vector)
-    sch.unroll(parts_loop)
-    sch.reverse_compute_at(final, lane)
+    sch.bind(vector, "threadIdx.y")
+    sch.reorder(lane, vector, parts_loop)
+    sch.reverse_compute_at(final, vector)
     sch.decompose_reduction(reduce, parts_loop)
-    finish_output(sch, final, lane, width)
+    _keep_loads_in_flight(sch, sch.get_loops(reduce)[-1])
 
 
-def _largest_divisor(value: int, limit: int) -> int:
-    return next(d for d in range(min(value, limit), 0, -1) if value % d == 0)
+def _lanes(groups: int, others: int) -> int:
+    """Threads side by side: of the divisors of ``groups``, the largest that leaves enough blocks."""
+    fits = [n for n in range(1, min(groups, _CHANNEL_THREADS) + 1) if groups % n == 0]
+    return max([n for n in fits if others * groups // n >= _BLOCKS], default=1)
 
 
 def _keep_loads_in_flight(sch: s_tir.Schedule, step: LoopRV) -> None:
-    """Unroll the row loop, in steps of four where it is long."""
+    """Unroll the row loop, in steps of eight where it is long."""
     extent = int(sch.get(step).extent)
     if extent <= 16:
         sch.unroll(step)
         return
-    _, inner = sch.split(step, factors=[None, 4])
+    _, inner = sch.split(step, factors=[None, 8])
     sch.unroll(inner)

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relax
 
-from ...graph.expr import dtype_of, is_const, make_const, numpy_dtype, op_name, rank_of, shape_of
+from ...graph.expr import (
+    dtype_of,
+    is_const,
+    make_const,
+    number,
+    numpy_dtype,
+    op_name,
+    rank_of,
+    shape_of,
+)
 from ...graph.rewriter import used_vars
 from ...ir.workload import Epilogue
 from ...normalize.affine import channel_constant
@@ -103,13 +112,9 @@ def _activation(call: relax.Expr, epilogue: Epilogue) -> Epilogue | None:
     if name in names:
         return dataclasses.replace(epilogue, activation=names[name])
     if name == "relax.clip":
-        low, high = (float(_number(arg)) for arg in call.args[1:3])
+        low, high = (float(number(arg)) for arg in call.args[1:3])
         return dataclasses.replace(epilogue, activation="clip", clip_min=low, clip_max=high)
     return None
-
-
-def _number(expr: relax.Expr) -> float:
-    return expr.value.value if hasattr(expr.value, "value") else expr.value
 
 
 def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:

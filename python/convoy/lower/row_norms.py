@@ -1,0 +1,70 @@
+"""Norms over the last axis as one GPU kernel each, with the casts before and behind them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import ClassVar
+
+from tvm import relax
+
+from ..graph.expr import FLOAT_DTYPES, dtype_of, ints, op_name, rank_of, relax_ops, shape_of
+from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
+from ..tir.row_norms import LONGEST_ROW, RowNorm, kernel
+from .accumulate import NARROW
+
+_NORMS = relax_ops("nn.layer_norm nn.rms_norm nn.softmax nn.log_softmax")
+
+
+class RowNorms(Rewriter):
+    """Call :mod:`convoy.tir.row_norms`; other axes and very long rows are left to TVM.
+
+    Norms are computed in float32 of 16-bit data and their results are mostly rounded again: the
+    kernel reads and writes the 16-bit values.
+    """
+
+    ops: ClassVar[frozenset[str] | None] = _NORMS | relax_ops("astype reshape")
+    infer_first: ClassVar[bool] = False
+
+    def start(self, func: relax.Function) -> None:
+        self._readers: dict[relax.Var, list[relax.Expr]] = defaultdict(list)
+        for binding in bindings_of(func):
+            for var in used_vars(binding.value):
+                self._readers[var].append(binding.value)
+        for var in used_vars(result_of(func)):
+            self._readers[var].append(var)
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        if op_name(call) == "relax.astype":
+            return call.args[0] if dtype_of(call.args[0]) == dtype_of(old) else None
+        if op_name(call) == "relax.reshape":
+            return self.reshaped(call.args[0], shape_of(old))
+        *outer, columns = shape_of(old) or (0,)
+        dtypes = {dtype_of(arg) for arg in old.args}
+        if not 1 < columns <= LONGEST_ROW or not _of_last_axis(old) or dtypes != {"float32"}:
+            return None
+        data = call.args[0]
+        made = self.producer(data, "relax.astype")
+        if made is not None and dtype_of(made.args[0]) in NARROW:
+            data = made.args[0]  # what the kernel rounds up itself
+        epsilon = float(getattr(call.attrs, "epsilon", 0.0))
+        name = op_name(call).removeprefix("relax.nn.")
+        dtype = self._written()
+        norm = RowNorm(name, math.prod(outer), columns, dtype_of(data), dtype, epsilon)
+        flat = self.reshaped(data, (norm.rows, columns))
+        callee = self.builder.add_func(kernel(norm), name)
+        ty = relax.TensorType((norm.rows, columns), dtype)
+        result = self.emit(relax.op.call_tir(callee, [flat, *call.args[1:]], ty))
+        return relax.op.reshape(result, shape_of(old))
+
+    def _written(self) -> str:
+        """The 16-bit dtype to which every reader of the norm casts it; else float32."""
+        readers = self._readers[self.old.var]
+        casts = {dtype_of(r) if op_name(r) == "relax.astype" else "float32" for r in readers}
+        return casts.pop() if len(casts) == 1 and casts <= {*FLOAT_DTYPES} else "float32"
+
+
+def _of_last_axis(call: relax.Call) -> bool:
+    last = (-1, rank_of(call) - 1)
+    axes = ints(call.attrs.axes) if hasattr(call.attrs, "axes") else (int(call.attrs.axis),)
+    return len(axes) == 1 and axes[0] in last

@@ -1,0 +1,100 @@
+"""Norms over the last axis: kernels run serially on the CPU against numpy, and what becomes of
+the operators, with the casts around them."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from convoy.graph.rewriter import bindings_of
+from convoy.lower.lowered import Lowered
+from convoy.lower.passes import kernel_calls, to_kernels
+from convoy.lower.row_norms import RowNorms
+from convoy.tir.row_norms import LONGEST_ROW, RowNorm, kernel
+
+from .test_training_kernels import run
+
+TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
+EPSILON = 1e-5
+
+
+def expected(kind: str, x: np.ndarray, vectors: list[np.ndarray]) -> np.ndarray:
+    """The norm in float64."""
+    x = x.astype("float64")
+    if kind == "layer_norm":
+        centred = x - x.mean(1, keepdims=True)
+        scale = np.sqrt((centred**2).mean(1, keepdims=True) + EPSILON)
+        return centred / scale * vectors[0] + vectors[1]
+    if kind == "rms_norm":
+        return x / np.sqrt((x**2).mean(1, keepdims=True) + EPSILON) * vectors[0]
+    shifted = x - x.max(1, keepdims=True)
+    total = np.exp(shifted).sum(1, keepdims=True)
+    return shifted - np.log(total) if kind == "log_softmax" else np.exp(shifted) / total
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    kind=st.sampled_from(["layer_norm", "rms_norm", "softmax", "log_softmax"]),
+    rows=st.sampled_from([1, 3, 197, 1001]),
+    columns=st.sampled_from([2, 7, 49, 96, 130, 768, 1000, 4104]),
+    dtypes=st.tuples(*[st.sampled_from(["float16", "float32"])] * 2),
+    seed=st.integers(0, 9),
+)
+def test_kernels(kind: str, rows: int, columns: int, dtypes: tuple[str, str], seed: int) -> None:
+    norm = RowNorm(kind, rows, columns, *dtypes, EPSILON)
+    rng = np.random.default_rng(seed)
+    x = (3 * rng.standard_normal((rows, columns)) + 20).astype(dtypes[0])
+    vectors = [rng.standard_normal(columns).astype("float32") for _ in range(norm.vectors)]
+    y = np.full((rows, columns), np.nan, dtypes[1])
+    *_, found = run(kernel(norm), x, *vectors, y)
+    exact = expected(kind, x, vectors)
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert error < (1e-3 if dtypes[1] == "float16" else 2e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(1, 10**6), columns=st.integers(2, LONGEST_ROW))
+def test_blocks_fit_a_gpu(rows: int, columns: int) -> None:
+    norm = RowNorm("softmax", rows, columns, "float16", "float16")
+    assert 1 <= norm.lanes * norm.parts <= 1024
+    shared = 4 * norm.parts * (columns + 2 * norm.lanes)
+    assert shared <= 48 << 10
+
+
+def network(axis: int, columns: int = 64) -> tvm.IRModule:
+    """float16 -> float32 -> softmax -> layer norm -> float16, as the precision policy writes it."""
+    x = relax.Var("x", relax.TensorType((2, 5, columns), "float16"))
+    gamma, beta = (relax.const(np.full(columns, v, "float32")) for v in (1.5, 0.5))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(relax.op.astype(x, "float32"))
+            y = builder.emit(relax.op.nn.softmax(wide, axis))
+            y = builder.emit(relax.op.nn.layer_norm(y, gamma, beta, [-1], EPSILON))
+            y = builder.emit(relax.op.reshape(y, (10, columns)))
+            out = builder.emit_output(relax.op.astype(y, "float16"))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def kernels_of(mod: tvm.IRModule) -> list[str]:
+    with TARGET:
+        return kernel_calls(to_kernels(mod))
+
+
+def test_casts_are_part_of_the_kernels() -> None:
+    found = RowNorms()(network(-1))
+    calls = [b.value for b in bindings_of(found["main"])]
+    types = [c.ty_args[0].dtype for c in calls if c.op.name == "relax.call_tir"]
+    assert [str(t) for t in types] == ["float32", "float32"], "the last cast is of a reshape"
+    assert kernels_of(network(-1)) == ["softmax", "layer_norm", "cast"]
+    assert Lowered.of(network(-1), TARGET).kernels is not None, "CUDA code compiles"
+
+
+def test_other_axes_and_long_rows_are_left_to_tvm() -> None:
+    assert "layer_norm" in kernels_of(network(1))
+    assert "softmax" not in kernels_of(network(1))
+    assert "fused_cast_softmax" in kernels_of(network(-1, LONGEST_ROW + 1))
