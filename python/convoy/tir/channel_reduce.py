@@ -100,7 +100,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
 
 
 def _lanes(groups: int, others: int) -> int:
-    """Threads side by side: of the divisors of ``groups``, the largest that leaves enough blocks."""
+    """Threads side by side: the largest divisor of ``groups`` that leaves enough blocks."""
     fits = [n for n in range(1, min(groups, _CHANNEL_THREADS) + 1) if groups % n == 0]
     return max([n for n in fits if others * groups // n >= _BLOCKS], default=1)
 
