@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,7 +89,11 @@ def test_c_api_on_a_stream(module: Path, tmp_path: Path) -> None:
     (tmp_path / "main.cc").write_text(PROGRAM)
     program = tmp_path / "main"
     command = ["g++", "-std=c++17", tmp_path / "main.cc", *flags, library]
-    include = library.parents[1] / "include"
+    toolkits = [
+        library.parents[1],
+        Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc").parents[1],
+    ]
+    include = next(t / "include" for t in toolkits if (t / "include/crt/host_defines.h").exists())
     subprocess.run([*command, f"-I{include}", "-o", program], check=True)
     session = convoy.load(module).session()
     ((_, shape, dtype),) = session.input_info

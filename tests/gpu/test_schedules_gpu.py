@@ -112,6 +112,42 @@ def test_kernel_is_fast(case, target, capsys):
     assert gbs >= share * COPY_GBS
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 112, 112, 32), (1, 56, 56, 96), (2, 28, 28, 144), (1, 14, 14, 480), (8, 7, 7, 1152),
+        (3, 5, 7, 12), (1, 33, 31, 40),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_global_means(shape: tuple[int, ...], target) -> None:
+    """Blocks of few channels, with results of other blocks beside theirs."""
+    case = Case("mean", [shape], ["float16"], lambda e, x: e(op.mean(x, [1, 2])), "")
+    (x,) = case.inputs()
+    found = machine(case.executable(target))["main"](on_gpu(x)).numpy()
+    assert relative_error(found, x.astype("float64").mean((1, 2))) < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm", "softmax", "log_softmax"])
+@pytest.mark.parametrize(
+    "shape", [(1, 197, 768), (8, 56, 56, 96), (3, 1000), (2, 5, 4097)], ids=str
+)
+def test_row_norms(kind: str, shape: tuple[int, ...], target) -> None:
+    """Against llvm, with what follows the norm."""
+    c = shape[-1]
+    vectors = {"layer_norm": 2, "rms_norm": 1}.get(kind, 0)
+    where = ([-1], 1e-5) if vectors else (-1,)
+
+    def network(e, x, *v):
+        y = getattr(op.nn, kind)(e(op.astype(x, "float32")), *v, *where)
+        return e(op.astype(e(y), "float16"))
+
+    case = Case(kind, [shape, *[(c,)] * vectors], ["float16", *["float32"] * vectors], network, "")
+    inputs = case.inputs()
+    found = machine(case.executable(target))["main"](*map(on_gpu, inputs)).numpy()
+    assert relative_error(found, run_llvm(case.module(), *inputs)[0]) < 2e-3
+
+
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_network_without_backends(cuda_graph, target):
     """A whole network on TVM's kernels alone: replays see new inputs, outputs are not shared."""

@@ -14,12 +14,14 @@ from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from .loads import contiguous_in, loads_of, stage_reads, vector_width, vectorize_copy
-from .window import ReductionRule, inline_consumers
+from .window import ReductionRule, finish_output, inline_consumers
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
 _BLOCKS = 64  # fewer leave most of a GPU idle
+#: Parts times threads of a block: every thread adds all parts of its channels.
+_LONGEST_SUM = 16384
 
 
 class ChannelReduce(ReductionRule):
@@ -59,7 +61,8 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     sch.reorder(*spatial, *rows)
     row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
     parts = _ROW_THREADS
-    while parts * 2 * lanes <= 512 and int(sch.get(row).extent) >= parts * 8:
+    rows_in_all = int(sch.get(row).extent)
+    while (2 * parts) ** 2 * lanes <= _LONGEST_SUM and rows_in_all >= parts * 8:
         parts *= 2
     step, part = sch.split(row, factors=[None, parts])
     partial = sch.rfactor(part, factor_axis=0)
@@ -81,7 +84,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
     sch.decompose_reduction(partial, sch.get_loops(partial)[3])
 
-    # Second step: the parts of a channel are added by one thread.
+    # Second step: the parts of a channel are added by one thread (by each threadIdx.y alike).
     if final is None:
         final = sch.cache_write(reduce, 0, "local")
     else:
@@ -90,13 +93,14 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     _, *below = sch.get_loops(reduce)  # loops follow the order of the block's axes
     reduction_first = sch.get(reduce).iter_vars[0].iter_type == tirx.IterVar.CommReduce
     parts_loop, chunk = below if reduction_first else reversed(below)
-    lane, _, vector = sch.split(chunk, factors=[lanes, None, parts])
+    lane, vector = sch.split(chunk, factors=[lanes, width])
     sch.bind(lane, "threadIdx.x")
-    sch.bind(vector, "threadIdx.y")
-    sch.reorder(lane, vector, parts_loop)
-    sch.reverse_compute_at(final, vector)
+    sch.reorder(lane, parts_loop, vector)
+    sch.unroll(vector)
+    sch.unroll(parts_loop)
+    sch.reverse_compute_at(final, lane)
     sch.decompose_reduction(reduce, parts_loop)
-    _keep_loads_in_flight(sch, sch.get_loops(reduce)[-1])
+    finish_output(sch, final, lane, width)
 
 
 def _lanes(groups: int, others: int) -> int:
