@@ -18,6 +18,8 @@ namespace convoy::depthwise {
 // Strides of a dgrad, and so the phases of an axis, at most.
 constexpr int kMostPhases = 4;
 constexpr int kThreads = 128;
+// Columns of a strip's window: a bit of a word for each.
+constexpr int kMostWindow = 32;
 
 struct ConvParams {
   const void *in, *filter, *residual, *bias;
@@ -44,6 +46,7 @@ struct ConvConfig {
   static constexpr int V = Vector_, Rows = Rows_, Columns = Columns_;
   static constexpr int Taps = Filter ? Filter : kTapChunk;  // of a row, at a time
   static constexpr int Window = (Columns - 1) * Stride + Taps;
+  static_assert(Window <= kMostWindow);
   static_assert(Filter || Rows == 1, "a filter of any size takes one row of outputs at a time");
 };
 
@@ -61,6 +64,7 @@ CONVOY_HD int weight_stride(int channels) { return channels + 4; }
 struct Strip {
   int row, column;         // first output, as j of axis.cuh
   uint32_t image;          // first input element of the image
+  uint32_t out_image;      // first output pixel
   int in_row, in_column;   // of the first tap
 };
 
@@ -93,8 +97,7 @@ __device__ __forceinline__ void load_window(const ConvParams& p, uint32_t offset
   Vector<T, Config::V> raw[Config::Window];
 #pragma unroll
   for (int i = 0; i < Config::Window; ++i) {
-    raw[i] = Vector<T, Config::V>{};
-    if (inside >> i & 1) raw[i] = load<T, Config::V>(p.in, offset + i * step);
+    raw[i] = load_if<T, Config::V>(inside >> i & 1, p.in, offset + i * step);
   }
 #pragma unroll
   for (int i = 0; i < Config::Window; ++i) widen(raw[i], x[i]);
@@ -183,31 +186,52 @@ __device__ __forceinline__ void add_any(const ConvParams& p, const Axis& rows, c
   }
 }
 
-// Epilogue and store of one row of the strip.
+// Calls visit(i, j, there, offset) for the outputs (i, j) of the strip, with byte offsets; those that
+// are not `there` lie outside the tensor.
+template <class Config, class Visit>
+__device__ __forceinline__ void for_outputs(const ConvParams& p, const Axis& rows,
+                                            const Axis& columns, const Strip& strip, int channel,
+                                            Visit visit) {
+#pragma unroll
+  for (int i = 0; i < Config::Rows; ++i) {
+    const int row = strip.row + i * rows.spread;
+    const uint32_t pixel = strip.out_image + uint32_t(rows.position(row)) * p.out_width;
+#pragma unroll
+    for (int j = 0; j < Config::Columns; ++j) {
+      const int column = strip.column + j * columns.spread;
+      visit(i, j, row < rows.count && column < columns.count,
+            ((pixel + columns.position(column)) * p.out_channels + channel) *
+                uint32_t(sizeof(typename Config::T)));
+    }
+  }
+}
+
 template <class Config>
-__device__ __forceinline__ void finish_row(const ConvParams& p, const Axis& columns, int first,
-                                           uint32_t row_offset, int channel,
-                                           const float (&bias)[Config::V],
-                                           float (&sum)[Config::Columns][Config::V]) {
+__device__ __forceinline__ void finish_strip(
+    const ConvParams& p, const Axis& rows, const Axis& columns, const Strip& strip, int channel,
+    const float (&bias)[Config::V], float (&sum)[Config::Rows][Config::Columns][Config::V]) {
   using T = typename Config::T;
   constexpr int V = Config::V;
-#pragma unroll
-  for (int i = 0; i < Config::Columns; ++i) {
-    const int j = first + i * columns.spread;
-    if (j >= columns.count) break;
-    const uint32_t offset =
-        (row_offset + uint32_t(columns.position(j)) * p.out_channels + channel) * sizeof(T);
-    if (p.residual) {
+  if (p.residual) {
+    for_outputs<Config>(p, rows, columns, strip, channel, [&](int i, int j, bool there,
+                                                               uint32_t offset) {
       float other[V];
-      widen(load<T, V>(p.residual, offset), other);
+      widen(load_if<T, V>(there, p.residual, offset), other);
 #pragma unroll
-      for (int v = 0; v < V; ++v) sum[i][v] += other[v];
-    }
-#pragma unroll
-    for (int v = 0; v < V; ++v) sum[i][v] += bias[v];
-    activate(sum[i], p.activation, p.clip_min, p.clip_max);
-    store<T, V>(p.out, offset, narrowed<T, V>(sum[i]));
+      for (int v = 0; v < V; ++v) sum[i][j][v] += other[v];
+    });
   }
+#pragma unroll
+  for (int i = 0; i < Config::Rows; ++i)
+#pragma unroll
+    for (int j = 0; j < Config::Columns; ++j)
+#pragma unroll
+      for (int v = 0; v < V; ++v) sum[i][j][v] += bias[v];
+  activate<Config::Rows * Config::Columns * V>(&sum[0][0][0], p.activation, p.clip_min, p.clip_max);
+  for_outputs<Config>(p, rows, columns, strip, channel, [&](int i, int j, bool there,
+                                                             uint32_t offset) {
+    store_if<T, V>(there, p.out, offset, narrowed<T, V>(sum[i][j]));
+  });
 }
 
 template <class Config>
@@ -233,7 +257,7 @@ __global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant
     __syncthreads();
   }
   float bias[V] = {};
-  if (p.bias && active) widen(load<T, V>(p.bias, channel * sizeof(T)), bias);
+  if (p.bias) widen(load_if<T, V>(active, p.bias, channel * sizeof(T)), bias);
 
   for (int start = blockIdx.x * p.block_strips; start < strips;
        start += gridDim.x * p.block_strips) {
@@ -245,6 +269,7 @@ __global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant
     strip.row = rows.start(above - image * rows.strips, Config::Rows);
     strip.column = columns.start(index - above * columns.strips, Config::Columns);
     strip.image = uint32_t(image) * p.in_pixels * p.in_channels;
+    strip.out_image = uint32_t(image) * p.out_pixels;
     strip.in_row = rows.a * strip.row + rows.b;
     strip.in_column = columns.a * strip.column + columns.b;
 
@@ -264,16 +289,7 @@ __global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant
         }
       }
     }
-    if (!mine) continue;
-#pragma unroll
-    for (int i = 0; i < Config::Rows; ++i) {
-      const int j = strip.row + i * rows.spread;
-      if (j >= rows.count) break;
-      const uint32_t offset =
-          (uint32_t(image) * p.out_pixels + uint32_t(rows.position(j)) * p.out_width) *
-          p.out_channels;
-      finish_row<Config>(p, columns, strip.column, offset, channel, bias, sum[i]);
-    }
+    if (mine) finish_strip<Config>(p, rows, columns, strip, channel, bias, sum);
   }
 }
 

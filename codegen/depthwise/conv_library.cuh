@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "conv.cuh"
@@ -51,6 +52,7 @@ struct DepthwiseConv {
       if (columns.stride > 2 || (tile.rows > 1 && rows.stride != columns.stride)) {
         return kUnsupported;
       }
+      if (window(tile, columns.stride) > kMostWindow) return kUnsupported;
     }
     return check_range(s);
   }
@@ -91,8 +93,9 @@ struct DepthwiseConv {
     p.filter_h = s.r;
     p.filter_w = s.s;
     p.activation = activation_of(s);
-    p.clip_min = s.clip_min;
-    p.clip_max = s.clip_max;
+    const bool relu = p.activation == kRelu;
+    p.clip_min = relu ? 0.0f : s.clip_min;
+    p.clip_max = relu ? INFINITY : s.clip_max;
     p.by_multiplier = Divider(s.k / s.c);
     set_block(s, tile, int64_t(strips) * s.n, &p);
     p.by_vectors = Divider(p.vectors);
@@ -126,6 +129,10 @@ struct DepthwiseConv {
 
  private:
   static constexpr int kBlocksPerSm = 32;
+
+  static constexpr int window(Tile tile, int stride) {
+    return (tile.columns - 1) * stride + (Filter ? Filter : kTapChunk);
+  }
 
   static int tile_of(const ConvoyShape& s) { return s.swizzle / kActivations; }
   static int activation_of(const ConvoyShape& s) { return s.swizzle % kActivations; }
@@ -172,7 +179,8 @@ struct DepthwiseConv {
   template <int Index, int Stride>
   static const void* instance() {
     constexpr Tile tile = Tiles<Filter>::list[Index];
-    if constexpr (tile.vector * sizeof(T) > 16 || (tile.single() && Stride != 1)) {
+    if constexpr (tile.vector * sizeof(T) > 16 || (tile.single() && Stride != 1) ||
+                  window(tile, Stride) > kMostWindow) {
       return nullptr;
     } else {
       using Config = ConvConfig<T, Filter, Stride, tile.vector, tile.rows, tile.columns>;

@@ -92,28 +92,81 @@ __device__ __forceinline__ void load_shared(const float* from, float (&to)[V]) {
   }
 }
 
-// The vector at a byte offset; tensors are smaller than 4 GiB, so that an offset has 32 bits.
+// Words that a vector is moved in: as many as hold it.
+template <int Bytes>
+struct Words {
+  uint32_t data[Bytes / 4];
+};
+template <>
+struct Words<2> {
+  uint16_t data[1];
+};
+
+// The vector at a byte offset, zeros unless `there`. Tensors are smaller than 4 GiB, so that an
+// offset has 32 bits. Written out because nvcc makes a branch of a load in an `if`, and loads behind
+// branches wait for each other.
 template <class T, int V>
-__device__ __forceinline__ Vector<T, V> load(const void* base, uint32_t offset) {
-  using Bits = Vector<T, V>;
+__device__ __forceinline__ Vector<T, V> load_if(bool there, const void* base, uint32_t offset) {
+  constexpr int Bytes = sizeof(T) * V;
   const char* address = static_cast<const char*>(base) + offset;
-  Bits value;
-  if constexpr (sizeof(Bits) == 16) {
-    *reinterpret_cast<uint4*>(&value) = __ldg(reinterpret_cast<const uint4*>(address));
-  } else if constexpr (sizeof(Bits) == 8) {
-    *reinterpret_cast<uint2*>(&value) = __ldg(reinterpret_cast<const uint2*>(address));
-  } else if constexpr (sizeof(Bits) == 4) {
-    *reinterpret_cast<unsigned*>(&value) = __ldg(reinterpret_cast<const unsigned*>(address));
+  Words<Bytes> words = {};
+#ifdef __CUDA_ARCH__
+  if constexpr (Bytes == 16) {
+    asm("{.reg .pred p; setp.ne.b32 p, %4, 0; @p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%5];}"
+        : "+r"(words.data[0]), "+r"(words.data[1]), "+r"(words.data[2]), "+r"(words.data[3])
+        : "r"(int(there)), "l"(address));
+  } else if constexpr (Bytes == 8) {
+    asm("{.reg .pred p; setp.ne.b32 p, %2, 0; @p ld.global.nc.v2.b32 {%0, %1}, [%3];}"
+        : "+r"(words.data[0]), "+r"(words.data[1])
+        : "r"(int(there)), "l"(address));
+  } else if constexpr (Bytes == 4) {
+    asm("{.reg .pred p; setp.ne.b32 p, %1, 0; @p ld.global.nc.b32 %0, [%2];}"
+        : "+r"(words.data[0])
+        : "r"(int(there)), "l"(address));
   } else {
-    *reinterpret_cast<unsigned short*>(&value) =
-        __ldg(reinterpret_cast<const unsigned short*>(address));
+    asm("{.reg .pred p; setp.ne.b32 p, %1, 0; @p ld.global.nc.b16 %0, [%2];}"
+        : "+h"(words.data[0])
+        : "r"(int(there)), "l"(address));
   }
-  return value;
+#else
+  if (there) words = *reinterpret_cast<const Words<Bytes>*>(address);
+#endif
+  return *reinterpret_cast<Vector<T, V>*>(&words);
 }
 
 template <class T, int V>
-__device__ __forceinline__ void store(void* base, uint32_t offset, const Vector<T, V>& value) {
-  *reinterpret_cast<Vector<T, V>*>(static_cast<char*>(base) + offset) = value;
+__device__ __forceinline__ void store_if(bool there, void* base, uint32_t offset,
+                                         const Vector<T, V>& value) {
+  constexpr int Bytes = sizeof(T) * V;
+  char* address = static_cast<char*>(base) + offset;
+  const Words<Bytes> words = *reinterpret_cast<const Words<Bytes>*>(&value);
+#ifdef __CUDA_ARCH__
+  if constexpr (Bytes == 16) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.v4.b32 [%1], {%2, %3, %4, %5};}" ::"r"(
+            int(there)),
+        "l"(address), "r"(words.data[0]), "r"(words.data[1]), "r"(words.data[2]),
+        "r"(words.data[3])
+        : "memory");
+  } else if constexpr (Bytes == 8) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.v2.b32 [%1], {%2, %3};}" ::"r"(
+                     int(there)),
+                 "l"(address), "r"(words.data[0]), "r"(words.data[1])
+                 : "memory");
+  } else if constexpr (Bytes == 4) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.b32 [%1], %2;}" ::"r"(
+                     int(there)),
+                 "l"(address), "r"(words.data[0])
+                 : "memory");
+  } else {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.b16 [%1], %2;}" ::"r"(
+                     int(there)),
+                 "l"(address), "h"(words.data[0])
+                 : "memory");
+  }
+#else
+  if (there) *reinterpret_cast<Words<Bytes>*>(address) = words;
+#endif
 }
 
 }  // namespace convoy::depthwise

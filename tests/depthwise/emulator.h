@@ -87,6 +87,7 @@ inline void launch(dim3 grid, dim3 block, void* shared, size_t shared_bytes,
 #define __syncthreads emulator::wait
 #define __ldg(pointer) (*(pointer))
 #define __expf std::exp
+#define __fdividef(a, b) ((a) / (b))
 
 using std::max;
 using std::min;
