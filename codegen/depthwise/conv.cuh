@@ -68,6 +68,22 @@ struct Strip {
   int in_row, in_column;   // of the first tap
 };
 
+// Strips are numbered along a row, then by row, then by image.
+template <class Config>
+__device__ __forceinline__ Strip strip_at(const ConvParams& p, const Axis& rows,
+                                          const Axis& columns, int index) {
+  const int above = columns.by_strips.divide(index);
+  const int image = rows.by_strips.divide(above);
+  Strip strip;
+  strip.row = rows.start(above - image * rows.strips, Config::Rows);
+  strip.column = columns.start(index - above * columns.strips, Config::Columns);
+  strip.image = uint32_t(image) * p.in_pixels * p.in_channels;
+  strip.out_image = uint32_t(image) * p.out_pixels;
+  strip.in_row = rows.a * strip.row + rows.b;
+  strip.in_column = columns.a * strip.column + columns.b;
+  return strip;
+}
+
 template <class Config>
 __device__ __forceinline__ void load_weights(const ConvParams& p, const Axis& rows,
                                              const Axis& columns, int first_channel, int first_row,
@@ -90,14 +106,14 @@ __device__ __forceinline__ void load_weights(const ConvParams& p, const Axis& ro
 
 // A row of the strip's window in float32; zeros where `inside` has no bit.
 template <class Config>
-__device__ __forceinline__ void load_window(const ConvParams& p, uint32_t offset, uint32_t step,
+__device__ __forceinline__ void load_window(const void* in, uint32_t offset, uint32_t step,
                                             uint32_t inside,
                                             float (&x)[Config::Window][Config::V]) {
   using T = typename Config::T;
   Vector<T, Config::V> raw[Config::Window];
 #pragma unroll
   for (int i = 0; i < Config::Window; ++i) {
-    raw[i] = load_if<T, Config::V>(inside >> i & 1, p.in, offset + i * step);
+    raw[i] = load_if<T, Config::V>(inside >> i & 1, in, offset + i * step);
   }
 #pragma unroll
   for (int i = 0; i < Config::Window; ++i) widen(raw[i], x[i]);
@@ -147,7 +163,7 @@ __device__ __forceinline__ void add_fixed(
     const bool there = unsigned(row) < unsigned(rows.in);
     float x[Config::Window][Config::V];
     load_window<Config>(
-        p, base + uint32_t(row * p.in_width + strip.in_column) * (p.in_channels * size), step,
+        p.in, base + uint32_t(row * p.in_width + strip.in_column) * (p.in_channels * size), step,
         there ? inside : 0, x);
 #pragma unroll
     for (int j = 0; j < Config::Rows; ++j) {
@@ -178,7 +194,7 @@ __device__ __forceinline__ void add_any(const ConvParams& p, const Axis& rows, c
       const int row = strip.in_row + (first + r) * rows.d;
       if (unsigned(row) >= unsigned(rows.in)) continue;
       float x[Config::Window][Config::V];
-      load_window<Config>(p,
+      load_window<Config>(p.in,
                           base + uint32_t(row * p.in_width + column) * (p.in_channels * size),
                           step, inside, x);
       add_taps<Config>(weights + (r * taps + s) * stride, stride, x, sum);
@@ -263,15 +279,7 @@ __global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant
        start += gridDim.x * p.block_strips) {
     const int index = start + lane;
     const bool mine = active && index < strips;
-    const int above = columns.by_strips.divide(index);
-    const int image = rows.by_strips.divide(above);
-    Strip strip;
-    strip.row = rows.start(above - image * rows.strips, Config::Rows);
-    strip.column = columns.start(index - above * columns.strips, Config::Columns);
-    strip.image = uint32_t(image) * p.in_pixels * p.in_channels;
-    strip.out_image = uint32_t(image) * p.out_pixels;
-    strip.in_row = rows.a * strip.row + rows.b;
-    strip.in_column = columns.a * strip.column + columns.b;
+    const Strip strip = strip_at<Config>(p, rows, columns, index);
 
     float sum[Config::Rows][Config::Columns][V] = {};
     if constexpr (Config::Filter != 0) {

@@ -42,9 +42,25 @@ struct Tiles<0> {
                                   {4, 1, 1}, {1, 1, 1}};
 };
 
+// Of wgrad: `columns` outputs of a row that a thread adds at a time.
+template <int Filter>
+struct WgradTiles {
+  static constexpr Tile list[] = {{4, 1, 4}, {2, 1, 8}, {2, 1, 4}, {1, 1, 8}, {4, 1, 1}, {1, 1, 1}};
+};
+
+template <>
+struct WgradTiles<7> {
+  static constexpr Tile list[] = {{2, 1, 4}, {1, 1, 8}, {2, 1, 1}, {1, 1, 1}};
+};
+
 template <int Filter>
 constexpr int tile_count() {
   return int(sizeof(Tiles<Filter>::list) / sizeof(Tile));
+}
+
+template <int Filter>
+constexpr int wgrad_tile_count() {
+  return int(sizeof(WgradTiles<Filter>::list) / sizeof(Tile));
 }
 
 // Taps that the kernel of any filter size handles at a time.

@@ -1,7 +1,8 @@
 // The kernels of codegen/depthwise compiled for the host: the C ABI with the launch emulated.
 #include "emulator.h"
 
-#include "conv_library.cuh"
+#include "depthwise_conv_library.cuh"
+#include "depthwise_wgrad_library.cuh"
 
 namespace convoy::depthwise {
 alignas(16) float weights[64 << 10];
@@ -11,46 +12,91 @@ namespace {
 
 using namespace convoy::depthwise;
 
-template <class Kernel>
-int32_t run(const ConvoyShape& shape, const ConvoyOperands& operands) {
+template <class Kernel, class Params, class Launch>
+int32_t run(const ConvoyShape& shape, const ConvoyOperands* operands, Launch launch) {
   if (int32_t code = Kernel::check(shape)) return code;
+  if (!operands) return 0;
   typename Kernel::State state;
-  if (int32_t code = Kernel::prepare(shape, operands, &state)) return code;
-  auto* kernel = reinterpret_cast<void (*)(ConvParams)>(const_cast<void*>(state.kernel));
+  if (int32_t code = Kernel::prepare(shape, *operands, &state)) return code;
+  auto* kernel = reinterpret_cast<void (*)(Params)>(const_cast<void*>(state.kernel));
   emulator::launch(state.grid, dim3(kThreads), weights, size_t(state.shared_bytes),
                    [&] { kernel(state.params); });
+  launch(state);
   return 0;
 }
 
+template <class T, int Filter>
+int32_t run_conv(const ConvoyShape& shape, const ConvoyOperands* operands) {
+  using Kernel = DepthwiseConv<T, Filter>;
+  return run<Kernel, ConvParams>(shape, operands, [](const typename Kernel::State&) {});
+}
+
+template <class T, int Filter>
+int32_t run_wgrad(const ConvoyShape& shape, const ConvoyOperands* operands) {
+  using Kernel = DepthwiseWgrad<T, Filter>;
+  return run<Kernel, WgradParams>(shape, operands, [](const typename Kernel::State& state) {
+    typename Kernel::Sum sum(state);
+    emulator::launch(sum.grid, sum.block(), weights, sum.kSharedBytes, [&] {
+      sum_slices<T>(sum.slices, sum.dw, sum.slice_count, sum.channels, sum.taps);
+    });
+  });
+}
+
+template <class T, int Filter>
+int32_t run_op(const ConvoyShape& shape, const ConvoyOperands* operands) {
+  return shape.op == CONVOY_WGRAD ? run_wgrad<T, Filter>(shape, operands)
+                                  : run_conv<T, Filter>(shape, operands);
+}
+
 template <class T>
-int32_t run_filter(int filter, const ConvoyShape& shape, const ConvoyOperands& operands) {
+int32_t run_filter(int filter, const ConvoyShape& shape, const ConvoyOperands* operands) {
   switch (filter) {
-    case 3: return run<DepthwiseConv<T, 3>>(shape, operands);
-    case 5: return run<DepthwiseConv<T, 5>>(shape, operands);
-    case 7: return run<DepthwiseConv<T, 7>>(shape, operands);
-    default: return run<DepthwiseConv<T, 0>>(shape, operands);
+    case 3: return run_op<T, 3>(shape, operands);
+    case 5: return run_op<T, 5>(shape, operands);
+    case 7: return run_op<T, 7>(shape, operands);
+    default: return run_op<T, 0>(shape, operands);
   }
+}
+
+template <class T>
+int64_t workspace(int filter, const ConvoyShape& shape) {
+  switch (filter) {
+    case 3: return DepthwiseWgrad<T, 3>::workspace(shape);
+    case 5: return DepthwiseWgrad<T, 5>::workspace(shape);
+    case 7: return DepthwiseWgrad<T, 7>::workspace(shape);
+    default: return DepthwiseWgrad<T, 0>::workspace(shape);
+  }
+}
+
+template <int Filter>
+int copy_tile(bool wgrad, int index, int* out) {
+  const int count = wgrad ? wgrad_tile_count<Filter>() : tile_count<Filter>();
+  if (index >= count) return 0;
+  const Tile tile = wgrad ? WgradTiles<Filter>::list[index] : Tiles<Filter>::list[index];
+  out[0] = tile.vector, out[1] = tile.rows, out[2] = tile.columns;
+  return 1;
 }
 
 }  // namespace
 
-// `bytes` is 2 for __half and 4 for float.
-extern "C" int32_t run_conv(int bytes, int filter, const ConvoyShape* shape,
-                            const ConvoyOperands* operands) {
-  return bytes == 2 ? run_filter<__half>(filter, *shape, *operands)
-                    : run_filter<float>(filter, *shape, *operands);
+// Runs a problem in an element type of `bytes` (2: half), or checks it where there are no operands.
+extern "C" int32_t run_depthwise(int bytes, int filter, const ConvoyShape* shape,
+                                 const ConvoyOperands* operands) {
+  return bytes == 2 ? run_filter<__half>(filter, *shape, operands)
+                    : run_filter<float>(filter, *shape, operands);
 }
 
-extern "C" int tile_at(int filter, int index, int* out) {
-  const Tile* list = filter == 3   ? Tiles<3>::list
-                     : filter == 5 ? Tiles<5>::list
-                     : filter == 7 ? Tiles<7>::list
-                                   : Tiles<0>::list;
-  int count = filter == 3   ? tile_count<3>()
-              : filter == 5 ? tile_count<5>()
-              : filter == 7 ? tile_count<7>()
-                            : tile_count<0>();
-  if (index >= count) return 0;
-  out[0] = list[index].vector, out[1] = list[index].rows, out[2] = list[index].columns;
-  return 1;
+// Workspace bytes of a wgrad.
+extern "C" int64_t wgrad_workspace(int bytes, int filter, const ConvoyShape* shape) {
+  return bytes == 2 ? workspace<__half>(filter, *shape) : workspace<float>(filter, *shape);
+}
+
+// vector, rows and columns of a tile; 0 beyond the last one.
+extern "C" int tile_at(int filter, int wgrad, int index, int* out) {
+  switch (filter) {
+    case 3: return copy_tile<3>(wgrad, index, out);
+    case 5: return copy_tile<5>(wgrad, index, out);
+    case 7: return copy_tile<7>(wgrad, index, out);
+    default: return copy_tile<0>(wgrad, index, out);
+  }
 }

@@ -86,8 +86,6 @@ inline void launch(dim3 grid, dim3 block, void* shared, size_t shared_bytes,
 #define gridDim emulator::grid_size
 #define __syncthreads emulator::wait
 #define __ldg(pointer) (*(pointer))
-#define __expf std::exp
-#define __fdividef(a, b) ((a) / (b))
 
 using std::max;
 using std::min;

@@ -82,6 +82,14 @@ class Backend(abc.ABC):
         offered to all backends."""
         return ()
 
+    def estimate_us(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> float | None:
+        """Time of one of its candidates by a model of the kernel, in microseconds, for want of a
+        measurement; None without a model, which leaves the estimate to records of similar
+        workloads. Optional."""
+        return None
+
     def check(self, candidate: Candidate) -> None:
         """Raise InvalidOption for a candidate that this backend did not propose, such as one of a
         damaged file; nothing is built."""

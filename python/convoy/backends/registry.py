@@ -18,6 +18,7 @@ BUILT_IN = {
     "cudnn": "convoy.backends.cudnn:CudnnBackend",
     "cutlass": "convoy.backends.kernels.cutlass.family:cutlass_backend",
     "hopper": "convoy.backends.kernels.sm90.family:sm90_backend",
+    "depthwise": "convoy.backends.kernels.depthwise.family:depthwise_backend",
     "tvm": "convoy.backends.tvm:TvmBackend",
 }
 

@@ -29,7 +29,7 @@ Features = dict[str, float]
 _ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
 _SCHEDULES = ("cooperative", "pingpong")
 _SCHEDULERS = ("tiles", "streamk", "splitk")
-_BACKENDS = ("cudnn", "cutlass", "hopper")
+_BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise")
 
 #: cudnnBackendKnobType_t of cuDNN 9 that engines were seen to have.
 KNOBS = tuple(range(45))

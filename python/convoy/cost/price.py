@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..backends.base import Backend
@@ -15,6 +16,10 @@ from ..partition.alternatives import plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
 from .cache import in_network, stays, touched_bytes
 from .model import CostModel
+from .native import native_measurement
+
+#: How far a kernel's own model may be off, as the spread of its estimate.
+_MODEL_SPREAD = 0.15
 
 
 def price(
@@ -52,16 +57,22 @@ def price(
         new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
         operations = [[s.require_workload() for s in group] for group in plausible(graph, names)]
         offers = price_workloads(new, backends, device, costs, compiled, operations)
-        _estimate(graph, names, {**found, **offers}, costs)
+        _estimate(graph, backends, device, {**found, **offers}, costs)
         found |= in_network(offers, staying, later)
     return found
 
 
 def _estimate(
-    graph: MatchGraph, backends: Sequence[str], offers: Mapping[Workload, Offers], costs: CostModel
+    graph: MatchGraph,
+    backends: Sequence[Backend],
+    device: Device,
+    offers: Mapping[Workload, Offers],
+    costs: CostModel,
 ) -> None:
-    """Give candidates of operations of which nothing is measured what the cost model estimates."""
-    for group in plausible(graph, backends):
+    """Give candidates of operations of which nothing is measured an estimate: of the kernel's own
+    model (:meth:`Backend.estimate_us`), or the cost model's."""
+    by_name = {backend.name: backend for backend in backends}
+    for group in plausible(graph, list(by_name)):
         found = [offers[subgraph.require_workload()] for subgraph in group]
         if any(not offer.measurement.estimated for own in found for offer in own.measured):
             continue
@@ -69,10 +80,19 @@ def _estimate(
             candidates, own.unmeasured[:] = list(own.unmeasured), []
             estimates = costs.estimates(own.workload, candidates)
             for candidate, estimate in zip(candidates, estimates, strict=True):
+                us = by_name[candidate.backend].estimate_us(own.workload, candidate, device)
+                if estimate is not None and us is not None:
+                    estimate = _modelled(us)
                 if estimate is None:
                     own.unmeasured.append(candidate)
                 else:
                     own.measured.append(Offer(candidate, estimate))
+
+
+def _modelled(kernel_us: float) -> Measurement:
+    """The estimate for a kernel that takes so long by its own model."""
+    host = native_measurement(kernel_us)
+    return dataclasses.replace(host, kernel_spread_us=_MODEL_SPREAD * kernel_us)
 
 
 def _roots(graph: MatchGraph) -> list[Workload]:

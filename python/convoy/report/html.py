@@ -35,9 +35,10 @@ BACKEND_COLOURS = {
     "cudnn": "#0f7b6c",
     "cutlass": "#b5541c",
     "hopper": "#7b4fb5",
+    "depthwise": "#2b7bb9",
     "tvm": "#7a8699",
 }
-OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#2b7bb9", "#8c6d31")
+OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#8c6d31", "#4a6fa5")
 MODES = {
     "graph": "graph: replayed as a CUDA graph",
     "stream": "stream: launched asynchronously",

@@ -35,6 +35,8 @@ class Family(Generic[K]):
     kernel_from_json inverse of ``Kernel.to_json``; raises InvalidOption
     limit            most candidates of a workload
     splits           whether launches choose ``split_k``, which candidates then carry
+    tensor_cores     whether the kernels multiply on tensor cores, in tf32 where operands are float32
+    estimate_us      time of a launch by a model, in microseconds; None without one
     """
 
     name: str
@@ -46,6 +48,8 @@ class Family(Generic[K]):
     kernel_from_json: Callable[[dict[str, Any]], K]
     limit: int
     splits: bool = False
+    tensor_cores: bool = True
+    estimate_us: Callable[[Launch[K], Workload, Device], float] | None = None
 
 
 class KernelBackend(Backend, Generic[K]):
@@ -165,6 +169,13 @@ class KernelBackend(Backend, Generic[K]):
     def kernel_source(self, candidate: Candidate) -> str:
         return self.launch_of(candidate).kernel.header
 
+    def estimate_us(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> float | None:
+        if self.family.estimate_us is None:
+            return None
+        return self.family.estimate_us(self.launch_of(candidate), workload, device)
+
     def is_ready(self, candidate: Candidate) -> bool:
         return is_compiled(self.launch_of(candidate).kernel)
 
@@ -178,5 +189,10 @@ class KernelBackend(Backend, Generic[K]):
             config=make_config(kernel=launch.kernel.to_json(), swizzle=launch.swizzle, **split),
             workspace=self.family.workspace_bytes(launch, workload, device),
             priority=rank,
-            notes=("tensor_core", *(["tf32"] if launch.kernel.dtype == "float32" else [])),
+            notes=self._notes(launch),
         )
+
+    def _notes(self, launch: Launch[K]) -> tuple[str, ...]:
+        if not self.family.tensor_cores:
+            return ()
+        return ("tensor_core", *(["tf32"] if launch.kernel.dtype == "float32" else []))

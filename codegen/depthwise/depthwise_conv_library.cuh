@@ -3,19 +3,12 @@
 // ConvoyShape.swizzle is kActivations * tile + activation: a place in Tiles and an Activation.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <utility>
-
-#include "conv.cuh"
-#include "convoy/kernel_library.cuh"
+#include "library.cuh"
 
 namespace convoy::depthwise {
 
-constexpr int64_t kMostBytes = int64_t(1) << 32;
 // Weights in shared memory: what every GPU gives a block that does not ask for more.
 constexpr int kWeightBytes = 40 << 10;
-constexpr int kMostFilter = 64;
 
 template <class T_, int Filter_>
 struct DepthwiseConv {
@@ -31,39 +24,24 @@ struct DepthwiseConv {
 
   static int32_t check(const ConvoyShape& s) {
     if (s.op != CONVOY_FPROP && s.op != CONVOY_DGRAD) return kWrongOp;
-    if (int32_t code = check_sizes(s)) return code;
-    if (s.split_k != 1) return kBadSplit;
-    if (s.groups < 2 || s.groups != s.c || s.k % s.c) return kUnsupported;
-    const int activation = activation_of(s), place = tile_of(s);
-    if (s.swizzle < 0 || place >= tile_count<Filter>()) return kUnsupported;
-    if (Filter ? s.r != Filter || s.s != Filter : std::max(s.r, s.s) > kMostFilter) {
-      return kUnsupported;
-    }
-    const Tile tile = Tiles<Filter>::list[place];
-    if (tile.vector * sizeof(T) > 16 || s.k % tile.vector) return kMisaligned;
-    if (s.k != s.c && (tile.vector > 1 || s.op == CONVOY_DGRAD)) return kUnsupported;
+    if (int32_t code = check_depthwise<T>(s, Filter)) return code;
+    if (s.swizzle < 0 || tile_index(s) >= tile_count<Filter>()) return kUnsupported;
     if (s.op == CONVOY_DGRAD) {
       const int stride = std::max(s.stride_h, s.stride_w);
-      if (activation != kNone || stride > kMostPhases) return kUnsupported;
+      if (s.k != s.c || activation_of(s) != kNone || stride > kMostPhases) return kUnsupported;
       if (stride > 1 && (Filter || s.dilation_h != 1 || s.dilation_w != 1)) return kUnsupported;
     }
-    if (!tile.single()) {
-      const Axis rows = row_axis(s, 0, tile), columns = column_axis(s, 0, tile);
-      if (columns.stride > 2 || (tile.rows > 1 && rows.stride != columns.stride)) {
-        return kUnsupported;
-      }
-      if (window(tile, columns.stride) > kMostWindow) return kUnsupported;
-    }
-    return check_range(s);
+    const Tile tile = tile_of(s);
+    return check_tile<T>(s, Filter, tile, row_axis(s, 0, tile), column_axis(s, 0, tile));
   }
 
   static int64_t workspace(const ConvoyShape&) { return 0; }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
     if (!o.a || !o.b || !o.d) return kMissingOperand;
-    const Tile tile = Tiles<Filter>::list[tile_of(s)];
+    const Tile tile = tile_of(s);
     for (const void* pointer : {o.a, static_cast<const void*>(o.d), o.residual, o.bias}) {
-      if (reinterpret_cast<uintptr_t>(pointer) % (tile.vector * sizeof(T))) return kMisaligned;
+      if (!is_aligned(pointer, tile.vector * int(sizeof(T)))) return kMisaligned;
     }
     const bool dgrad = s.op == CONVOY_DGRAD;
     ConvParams& p = state->params;
@@ -83,22 +61,12 @@ struct DepthwiseConv {
         taps = std::max(taps, p.columns[j].taps);
       }
     }
-    p.images = s.n;
-    p.in_width = dgrad ? s.q : s.w;
-    p.in_pixels = dgrad ? s.p * s.q : s.h * s.w;
-    p.out_width = dgrad ? s.w : s.q;
-    p.out_pixels = dgrad ? s.h * s.w : s.p * s.q;
-    p.in_channels = s.c;
-    p.out_channels = s.k;
-    p.filter_h = s.r;
-    p.filter_w = s.s;
+    set_sizes(s, &p);
     p.activation = activation_of(s);
     const bool relu = p.activation == kRelu;
     p.clip_min = relu ? 0.0f : s.clip_min;
     p.clip_max = relu ? INFINITY : s.clip_max;
-    p.by_multiplier = Divider(s.k / s.c);
-    set_block(s, tile, int64_t(strips) * s.n, &p);
-    p.by_vectors = Divider(p.vectors);
+    set_block<T>(s, tile, int64_t(strips) * s.n, &p);
 
     const int channels = p.vectors * tile.vector;
     const int row_bytes = 4 * weight_stride(channels) *
@@ -112,7 +80,7 @@ struct DepthwiseConv {
     const int64_t most = std::max<int64_t>(1, int64_t(kBlocksPerSm) * s.sm_count / channel_blocks);
     const int64_t turns = (needed + most - 1) / most;  // strips of a block, evenly
     state->grid = dim3(unsigned((needed + turns - 1) / turns), channel_blocks, phases);
-    state->kernel = kernel_of(s, tile_of(s), p.columns[0].stride);
+    state->kernel = kernel_of(tile_index(s), tile.single() ? 1 : p.columns[0].stride);
     return state->kernel ? int32_t(kOk) : int32_t(kUnsupported);
   }
 
@@ -130,11 +98,8 @@ struct DepthwiseConv {
  private:
   static constexpr int kBlocksPerSm = 32;
 
-  static constexpr int window(Tile tile, int stride) {
-    return (tile.columns - 1) * stride + (Filter ? Filter : kTapChunk);
-  }
-
-  static int tile_of(const ConvoyShape& s) { return s.swizzle / kActivations; }
+  static int tile_index(const ConvoyShape& s) { return s.swizzle / kActivations; }
+  static Tile tile_of(const ConvoyShape& s) { return Tiles<Filter>::list[tile_index(s)]; }
   static int activation_of(const ConvoyShape& s) { return s.swizzle % kActivations; }
 
   static Axis row_axis(const ConvoyShape& s, int phase, Tile tile) {
@@ -149,38 +114,10 @@ struct DepthwiseConv {
                                              tile.columns);
   }
 
-  // Offsets have 32 bits, and positions stay far from where they wrap.
-  static int32_t check_range(const ConvoyShape& s) {
-    const int64_t x = int64_t(s.n) * s.h * s.w, y = int64_t(s.n) * s.p * s.q;
-    const int64_t bytes = int64_t(sizeof(T)) * std::max(x * s.c, y * s.k);
-    const int64_t extent = std::max({int64_t(s.h) + s.pad_top + s.pad_bottom,
-                                     int64_t(s.w) + s.pad_left + s.pad_right,
-                                     int64_t(s.dilation_h) * s.r, int64_t(s.dilation_w) * s.s,
-                                     int64_t(s.k) * s.r * s.s});
-    if (x >= kMostBytes / 4 || y >= kMostBytes / 4 || bytes >= kMostBytes) return kTooLarge;
-    if (extent >= int64_t(1) << 28 || s.k >= 65536 * 8) return kTooLarge;
-    // A strip of dilated outputs may be cut to one of them.
-    const int64_t strips = (int64_t(std::max(s.h, s.p)) + s.dilation_h) *
-                           (int64_t(std::max(s.w, s.q)) + s.dilation_w) * s.n;
-    return strips >= int64_t(1) << 30 ? kTooLarge : kOk;
-  }
-
-  // Channels of a block: 64 bytes or more of a pixel, as evenly as they divide, and fewer strips
-  // where there are few.
-  static void set_block(const ConvoyShape& s, Tile tile, int64_t strips, ConvParams* p) {
-    const int vectors = s.k / tile.vector;
-    int most = std::max(8, 64 / int(tile.vector * sizeof(T)));
-    while (most < kThreads && strips * most < kThreads) most *= 2;  // few strips: more channels
-    const int blocks = (vectors + most - 1) / most;
-    p->vectors = (vectors + blocks - 1) / blocks;
-    p->block_strips = kThreads / p->vectors;
-  }
-
   template <int Index, int Stride>
   static const void* instance() {
     constexpr Tile tile = Tiles<Filter>::list[Index];
-    if constexpr (tile.vector * sizeof(T) > 16 || (tile.single() && Stride != 1) ||
-                  window(tile, Stride) > kMostWindow) {
+    if constexpr (!is_compiled<T>(Filter, tile, Stride)) {
       return nullptr;
     } else {
       using Config = ConvConfig<T, Filter, Stride, tile.vector, tile.rows, tile.columns>;
@@ -197,10 +134,8 @@ struct DepthwiseConv {
     return found;
   }
 
-  static const void* kernel_of(const ConvoyShape&, int place, int stride) {
-    const bool single = Tiles<Filter>::list[place].single();
-    return choose(place, single ? 1 : stride,
-                  std::make_integer_sequence<int, tile_count<Filter>()>());
+  static const void* kernel_of(int place, int stride) {
+    return choose(place, stride, std::make_integer_sequence<int, tile_count<Filter>()>());
   }
 };
 

@@ -1,0 +1,92 @@
+"""Own kernels for depthwise convolutions, on sm_80 and later: bound by memory bandwidth, in every
+precision, with the epilogue fused. See docs/design/depthwise-kernels.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....ir.device import Device
+from ....ir.workload import DTYPE_BYTES, Epilogue, Workload
+from ..backend import Family, KernelBackend
+from ..compile import Progress
+from . import space
+from .kernels import DepthwiseKernel, kernel_from_json
+from .space import Launch
+
+#: In records, plans and ``backends=(...)``.
+NAME = "depthwise"
+#: Filter rows or columns, and strides of dgrad, at most.
+MOST_FILTER, MOST_PHASES = 64, 4
+_MOST_BYTES = 1 << 32
+
+
+def depthwise_backend(
+    limit: int = 6, progress: Progress | None = None
+) -> KernelBackend[DepthwiseKernel]:
+    """fprop with its epilogue, and dgrad. ``limit`` caps the candidates of a workload."""
+    family = Family(
+        name=NAME,
+        libraries=("cuda", "kernels"),
+        objections=_objections,
+        launches=space.launches,
+        why_not=_why_not,
+        workspace_bytes=lambda launch, workload, device: 0,
+        kernel_from_json=kernel_from_json,
+        limit=limit,
+        tensor_cores=False,
+        estimate_us=space.guess_us,
+    )
+    return KernelBackend(family, progress=progress)
+
+
+def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
+    return space.why_not(launch, workload)
+
+
+def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
+    """(reason, remedy) of everything that rules the kernels out, most telling first."""
+    if w.op not in ("fprop", "dgrad"):
+        yield f"op {w.op}: only fprop and dgrad", "use the cudnn backend"
+        return
+    if not w.is_depthwise:
+        found = f"groups = {w.groups} with C = {w.c}"
+        yield f"{found}: only depthwise convolutions", "use the cudnn or cutlass backend"
+        return
+    if device.arch < 80:
+        yield f"architecture sm_{device.arch}: kernels need sm_80 or later", ""
+    if w.out_dtype != w.dtype:
+        yield f"{w.dtype} in, {w.out_dtype} out: both must be equal", ""
+    if w.acc_dtype != "float32":
+        yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
+    if max(w.r, w.s) > MOST_FILTER:
+        yield f"a filter of {w.r}x{w.s}: at most {MOST_FILTER}x{MOST_FILTER}", ""
+    if w.op == "dgrad":
+        yield from _dgrad_objections(w)
+    elif w.epilogue.affine_relu or w.epilogue.activation not in space.ACTIVATIONS:
+        known = ", ".join(space.ACTIVATIONS[1:])
+        yield f"epilogue {w.epilogue.name}: only residual, bias and {known}", ""
+    yield from _size_objections(w)
+
+
+def _dgrad_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    if w.epilogue != Epilogue():
+        yield f"epilogue {w.epilogue.name}: dgrad writes dx alone", "leave it outside the subgraph"
+    if w.k != w.c:
+        yield f"dgrad with {w.k // w.c} outputs of a channel", "use the cudnn backend"
+    if max(w.stride) > MOST_PHASES:
+        yield f"dgrad with stride {w.stride[0]}x{w.stride[1]}: at most {MOST_PHASES}", ""
+    if w.stride != (1, 1) and w.dilation != (1, 1):
+        yield "strided dgrad with dilation", "use the cudnn backend"
+
+
+def _size_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    """Offsets have 32 bits, and positions stay far from where they wrap."""
+    x, y = w.n * w.h * w.w, w.n * w.p * w.q
+    largest = DTYPE_BYTES[w.dtype] * max(x * w.c, y * w.k)
+    if max(x, y) >= _MOST_BYTES // 4 or largest >= _MOST_BYTES:
+        yield "a tensor of 4 GiB or 2^30 pixels", "split the batch"
+    (top, left, bottom, right), (dilation_h, dilation_w) = w.padding, w.dilation
+    extents = [w.h + top + bottom, w.w + left + right, dilation_h * w.r, dilation_w * w.s]
+    strips = (max(w.h, w.p) + dilation_h) * (max(w.w, w.q) + dilation_w) * w.n
+    if max(*extents, w.k * w.r * w.s) >= 1 << 28 or strips >= 1 << 30 or w.k >= 1 << 19:
+        yield "sizes beyond the kernels' index range", ""

@@ -1,0 +1,117 @@
+"""The libraries of ``codegen/depthwise`` as plain data: what one is, and its source."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ....errors import InvalidOption
+from ....ir import fields as checks
+from ..instance import TemplateInstance
+
+ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
+SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+#: Square filters with a library of their own; the one of 0 takes every filter.
+FILTERS = (0, 3, 5, 7)
+
+
+class DepthwiseLibrary(TemplateInstance):
+    """Base of the dataclasses below: one library serves all epilogues, sizes, strides and
+    dilations, and runs on every GPU from sm_80 on."""
+
+    folder: ClassVar[str] = "depthwise"
+    template: ClassVar[str]
+
+    filter: int
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}{self.filter or ''}_{SHORT[self.dtype]}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Machine code of sm_80 and sm_90; other architectures have theirs made from the PTX."""
+        return (
+            "-gencode=arch=compute_80,code=[compute_80,sm_80]",
+            "-gencode=arch=compute_90,code=sm_90",
+        )
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        return (
+            f"// {self.name}\n"
+            f'#include "{self.family}_library.cuh"\n\n'
+            f"using Kernel = convoy::depthwise::{self.template}"
+            f"<{ELEMENT[self.dtype]}, {self.filter}>;\n\n"
+            "CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)\n"
+        )
+
+
+def _filter(value: Any) -> int:
+    if type(value) is int and value in FILTERS:
+        return value
+    raise checks.Mismatch(f"one of {', '.join(map(str, FILTERS))}", value)
+
+
+_FIELDS: Mapping[str, checks.Check] = {
+    "filter": _filter,
+    "dtype": checks.one_of(tuple(ELEMENT)),
+}
+
+
+@dataclass(frozen=True, order=True)
+class ConvKernel(DepthwiseLibrary):
+    """fprop and dgrad of one element type, for filters of one size or (0) of any.
+
+    Raises InvalidOption for another filter size or dtype.
+    """
+
+    filter: int
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "depthwise_conv"
+    template: ClassVar[str] = "DepthwiseConv"
+    fields: ClassVar[Mapping[str, checks.Check]] = _FIELDS
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+
+
+@dataclass(frozen=True, order=True)
+class WgradKernel(DepthwiseLibrary):
+    """wgrad of one element type, for filters of one size or (0) of any.
+
+    Raises InvalidOption for another filter size or dtype.
+    """
+
+    filter: int
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "depthwise_wgrad"
+    template: ClassVar[str] = "DepthwiseWgrad"
+    fields: ClassVar[Mapping[str, checks.Check]] = _FIELDS
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+
+
+DepthwiseKernel = ConvKernel | WgradKernel
+
+_KINDS = (ConvKernel, WgradKernel)
+
+
+def kernel_from_json(data: Any) -> DepthwiseKernel:
+    """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
+    if not isinstance(data, dict):
+        raise InvalidOption(f"kernel {reprlib.repr(data)}", "a JSON object")
+    fields = dict(data)
+    family = fields.pop("family", None)
+    for kind in _KINDS:
+        if kind.family == family:
+            return kind.from_json(fields)
+    families = ", ".join(kind.family for kind in _KINDS)
+    raise InvalidOption(f"kernel family {reprlib.repr(family)}", f"one of {families}")

@@ -1,0 +1,198 @@
+"""Tiles of the depthwise kernels, and launches worth measuring for a workload, best guess first.
+
+The tables mirror ``codegen/depthwise/tiles.cuh`` and the checks of its libraries; tests compare
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ....ir.device import Device
+from ....ir.workload import DTYPE_BYTES, Workload
+from ..kernel import Launch as KernelLaunch
+from .kernels import FILTERS, ConvKernel, DepthwiseKernel
+
+Launch = KernelLaunch[DepthwiseKernel]
+
+#: Activations of the kernels, in the order of ``epilogue.cuh``.
+ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
+#: Taps of a row that the kernel of any filter handles at a time; columns of a window at most.
+TAP_CHUNK, MOST_WINDOW = 4, 32
+#: Threads of a block.
+THREADS = 128
+
+
+class Tile(NamedTuple):
+    """What a thread computes: channels, and rows and columns of outputs."""
+
+    vector: int
+    rows: int
+    columns: int
+
+    @property
+    def single(self) -> bool:
+        return self.rows == self.columns == 1
+
+
+#: By filter size; 0 is any.
+TILES = {
+    size: tuple(map(Tile._make, tiles))
+    for size, tiles in {
+        3: [(4, 4, 4), (4, 2, 7), (4, 2, 4), (8, 2, 4), (8, 1, 4), (4, 1, 4), (2, 4, 4), (2, 4, 7),
+            (2, 2, 7), (2, 1, 4), (2, 1, 2), (1, 1, 7), (4, 1, 1), (1, 1, 1)],
+        5: [(4, 2, 4), (4, 2, 7), (4, 1, 7), (4, 4, 4), (8, 1, 4), (4, 1, 4), (2, 4, 4), (2, 2, 7),
+            (2, 1, 7), (2, 1, 4), (2, 1, 2), (1, 1, 7), (4, 1, 1), (1, 1, 1)],
+        7: [(4, 2, 4), (4, 1, 7), (4, 1, 4), (2, 1, 14), (2, 2, 7), (2, 4, 4), (2, 4, 7),
+            (2, 1, 7), (2, 1, 4), (2, 1, 2), (1, 1, 7), (4, 1, 1), (1, 1, 1)],
+        0: [(4, 1, 8), (2, 1, 8), (4, 1, 4), (2, 1, 4), (1, 1, 8), (4, 1, 1), (1, 1, 1)],
+    }.items()
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Outputs along an axis and what they read, summed over the phases of a strided dgrad; see
+    ``codegen/depthwise/axis.cuh``.
+
+    counts   outputs of each phase
+    taps     filter positions of each phase
+    stride   inputs from one output of a strip to the next, in units of ``spread``
+    spread   outputs from one output of a strip to the next
+    """
+
+    counts: tuple[int, ...]
+    taps: tuple[int, ...]
+    stride: int
+    spread: int
+
+    def strips(self, tile: int) -> int:
+        """Strips of ``tile`` outputs, of all phases."""
+        group = self.spread * tile
+        return sum(-(-count // group) * self.spread for count in self.counts)
+
+
+def axes(w: Workload) -> tuple[Axis, Axis]:
+    """Rows and columns of an fprop or dgrad."""
+    height, width = (w.h, w.w) if w.op == "dgrad" else (w.p, w.q)
+    return (
+        _axis(w.op, height, w.r, w.stride[0], w.dilation[0], w.padding[0]),
+        _axis(w.op, width, w.s, w.stride[1], w.dilation[1], w.padding[1]),
+    )
+
+
+def _axis(op: str, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> Axis:
+    if op == "dgrad":
+        phases = range(stride)
+        lowest = [(phase + pad) % stride for phase in phases]
+        return Axis(
+            tuple(max(0, -(-(outputs - phase) // stride)) for phase in phases),
+            tuple(-(-(taps - low) // stride) if taps > low else 0 for low in lowest),
+            1,
+            dilation if stride == 1 else 1,
+        )
+    divisor = math.gcd(stride, dilation)
+    return Axis((outputs,), (taps,), stride // divisor, dilation // divisor)
+
+
+def filter_of(w: Workload) -> int:
+    """The library that a workload takes: of its filter's size, or of any."""
+    strided = w.op == "dgrad" and w.stride != (1, 1)
+    return w.r if w.r == w.s and w.r in FILTERS and not strided else 0
+
+
+def swizzle_of(tile: int, activation: str) -> int:
+    """``ConvoyShape.swizzle`` of a launch."""
+    return tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation)
+
+
+def tile_of(launch: Launch) -> Tile | None:
+    """The tile of a launch; None where its kernel has no such tile."""
+    tiles = TILES[launch.kernel.filter]
+    index = launch.swizzle // len(ACTIVATIONS)
+    return tiles[index] if index < len(tiles) else None
+
+
+def why_not(launch: Launch, w: Workload) -> str:
+    """Why a launch cannot run a workload that the family accepts; empty when it can."""
+    kernel, tile = launch.kernel, tile_of(launch)
+    if kernel.family != "depthwise_conv" or kernel.dtype != w.dtype:
+        return f"{kernel.name} is of another operation or dtype"
+    if kernel.filter != filter_of(w) and kernel.filter != 0:
+        return f"{kernel.name} with a filter of {w.r}x{w.s}, stride {w.stride[0]}x{w.stride[1]}"
+    if ACTIVATIONS[launch.swizzle % len(ACTIVATIONS)] != w.epilogue.activation:
+        return f"swizzle {launch.swizzle} stands for another activation"
+    if tile is None:
+        return f"swizzle {launch.swizzle}: {kernel.name} has {len(TILES[kernel.filter])} tiles"
+    if tile.vector * DTYPE_BYTES[w.dtype] > 16 or w.k % tile.vector:
+        return f"vectors of {tile.vector} with K = {w.k} in {w.dtype}"
+    if w.k != w.c and tile.vector > 1:
+        return "several channels of a multiplier in one vector"
+    if tile.single:
+        return ""
+    rows, columns = axes(w)
+    if columns.stride > 2 or (tile.rows > 1 and rows.stride != columns.stride):
+        return f"tile {tile.rows}x{tile.columns} with stride {w.stride[0]}x{w.stride[1]}"
+    window = (tile.columns - 1) * columns.stride + (kernel.filter or TAP_CHUNK)
+    return f"a window of {window} columns" if window > MOST_WINDOW else ""
+
+
+def launches(w: Workload, device: Device) -> list[Launch]:
+    """All valid launches of the workload's own kernel."""
+    found = sorted((guess_us(launch, w, device), launch.swizzle, launch) for launch in _valid(w))
+    return [launch for *_, launch in found]
+
+
+def _valid(w: Workload) -> Iterator[Launch]:
+    kernel = ConvKernel(filter_of(w), w.dtype)
+    for index in range(len(TILES[kernel.filter])):
+        launch = Launch(kernel, swizzle=swizzle_of(index, w.epilogue.activation))
+        if not why_not(launch, w):
+            yield launch
+
+
+# A launch that moves nothing; from the first load to the first store of a block with warm caches.
+_LAUNCH_US, _LATENCY_US = 1.4, 0.7
+#: Share of the copy bandwidth that the kernels reach.
+_EFFICIENCY = 0.85
+#: Instructions that a scheduler of an SM issues in a microsecond, as these kernels get to.
+_ISSUED_PER_US = 1000.0
+
+
+def guess_us(launch: Launch, w: Workload, device: Device) -> float:
+    """Time of a launch: that of its bytes or of its instructions, whichever is more."""
+    tile = tile_of(launch)
+    assert tile is not None
+    rows, columns = axes(w)
+    strips = rows.strips(tile.rows) * columns.strips(tile.columns) * w.n
+    vectors = w.k // tile.vector if w.op == "fprop" else w.c // tile.vector
+    warps = strips * vectors / 32
+    schedulers = 4 * device.sm_count
+    turns = max(1.0, warps / schedulers)
+    issue = turns * _instructions(tile, launch.kernel.filter, w, rows, columns) / _ISSUED_PER_US
+    moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
+    return _LAUNCH_US + _LATENCY_US + max(moved, issue)
+
+
+def _instructions(tile: Tile, filter_size: int, w: Workload, rows: Axis, columns: Axis) -> float:
+    """Instructions of a thread: loads and conversions of its window, multiplications, stores."""
+    taps_h = sum(rows.taps) / len(rows.taps)
+    taps_w = sum(columns.taps) / len(columns.taps)
+    if filter_size:
+        window_rows = (tile.rows - 1) * rows.stride + filter_size
+        window = (tile.columns - 1) * columns.stride + filter_size
+        reads = window_rows * window
+        weights = filter_size * filter_size
+    else:
+        chunks = math.ceil(taps_w / TAP_CHUNK)
+        reads = taps_h * chunks * ((tile.columns - 1) * columns.stride + TAP_CHUNK)
+        weights = taps_h * chunks * TAP_CHUNK
+    outputs = tile.rows * tile.columns
+    wide = 0.0 if w.dtype == "float32" else 1.0
+    sums = weights * outputs * tile.vector
+    words = max(1.0, tile.vector / 4)
+    stores = outputs * (8 + 3 * tile.vector)
+    return 150 + reads * (3 + wide * tile.vector) + weights * words + sums + stores

@@ -1,0 +1,63 @@
+"""Base of kernels that are one exported instance of a template, described by a frozen dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from ...errors import InvalidOption
+from ...ir import fields as checks
+
+I = TypeVar("I", bound="TemplateInstance")
+
+
+class TemplateInstance:
+    """What :class:`.kernel.Kernel` asks for, but ``name``, ``flags`` and ``source``.
+
+    Its header is ``codegen/FOLDER/FAMILY_library.cuh``; a kernel needs neither CUTLASS nor much
+    memory to compile.
+    """
+
+    folder: ClassVar[str]
+    family: ClassVar[str]
+    #: A check for each field: its source is made of them, and they come from records and plans.
+    fields: ClassVar[Mapping[str, checks.Check]]
+
+    def check_fields(self) -> None:
+        """Raise InvalidOption for a field of another type or range."""
+        checks.check_attributes(self, self.fields, self.family, InvalidOption)
+
+    @property
+    def name(self) -> str:
+        """Unique among all kernels."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def header(self) -> str:
+        return f"{self.folder}/{self.family}_library.cuh"
+
+    @property
+    def build_bytes(self) -> int:
+        return 1 << 30
+
+    @property
+    def uses_cutlass(self) -> bool:
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"family": self.family, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+    @classmethod
+    def from_json(cls: type[I], data: dict[str, Any]) -> I:
+        """Of :meth:`to_json`'s fields without ``family``; raises InvalidOption for others."""
+        required = [
+            field.name
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+            if field.default is dataclasses.MISSING
+        ]
+        return cls(**checks.checked(data, cls.fields, cls.family, InvalidOption, required))
