@@ -82,9 +82,7 @@ class Backend(abc.ABC):
         offered to all backends."""
         return ()
 
-    def estimate_us(
-        self, workload: Workload, candidate: Candidate, device: Device
-    ) -> float | None:
+    def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float | None:
         """Time of one of its candidates by a model of the kernel, in microseconds, for want of a
         measurement; None without a model, which leaves the estimate to records of similar
         workloads. Optional."""

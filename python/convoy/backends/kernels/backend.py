@@ -35,7 +35,7 @@ class Family(Generic[K]):
     kernel_from_json inverse of ``Kernel.to_json``; raises InvalidOption
     limit            most candidates of a workload
     splits           whether launches choose ``split_k``, which candidates then carry
-    tensor_cores     whether the kernels multiply on tensor cores, in tf32 where operands are float32
+    tensor_cores     whether the kernels use tensor cores, with tf32 for float32
     estimate_us      time of a launch by a model, in microseconds; None without one
     """
 
@@ -169,9 +169,7 @@ class KernelBackend(Backend, Generic[K]):
     def kernel_source(self, candidate: Candidate) -> str:
         return self.launch_of(candidate).kernel.header
 
-    def estimate_us(
-        self, workload: Workload, candidate: Candidate, device: Device
-    ) -> float | None:
+    def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float | None:
         if self.family.estimate_us is None:
             return None
         return self.family.estimate_us(self.launch_of(candidate), workload, device)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import InvalidOption
 from ...ir import fields as checks
 
-I = TypeVar("I", bound="TemplateInstance")
+T = TypeVar("T", bound="TemplateInstance")
 
 
 class TemplateInstance:
@@ -53,7 +53,7 @@ class TemplateInstance:
         return {"family": self.family, **dataclasses.asdict(self)}  # type: ignore[call-overload]
 
     @classmethod
-    def from_json(cls: type[I], data: dict[str, Any]) -> I:
+    def from_json(cls: type[T], data: dict[str, Any]) -> T:
         """Of :meth:`to_json`'s fields without ``family``; raises InvalidOption for others."""
         required = [
             field.name

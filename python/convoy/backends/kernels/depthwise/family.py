@@ -11,7 +11,6 @@ from ..backend import Family, KernelBackend
 from ..compile import Progress
 from . import space
 from .kernels import DepthwiseKernel, kernel_from_json
-from .space import Launch
 
 #: In records, plans and ``backends=(...)``.
 NAME = "depthwise"
@@ -23,14 +22,14 @@ _MOST_BYTES = 1 << 32
 def depthwise_backend(
     limit: int = 6, progress: Progress | None = None
 ) -> KernelBackend[DepthwiseKernel]:
-    """fprop with its epilogue, and dgrad. ``limit`` caps the candidates of a workload."""
+    """fprop with its epilogue, dgrad and wgrad. ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
         objections=_objections,
         launches=space.launches,
-        why_not=_why_not,
-        workspace_bytes=lambda launch, workload, device: 0,
+        why_not=space.why_not,
+        workspace_bytes=space.workspace_bytes,
         kernel_from_json=kernel_from_json,
         limit=limit,
         tensor_cores=False,
@@ -39,16 +38,9 @@ def depthwise_backend(
     return KernelBackend(family, progress=progress)
 
 
-def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
-    return space.why_not(launch, workload)
-
-
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
-    if w.op not in ("fprop", "dgrad"):
-        yield f"op {w.op}: only fprop and dgrad", "use the cudnn backend"
-        return
-    if not w.is_depthwise:
+    if w.op == "matmul" or not w.is_depthwise:
         found = f"groups = {w.groups} with C = {w.c}"
         yield f"{found}: only depthwise convolutions", "use the cudnn or cutlass backend"
         return
@@ -62,6 +54,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"a filter of {w.r}x{w.s}: at most {MOST_FILTER}x{MOST_FILTER}", ""
     if w.op == "dgrad":
         yield from _dgrad_objections(w)
+    if w.op in ("dgrad", "wgrad"):
+        if w.epilogue != Epilogue():
+            yield f"epilogue {w.epilogue.name} on {w.op}", "leave it outside the subgraph"
     elif w.epilogue.affine_relu or w.epilogue.activation not in space.ACTIVATIONS:
         known = ", ".join(space.ACTIVATIONS[1:])
         yield f"epilogue {w.epilogue.name}: only residual, bias and {known}", ""
@@ -69,8 +64,6 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
 
 
 def _dgrad_objections(w: Workload) -> Iterator[tuple[str, str]]:
-    if w.epilogue != Epilogue():
-        yield f"epilogue {w.epilogue.name}: dgrad writes dx alone", "leave it outside the subgraph"
     if w.k != w.c:
         yield f"dgrad with {w.k // w.c} outputs of a channel", "use the cudnn backend"
     if max(w.stride) > MOST_PHASES:

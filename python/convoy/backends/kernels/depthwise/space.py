@@ -7,14 +7,13 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
 from ..kernel import Launch as KernelLaunch
-from .kernels import FILTERS, ConvKernel, DepthwiseKernel
+from .kernels import FILTERS, ConvKernel, DepthwiseKernel, WgradKernel
 
 Launch = KernelLaunch[DepthwiseKernel]
 
@@ -53,6 +52,15 @@ TILES = {
 }  # fmt: skip
 
 
+#: Of wgrad: rows is 1, columns are the outputs that a thread adds at a time.
+_ALL = ((4, 1, 4), (2, 1, 8), (2, 1, 4), (1, 1, 8), (4, 1, 1), (1, 1, 1))
+_LARGE = ((2, 1, 4), (1, 1, 8), (2, 1, 1), (1, 1, 1))
+WGRAD_TILES = {
+    size: tuple(map(Tile._make, tiles))
+    for size, tiles in {0: _ALL, 3: _ALL, 5: _ALL, 7: _LARGE}.items()
+}
+
+
 @dataclass(frozen=True)
 class Axis:
     """Outputs along an axis and what they read, summed over the phases of a strided dgrad; see
@@ -76,7 +84,7 @@ class Axis:
 
 
 def axes(w: Workload) -> tuple[Axis, Axis]:
-    """Rows and columns of an fprop or dgrad."""
+    """Rows and columns of the problem; wgrad reads what fprop reads."""
     height, width = (w.h, w.w) if w.op == "dgrad" else (w.p, w.q)
     return (
         _axis(w.op, height, w.r, w.stride[0], w.dilation[0], w.padding[0]),
@@ -104,29 +112,38 @@ def filter_of(w: Workload) -> int:
     return w.r if w.r == w.s and w.r in FILTERS and not strided else 0
 
 
-def swizzle_of(tile: int, activation: str) -> int:
-    """``ConvoyShape.swizzle`` of a launch."""
-    return tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation)
+def tiles_of(kernel: DepthwiseKernel) -> tuple[Tile, ...]:
+    """The tiles that a library is compiled for."""
+    return (WGRAD_TILES if isinstance(kernel, WgradKernel) else TILES)[kernel.filter]
+
+
+def launch_of(kernel: DepthwiseKernel, tile: int, activation: str) -> Launch:
+    """The launch of a tile. Its ``swizzle`` stands for the tile and, of fprop, the activation."""
+    if isinstance(kernel, WgradKernel):
+        return Launch(kernel, swizzle=tile)
+    return Launch(kernel, swizzle=tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation))
 
 
 def tile_of(launch: Launch) -> Tile | None:
     """The tile of a launch; None where its kernel has no such tile."""
-    tiles = TILES[launch.kernel.filter]
-    index = launch.swizzle // len(ACTIVATIONS)
+    wgrad = isinstance(launch.kernel, WgradKernel)
+    index = launch.swizzle if wgrad else launch.swizzle // len(ACTIVATIONS)
+    tiles = tiles_of(launch.kernel)
     return tiles[index] if index < len(tiles) else None
 
 
-def why_not(launch: Launch, w: Workload) -> str:
+def why_not(launch: Launch, w: Workload, device: Device) -> str:
     """Why a launch cannot run a workload that the family accepts; empty when it can."""
     kernel, tile = launch.kernel, tile_of(launch)
-    if kernel.family != "depthwise_conv" or kernel.dtype != w.dtype:
+    wgrad = isinstance(kernel, WgradKernel)
+    if wgrad != (w.op == "wgrad") or kernel.dtype != w.dtype:
         return f"{kernel.name} is of another operation or dtype"
-    if kernel.filter != filter_of(w) and kernel.filter != 0:
+    if kernel.filter not in (0, filter_of(w)):
         return f"{kernel.name} with a filter of {w.r}x{w.s}, stride {w.stride[0]}x{w.stride[1]}"
-    if ACTIVATIONS[launch.swizzle % len(ACTIVATIONS)] != w.epilogue.activation:
-        return f"swizzle {launch.swizzle} stands for another activation"
     if tile is None:
-        return f"swizzle {launch.swizzle}: {kernel.name} has {len(TILES[kernel.filter])} tiles"
+        return f"{kernel.name} has no tile for swizzle {launch.swizzle}"
+    if not wgrad and ACTIVATIONS[launch.swizzle % len(ACTIVATIONS)] != w.epilogue.activation:
+        return f"swizzle {launch.swizzle} stands for another activation"
     if tile.vector * DTYPE_BYTES[w.dtype] > 16 or w.k % tile.vector:
         return f"vectors of {tile.vector} with K = {w.k} in {w.dtype}"
     if w.k != w.c and tile.vector > 1:
@@ -140,18 +157,45 @@ def why_not(launch: Launch, w: Workload) -> str:
     return f"a window of {window} columns" if window > MOST_WINDOW else ""
 
 
+def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
+    """Workspace of a launch: slices of wgrad's sums in float32."""
+    return _slices(launch, w, device) * w.r * w.s * w.k * 4 if w.op == "wgrad" else 0
+
+
+def _slices(launch: Launch, w: Workload, device: Device) -> int:
+    """Blocks that share wgrad's sums; see ``depthwise_wgrad_library.cuh``."""
+    tile = tile_of(launch)
+    assert tile is not None
+    rows, columns = axes(w)
+    strips = rows.strips(1) * columns.strips(tile.columns) * w.n
+    taps = launch.kernel.filter or TAP_CHUNK
+    groups = -(-w.r // taps) * -(-w.s // taps)
+    vectors = block_vectors(tile, strips, w)
+    channel_blocks = -(-w.k // (vectors * tile.vector))
+    turns = -(-strips // (THREADS // vectors))
+    most = max(1, 6 * device.sm_count // (channel_blocks * groups))
+    return min(most, max(1, -(-turns // 4)))
+
+
+def block_vectors(tile: Tile, strips: int, w: Workload) -> int:
+    """Vectors of channels of a block; see ``set_block`` of ``library.cuh``."""
+    vectors = w.k // tile.vector
+    most = max(8, 64 // (tile.vector * DTYPE_BYTES[w.dtype]))
+    while most < THREADS and strips * most < THREADS:
+        most *= 2
+    blocks = -(-vectors // most)
+    return -(-vectors // blocks)
+
+
 def launches(w: Workload, device: Device) -> list[Launch]:
     """All valid launches of the workload's own kernel."""
-    found = sorted((guess_us(launch, w, device), launch.swizzle, launch) for launch in _valid(w))
-    return [launch for *_, launch in found]
-
-
-def _valid(w: Workload) -> Iterator[Launch]:
-    kernel = ConvKernel(filter_of(w), w.dtype)
-    for index in range(len(TILES[kernel.filter])):
-        launch = Launch(kernel, swizzle=swizzle_of(index, w.epilogue.activation))
-        if not why_not(launch, w):
-            yield launch
+    kernel_class = WgradKernel if w.op == "wgrad" else ConvKernel
+    kernel = kernel_class(filter_of(w), w.dtype)
+    possible = [
+        launch_of(kernel, tile, w.epilogue.activation) for tile in range(len(tiles_of(kernel)))
+    ]
+    valid = [launch for launch in possible if not why_not(launch, w, device)]
+    return sorted(valid, key=lambda launch: (guess_us(launch, w, device), launch.swizzle))
 
 
 # A launch that moves nothing; from the first load to the first store of a block with warm caches.
@@ -168,31 +212,34 @@ def guess_us(launch: Launch, w: Workload, device: Device) -> float:
     assert tile is not None
     rows, columns = axes(w)
     strips = rows.strips(tile.rows) * columns.strips(tile.columns) * w.n
-    vectors = w.k // tile.vector if w.op == "fprop" else w.c // tile.vector
-    warps = strips * vectors / 32
-    schedulers = 4 * device.sm_count
-    turns = max(1.0, warps / schedulers)
-    issue = turns * _instructions(tile, launch.kernel.filter, w, rows, columns) / _ISSUED_PER_US
+    warps = strips * w.k / tile.vector / 32
+    instructions = _instructions(tile, launch.kernel.filter, w, rows, columns)
+    turns = max(1.0, warps / (4 * device.sm_count))
     moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
-    return _LAUNCH_US + _LATENCY_US + max(moved, issue)
+    us = _LAUNCH_US + _LATENCY_US + max(moved, turns * instructions / _ISSUED_PER_US)
+    if w.op != "wgrad":
+        return us
+    slices = 2 * workspace_bytes(launch, w, device) / (_EFFICIENCY * device.memory_bandwidth) * 1e6
+    return us + _LAUNCH_US + _LATENCY_US + slices
 
 
-def _instructions(tile: Tile, filter_size: int, w: Workload, rows: Axis, columns: Axis) -> float:
-    """Instructions of a thread: loads and conversions of its window, multiplications, stores."""
-    taps_h = sum(rows.taps) / len(rows.taps)
-    taps_w = sum(columns.taps) / len(columns.taps)
-    if filter_size:
-        window_rows = (tile.rows - 1) * rows.stride + filter_size
-        window = (tile.columns - 1) * columns.stride + filter_size
-        reads = window_rows * window
-        weights = filter_size * filter_size
+def _instructions(tile: Tile, size: int, w: Workload, rows: Axis, columns: Axis) -> float:
+    """Instructions of a thread for a strip: loads and conversions of its window, multiplications
+    and stores."""
+    if size:
+        window_rows = (tile.rows - 1) * rows.stride + size
+        reads = float(window_rows * ((tile.columns - 1) * columns.stride + size))
+        taps = float(size * size)
     else:
-        chunks = math.ceil(taps_w / TAP_CHUNK)
-        reads = taps_h * chunks * ((tile.columns - 1) * columns.stride + TAP_CHUNK)
-        weights = taps_h * chunks * TAP_CHUNK
+        chunks = sum(-(-taps // TAP_CHUNK) for taps in columns.taps) / len(columns.taps)
+        filter_rows = sum(rows.taps) / len(rows.taps)
+        reads = filter_rows * chunks * ((tile.columns - 1) * columns.stride + TAP_CHUNK)
+        taps = filter_rows * chunks * TAP_CHUNK
     outputs = tile.rows * tile.columns
-    wide = 0.0 if w.dtype == "float32" else 1.0
-    sums = weights * outputs * tile.vector
-    words = max(1.0, tile.vector / 4)
-    stores = outputs * (8 + 3 * tile.vector)
-    return 150 + reads * (3 + wide * tile.vector) + weights * words + sums + stores
+    converted = 0 if w.dtype == "float32" else tile.vector
+    return (
+        150
+        + reads * (3 + converted)
+        + taps * (1 + outputs * tile.vector)
+        + outputs * (8 + 3 * tile.vector)
+    )

@@ -1,0 +1,93 @@
+"""The depthwise kernels compiled for the host (emulated.cc), run on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convoy import paths
+from convoy.backends.kernels.depthwise.space import Launch, Tile
+from convoy.backends.kernels.library import Operands, Shape
+from convoy.backends.kernels.toolkit import find_toolkit
+from convoy.errors import LibraryMissing
+from convoy.ir.workload import DTYPE_BYTES, Workload
+
+_SOURCE = Path(__file__).with_name("emulated.cc")
+DTYPES = {"float16": np.float16, "float32": np.float32}
+
+
+class Kernels:
+    """The libraries' checks, workspaces and launches, without a GPU."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        library.wgrad_workspace.restype = ctypes.c_int64
+
+    def check(self, launch: Launch, w: Workload) -> bool:
+        """Whether the library takes the problem."""
+        return self._run(launch, _shape(launch, w, 132), None) == 0
+
+    def workspace(self, launch: Launch, w: Workload, sm_count: int = 132) -> int:
+        """Bytes of wgrad's workspace."""
+        size, shape = DTYPE_BYTES[launch.kernel.dtype], _shape(launch, w, sm_count)
+        return self._library.wgrad_workspace(size, launch.kernel.filter, ctypes.byref(shape))
+
+    def run(self, launch: Launch, w: Workload, arrays: dict, sm_count: int) -> np.ndarray:
+        """The result of a launch: operands by name, as ``Workload.operand_shapes`` has them."""
+        name, size, _ = w.operand_shapes()[-1]
+        out = np.full(size, np.nan, DTYPES[w.dtype])
+        a, b = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}[w.op]
+        bytes_of_workspace = self.workspace(launch, w, sm_count) if w.op == "wgrad" else 0
+        workspace = np.full(bytes_of_workspace // 4 + 64, np.nan, np.float32)
+        address = {key: array.ctypes.data for key, array in arrays.items()}
+        operands = Operands(
+            *(address[a], address[b], address.get("residual"), address.get("bias"), None, None),
+            *(out.ctypes.data, None, workspace.ctypes.data),
+        )
+        code = self._run(launch, _shape(launch, w, sm_count), operands)
+        assert code == 0, f"{launch.label} declines {w.key} ({code})"
+        assert np.isnan(workspace[-64:]).all(), "written beyond the workspace"
+        return out
+
+    def _run(self, launch: Launch, shape: Shape, operands: Operands | None) -> int:
+        size, pointer = DTYPE_BYTES[launch.kernel.dtype], operands and ctypes.byref(operands)
+        kernel = launch.kernel.filter
+        return self._library.run_depthwise(size, kernel, ctypes.byref(shape), pointer)
+
+    def tiles(self, size: int, wgrad: bool) -> tuple[Tile, ...]:
+        """The tiles that the headers list for a filter size."""
+        found: list[Tile] = []
+        out = (ctypes.c_int * 3)()
+        while self._library.tile_at(size, wgrad, len(found), out):
+            found.append(Tile(*out))
+        return tuple(found)
+
+
+def _shape(launch: Launch, w: Workload, sm_count: int) -> Shape:
+    return Shape.of(w, sm_count, swizzle=launch.swizzle)
+
+
+@functools.cache
+def load() -> Kernels:
+    """Compile and load the kernels; skips the test without CUDA's headers."""
+    try:
+        toolkit = find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA headers: {missing.got}")
+    folder = Path(tempfile.mkdtemp(prefix="convoy-depthwise-"))
+    library = folder / "emulated.so"
+    command = [str(toolkit.nvcc), "-x", "c++", "-std=c++17", "-O1", "-Xcompiler=-fPIC,-w"]
+    includes = (_SOURCE.parent, paths.codegen_dir() / "depthwise", paths.include_dir())
+    command += [f"-I{path}" for path in (*includes, *toolkit.includes)]
+    command += ["-shared", "-cudart=none", str(_SOURCE), f"-Xlinker={toolkit.cudart}"]
+    subprocess.run([*command, "-o", str(library)], check=True, timeout=300)
+    loaded = Kernels(ctypes.CDLL(str(library)))
+    shutil.rmtree(folder)
+    return loaded

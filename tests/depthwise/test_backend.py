@@ -1,0 +1,124 @@
+"""Candidates and declines of the depthwise backend."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from convoy.backends.kernels.depthwise import space
+from convoy.backends.kernels.depthwise.family import depthwise_backend
+from convoy.backends.kernels.depthwise.kernels import ConvKernel, WgradKernel, kernel_from_json
+from convoy.errors import InvalidOption
+from convoy.ir.candidate import Candidate, Decline, make_config
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue, Workload
+
+BASE = Workload("fprop", 8, 28, 28, 192, 192, 3, 3, (1, 1), (1, 1, 1, 1), groups=192)
+
+
+def changed(base=BASE, **fields):
+    return dataclasses.replace(base, **fields)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        BASE,
+        changed(op="dgrad"),
+        changed(op="wgrad"),
+        changed(k=384),
+        changed(op="wgrad", k=384),
+        changed(c=7, k=7, groups=7),
+        changed(r=31, s=5, padding=(15, 2, 15, 2)),
+        changed(r=1, s=1, padding=(0, 0, 0, 0)),
+        changed(stride=(2, 2), dilation=(2, 3)),
+        changed(stride=(5, 7)),
+        changed(op="dgrad", stride=(2, 2)),
+        changed(dtype="float32", out_dtype="float32"),
+        changed(dtype="float32", out_dtype="float32", math="tf32"),
+        changed(dtype="bfloat16", out_dtype="bfloat16", n=1),
+        changed(epilogue=Epilogue(residual=True, bias=True, activation="silu")),
+        changed(epilogue=Epilogue(activation="clip", clip_max=6.0)),
+    ],
+    ids=lambda w: w.key,
+)
+def test_proposes(workload):
+    for arch in (80, 86, 90, 100):
+        device = dataclasses.replace(Device(), arch=arch)
+        backend = depthwise_backend()
+        found = backend.propose(workload, device)
+        assert not isinstance(found, Decline) and 1 <= len(found) <= 6
+        assert len({candidate.key for candidate in found}) == len(found)
+        for candidate in found:
+            launch = backend.launch_of(candidate)
+            assert not space.why_not(launch, workload, device)
+            assert kernel_from_json(launch.kernel.to_json()) == launch.kernel
+            assert backend.estimate_us(workload, candidate, device) > 0
+            assert "tf32" not in candidate.notes
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason"),
+    [
+        (Workload("matmul", 8, 1, 1, 64, 64, 1, 1), "groups = 1"),
+        (changed(groups=1), "only depthwise"),
+        (changed(groups=96), "only depthwise"),
+        (changed(out_dtype="float32"), "float32 out"),
+        (changed(acc_dtype="float16"), "acc_dtype float16"),
+        (changed(r=65, padding=(32, 1, 32, 1)), "at most 64x64"),
+        (changed(epilogue=Epilogue(affine_relu=True)), "epilogue affinerelu"),
+        (changed(op="dgrad", k=384), "2 outputs of a channel"),
+        (changed(op="dgrad", stride=(5, 1)), "stride 5x1"),
+        (changed(op="dgrad", stride=(2, 2), dilation=(2, 2)), "dilation"),
+        (changed(op="wgrad", epilogue=Epilogue(bias=True)), "bias on wgrad"),
+        (changed(n=20000), "4 GiB"),
+        (changed(dilation=(1 << 20, 1), padding=(1 << 20,) * 4), "index range"),
+    ],
+)
+def test_declines_with_the_reason(workload, reason):
+    decline = depthwise_backend().propose(workload, Device())
+    assert isinstance(decline, Decline) and reason in decline.reason
+
+
+def test_declines_old_architectures():
+    decline = depthwise_backend().accepts(BASE, dataclasses.replace(Device(), arch=75))
+    assert decline is not None and "sm_75" in decline.reason
+
+
+def test_library_by_filter():
+    kernel = space.launches(changed(r=5, s=5), Device())[0].kernel
+    assert kernel == ConvKernel(5)
+    assert space.launches(changed(r=5, s=3), Device())[0].kernel == ConvKernel(0)
+    strided = changed(op="dgrad", stride=(2, 2))
+    assert space.launches(strided, Device())[0].kernel == ConvKernel(0)
+    assert space.launches(changed(op="wgrad"), Device())[0].kernel == WgradKernel(3)
+
+
+def test_first_guess_follows_the_size():
+    """Many outputs go to large tiles, which read less; few go to small ones, for more threads."""
+
+    def first(**fields):
+        return space.tile_of(space.launches(changed(**fields), Device())[0])
+
+    large, small = first(n=64, h=112, w=112), first(n=1, h=7, w=7)
+    assert large.rows * large.columns * large.vector > small.rows * small.columns * small.vector
+
+
+def test_a_candidate_of_another_workload_is_refused():
+    backend = depthwise_backend()
+    candidate = backend.propose(BASE, Device())[0]
+    for other in (changed(r=5), changed(op="wgrad"), changed(epilogue=Epilogue(activation="relu"))):
+        with pytest.raises(InvalidOption, match="a kernel for this workload"):
+            backend.build(other, candidate, Device())
+    beyond = Candidate("depthwise", "x", make_config(kernel=ConvKernel(3).to_json(), swizzle=999))
+    with pytest.raises(InvalidOption, match="no tile"):
+        backend.build(BASE, beyond, Device())
+
+
+@pytest.mark.parametrize(
+    "kernel", [{}, [], {"family": "depthwise_conv", "filter": 4}, {"family": "x", "filter": 3}]
+)
+def test_unknown_kernels_are_refused(kernel):
+    with pytest.raises(InvalidOption):
+        kernel_from_json(kernel)
