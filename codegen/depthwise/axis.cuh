@@ -21,12 +21,12 @@ namespace convoy::depthwise {
 using sm90::Divider;
 
 struct Axis {
-  int first, step, count;   // positions of the outputs
-  int a, d, b, taps;        // what they read
-  int w0, w1;               // filter position of tap t: w0 + w1 * t
-  int in;                   // extent of the input
-  int stride, spread;       // of a strip, see above
-  int strips;               // strips of `tile` outputs each, the last ones cut
+  int first, step, count;  // positions of the outputs
+  int a, d, b, taps;       // what they read
+  int w0, w1;              // filter position of tap t: w0 + w1 * t
+  int in;                  // extent of the input
+  int stride, spread;      // of a strip, see above
+  int strips;              // strips of `tile` outputs each, the last ones cut
   Divider by_spread, by_strips;
 
   // First output of a strip.
@@ -74,8 +74,8 @@ CONVOY_HD Axis dgrad_axis(int in, int out, int filter, int stride, int dilation,
   int lowest = (phase + pad) % stride;
   int taps = filter > lowest ? (filter - 1 - lowest) / stride + 1 : 0;
   int lower = (phase + pad) / stride - (taps - 1);
-  Axis axis{phase, stride, count < 0 ? 0 : count, 1, 1, lower, taps,
-            lowest + stride * (taps - 1), -stride, in};
+  Axis axis{phase, stride, count < 0 ? 0 : count,        1,       1,
+            lower, taps,   lowest + stride * (taps - 1), -stride, in};
   return finish(axis, tile);
 }
 

@@ -18,6 +18,8 @@ namespace convoy::depthwise {
 // Strides of a dgrad, and so the phases of an axis, at most.
 constexpr int kMostPhases = 4;
 constexpr int kThreads = 128;
+// Blocks of an SM at least: 128 registers a thread.
+constexpr int kBlocks = 4;
 // Columns of a strip's window: a bit of a word for each.
 constexpr int kMostWindow = 32;
 
@@ -30,9 +32,9 @@ struct ConvParams {
   int in_width, out_width;
   int in_channels, out_channels;
   int filter_h, filter_w;
-  int vectors;         // of channels, of a block
-  int block_strips;    // strips of a block at a time: kThreads / vectors
-  int weight_rows;     // filter rows in shared memory at a time
+  int vectors;       // of channels, of a block
+  int block_strips;  // strips of a block at a time: kThreads / vectors
+  int weight_rows;   // filter rows in shared memory at a time
   int activation;
   float clip_min, clip_max;
   Divider by_vectors, by_multiplier;
@@ -62,10 +64,10 @@ CONVOY_HD int weight_stride(int channels) { return channels + 4; }
 
 // Where a strip lies and which of its columns are inside.
 struct Strip {
-  int row, column;         // first output, as j of axis.cuh
-  uint32_t image;          // first input element of the image
-  uint32_t out_image;      // first output pixel
-  int in_row, in_column;   // of the first tap
+  int row, column;        // first output, as j of axis.cuh
+  uint32_t image;         // first input element of the image
+  uint32_t out_image;     // first output pixel
+  int in_row, in_column;  // of the first tap
 };
 
 // Strips are numbered along a row, then by row, then by image.
@@ -84,23 +86,39 @@ __device__ __forceinline__ Strip strip_at(const ConvParams& p, const Axis& rows,
   return strip;
 }
 
+// Filter rows first_row .. first_row + count - 1 of the block's channels, as (row, tap, channel) in
+// float32. Loads come several at a time: a block waits for them before it does anything else.
 template <class Config>
 __device__ __forceinline__ void load_weights(const ConvParams& p, const Axis& rows,
                                              const Axis& columns, int first_channel, int first_row,
                                              int count, float* weights) {
   using T = typename Config::T;
-  const int channels = p.vectors * Config::V, taps = padded_taps<Config>(columns.taps);
-  const int positions = count * taps;
-  const T* filter = static_cast<const T*>(p.filter);
-  for (int index = threadIdx.x; index < channels * positions; index += blockDim.x) {
-    int channel = index / positions, place = index - channel * positions;
-    int r = place / taps, s = place - r * taps;
-    float value = 0.0f;
-    if (first_channel + channel < p.out_channels && s < columns.taps) {
-      int row = rows.w0 + rows.w1 * (first_row + r), column = columns.w0 + columns.w1 * s;
-      value = widen(filter[((first_channel + channel) * p.filter_h + row) * p.filter_w + column]);
+  constexpr int kAtOnce = 8;
+  const int channels = p.vectors * Config::V, stride = weight_stride(channels);
+  const int taps = padded_taps<Config>(columns.taps);
+  const int positions = Config::Filter ? Config::Filter * Config::Filter : count * taps;
+  for (int start = threadIdx.x; start < channels * positions; start += kAtOnce * kThreads) {
+    Vector<T, 1> values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int index = start + i * kThreads;
+      const int channel = index / positions, place = index - channel * positions;
+      const int r = place / taps, s = place - r * taps;
+      const int row = rows.w0 + rows.w1 * (first_row + r), column = columns.w0 + columns.w1 * s;
+      const bool there = index < channels * positions && first_channel + channel < p.out_channels &&
+                         s < columns.taps;
+      values[i] =
+          load_if<T, 1>(there, p.filter,
+                        (((first_channel + channel) * p.filter_h + row) * p.filter_w + column) *
+                            uint32_t(sizeof(T)));
     }
-    weights[place * weight_stride(channels) + channel] = value;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int index = start + i * kThreads;
+      const int channel = index / positions, place = index - channel * positions;
+      if (index < channels * positions)
+        weights[place * stride + channel] = widen(values[i].data[0]);
+    }
   }
 }
 
@@ -148,10 +166,10 @@ __device__ __forceinline__ uint32_t columns_inside(const Axis& columns, int firs
 
 // All rows of a filter of fixed size: each input row is read once for all output rows.
 template <class Config>
-__device__ __forceinline__ void add_fixed(
-    const ConvParams& p, const Axis& rows, const Axis& columns, const Strip& strip,
-    uint32_t channel, const float* weights,
-    float (&sum)[Config::Rows][Config::Columns][Config::V]) {
+__device__ __forceinline__ void add_fixed(const ConvParams& p, const Axis& rows,
+                                          const Axis& columns, const Strip& strip, uint32_t channel,
+                                          const float* weights,
+                                          float (&sum)[Config::Rows][Config::Columns][Config::V]) {
   constexpr uint32_t size = sizeof(typename Config::T);
   const int stride = weight_stride(p.vectors * Config::V);
   const uint32_t inside = columns_inside<Config>(columns, strip.in_column);
@@ -194,8 +212,7 @@ __device__ __forceinline__ void add_any(const ConvParams& p, const Axis& rows, c
       const int row = strip.in_row + (first + r) * rows.d;
       if (unsigned(row) >= unsigned(rows.in)) continue;
       float x[Config::Window][Config::V];
-      load_window<Config>(p.in,
-                          base + uint32_t(row * p.in_width + column) * (p.in_channels * size),
+      load_window<Config>(p.in, base + uint32_t(row * p.in_width + column) * (p.in_channels * size),
                           step, inside, x);
       add_taps<Config>(weights + (r * taps + s) * stride, stride, x, sum);
     }
@@ -225,33 +242,28 @@ __device__ __forceinline__ void for_outputs(const ConvParams& p, const Axis& row
 template <class Config>
 __device__ __forceinline__ void finish_strip(
     const ConvParams& p, const Axis& rows, const Axis& columns, const Strip& strip, int channel,
-    const float (&bias)[Config::V], float (&sum)[Config::Rows][Config::Columns][Config::V]) {
+    float (&sum)[Config::Rows][Config::Columns][Config::V]) {
   using T = typename Config::T;
   constexpr int V = Config::V;
   if (p.residual) {
-    for_outputs<Config>(p, rows, columns, strip, channel, [&](int i, int j, bool there,
-                                                               uint32_t offset) {
-      float other[V];
-      widen(load_if<T, V>(there, p.residual, offset), other);
+    for_outputs<Config>(p, rows, columns, strip, channel,
+                        [&](int i, int j, bool there, uint32_t offset) {
+                          float other[V];
+                          widen(load_if<T, V>(there, p.residual, offset), other);
 #pragma unroll
-      for (int v = 0; v < V; ++v) sum[i][j][v] += other[v];
-    });
+                          for (int v = 0; v < V; ++v) sum[i][j][v] += other[v];
+                        });
   }
-#pragma unroll
-  for (int i = 0; i < Config::Rows; ++i)
-#pragma unroll
-    for (int j = 0; j < Config::Columns; ++j)
-#pragma unroll
-      for (int v = 0; v < V; ++v) sum[i][j][v] += bias[v];
   activate<Config::Rows * Config::Columns * V>(&sum[0][0][0], p.activation, p.clip_min, p.clip_max);
-  for_outputs<Config>(p, rows, columns, strip, channel, [&](int i, int j, bool there,
-                                                             uint32_t offset) {
-    store_if<T, V>(there, p.out, offset, narrowed<T, V>(sum[i][j]));
-  });
+  for_outputs<Config>(p, rows, columns, strip, channel,
+                      [&](int i, int j, bool there, uint32_t offset) {
+                        store_if<T, V>(there, p.out, offset, narrowed<T, V>(sum[i][j]));
+                      });
 }
 
 template <class Config>
-__global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant__ ConvParams p) {
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    depthwise_conv(const __grid_constant__ ConvParams p) {
   using T = typename Config::T;
   constexpr int V = Config::V;
   extern __shared__ __align__(16) float weights[];
@@ -281,7 +293,13 @@ __global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant
     const bool mine = active && index < strips;
     const Strip strip = strip_at<Config>(p, rows, columns, index);
 
-    float sum[Config::Rows][Config::Columns][V] = {};
+    float sum[Config::Rows][Config::Columns][V];
+#pragma unroll
+    for (int i = 0; i < Config::Rows; ++i)
+#pragma unroll
+      for (int j = 0; j < Config::Columns; ++j)
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[i][j][v] = bias[v];
     if constexpr (Config::Filter != 0) {
       if (mine) add_fixed<Config>(p, rows, columns, strip, in_channel, own_weights, sum);
     } else {
@@ -297,7 +315,7 @@ __global__ void __launch_bounds__(kThreads) depthwise_conv(const __grid_constant
         }
       }
     }
-    if (mine) finish_strip<Config>(p, rows, columns, strip, channel, bias, sum);
+    if (mine) finish_strip<Config>(p, rows, columns, strip, channel, sum);
   }
 }
 

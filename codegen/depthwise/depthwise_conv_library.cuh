@@ -63,15 +63,15 @@ struct DepthwiseConv {
     }
     set_sizes(s, &p);
     p.activation = activation_of(s);
-    const bool relu = p.activation == kRelu;
-    p.clip_min = relu ? 0.0f : s.clip_min;
-    p.clip_max = relu ? INFINITY : s.clip_max;
+    p.clip_min = s.clip_min;
+    p.clip_max = s.clip_max;
     set_block<T>(s, tile, int64_t(strips) * s.n, &p);
 
     const int channels = p.vectors * tile.vector;
     const int row_bytes = 4 * weight_stride(channels) *
                           (Filter ? Filter : (taps + kTapChunk - 1) / kTapChunk * kTapChunk);
-    p.weight_rows = Filter ? s.r : std::max(1, std::min(s.r, kWeightBytes / std::max(1, row_bytes)));
+    p.weight_rows =
+        Filter ? s.r : std::max(1, std::min(s.r, kWeightBytes / std::max(1, row_bytes)));
     state->shared_bytes = p.weight_rows * row_bytes;
 
     const int channel_blocks = (s.k + channels - 1) / channels;
@@ -96,7 +96,7 @@ struct DepthwiseConv {
   }
 
  private:
-  static constexpr int kBlocksPerSm = 32;
+  static constexpr int kBlocksPerSm = 8;
 
   static int tile_index(const ConvoyShape& s) { return s.swizzle / kActivations; }
   static Tile tile_of(const ConvoyShape& s) { return Tiles<Filter>::list[tile_index(s)]; }
@@ -108,10 +108,10 @@ struct DepthwiseConv {
                : fprop_axis(s.h, s.p, s.r, s.stride_h, s.dilation_h, s.pad_top, tile.rows);
   }
   static Axis column_axis(const ConvoyShape& s, int phase, Tile tile) {
-    return s.op == CONVOY_DGRAD ? dgrad_axis(s.q, s.w, s.s, s.stride_w, s.dilation_w, s.pad_left,
-                                             phase, tile.columns)
-                                : fprop_axis(s.w, s.q, s.s, s.stride_w, s.dilation_w, s.pad_left,
-                                             tile.columns);
+    return s.op == CONVOY_DGRAD
+               ? dgrad_axis(s.q, s.w, s.s, s.stride_w, s.dilation_w, s.pad_left, phase,
+                            tile.columns)
+               : fprop_axis(s.w, s.q, s.s, s.stride_w, s.dilation_w, s.pad_left, tile.columns);
   }
 
   template <int Index, int Stride>

@@ -117,8 +117,8 @@ struct DepthwiseWgrad {
         std::max<int64_t>(1, int64_t(kBlocksPerSm) * s.sm_count / (channel_blocks * groups));
     const int64_t useful = std::max<int64_t>(1, (turns + kFewestTurns - 1) / kFewestTurns);
     state->params.slice_count = int(std::min(most, useful));
-    state->grid = dim3(unsigned(state->params.slice_count), unsigned(channel_blocks),
-                       unsigned(groups));
+    state->grid =
+        dim3(unsigned(state->params.slice_count), unsigned(channel_blocks), unsigned(groups));
     state->shared_bytes = p.block_strips * tap_rows * channels * 4;
   }
 

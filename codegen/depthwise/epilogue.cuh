@@ -19,17 +19,29 @@ __device__ __forceinline__ float sigmoid(float x) {
 #endif
 }
 
-// Of all values of a thread, so that there is one branch. kRelu is kClip from 0 to infinity. NaN
-// stays NaN.
+// The larger and the smaller of two values; NaN stays NaN.
+__device__ __forceinline__ float larger(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a < b ? b : a;
+#endif
+}
+
+__device__ __forceinline__ float smaller(float a, float b) { return -larger(-a, -b); }
+
+// Of all values of a thread, so that there is one branch.
 template <int N>
 __device__ __forceinline__ void activate(float* x, int activation, float low, float high) {
   if (activation == kNone) return;
-  if (activation == kRelu || activation == kClip) {
+  if (activation == kRelu) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const float raised = x[i] < low ? low : x[i];
-      x[i] = raised > high ? high : raised;
-    }
+    for (int i = 0; i < N; ++i) x[i] = larger(x[i], 0.0f);
+  } else if (activation == kClip) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = smaller(larger(x[i], low), high);
   } else {
     const bool silu = activation == kSilu;
 #pragma unroll

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "conv.cuh"
@@ -18,8 +17,7 @@ constexpr int kMostFilter = 64;
 template <class T>
 constexpr bool is_compiled(int filter, Tile tile, int stride) {
   const int window = (tile.columns - 1) * stride + (filter ? filter : kTapChunk);
-  return tile.vector * sizeof(T) <= 16 && (stride == 1 || !tile.single()) &&
-         window <= kMostWindow;
+  return tile.vector * sizeof(T) <= 16 && (stride == 1 || !tile.single()) && window <= kMostWindow;
 }
 
 // Offsets have 32 bits, and positions stay far from where they wrap.

@@ -17,35 +17,31 @@ struct Tiles;
 
 template <>
 struct Tiles<3> {
-  static constexpr Tile list[] = {{4, 4, 4}, {4, 2, 7}, {4, 2, 4}, {8, 2, 4}, {8, 1, 4}, {4, 1, 4},
-                                  {2, 4, 4}, {2, 4, 7}, {2, 2, 7}, {2, 1, 4}, {2, 1, 2}, {1, 1, 7},
-                                  {4, 1, 1}, {1, 1, 1}};
+  static constexpr Tile list[] = {{4, 4, 4}, {4, 2, 7}, {4, 1, 4}, {2, 2, 7},
+                                  {2, 1, 4}, {1, 1, 7}, {4, 1, 1}, {1, 1, 1}};
 };
 
 template <>
 struct Tiles<5> {
-  static constexpr Tile list[] = {{4, 2, 4}, {4, 2, 7}, {4, 1, 7}, {4, 4, 4}, {8, 1, 4}, {4, 1, 4},
-                                  {2, 4, 4}, {2, 2, 7}, {2, 1, 7}, {2, 1, 4}, {2, 1, 2}, {1, 1, 7},
-                                  {4, 1, 1}, {1, 1, 1}};
+  static constexpr Tile list[] = {{4, 2, 4}, {4, 1, 7}, {4, 1, 4}, {2, 2, 7},
+                                  {2, 1, 4}, {1, 1, 7}, {4, 1, 1}, {1, 1, 1}};
 };
 
 template <>
 struct Tiles<7> {
-  static constexpr Tile list[] = {{4, 2, 4}, {4, 1, 7}, {4, 1, 4}, {2, 1, 14}, {2, 2, 7}, {2, 4, 4},
-                                  {2, 4, 7}, {2, 1, 7}, {2, 1, 4}, {2, 1, 2}, {1, 1, 7},
-                                  {4, 1, 1}, {1, 1, 1}};
+  static constexpr Tile list[] = {{4, 1, 7}, {4, 1, 4}, {2, 2, 7}, {2, 1, 4},
+                                  {1, 1, 7}, {4, 1, 1}, {1, 1, 1}};
 };
 
 template <>
 struct Tiles<0> {
-  static constexpr Tile list[] = {{4, 1, 8}, {2, 1, 8}, {4, 1, 4}, {2, 1, 4}, {1, 1, 8},
-                                  {4, 1, 1}, {1, 1, 1}};
+  static constexpr Tile list[] = {{4, 1, 8}, {4, 1, 4}, {2, 1, 4}, {1, 1, 8}, {4, 1, 1}, {1, 1, 1}};
 };
 
 // Of wgrad: `columns` outputs of a row that a thread adds at a time.
 template <int Filter>
 struct WgradTiles {
-  static constexpr Tile list[] = {{4, 1, 4}, {2, 1, 8}, {2, 1, 4}, {1, 1, 8}, {4, 1, 1}, {1, 1, 1}};
+  static constexpr Tile list[] = {{4, 1, 4}, {2, 1, 4}, {1, 1, 8}, {4, 1, 1}, {1, 1, 1}};
 };
 
 template <>

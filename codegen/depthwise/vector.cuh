@@ -145,8 +145,7 @@ __device__ __forceinline__ void store_if(bool there, void* base, uint32_t offset
     asm volatile(
         "{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.v4.b32 [%1], {%2, %3, %4, %5};}" ::"r"(
             int(there)),
-        "l"(address), "r"(words.data[0]), "r"(words.data[1]), "r"(words.data[2]),
-        "r"(words.data[3])
+        "l"(address), "r"(words.data[0]), "r"(words.data[1]), "r"(words.data[2]), "r"(words.data[3])
         : "memory");
   } else if constexpr (Bytes == 8) {
     asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.v2.b32 [%1], {%2, %3};}" ::"r"(
@@ -154,15 +153,15 @@ __device__ __forceinline__ void store_if(bool there, void* base, uint32_t offset
                  "l"(address), "r"(words.data[0]), "r"(words.data[1])
                  : "memory");
   } else if constexpr (Bytes == 4) {
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.b32 [%1], %2;}" ::"r"(
-                     int(there)),
-                 "l"(address), "r"(words.data[0])
-                 : "memory");
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.b32 [%1], %2;}" ::"r"(int(there)),
+        "l"(address), "r"(words.data[0])
+        : "memory");
   } else {
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.b16 [%1], %2;}" ::"r"(
-                     int(there)),
-                 "l"(address), "h"(words.data[0])
-                 : "memory");
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.b16 [%1], %2;}" ::"r"(int(there)),
+        "l"(address), "h"(words.data[0])
+        : "memory");
   }
 #else
   if (there) *reinterpret_cast<Words<Bytes>*>(address) = words;

@@ -18,9 +18,9 @@ struct WgradParams {
 
 // A thread has as many filter rows as taps of a row.
 template <class Config>
-__device__ __forceinline__ void add_strip(
-    const ConvParams& p, const Strip& strip, int channel, int in_channel, int first_tap_row,
-    float (&sum)[Config::Taps][Config::Taps][Config::V]) {
+__device__ __forceinline__ void add_strip(const ConvParams& p, const Strip& strip, int channel,
+                                          int in_channel, int first_tap_row,
+                                          float (&sum)[Config::Taps][Config::Taps][Config::V]) {
   using T = typename Config::T;
   constexpr int V = Config::V;
   constexpr uint32_t size = sizeof(T);
