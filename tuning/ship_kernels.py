@@ -6,7 +6,8 @@
 
 Kernels of Hopper are chosen from the shipped records (convoy.tune.kernel_set); the best of them
 also come for the precisions and epilogues that the records lack. For other GPUs, of which there
-are no records, those come that the backend itself would try first for the recorded workloads.
+are no records, those come that the backend itself would try first for the recorded workloads. The
+depthwise libraries run on both and lie in the archive of sm80.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ from convoy.backends.kernels import shipped
 from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import cache_key, compile_many
 from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.backends.kernels.depthwise.kernels import (
+    FILTERS,
+    ConvKernel,
+    GroupedKernel,
+    WgradKernel,
+)
 from convoy.backends.kernels.kernel import Kernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
@@ -43,6 +50,7 @@ EPILOGUES = [
     for residual in (False, True)
     for activation in (("none", "relu") if residual else ("none", "relu", "clip", "silu"))
 ]
+DTYPES = ("float16", "bfloat16", "float32")
 #: Kernels for GPUs other than Hopper, by epilogue.
 PER_EPILOGUE = 8
 
@@ -68,7 +76,7 @@ def variants(kernels: list[tuple[str, Kernel]]) -> Iterator[tuple[str, Kernel]]:
             continue
         seen.add(kernel.label)
         left[kernel.op] -= 1
-        for dtype in ("float16", "bfloat16", "float32"):
+        for dtype in DTYPES:
             for epilogue in EPILOGUES if kernel.op == "fprop" else ({},):
                 changes = {"dtype": dtype, "out_dtype": dtype, **epilogue, "affine_relu": False}
                 if dtype == "float32":  # tf32: as many bytes, half as many elements
@@ -95,7 +103,7 @@ def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
     """For each precision and epilogue the kernels that come first for most workloads."""
     workloads = {record.workload for record in RecordStore([paths.records_dir()])}
     backend = registry.get("cutlass")
-    for dtype in ("float16", "bfloat16", "float32"):
+    for dtype in DTYPES:
         math = "tf32" if dtype == "float32" else "default"
         for epilogue in EPILOGUES:
             counts: collections.Counter[Kernel] = collections.Counter()
@@ -115,6 +123,15 @@ def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
                 yield "cutlass", kernel
 
 
+def depthwise() -> Iterator[tuple[str, Kernel]]:
+    """Depthwise and grouped kernels, each for sm_80 and sm_90 at once."""
+    for size in FILTERS:
+        yield "depthwise", ConvKernel(size)
+        yield "depthwise", WgradKernel(size)
+    for dtype in ("float16", "bfloat16"):
+        yield "depthwise", GroupedKernel(dtype)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", type=int, choices=sorted(NAMES), default=90)
@@ -129,7 +146,7 @@ def main() -> None:
         chosen += variants(chosen)
         chosen += narrow()
     else:
-        chosen = list(guessed(A100))
+        chosen = [*guessed(A100), *depthwise()]
     backend_of = {kernel: backend for backend, kernel in chosen}
     print(f"{len(backend_of)} kernels chosen in {time.monotonic() - started:.0f} s", flush=True)
     if options.list:

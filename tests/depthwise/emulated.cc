@@ -3,23 +3,33 @@
 
 #include "depthwise_conv_library.cuh"
 #include "depthwise_wgrad_library.cuh"
+#include "grouped_conv_library.cuh"
 
 namespace convoy::depthwise {
-alignas(16) float weights[64 << 10];
+alignas(16) float weights[64 << 10], shared[64 << 10];
+
+template <class T>
+void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], T) {
+  emulator::multiply<T>(d, a, b);
 }
+
+}  // namespace convoy::depthwise
 
 namespace {
 
 using namespace convoy::depthwise;
 
+int32_t without_gpu(int32_t code) { return code >= convoy::kCuda ? 0 : code; }
+
 template <class Kernel, class Params, class Launch>
-int32_t run(const ConvoyShape& shape, const ConvoyOperands* operands, Launch launch) {
+int32_t run(const ConvoyShape& shape, const ConvoyOperands* operands, Launch launch,
+            float* memory = weights, int threads = kThreads) {
   if (int32_t code = Kernel::check(shape)) return code;
   if (!operands) return 0;
   typename Kernel::State state;
-  if (int32_t code = Kernel::prepare(shape, *operands, &state)) return code;
+  if (int32_t code = without_gpu(Kernel::prepare(shape, *operands, &state))) return code;
   auto* kernel = reinterpret_cast<void (*)(Params)>(const_cast<void*>(state.kernel));
-  emulator::launch(state.grid, dim3(kThreads), weights, size_t(state.shared_bytes),
+  emulator::launch(state.grid, dim3(threads), memory, size_t(state.shared_bytes),
                    [&] { kernel(state.params); });
   launch(state);
   return 0;
@@ -78,6 +88,19 @@ int copy_tile(bool wgrad, int index, int* out) {
 }
 
 }  // namespace
+
+// The grouped convolution of __half, as run_depthwise.
+extern "C" int32_t run_grouped(const ConvoyShape* shape, const ConvoyOperands* operands) {
+  using Kernel = GroupedConv<__half>;
+  return run<Kernel, GroupedParams>(
+      *shape, operands, [](const Kernel::State&) {}, shared, kGroupedThreads);
+}
+
+extern "C" int grouped_tile_at(int index, int* out) {
+  if (index >= kGroupedTileCount) return 0;
+  out[0] = kGroupedTiles[index].rows, out[1] = kGroupedTiles[index].columns;
+  return 1;
+}
 
 // Runs a problem in an element type of `bytes` (2: half), or checks it where there are no operands.
 extern "C" int32_t run_depthwise(int bytes, int filter, const ConvoyShape* shape,

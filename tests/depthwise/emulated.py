@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from convoy import paths
+from convoy.backends.kernels.depthwise import grouped
+from convoy.backends.kernels.depthwise.kernels import GroupedKernel
 from convoy.backends.kernels.depthwise.space import Launch, Tile
 from convoy.backends.kernels.library import Operands, Shape
 from convoy.backends.kernels.toolkit import find_toolkit
@@ -41,7 +43,7 @@ class Kernels:
 
     def run(self, launch: Launch, w: Workload, arrays: dict, sm_count: int) -> np.ndarray:
         """The result of a launch: operands by name, as ``Workload.operand_shapes`` has them."""
-        name, size, _ = w.operand_shapes()[-1]
+        _, size, _ = w.operand_shapes()[-1]
         out = np.full(size, np.nan, DTYPES[w.dtype])
         a, b = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}[w.op]
         bytes_of_workspace = self.workspace(launch, w, sm_count) if w.op == "wgrad" else 0
@@ -58,8 +60,18 @@ class Kernels:
 
     def _run(self, launch: Launch, shape: Shape, operands: Operands | None) -> int:
         size, pointer = DTYPE_BYTES[launch.kernel.dtype], operands and ctypes.byref(operands)
+        if isinstance(launch.kernel, GroupedKernel):
+            return self._library.run_grouped(ctypes.byref(shape), pointer)
         kernel = launch.kernel.filter
         return self._library.run_depthwise(size, kernel, ctypes.byref(shape), pointer)
+
+    def grouped_tiles(self) -> tuple[grouped.Tile, ...]:
+        """The tiles of the grouped convolution."""
+        found: list[grouped.Tile] = []
+        out = (ctypes.c_int * 2)()
+        while self._library.grouped_tile_at(len(found), out):
+            found.append(grouped.Tile(*out))
+        return tuple(found)
 
     def tiles(self, size: int, wgrad: bool) -> tuple[Tile, ...]:
         """The tiles that the headers list for a filter size."""

@@ -1,4 +1,4 @@
-"""Depthwise convolutions by their definition, in float64 with NumPy."""
+"""Grouped convolutions, and gradients of depthwise ones, by definition in float64 with NumPy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ def fprop(w: Workload, x, filt, residual=None, bias=None):
     """y of shape (n, p, q, k)."""
     top, left, bottom, right = w.padding
     padded = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    padded = np.repeat(padded, w.k // w.c, axis=3)
+    filt = filt.astype(np.float64).reshape(w.groups, -1, w.r, w.s, w.c // w.groups)
     y = np.zeros((w.n, w.p, w.q, w.k))
     for r in range(w.r):
         for s in range(w.s):
-            y += _window(padded, w, r, s) * filt[:, r, s, 0].astype(np.float64)
+            window = _window(padded, w, r, s).reshape(w.n, w.p, w.q, w.groups, -1)
+            y += np.einsum("npqgc,gkc->npqgk", window, filt[:, :, r, s]).reshape(y.shape)
     if residual is not None:
         y += residual
     if bias is not None:

@@ -40,6 +40,10 @@ def changed(base=BASE, **fields):
         changed(dtype="bfloat16", out_dtype="bfloat16", n=1),
         changed(epilogue=Epilogue(residual=True, bias=True, activation="silu")),
         changed(epilogue=Epilogue(activation="clip", clip_max=6.0)),
+        changed(groups=8),
+        changed(groups=48, k=96, stride=(2, 2), dtype="bfloat16", out_dtype="bfloat16"),
+        changed(groups=3, r=5, s=1, dilation=(2, 3), padding=(4, 0, 4, 0)),
+        changed(groups=2, epilogue=Epilogue(residual=True, bias=True, activation="silu")),
     ],
     ids=lambda w: w.key,
 )
@@ -52,7 +56,7 @@ def test_proposes(workload):
         assert len({candidate.key for candidate in found}) == len(found)
         for candidate in found:
             launch = backend.launch_of(candidate)
-            assert not space.why_not(launch, workload, device)
+            assert not backend.family.why_not(launch, workload, device)
             assert kernel_from_json(launch.kernel.to_json()) == launch.kernel
             assert backend.estimate_us(workload, candidate, device) > 0
             assert "tf32" not in candidate.notes
@@ -62,8 +66,12 @@ def test_proposes(workload):
     ("workload", "reason"),
     [
         (Workload("matmul", 8, 1, 1, 64, 64, 1, 1), "groups = 1"),
-        (changed(groups=1), "only depthwise"),
-        (changed(groups=96), "only depthwise"),
+        (changed(groups=1), "only grouped"),
+        (changed(groups=96), "2 inputs and 2 outputs"),
+        (changed(groups=8, op="dgrad"), "dgrad of a grouped"),
+        (changed(groups=8, dtype="float32", out_dtype="float32"), "in float32"),
+        (changed(groups=2, r=9, s=9, padding=(4,) * 4), "9x9x96 weights"),
+        (changed(groups=24, dilation=(1 << 14, 1), padding=(1 << 14,) * 4), "index range"),
         (changed(out_dtype="float32"), "float32 out"),
         (changed(acc_dtype="float16"), "acc_dtype float16"),
         (changed(r=65, padding=(32, 1, 32, 1)), "at most 64x64"),

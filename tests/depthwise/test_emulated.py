@@ -7,15 +7,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from convoy.backends.kernels.depthwise import grouped as grouped_rules
 from convoy.backends.kernels.depthwise import space
 from convoy.backends.kernels.depthwise.family import depthwise_backend
-from convoy.backends.kernels.depthwise.kernels import FILTERS, ConvKernel, WgradKernel
+from convoy.backends.kernels.depthwise.kernels import (
+    FILTERS,
+    ConvKernel,
+    GroupedKernel,
+    WgradKernel,
+)
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 
 from . import emulated
-from .workloads import depthwise, expected, operands
+from .workloads import depthwise, expected, grouped, operands
 
 #: Of the whole result, in the L2 norm: rounding to the type, and float32 sums.
 TOLERANCE = {"float16": 8e-4, "float32": 4e-6}
@@ -50,6 +56,18 @@ SILU = {"bias": True, "residual": True, "activation": "silu"}
 @example(conv("wgrad", 3, 19, 17, 16, 3, 3, (2, 2), (1, 1, 1, 1), (1, 1)), 8, 4)
 @example(conv("wgrad", 2, 16, 16, 6, 9, 4, (1, 1), (4, 4, 4, 4), (1, 2), k=12), 9, 132)
 def test_every_tile_is_right(kernels, w, seed, sm_count):
+    check_all_tiles(kernels, w, seed, sm_count)
+
+
+@settings(max_examples=30)
+@given(w=grouped(), seed=st.integers(0, 99), sm_count=st.sampled_from([1, 4, 132]))
+@example(Workload("fprop", 2, 14, 14, 48, 48, 3, 3, (2, 2), (1, 1, 1, 1), (1, 1), 2), 0, 1)
+def test_every_grouped_tile_is_right(kernels, w, seed, sm_count):
+    check_all_tiles(kernels, w, seed, sm_count)
+
+
+def check_all_tiles(kernels, w, seed, sm_count):
+    """All candidates of a workload, if there are some, against float64."""
     found = BACKEND.propose(w, Device())
     if isinstance(found, Decline):
         return
@@ -72,6 +90,18 @@ def test_library_and_rules_accept_the_same(kernels, w, size, tile):
     assert kernels.check(launch, w) == accepted
     if accepted and w.op == "wgrad":
         assert kernels.workspace(launch, w) == space.workspace_bytes(launch, w, Device())
+
+
+@settings(max_examples=200)
+@given(w=grouped(), tile=st.integers(0, 13))
+def test_grouped_library_and_rules_accept_the_same(kernels, w, tile):
+    launch = grouped_rules.launch_of(GroupedKernel(w.dtype), tile, w.epilogue.activation)
+    fits = not grouped_rules.why_not(launch, w, Device())
+    assert kernels.check(launch, w) == (BACKEND.accepts(w, Device()) is None and fits)
+
+
+def test_grouped_tiles_are_those_of_the_headers(kernels):
+    assert kernels.grouped_tiles() == grouped_rules.TILES
 
 
 @pytest.mark.parametrize("size", FILTERS)

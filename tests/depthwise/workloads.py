@@ -55,6 +55,38 @@ def depthwise(draw, ops=("fprop", "dgrad", "wgrad"), dtypes=("float16", "float32
         assume(False)
 
 
+@st.composite
+def grouped(draw):
+    """Groups of several channels, forward; some are declined."""
+    groups = draw(st.sampled_from([2, 3, 5]))
+    r, s = draw(st.sampled_from([(1, 1), (3, 3), (3, 3), (5, 5), (1, 7), (4, 2)]))
+    pair = st.tuples(*[st.sampled_from([1, 1, 2, 3])] * 2)
+    try:
+        return Workload(
+            "fprop",
+            n=draw(st.integers(1, 2)),
+            h=draw(st.integers(1, 11)),
+            w=draw(st.integers(1, 13)),
+            c=groups * draw(st.sampled_from([2, 4, 8, 12, 16, 24, 32, 56])),
+            k=groups * draw(st.sampled_from([2, 3, 4, 8, 10, 16, 24, 40])),
+            r=r,
+            s=s,
+            stride=draw(pair),
+            padding=draw(st.tuples(*[st.integers(0, max(r, s))] * 4)),
+            dilation=draw(pair),
+            groups=groups,
+            epilogue=Epilogue(
+                residual=draw(st.booleans()),
+                bias=draw(st.booleans()),
+                activation=draw(st.sampled_from(ACTIVATIONS)),
+                clip_min=-0.5,
+                clip_max=0.75,
+            ),
+        )
+    except InvalidWorkload:
+        assume(False)
+
+
 def operands(w: Workload, seed: int) -> dict[str, np.ndarray]:
     """Random operands by name."""
     generator = np.random.default_rng(seed)

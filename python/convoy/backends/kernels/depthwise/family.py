@@ -1,16 +1,20 @@
-"""Own kernels for depthwise convolutions, on sm_80 and later: bound by memory bandwidth, in every
-precision, with the epilogue fused. See docs/design/depthwise-kernels.md."""
+"""Own kernels for depthwise convolutions in every direction and precision, and for grouped ones
+forward on tensor cores, on sm_80 and later. See docs/design/depthwise-kernels.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Epilogue, Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
-from . import space
-from .kernels import DepthwiseKernel, kernel_from_json
+from ..kernel import Launch as KernelLaunch
+from . import grouped, space
+from .kernels import DepthwiseKernel, GroupedKernel, kernel_from_json
+
+Launch = KernelLaunch[DepthwiseKernel]
 
 #: In records, plans and ``backends=(...)``.
 NAME = "depthwise"
@@ -22,27 +26,54 @@ _MOST_BYTES = 1 << 32
 def depthwise_backend(
     limit: int = 6, progress: Progress | None = None
 ) -> KernelBackend[DepthwiseKernel]:
-    """fprop with its epilogue, dgrad and wgrad. ``limit`` caps the candidates of a workload."""
+    """fprop with its epilogue; of depthwise convolutions dgrad and wgrad too. ``limit`` caps the
+    candidates of a workload."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
         objections=_objections,
-        launches=space.launches,
-        why_not=space.why_not,
-        workspace_bytes=space.workspace_bytes,
+        launches=_launches,
+        why_not=_why_not,
+        workspace_bytes=_workspace_bytes,
         kernel_from_json=kernel_from_json,
         limit=limit,
         tensor_cores=False,
-        estimate_us=space.guess_us,
+        estimate_us=_estimate_us,
     )
     return KernelBackend(family, progress=progress)
 
 
+def _launches(workload: Workload, device: Device) -> list[Launch]:
+    if workload.is_depthwise:
+        return cast(list[Launch], space.launches(workload, device))
+    return grouped.launches(workload, device)
+
+
+def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
+    if isinstance(launch.kernel, GroupedKernel):
+        return grouped.why_not(launch, workload, device)
+    if not workload.is_depthwise:
+        return f"{launch.kernel.name} takes depthwise convolutions only"
+    return space.why_not(cast(space.Launch, launch), workload, device)
+
+
+def _workspace_bytes(launch: Launch, workload: Workload, device: Device) -> int:
+    if isinstance(launch.kernel, GroupedKernel):
+        return 0
+    return space.workspace_bytes(cast(space.Launch, launch), workload, device)
+
+
+def _estimate_us(launch: Launch, workload: Workload, device: Device) -> float:
+    if isinstance(launch.kernel, GroupedKernel):
+        return grouped.guess_us(launch, workload, device)
+    return space.guess_us(cast(space.Launch, launch), workload, device)
+
+
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
-    if w.op == "matmul" or not w.is_depthwise:
-        found = f"groups = {w.groups} with C = {w.c}"
-        yield f"{found}: only depthwise convolutions", "use the cudnn or cutlass backend"
+    if w.op == "matmul" or w.groups == 1:
+        found = f"{w.op} with groups = {w.groups}"
+        yield f"{found}: only grouped convolutions", "use the cudnn or cutlass backend"
         return
     if device.arch < 80:
         yield f"architecture sm_{device.arch}: kernels need sm_80 or later", ""
@@ -50,16 +81,20 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"{w.dtype} in, {w.out_dtype} out: both must be equal", ""
     if w.acc_dtype != "float32":
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
-    if max(w.r, w.s) > MOST_FILTER:
-        yield f"a filter of {w.r}x{w.s}: at most {MOST_FILTER}x{MOST_FILTER}", ""
-    if w.op == "dgrad":
-        yield from _dgrad_objections(w)
     if w.op in ("dgrad", "wgrad"):
         if w.epilogue != Epilogue():
             yield f"epilogue {w.epilogue.name} on {w.op}", "leave it outside the subgraph"
     elif w.epilogue.affine_relu or w.epilogue.activation not in space.ACTIVATIONS:
         known = ", ".join(space.ACTIVATIONS[1:])
         yield f"epilogue {w.epilogue.name}: only residual, bias and {known}", ""
+    yield from _depthwise_objections(w) if w.is_depthwise else grouped.objections(w)
+
+
+def _depthwise_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    if max(w.r, w.s) > MOST_FILTER:
+        yield f"a filter of {w.r}x{w.s}: at most {MOST_FILTER}x{MOST_FILTER}", ""
+    if w.op == "dgrad":
+        yield from _dgrad_objections(w)
     yield from _size_objections(w)
 
 

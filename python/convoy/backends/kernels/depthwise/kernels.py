@@ -23,13 +23,12 @@ class DepthwiseLibrary(TemplateInstance):
 
     folder: ClassVar[str] = "depthwise"
     template: ClassVar[str]
-
-    filter: int
     dtype: str
 
     @property
-    def name(self) -> str:
-        return f"{self.family}{self.filter or ''}_{SHORT[self.dtype]}"
+    def arguments(self) -> str:
+        """Of the template."""
+        raise NotImplementedError
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -45,10 +44,23 @@ class DepthwiseLibrary(TemplateInstance):
         return (
             f"// {self.name}\n"
             f'#include "{self.family}_library.cuh"\n\n'
-            f"using Kernel = convoy::depthwise::{self.template}"
-            f"<{ELEMENT[self.dtype]}, {self.filter}>;\n\n"
+            f"using Kernel = convoy::depthwise::{self.template}<{self.arguments}>;\n\n"
             "CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)\n"
         )
+
+
+class FilterLibrary(DepthwiseLibrary):
+    """Base of the depthwise ones, compiled for a size of filter."""
+
+    filter: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}{self.filter or ''}_{SHORT[self.dtype]}"
+
+    @property
+    def arguments(self) -> str:
+        return f"{ELEMENT[self.dtype]}, {self.filter}"
 
 
 def _filter(value: Any) -> int:
@@ -64,7 +76,7 @@ _FIELDS: Mapping[str, checks.Check] = {
 
 
 @dataclass(frozen=True, order=True)
-class ConvKernel(DepthwiseLibrary):
+class ConvKernel(FilterLibrary):
     """fprop and dgrad of one element type, for filters of one size or (0) of any.
 
     Raises InvalidOption for another filter size or dtype.
@@ -82,7 +94,7 @@ class ConvKernel(DepthwiseLibrary):
 
 
 @dataclass(frozen=True, order=True)
-class WgradKernel(DepthwiseLibrary):
+class WgradKernel(FilterLibrary):
     """wgrad of one element type, for filters of one size or (0) of any.
 
     Raises InvalidOption for another filter size or dtype.
@@ -99,9 +111,35 @@ class WgradKernel(DepthwiseLibrary):
         self.check_fields()
 
 
-DepthwiseKernel = ConvKernel | WgradKernel
+@dataclass(frozen=True, order=True)
+class GroupedKernel(DepthwiseLibrary):
+    """fprop of a grouped convolution on tensor cores, in float16 or bfloat16.
 
-_KINDS = (ConvKernel, WgradKernel)
+    Raises InvalidOption for another dtype.
+    """
+
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "grouped_conv"
+    template: ClassVar[str] = "GroupedConv"
+    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": checks.one_of(("float16", "bfloat16"))}
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+
+    @property
+    def name(self) -> str:
+        return f"grouped_conv_{SHORT[self.dtype]}"
+
+    @property
+    def arguments(self) -> str:
+        return ELEMENT[self.dtype]
+
+
+FilterKernel = ConvKernel | WgradKernel
+DepthwiseKernel = ConvKernel | WgradKernel | GroupedKernel
+
+_KINDS = (ConvKernel, WgradKernel, GroupedKernel)
 
 
 def kernel_from_json(data: Any) -> DepthwiseKernel:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
 from ..kernel import Launch as KernelLaunch
-from .kernels import FILTERS, ConvKernel, DepthwiseKernel, WgradKernel
+from .kernels import FILTERS, ConvKernel, FilterKernel, WgradKernel
 
-Launch = KernelLaunch[DepthwiseKernel]
+Launch = KernelLaunch[FilterKernel]
 
 #: Activations of the kernels, in the order of ``epilogue.cuh``.
 ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
@@ -109,12 +109,12 @@ def filter_of(w: Workload) -> int:
     return w.r if w.r == w.s and w.r in FILTERS and not strided else 0
 
 
-def tiles_of(kernel: DepthwiseKernel) -> tuple[Tile, ...]:
+def tiles_of(kernel: FilterKernel) -> tuple[Tile, ...]:
     """The tiles that a library is compiled for."""
     return (WGRAD_TILES if isinstance(kernel, WgradKernel) else TILES)[kernel.filter]
 
 
-def launch_of(kernel: DepthwiseKernel, tile: int, activation: str) -> Launch:
+def launch_of(kernel: FilterKernel, tile: int, activation: str) -> Launch:
     """The launch of a tile. Its ``swizzle`` stands for the tile and, of fprop, the activation."""
     if isinstance(kernel, WgradKernel):
         return Launch(kernel, swizzle=tile)

@@ -1,0 +1,116 @@
+"""The grouped convolution on tensor cores: tiles, which workloads it takes, launches, best first.
+
+Mirrors ``codegen/depthwise/grouped_tiles.cuh`` and the checks of its library; tests compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ....ir.device import Device
+from ....ir.workload import Workload
+from ..kernel import Launch as KernelLaunch
+from .kernels import DepthwiseKernel, GroupedKernel
+from .space import ACTIVATIONS
+
+Launch = KernelLaunch[DepthwiseKernel]
+
+#: Filter rows or columns at most; bytes of shared memory that every GPU gives a block.
+MOST_FILTER, MOST_SHARED = 32, 96 << 10
+_WARPS, _STEP = 4, 16
+
+
+class Tile(NamedTuple):
+    """What a warp computes: 16 x rows pixels, 8 x columns output channels."""
+
+    rows: int
+    columns: int
+
+
+TILES = tuple(Tile(rows, columns) for columns in (1, 2, 3, 4) for rows in (1, 2, 4))
+
+
+def objections(w: Workload) -> Iterator[tuple[str, str]]:
+    """(reason, remedy) of what rules the kernel out, beside what all kernels of the family need."""
+    inputs, outputs = w.c // w.groups, w.k // w.groups
+    if w.op != "fprop":
+        yield f"{w.op} of a grouped convolution", "use the cudnn backend"
+        return
+    if w.dtype == "float32":
+        yield "a grouped convolution in float32", "use the cudnn backend"
+    if inputs % 4 or outputs % 2:
+        found = f"{inputs} inputs and {outputs} outputs a group"
+        yield f"{found}: multiples of 4 and 2", "use the cudnn backend"
+    if max(w.r, w.s) > MOST_FILTER:
+        yield f"a filter of {w.r}x{w.s}: at most {MOST_FILTER}x{MOST_FILTER}", ""
+    if _shared_bytes(w, TILES[0]) > MOST_SHARED:
+        yield f"{w.r}x{w.s}x{inputs} weights of an output", "use the cudnn backend"
+    x, y = w.n * w.h * w.w * w.c, w.n * w.p * w.q
+    if max(x, y * w.k, w.k * w.r * w.s * inputs) >= 1 << 31 or y >= 1 << 30:
+        yield "a tensor of 4 GiB or 2^30 pixels", "split the batch"
+    (top, left, bottom, right), (dilation_h, dilation_w) = w.padding, w.dilation
+    extents = [w.h + top + bottom, w.w + left + right, dilation_h * w.r, dilation_w * w.s]
+    if max(extents) >= 1 << 15 or (extents[2] * w.w + extents[3]) * w.c >= 1 << 31:
+        yield "sizes beyond the kernel's index range", ""
+
+
+def launch_of(kernel: GroupedKernel, tile: int, activation: str) -> Launch:
+    """The launch of a tile."""
+    return Launch(kernel, swizzle=tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation))
+
+
+def why_not(launch: Launch, w: Workload, device: Device) -> str:
+    """Why a launch cannot run a workload that the family accepts; empty when it can."""
+    tile, activation = divmod(launch.swizzle, len(ACTIVATIONS))
+    if launch.kernel.dtype != w.dtype or w.is_depthwise:
+        return f"{launch.kernel.name} is of another kind or dtype"
+    if tile >= len(TILES):
+        return f"{launch.kernel.name} has no tile for swizzle {launch.swizzle}"
+    if ACTIVATIONS[activation] != w.epilogue.activation:
+        return f"swizzle {launch.swizzle} stands for another activation"
+    needed = _shared_bytes(w, TILES[tile])
+    return f"{needed} bytes of shared memory" if needed > MOST_SHARED else ""
+
+
+def launches(w: Workload, device: Device) -> list[Launch]:
+    """Valid launches, those that compute outputs which do not exist left out."""
+    kernel = GroupedKernel(w.dtype)
+    outputs = -(-(w.k // w.groups) // 8)
+    found = [launch_of(kernel, tile, w.epilogue.activation) for tile in range(len(TILES))]
+    valid = [launch for launch in found if not why_not(launch, w, device)]
+    used = [launch for launch in valid if _tile(launch).columns <= outputs]
+    return sorted(used, key=lambda launch: (guess_us(launch, w, device), launch.swizzle))
+
+
+#: A launch until its first result; then microseconds of a warp that waits for the inputs of a step,
+#: and of an SM's share of a load and of a multiplication.
+_START_US, _WAIT_US, _LOAD_US, _MULTIPLY_US = 2.4, 0.06, 0.004, 0.0055
+_EFFICIENCY = 0.8
+
+
+def guess_us(launch: Launch, w: Workload, device: Device) -> float:
+    """Time of a launch: that of its bytes, of its instructions or of one warp after another."""
+    tile = _tile(launch)
+    across = w.groups * -(-(w.k // w.groups) // (8 * tile.columns))
+    blocks = across * -(-w.n * w.p * w.q // (_WARPS * 16 * tile.rows))
+    steps = _steps(w)
+    step = _WARPS * (2 * tile.rows * _LOAD_US + tile.rows * tile.columns * _MULTIPLY_US / 2)
+    busy = max(1.0, blocks / device.sm_count) * steps * step
+    waiting = max(1.0, blocks / (device.sm_count * 8)) * steps * _WAIT_US
+    moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
+    return _START_US + max(moved, busy, waiting)
+
+
+def _tile(launch: Launch) -> Tile:
+    return TILES[launch.swizzle // len(ACTIVATIONS)]
+
+
+def _steps(w: Workload) -> int:
+    return -(-w.r * w.s * (w.c // w.groups) // _STEP)
+
+
+def _shared_bytes(w: Workload, tile: Tile) -> int:
+    steps = _steps(w)
+    pitch = (steps * _STEP + 47) // 64 * 64 + 16
+    return 8 * tile.columns * pitch * 2 + steps * 4 * 8
