@@ -129,6 +129,9 @@ def test_only_operations_without_any_record_are_estimated() -> None:
         def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]
             return [[FAST, SLOW] for _ in workloads]
 
+        def estimate_us(self, *_: object) -> None:
+            return None
+
     def graph(workload: Workload) -> MatchGraph:
         one = Subgraph("a#0", ("a",), ("a",), workload, "a")
         return MatchGraph((Op("a", ("x",)),), (one,), ("x",), ("a",), None, ("cudnn",), H200)

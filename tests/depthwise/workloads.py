@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -103,38 +101,3 @@ def expected(w: Workload, given: dict[str, np.ndarray]) -> np.ndarray:
     if w.op == "dgrad":
         return reference.dgrad(w, given["dy"], given["w"])
     return reference.wgrad(w, given["dy"], given["x"])
-
-
-def cases(count: int, seed: int, dtypes: tuple[str, ...]) -> list[Workload]:
-    """Larger workloads, always the same for a seed: for a GPU."""
-    rng, found = random.Random(seed), []
-    while len(found) < count:
-        op = rng.choice(["fprop", "fprop", "dgrad", "wgrad"])
-        square = rng.choice([3, 5, 7, None])
-        r, s = (square or rng.choice([1, 2, 4, 9, 31]) for _ in range(2))
-        c = rng.choice([3, 7, 8, 12, 32, 50, 96, 130, 144, 320])
-        epilogue = Epilogue()
-        if op == "fprop":
-            activation = rng.choice(ACTIVATIONS)
-            fused = [rng.random() < 0.5 for _ in range(2)]
-            epilogue = Epilogue(*fused, activation=activation, clip_min=-0.5, clip_max=0.75)
-        dtype = rng.choice(dtypes)
-        try:
-            workload = Workload(
-                op,
-                *(rng.choice([1, 2, 5]), rng.randint(3, 60), rng.randint(3, 60), c),
-                k=c * (1 if op == "dgrad" else rng.choice([1, 1, 1, 2, 3])),
-                r=r,
-                s=s,
-                stride=rng.choice([(1, 1), (1, 1), (2, 2), (1, 2), (3, 2)]),
-                padding=tuple(rng.randint(0, max(r, s)) for _ in range(4)),
-                dilation=rng.choice([(1, 1), (1, 1), (2, 2), (1, 3)]),
-                groups=c,
-                dtype=dtype,
-                out_dtype=dtype,
-                epilogue=epilogue,
-            )
-        except InvalidWorkload:
-            continue
-        found.append(workload)
-    return found

@@ -1,0 +1,107 @@
+"""Every candidate of the depthwise backend against float64, with guards around the result."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from convoy.backends.kernels.compile import compile_many
+from convoy.backends.kernels.depthwise.family import depthwise_backend
+from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
+from convoy.errors import LibraryMissing
+from convoy.ir.device import Device
+
+pytestmark = pytest.mark.gpu
+
+BACKEND = depthwise_backend(limit=99)
+TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5}
+GUARD = 2048
+
+
+def workloads():
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    try:
+        cases = importlib.import_module("depthwise.cases")
+    finally:
+        sys.path.pop(0)
+    every, halves = ("float16", "bfloat16", "float32"), ("float16", "bfloat16")
+    found = [*cases.cases(60, 7, every), *cases.grouped_cases(30, 8, halves)]
+    return [w for w in found if BACKEND.accepts(w, Device()) is None]
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    candidates = [c for w in workloads() for c in BACKEND.propose(w, Device())]
+    try:
+        compiled = compile_many({BACKEND.launch_of(c).kernel for c in candidates})
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
+    found = {}
+    for kernel, entry in compiled.items():
+        path = tmp_path_factory.mktemp("libraries") / f"{kernel.name}.so"
+        path.write_bytes(entry.library)
+        found[kernel] = KernelLibrary(path)
+    return found
+
+
+@pytest.mark.parametrize("w", workloads(), ids=lambda w: w.key)
+def test_candidates_against_float64(libraries, w):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    dtype = getattr(torch, w.dtype)
+    shapes = w.operand_shapes()[:-1]
+    given = {name: torch.randn(*size, device="cuda").to(dtype) for name, size, _ in shapes}
+    want = reference(torch, w, given)
+    a, b = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}[w.op]
+    for candidate in BACKEND.propose(w, Device()):
+        launch = BACKEND.launch_of(candidate)
+        for sm_count in (Device().sm_count, 4):
+            library, shape = libraries[launch.kernel], Shape.of(w, sm_count, swizzle=launch.swizzle)
+            whole = torch.full((want.numel() + 2 * GUARD,), torch.nan, device="cuda", dtype=dtype)
+            workspace = torch.empty(max(256, library.workspace(shape)), device="cuda").byte()
+            operands = Operands(
+                *(given[a].data_ptr(), given[b].data_ptr()),
+                *(given[name].data_ptr() if name in given else None for name in EXTRA),
+                *(None, None, whole[GUARD:].data_ptr(), None, workspace.data_ptr()),
+            )
+            prepared = library.prepare(shape, operands)
+            prepared.launch(torch.cuda.current_stream().cuda_stream)
+            torch.cuda.synchronize()
+            got = whole[GUARD:-GUARD].view(want.shape).double()
+            error = float((got - want).norm() / want.norm().clamp_min(1e-9))
+            assert error < TOLERANCE[w.dtype], f"{launch.label}: {error}"
+            guards = torch.cat([whole[:GUARD], whole[-GUARD:]])
+            assert guards.isnan().all(), f"{launch.label} writes beyond its result"
+
+
+EXTRA = ("residual", "bias")
+
+
+def reference(torch, w, given):
+    """The result in float64, NHWC or KRSC."""
+    top, left, bottom, right = w.padding
+
+    def planes(name):
+        return given[name].double().permute(0, 3, 1, 2)
+
+    def conv(x, filt):
+        padded = torch.nn.functional.pad(x, (left, right, top, bottom))
+        options = {"stride": w.stride, "dilation": w.dilation, "groups": w.groups}
+        return torch.nn.functional.conv2d(padded, filt, **options)
+
+    if w.op == "fprop":
+        y = conv(planes("x"), planes("w")).permute(0, 2, 3, 1)
+        y = y + sum(given[name].double() for name in EXTRA if name in given)
+        low, high = w.epilogue.clip_min, w.epilogue.clip_max
+        silu = torch.nn.functional.silu
+        activations = {"relu": torch.relu, "sigmoid": torch.sigmoid, "silu": silu}
+        activations |= {"none": lambda v: v, "clip": lambda v: v.clamp(low, high)}
+        return activations[w.epilogue.activation](y)
+    size = (w.n, w.c, w.h, w.w) if w.op == "dgrad" else (w.k, 1, w.r, w.s)
+    unknown = torch.zeros(size, dtype=torch.float64, device="cuda", requires_grad=True)
+    y = conv(unknown, planes("w")) if w.op == "dgrad" else conv(planes("x"), unknown)
+    y.backward(planes("dy"))
+    return unknown.grad.permute(0, 2, 3, 1)
