@@ -196,11 +196,11 @@ def launches(w: Workload, device: Device) -> list[Launch]:
 
 
 # A launch that moves nothing; from the first load to the first store of a block with warm caches.
-_LAUNCH_US, _LATENCY_US = 1.4, 0.7
+_LAUNCH_US, _LATENCY_US = 1.4, 1.0
 #: Share of the copy bandwidth that the kernels reach.
-_EFFICIENCY = 0.85
+_EFFICIENCY = 0.8
 #: Instructions that a scheduler of an SM issues in a microsecond, as these kernels get to.
-_ISSUED_PER_US = 1000.0
+_ISSUED_PER_US = 800.0
 
 
 def guess_us(launch: Launch, w: Workload, device: Device) -> float:

@@ -1,0 +1,53 @@
+"""Every library compiles, without more spills than a few loop invariants, and loads."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from convoy.backends.kernels import shipped
+from convoy.backends.kernels.compile import compile_to
+from convoy.backends.kernels.depthwise.kernels import (
+    FILTERS,
+    ConvKernel,
+    GroupedKernel,
+    WgradKernel,
+)
+from convoy.backends.kernels.library import KernelLibrary
+from convoy.backends.kernels.toolkit import find_toolkit
+from convoy.errors import LibraryMissing
+
+DTYPES = ("float16", "bfloat16", "float32")
+KERNELS = [
+    *(
+        kind(size, dtype)
+        for kind in (ConvKernel, WgradKernel)
+        for size in FILTERS
+        for dtype in DTYPES
+    ),
+    *map(GroupedKernel, DTYPES[:2]),
+]
+#: Bytes of a thread.
+MOST_SPILLED = 128
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_compiles(tmp_path, kernel):
+    try:
+        toolkit = find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
+    library = tmp_path / "kernel.so"
+    words = compile_to(kernel, library, toolkit, ["-Xptxas=-v"])
+    spills = [int(count) for count in re.findall(r"(\d+) bytes spill stores", words)]
+    assert spills and max(spills) <= MOST_SPILLED, words
+    KernelLibrary(library)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_half_precision_ships(kernel):
+    """Where this fails, sources have changed: run tuning/ship_kernels.py --arch 80."""
+    ships = kernel.dtype == "float16" or isinstance(kernel, GroupedKernel)
+    assert shipped.has(kernel) == ships
