@@ -1,4 +1,4 @@
-"""Every library compiles, without more spills than a few loop invariants, and loads."""
+"""Every library compiles and loads, and what its kernels spill is little."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ KERNELS = [
     ),
     *map(GroupedKernel, DTYPES[:2]),
 ]
-#: Bytes of a thread.
-MOST_SPILLED = 128
+#: Bytes of a thread. The most are 144, of the tile 4x2x7 of 3x3 with stride 2, the fastest of many
+#: layers all the same: three blocks an SM without spills are slower than four with them.
+MOST_SPILLED = 160
 
 
 @pytest.mark.slow
