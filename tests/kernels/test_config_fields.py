@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from convoy.backends.kernels.cutlass import emit
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.cutlass.family import cutlass_backend
+from convoy.backends.kernels.depthwise.family import depthwise_backend
+from convoy.backends.kernels.depthwise.kernels import ELEMENT as DEPTHWISE_ELEMENT
 from convoy.backends.kernels.sm90.dgrad import _IN_JSON
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.kernels import kernel_from_json
@@ -30,8 +32,11 @@ WORKLOADS = (
     Workload("dgrad", 8, 224, 224, 4, 64, 7, 7, stride=(2, 2), padding=(3, 3, 3, 3)),
     Workload("dgrad", 8, 28, 28, 64, 64, 3, 3, stride=(2, 2), padding=_PADDED),
     Workload("wgrad", 8, 28, 28, 64, 64, 3, 3, padding=_PADDED),
+    Workload("fprop", 8, 28, 28, 64, 64, 3, 3, padding=_PADDED, groups=64),
+    Workload("wgrad", 8, 28, 28, 64, 64, 3, 3, padding=_PADDED, groups=64),
+    Workload("fprop", 8, 28, 28, 64, 64, 3, 3, padding=_PADDED, groups=8),
 )
-BACKENDS = (cutlass_backend(), sm90_backend())
+BACKENDS = (cutlass_backend(), sm90_backend(), depthwise_backend())
 
 
 def _kernels():
@@ -71,12 +76,13 @@ def test_every_family_is_here():
     families = {kernel["family"] for _, kernel in KERNELS}
     assert {"sm90_conv", "sm90_gemm", "sm90_wgrad", "sm80_strided_dgrad"} <= families
     assert {"dgrad_strided", "stem_dgrad", "stem_fprop", "stem_wgrad"} <= families
+    assert {"depthwise_conv", "depthwise_wgrad", "grouped_conv"} <= families
 
 
 # Words of all that is emitted: of the templates, and of every value of an enumeration.
 _ENUMERATIONS = [
     *(emit._ELEMENT, emit._ACTIVATION, emit._SCHEDULE, emit._SCHEDULER, emit._ITERATOR),
-    *(emit._KERNEL, ELEMENT),
+    *(emit._KERNEL, ELEMENT, DEPTHWISE_ELEMENT),
 ]
 WORDS = {
     word
