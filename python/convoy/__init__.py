@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from . import relay as relay
     from .backends.base import Backend as Backend
     from .errors import ConvoyError as ConvoyError
-    from .frontend.onnx.importer import from_onnx as from_onnx
+    from .frontend.onnx import from_onnx as from_onnx
     from .frontend.parallel import parallel as parallel
     from .inference_session import InferenceSession as InferenceSession
     from .ir.candidate import Candidate as Candidate
@@ -42,7 +42,7 @@ _PUBLIC = {
     "place": "pipeline",
     "compile": "pytorch.compile",
     "load": "runtime.compiled",
-    "from_onnx": "frontend.onnx.importer",
+    "from_onnx": "frontend.onnx",
     "parallel": "frontend.parallel",
     "CompiledModule": "runtime.compiled",
     "InferenceSession": "inference_session",

@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 from convoy import errors  # noqa: E402
 from convoy.cli.main import app  # noqa: E402
 from convoy.cli.options import shapes  # noqa: E402
-from convoy.frontend.onnx.shapes import input_shapes  # noqa: E402
+from convoy.onnx.shapes import input_shapes  # noqa: E402
 
 from .support import model, values  # noqa: E402
 

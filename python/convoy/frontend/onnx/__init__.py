@@ -1,10 +1,73 @@
-"""ONNX models as Relax modules.
+"""ONNX models as Relax modules."""
 
-A model is walked once, node by node, with the shapes of its inputs given: what depends on constants
-and shapes alone is computed on the way, control flow is resolved, and every other node is emitted
-by the converter of its operator (``ops/``). So all shapes are known when a converter looks at them.
-"""
+from __future__ import annotations
 
-from .importer import from_onnx
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["from_onnx"]
+import tvm
+from tvm import relax
+
+from ...errors import InvalidModel, UnsupportedOp
+from ...ir.names import OUTPUT_NAMES
+from ...onnx.importer import Importer, element_type
+from ...onnx.shapes import input_shapes
+from ...onnx.weights import Weights
+from .builder import RelaxBuilder
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["RelaxBuilder", "from_onnx"]
+
+
+def from_onnx(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
+    outputs: Sequence[str] | None = None,
+) -> tvm.IRModule:
+    """Convert an ONNX model to a Relax module for :func:`convoy.build` and :func:`convoy.place`.
+
+    Inputs and outputs keep their names. All sizes are fixed: what a model leaves open is given.
+
+    Args:
+        model: A file, with its external data beside it, or a model that is loaded.
+        shapes: Shapes of inputs by name, for those with open axes.
+        batch: The size of a first axis that is open.
+        outputs: Names of any tensors of the model to end it at, instead of its own outputs.
+
+    Raises:
+        InvalidOption: A shape that contradicts the model's, or for an input that it does not have.
+        DynamicShape: An open axis without a size; says what to give.
+        UnsupportedOp: An operator, or a use of one, that there is no converter for; by name.
+        UnsupportedDtype: A tensor of text, complex numbers, float8 or fewer than eight bits.
+        InvalidModel: A file that cannot be read, or a model that contradicts itself.
+    """
+    from ...onnx.file import load
+
+    folder = None
+    if isinstance(model, (str, os.PathLike)):
+        folder = Path(model).resolve().parent
+        model = load(Path(model))
+    names = list(outputs or (value.name for value in model.graph.output))
+    if not names:
+        raise InvalidModel("an ONNX model without outputs", "a model")
+    builder = RelaxBuilder()
+    importer = Importer(model, Weights(folder), builder)
+    inputs = importer.inputs()
+    dtypes = {value.name: element_type(value) for value in inputs}
+    sizes = input_shapes(inputs, shapes or {}, batch)
+    params = {name: relax.Var(name, relax.TensorType(sizes[name], dtypes[name])) for name in dtypes}
+    block = builder.block
+    with block.function("main", list(params.values())):
+        with block.dataflow():
+            found = importer.outputs(params, names)
+            if lists := [name for name, v in zip(names, found, strict=True) if type(v) is list]:
+                raise UnsupportedOp(f"an output {lists[0]!r} that is a sequence", "tensors")
+            result = found[0] if len(found) == 1 else relax.Tuple(found)
+            result = block.emit_output(result)
+        block.emit_func_output(result)
+    return block.get().with_attr(OUTPUT_NAMES, names)

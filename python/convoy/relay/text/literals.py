@@ -17,7 +17,6 @@ _NUMBER = re.compile(r"(-*)([0-9][0-9.eE+\-]*|inf|nan)(?:([fi])([0-9]*))?")
 _INT = re.compile(r"[0-9]{1,20}")
 _FLOAT = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|inf|nan")
 _MAX_INT64 = 2**63
-_LARGEST = {width: float(np.finfo(f"float{width}").max) for width in ("16", "32", "64")}
 
 Number = int | float
 
@@ -52,7 +51,9 @@ def _float(text: str, digits: str, width: str, sign: int) -> tuple[float, str]:
     if not _FLOAT.fullmatch(digits):
         raise BadNumber(f"invalid number '{_short(text)}'", "a number such as 1.5f or 1e-05f")
     value = sign * float(digits)
-    if not digits.startswith(("inf", "nan")) and abs(value) > _LARGEST[width]:
+    with np.errstate(over="ignore"):
+        rounded = np.dtype(f"float{width}").type(value)  # the shortest text may lie beyond it
+    if not digits.startswith(("inf", "nan")) and not np.isfinite(rounded):
         raise BadNumber(f"'{_short(text)}', which does not fit float{width}", "a smaller number")
     return value, f"float{width}"
 

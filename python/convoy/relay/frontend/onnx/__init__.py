@@ -1,8 +1,4 @@
-"""`relay.frontend.from_onnx`: ONNX models as Relay.
-
-A family module registers the converters of its operators (`@convert("Conv")`); `graph` walks the
-model, folds what is constant (`fold`) and expands operators that ONNX defines by others.
-"""
+"""`relay.frontend.from_onnx`: ONNX models as Relay, by the converters of :mod:`convoy.onnx`."""
 
 from __future__ import annotations
 
@@ -13,39 +9,27 @@ from typing import Any
 import numpy as np
 
 from convoy.errors import InvalidModel, InvalidOption, LibraryMissing
+from convoy.onnx.call import CONVERTERS
+from convoy.onnx.importer import Importer, element_type
+from convoy.onnx.weights import Weights
 from convoy.relay.analysis import free_vars
-from convoy.relay.ast import Expr, Function
+from convoy.relay.ast import Expr, Function, Tuple, Var
+from convoy.relay.builder import var
 from convoy.relay.frontend.common import tuple_of
-from convoy.relay.frontend.onnx import (
-    activation,
-    arithmetic,
-    control_flow,
-    convolution,
-    creation,
-    indexing,
-    join,
-    matmul,
-    normalization,
-    pooling,
-    quantized,
-    recurrent,
-    reduction,
-    resize,
-    sequences,
-    shape,
-    vision,
-)
-from convoy.relay.frontend.onnx.graph import Importer
-from convoy.relay.frontend.onnx.registry import converted_ops
+from convoy.relay.frontend.onnx.builder import RelayBuilder
+from convoy.relay.frontend.onnx.native import NATIVE
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
+from convoy.relay.types import Any as AnyDim
 
-__all__ = [
-    "activation", "arithmetic", "control_flow", "convolution", "converted_ops", "creation",
-    "from_onnx", "indexing", "join", "matmul", "normalization", "pooling", "quantized", "recurrent",
-    "reduction", "resize", "sequences", "shape", "vision",
-]  # fmt: skip
+__all__ = ["converted_ops", "from_onnx"]
+
+
+def converted_ops() -> list[str]:
+    """Return the names of all operators that have a converter."""
+    names = {*CONVERTERS, *NATIVE}
+    return sorted(f"{domain}.{name}" if domain else name for domain, name in names)
 
 
 def from_onnx(
@@ -66,7 +50,8 @@ def from_onnx(
             the dtypes.
         opset: The opset to read the model with, its own by default.
         freeze_params: Make initializers constants. Otherwise they are variables, and the returned
-            parameters have their values.
+            parameters have their values; vectors of int64, which shapes are computed from, stay
+            constants.
         convert_config: `use_nt_batch_matmul` is accepted; both forms compile to the same GEMM.
         export_node_renamed_model_path: Where to save the model with names for nodes without one.
 
@@ -81,7 +66,7 @@ def from_onnx(
         InvalidOption: Shapes or dtypes of inputs that the model does not have.
     """
     try:
-        import onnx
+        import onnx  # noqa: F401
     except ImportError:
         raise LibraryMissing("no package onnx", "onnx 1.16 or newer", "pip install onnx") from None
     if isinstance(model, (str, os.PathLike, bytes)):
@@ -91,37 +76,60 @@ def from_onnx(
     unknown = set(convert_config or ()) - {"use_nt_batch_matmul"}
     if unknown:
         raise InvalidOption(f"convert_config with '{min(unknown)}'", "use_nt_batch_matmul")
-    if model.functions:
-        import onnx.inliner
-
-        model = onnx.inliner.inline_local_functions(model)
     if export_node_renamed_model_path:
         model = _named(model, export_node_renamed_model_path)
-    opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
-    if opset is not None:
-        opsets[""] = opset
-    opsets.setdefault("", 1)
-    _check_names("shape", shape or {}, model.graph)
-    dtypes = {} if isinstance(dtype, str) else dict(dtype)
+    shapes, dtypes = dict(shape or {}), {} if isinstance(dtype, str) else dict(dtype)
+    _check_names("shape", shapes, model.graph)
     _check_names("dtype", dtypes, model.graph)
-    importer = Importer(opsets, dict(shape or {}), dtypes, freeze_params)
-    outputs = [_expression(o) for o in importer.graph(model.graph)]
-    body = tuple_of(outputs)
-    used = {v.name_hint for v in free_vars(body)}
-    variables = [
-        v for n, v in importer.inputs.items() if n not in importer.params or v.name_hint in used
-    ]
-    params = {n: a for n, a in importer.params.items() if n in used}
-    mod = infer_module(IRModule.from_expr(Function(variables, body)))
-    return mod, {name: tvm.runtime.tensor(np.asarray(a)) for name, a in params.items()}
+    importer = Importer(model, Weights(None), RelayBuilder())
+    if opset is not None:
+        importer.opsets["ai.onnx"] = opset
+    inputs = {
+        value.name: var(value.name, shape=_sizes(value, shapes), dtype=_dtype(value, dtypes))
+        for value in importer.inputs()
+    }
+    params = {} if freeze_params else _parameters(importer)
+    outputs = importer.outputs({**inputs, **params}, [o.name for o in model.graph.output])
+    body = tuple_of([_expression(output) for output in outputs])
+    used = free_vars(body)
+    params = {name: value for name, value in params.items() if value in used}
+    mod = infer_module(IRModule.from_expr(Function([*inputs.values(), *params.values()], body)))
+    arrays = {name: importer.parameters[id(value)] for name, value in params.items()}
+    return mod, {name: tvm.runtime.tensor(np.asarray(a)) for name, a in arrays.items()}
 
 
 def _expression(output: Any) -> Expr:
-    if isinstance(output, list):
-        from convoy.relay.ast import Tuple
+    """A sequence is a tuple."""
+    return Tuple([_expression(o) for o in output]) if isinstance(output, list) else output
 
-        return Tuple([_expression(o) for o in output])
-    return output
+
+def _sizes(value: Any, shapes: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the shape of an input, in which sizes that the model leaves open are `relay.Any`."""
+    if value.name in shapes:
+        return tuple(shapes[value.name])
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        raise InvalidModel(
+            f"input '{value.name}' without a shape", "one", "Pass shape={name: (...)}"
+        )
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else AnyDim()
+        for d in tensor.shape.dim
+    )
+
+
+def _dtype(value: Any, dtypes: Mapping[str, str]) -> str:
+    return dtypes.get(value.name) or element_type(value)
+
+
+def _parameters(importer: Importer) -> dict[str, Var]:
+    """Make variables of the initializers."""
+    found = {}
+    for name, array in importer.initializers(importer.model.graph).items():
+        if array.dtype != "int64" or array.ndim > 1:
+            found[name] = var(name, shape=array.shape, dtype=array.dtype.name)
+            importer.parameters[id(found[name])] = array
+    return found
 
 
 def _check_names(option: str, given: Mapping[str, Any], graph: Any) -> None:

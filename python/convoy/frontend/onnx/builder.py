@@ -1,0 +1,53 @@
+"""Emit the operators of an ONNX model as Relax."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+
+from ...errors import UnsupportedOp
+from ...graph.expr import dtype_of, is_tensor, shape_of
+from ...onnx.builder import Builder
+
+
+class RelaxBuilder(Builder):
+    """Bindings of a :class:`relax.BlockBuilder`, ``block``, named after the nodes."""
+
+    def __init__(self) -> None:
+        self.block = relax.BlockBuilder()
+
+    def is_expr(self, value: Any) -> bool:
+        return isinstance(value, relax.Expr)
+
+    def constant(self, array: np.ndarray) -> relax.Expr:
+        if not array.size:
+            raise UnsupportedOp(f"a tensor of shape {array.shape}", "tensors with elements")
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        return self.block.normalize(relax.const(array, str(array.dtype)))
+
+    def apply(self, op: str, *args: Any, **attrs: Any) -> relax.Expr:
+        return operator.attrgetter(op)(relax.op)(*args, **attrs)
+
+    def has(self, op: str) -> bool:
+        return False
+
+    def emit(self, expr: relax.Expr, name: str) -> relax.Expr:
+        if not isinstance(expr, relax.Var | GenericConst):
+            expr = self.block.emit(expr, re.sub(r"\W+", "_", name).strip("_"))
+        if is_tensor(expr):
+            shape_of(expr)
+        return expr
+
+    def item(self, expr: relax.Expr, index: int) -> relax.Expr:
+        return relax.TupleGetItem(expr, index)
+
+    def dims(self, expr: relax.Expr) -> tuple[int, ...]:
+        return shape_of(expr)
+
+    def dtype(self, expr: relax.Expr) -> str:
+        return dtype_of(expr)

@@ -1,0 +1,264 @@
+"""Walk an ONNX graph and emit its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConvoyError, InvalidModel, InvalidOption, UnsupportedDtype, UnsupportedOp
+from . import ops  # noqa: F401  (registers the converters)
+from .builder import Builder, Expr
+from .call import CONVERTERS, Call, Converter, Value, checked_dtype
+from .fold import fold
+from .functions import has_function, schema_function
+from .weights import Weights, attributes
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Nodes that one model may become: a loop that is unrolled stops there.
+MOST_NODES = 200_000
+
+
+class Importer:
+    """The conversion of one model.
+
+    Args:
+        model: The model.
+        weights: Reads its tensors.
+        builder: Emits the results.
+
+    Attributes:
+        opsets: Versions by domain.
+        parameters: Arrays of expressions by their id: what a variable has as its value, for uses
+            that must know it.
+    """
+
+    def __init__(self, model: onnx.ModelProto, weights: Weights, builder: Builder) -> None:
+        self.model, self.weights, self.builder = model, weights, builder
+        self.opsets = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
+        self.parameters: dict[int, np.ndarray] = {}
+        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._constants: dict[int, tuple[np.ndarray, Expr]] = {}
+        self._nodes = 0
+
+    def inputs(self) -> list[onnx.ValueInfoProto]:
+        """The inputs of the model that are not weights."""
+        graph = self.model.graph
+        known = {tensor.name for tensor in graph.initializer}
+        known |= {tensor.values.name for tensor in graph.sparse_initializer}
+        return [value for value in graph.input if value.name not in known]
+
+    def initializers(self, graph: onnx.GraphProto) -> dict[str, np.ndarray]:
+        """The weights of a graph by name."""
+        found = {tensor.name: self.weights.array(tensor) for tensor in graph.initializer}
+        for tensor in graph.sparse_initializer:
+            found[tensor.values.name] = self.weights.sparse(tensor)
+        return found
+
+    def outputs(self, given: Mapping[str, Expr], names: Sequence[str]) -> list[Any]:
+        """Emit what tensors need; return their values, lists for sequences.
+
+        Args:
+            given: Expressions of the inputs, and of weights that are to be variables, by name.
+            names: Names of tensors.
+
+        Raises:
+            InvalidOption: A name that no tensor of the model has.
+            UnsupportedOp: An operator, or a use of one, without a converter.
+            InvalidModel: A model that contradicts itself.
+        """
+        nodes = _needed(self.model.graph, names)
+        scope: dict[str, Value] = {}
+        self.enter(self.model.graph, scope, nodes, given)
+        return [self._output(scope.get(name), name) for name in names]
+
+    def _output(self, value: Value, name: str) -> Any:
+        if isinstance(value, np.ndarray):
+            return self.constant(value)
+        if isinstance(value, list):
+            return [self._output(item, name) for item in value]
+        if not self.builder.is_expr(value):
+            raise UnsupportedOp(f"an output {name!r} that is a missing value", "tensors")
+        return value
+
+    def constant(self, array: np.ndarray) -> Expr:
+        """A constant; the same one for the same array."""
+        found = self._constants.get(id(array))
+        if found is None:
+            checked_dtype(array.dtype, "a constant")
+            # Kept with the array, whose id is not given to another one then.
+            found = self._constants[id(array)] = (array, self.builder.constant(array))
+        return found[1]
+
+    # ---- walking
+
+    def enter(
+        self,
+        graph: onnx.GraphProto,
+        scope: dict[str, Value],
+        nodes: Iterable[onnx.NodeProto] | None = None,
+        given: Mapping[str, Value] | None = None,
+    ) -> None:
+        """Add the values of a graph (the model's or that of an attribute) to ``scope``.
+
+        Args:
+            nodes: Those to emit; all by default.
+            given: Values by name, in place of the graph's own.
+        """
+        scope.update(self.initializers(graph))
+        scope.update(given or {})
+        self.run(graph.node if nodes is None else nodes, scope, self.opsets)
+
+    def run(
+        self,
+        nodes: Iterable[onnx.NodeProto],
+        scope: dict[str, Value],
+        opsets: Mapping[str, int],
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add the results of nodes to ``scope``; ``given`` are the attributes of a function."""
+        for node in nodes:
+            self._nodes += 1
+            if self._nodes > MOST_NODES:
+                raise UnsupportedOp(f"a model of over {MOST_NODES} nodes with its loops unrolled")
+            inputs = []
+            for name in node.input:
+                if name and name not in scope:
+                    raise InvalidModel(
+                        f"input {name!r} of {node.op_type} {node.name!r}, which nothing computes",
+                        "a model whose nodes are in order",
+                    )
+                inputs.append(scope[name] if name else None)
+            attrs = attributes(node.attribute, given or {}, self.weights)
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            version = opsets.get(domain or "ai.onnx", 1)
+            used = max((i + 1 for i, name in enumerate(node.output) if name), default=0)
+            name = node.name or (node.output[0] if node.output else "")
+            call = Call(self, node.op_type, inputs, attrs, version, used, name, scope)
+            result = self.call(call, domain)
+            results = result if isinstance(result, tuple) else (result,)
+            for name, value in zip(node.output, results, strict=False):
+                if name:
+                    scope[name] = value
+            if missing := [name for name in node.output[len(results) :] if name]:
+                raise call.unsupported(f"whose output {missing[0]!r} is used", "its first outputs")
+
+    def call(self, call: Call, domain: str = "") -> Any:
+        """The value (a tuple of several) of one operator.
+
+        Raises:
+            UnsupportedOp: There is no converter for it.
+        """
+        if (function := self._functions.get((domain, call.op))) is not None:
+            return self._expand(function, call)
+        try:
+            if domain == "" and (folded := fold(call)) is not None:
+                return folded
+            if (found := self._converter(domain, call.op)) is not None:
+                with call.naming():
+                    return self._typed(found(call), call)
+            if (body := schema_function(call, domain)) is not None:
+                return self._expand(*body)
+        except ConvoyError:
+            raise
+        except Exception as err:  # of a converter, or of TVM's type inference
+            text = str(err).strip().splitlines()
+            raise InvalidModel(
+                f"{call.op} {call.name!r}, which does not convert "
+                f"({type(err).__name__}: {text[-1] if text else ''})",
+                "inputs and attributes that fit together",
+                "CONVOY_TRACEBACK=1 shows where.",
+            ) from err
+        raise self._unknown(call, domain)
+
+    def _converter(self, domain: str, op: str) -> Converter | None:
+        return self.builder.native.get((domain, op)) or CONVERTERS.get((domain, op))
+
+    def _unknown(self, call: Call, domain: str) -> UnsupportedOp:
+        """The error for an operator without a converter, which lists all of the model's."""
+        found = {f"{domain}.{call.op}" if domain else call.op}
+        for node in self.model.graph.node:
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            if (domain, node.op_type) in self._functions or self._converter(domain, node.op_type):
+                continue
+            if not has_function(domain, node.op_type, self.opsets.get(domain or "ai.onnx", 1)):
+                found.add(f"{domain}.{node.op_type}" if domain else node.op_type)
+        return UnsupportedOp(
+            f"ONNX operators without a converter: {', '.join(sorted(found))} (the first is "
+            f"{call.name!r}, of opset {call.version})",
+            "operators that docs/guides/onnx.md lists",
+            "Replace them before export, or end the model before them",
+        )
+
+    def _typed(self, result: Any, call: Call) -> Any:
+        """The results with a type each; expressions that are none yet are emitted."""
+        if isinstance(result, tuple):
+            return tuple(self._typed(value, call) for value in result)
+        return call.emit(result) if self.builder.is_expr(result) else result
+
+    def _expand(self, function: onnx.FunctionProto, call: Call) -> Any:
+        """Walk the body of a function in the place of its call."""
+        given = attributes(function.attribute_proto, {}, self.weights) | dict(call.attrs)
+        scope: dict[str, Value] = {
+            name: call.inputs[index] if index < len(call.inputs) else None
+            for index, name in enumerate(function.input)
+        }
+        opsets = {opset.domain or "ai.onnx": opset.version for opset in function.opset_import}
+        self.run(function.node, scope, opsets or self.opsets, given)
+        results = tuple(scope[name] for name in function.output[: max(1, call.outputs)])
+        return results if len(results) > 1 else results[0]
+
+
+def _needed(graph: onnx.GraphProto, names: Sequence[str]) -> list[onnx.NodeProto]:
+    """The nodes that outputs need, in order.
+
+    Raises:
+        InvalidOption: A name that no tensor of the model has.
+    """
+    wanted, found = set(names), []
+    for node in reversed(graph.node):
+        if wanted.isdisjoint(node.output):
+            continue
+        found.append(node)
+        wanted.update(node.input)
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                wanted.update(_names_seen(inner))
+    known = {name for node in found for name in node.output}
+    known |= {value.name for value in (*graph.input, *graph.initializer)}
+    known |= {value.values.name for value in graph.sparse_initializer}
+    if missing := [name for name in names if name not in known]:
+        raise InvalidOption(f"output {missing[0]!r}", "the name of a tensor of the model")
+    return found[::-1]
+
+
+def _names_seen(graph: onnx.GraphProto) -> set[str]:
+    """Names that the nodes of a subgraph take, those inside of it included."""
+    seen = {value.name for value in graph.output}
+    for node in graph.node:
+        seen.update(node.input)
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                seen |= _names_seen(inner)
+    return seen
+
+
+def element_type(value: onnx.ValueInfoProto) -> str:
+    """The dtype of a model's input.
+
+    Raises:
+        UnsupportedOp: An input that is no tensor.
+        UnsupportedDtype: A tensor of another dtype than networks compute with.
+    """
+    import onnx
+
+    if value.type.WhichOneof("value") not in ("tensor_type", None):
+        raise UnsupportedOp(f"input {value.name!r}, which is no tensor", "tensors")
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    except (KeyError, ValueError, TypeError):
+        raise UnsupportedDtype(f"input {value.name!r} without a dtype", "a tensor") from None
+    return checked_dtype(dtype, f"input {value.name!r}")

@@ -1,0 +1,130 @@
+"""Sizes of a model's inputs: what is open is given."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import DynamicShape, InvalidOption
+
+if TYPE_CHECKING:
+    import onnx
+
+Size = int | str
+
+
+def input_shapes(
+    inputs: Sequence[onnx.ValueInfoProto],
+    shapes: Mapping[str, Sequence[int]],
+    batch: int | None = None,
+) -> dict[str, tuple[int, ...]]:
+    """Static shapes of inputs by name.
+
+    A size that is open under a name is the same wherever that name is, so it need be given once.
+
+    Args:
+        shapes: Given shapes by name.
+        batch: The size of a first axis that is open.
+
+    Raises:
+        InvalidOption: A shape for an unknown input, or one that contradicts the model's.
+        DynamicShape: Sizes that remain open; says what to give for all of them.
+    """
+    declared = {value.name: _declared(value) for value in inputs}
+    if unknown := shapes.keys() - declared.keys():
+        names = ", ".join(map(repr, declared)) or "none: it has no inputs"
+        raise InvalidOption(f"a shape for input {min(unknown)!r}", f"one of {names}")
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        _match(name, declared[name], shape, sizes)
+    if batch is not None:
+        for name, axes in declared.items():
+            if axes and name not in shapes:
+                declared[name] = (_batch(name, axes[0], batch, sizes), *axes[1:])
+    found: dict[str, tuple[int, ...]] = {}
+    open_inputs: dict[str, tuple[Size, ...] | None] = {}
+    for name, axes in declared.items():
+        if name in shapes:
+            axes = tuple(shapes[name])
+        elif axes is not None:
+            axes = tuple(sizes.get(s, s) if isinstance(s, str) else s for s in axes)
+        if axes is None or any(isinstance(size, str) for size in axes):
+            open_inputs[name] = axes
+        else:
+            found[name] = tuple(int(size) for size in axes)
+    if open_inputs:
+        raise _open_axes(open_inputs)
+    return found
+
+
+def _declared(value: onnx.ValueInfoProto) -> tuple[Size, ...] | None:
+    """Sizes as a model declares them: numbers, names, "" for neither; None: not even the rank."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+        for d in tensor.shape.dim
+    )
+
+
+def _match(
+    name: str, declared: tuple[Size, ...] | None, shape: Sequence[int], sizes: dict[str, int]
+) -> None:
+    """Check a given shape against the declared one, and take down the sizes that have names."""
+    try:
+        valid = all(operator.index(size) >= 0 for size in shape)
+    except TypeError:
+        valid = False
+    if not valid:
+        raise InvalidOption(f"shape {shape!r} for input {name!r}", "sizes of at least 0")
+    if declared is None:
+        return
+    text = _text(declared)
+    if len(shape) != len(declared):
+        raise InvalidOption(f"{len(shape)} sizes for input {name!r}", f"{len(declared)}: {text}")
+    for size, wanted in zip(shape, declared, strict=True):
+        if sizes.get(wanted, size) != size if isinstance(wanted, str) else wanted != size:
+            raise InvalidOption(
+                f"shape {_text(shape)} for input {name!r}",
+                f"{text}, as the model has it"
+                + (f", with {wanted} = {sizes[wanted]}" if isinstance(wanted, str) else ""),
+            )
+        if isinstance(wanted, str) and wanted:
+            sizes[wanted] = size
+
+
+def _batch(name: str, size: Size, batch: int, sizes: dict[str, int]) -> int:
+    if isinstance(size, int) and size != batch:
+        raise InvalidOption(
+            f"--batch {batch} for an ONNX model whose {name!r} has {size}",
+            "a model exported with that batch size, or with a name in its place",
+        )
+    if isinstance(size, str) and size:
+        sizes.setdefault(size, batch)
+    return batch
+
+
+def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
+    """The error that lists all open inputs and what to give for them."""
+    got = ", ".join(f"{n!r} of shape {_text(s) if s else '?'}" for n, s in wanted.items())
+    examples = {name: _example(shape) for name, shape in wanted.items()}
+    options = " ".join(f"--shape {name}={','.join(map(str, s))}" for name, s in examples.items())
+    remedy = f"For example {options}, in Python shapes={examples}."
+    only_first = all(s and not any(isinstance(d, str) for d in s[1:]) for s in wanted.values())
+    if only_first:
+        remedy += " --batch 1 (batch=1) gives the first sizes alone."
+    return DynamicShape(f"input{'s' * (len(wanted) > 1)} {got}", "a number for each size", remedy)
+
+
+def _example(shape: tuple[Size, ...] | None) -> tuple[int, ...]:
+    """Sizes to type: one for the batch, of an image or of a sequence for the others."""
+    if shape is None:
+        return (1,)
+    usual = {3: 224, 4: 224, 5: 32}.get(len(shape), 128)
+    return tuple(s if isinstance(s, int) else 1 if i == 0 else usual for i, s in enumerate(shape))
+
+
+def _text(shape: Sequence[Size]) -> str:
+    return f"({', '.join(str(size) or '?' for size in shape)})"
