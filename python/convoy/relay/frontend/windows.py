@@ -154,12 +154,6 @@ def pad(data: Expr, before: Sizes, after: Sizes, value: float = 0, mode: str = "
     return nn.pad(data, pairs, pad_mode=mode)
 
 
-def lowest(dtype: str) -> float | int:
-    """Return the least value of a dtype, the identity of a maximum."""
-    kind = np.dtype(dtype).kind if dtype != "bfloat16" else "f"
-    return -np.inf if kind in "fV" else int(np.iinfo(dtype).min)
-
-
 def _tail(
     data: Expr, kernel: Sizes, strides: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> list[int]:
