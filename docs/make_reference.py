@@ -1,4 +1,4 @@
-"""Write docs/reference/{api,errors,cli}.md from docstrings and the command's help.
+"""Write docs/reference/{api,errors,cli,onnx}.md from docstrings and the command's help.
 
 python docs/make_reference.py           write the pages
 python docs/make_reference.py --check   exit with code 1 if a page is not up to date
@@ -20,6 +20,8 @@ import typer
 import convoy
 from convoy import errors
 from convoy.cli.main import app
+from convoy.onnx.call import CONVERTERS
+from convoy.onnx.ops import refused
 from convoy.report import tables
 
 FOLDER = Path(__file__).resolve().parent / "reference"
@@ -168,9 +170,34 @@ def _command(path: str, command: Any) -> Iterator[str]:
         yield from _command(f"{path} {name}", inner)
 
 
+def onnx_operators() -> str:
+    """Return the page of the ONNX operators that have a converter."""
+    by_family: dict[Any, list[str]] = {}
+    for (domain, name), function in CONVERTERS.items():
+        if function.__module__ != refused.__name__:
+            family = sys.modules[function.__module__]
+            by_family.setdefault(family, []).append(f"{domain}.{name}" if domain else name)
+    rows = [
+        [summary(family).split(":")[0].rstrip("."), ", ".join(f"`{n}`" for n in sorted(names))]
+        for family, names in sorted(by_family.items(), key=lambda item: item[0].__name__)
+    ]
+    head = (
+        "Operators of which `convoy.from_onnx`, the command and `relay.frontend.from_onnx` have a "
+        "converter. Those that ONNX defines by others need none, nor do functions of the model. "
+        "[ONNX models](../guides/onnx.md) says what is refused."
+    )
+    table = tables.markdown(["family", "operators"], rows)
+    return "\n\n".join([NOTE, "# ONNX operators", head, table]) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Return the text of each page."""
-    made = {"api.md": api(), "errors.md": error_classes(), "cli.md": command_line()}
+    made = {
+        "api.md": api(),
+        "errors.md": error_classes(),
+        "cli.md": command_line(),
+        "onnx.md": onnx_operators(),
+    }
     return {FOLDER / name: text for name, text in made.items()}
 
 

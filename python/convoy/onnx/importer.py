@@ -189,7 +189,7 @@ class Importer:
         return UnsupportedOp(
             f"ONNX operators without a converter: {', '.join(sorted(found))} (the first is "
             f"{call.name!r}, of opset {call.version})",
-            "operators that docs/guides/onnx.md lists",
+            "operators that docs/reference/onnx.md lists",
             "Replace them before export, or end the model before them",
         )
 
