@@ -1,7 +1,8 @@
 """ONNX's own node tests, through import, compilation for the CPU and a session.
 
 ``python tests/frontend/onnx/node_cases.py`` runs all of them and prints what does not pass, by
-operator; ``--write`` replaces the list of those that must pass, ``node_cases.txt``.
+operator; ``--relay`` imports them as Relay. ``--write`` replaces the list of those that must pass
+by both importers, ``node_cases.txt``.
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ def operator_of(case: Any) -> str:
     return nodes[0].op_type if len(nodes) == 1 else case.name.removeprefix("test_").split("_")[0]
 
 
-def run_case(case: Any) -> Outcome:
+def run_case(case: Any, relay: bool = False) -> Outcome:
     """Run a case as it is; where that is declined, with all inputs but the first as constants, and
     at last with all of them."""
-    outcome = again = _run(case, free=None)
+    outcome = again = _run(case, None, relay)
     for free in (1, 0):
         if again.kind == DECLINED and len(case.model.graph.input) > free:
-            again = _run(case, free)
+            again = _run(case, free, relay)
     return outcome if again.kind == DECLINED else again
 
 
-def _run(case: Any, free: int | None) -> Outcome:
+def _run(case: Any, free: int | None, relay: bool) -> Outcome:
     from convoy.errors import ConvoyError
 
     def outcome(kind: str, reason: str = "") -> Outcome:
@@ -77,7 +78,7 @@ def _run(case: Any, free: int | None) -> Outcome:
 
     try:
         for inputs, expected in case.data_sets:
-            got = _compute(case.model, inputs, free)
+            got = _compute(case.model, inputs, free, relay)
             if complaint := _difference(got, expected, case.rtol, case.atol):
                 return outcome(WRONG, complaint)
     except ConvoyError as err:
@@ -87,12 +88,14 @@ def _run(case: Any, free: int | None) -> Outcome:
     return outcome(PASSED)
 
 
-def _compute(model: Any, inputs: Sequence[Any], free: int | None) -> list[np.ndarray]:
+def _compute(model: Any, inputs: Sequence[Any], free: int | None, relay: bool) -> list[np.ndarray]:
     """Run a model of which the first ``free`` inputs stay inputs; None: all of them."""
     import onnx
 
     import convoy
     from convoy.frontend import model_file
+    from convoy.relay.convert import to_relax
+    from convoy.relay.frontend import from_onnx
 
     names = [value.name for value in model.graph.input]
     values = dict(zip(names, map(_array, inputs), strict=False))
@@ -102,10 +105,13 @@ def _compute(model: Any, inputs: Sequence[Any], free: int | None) -> list[np.nda
             if isinstance(values[name], np.ndarray):
                 tensor = onnx.numpy_helper.from_array(values.pop(name), name)
                 model.graph.initializer.append(tensor)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "case.onnx"
-        path.write_bytes(model.SerializeToString())
-        module = model_file.read(path, shapes=_shapes(values))
+    if relay:
+        module = to_relax(*from_onnx(model, _shapes(values)))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "case.onnx"
+            path.write_bytes(model.SerializeToString())
+            module = model_file.read(path, shapes=_shapes(values))
     session = convoy.build(module, "llvm").session()
     names = [name for name, _, _ in session.input_info]
     return session(*(values[name] for name in names))
@@ -149,14 +155,16 @@ def _difference(
     return ""
 
 
-def run_all(cases: Sequence[Any], seconds: int = 120) -> Iterator[Outcome]:
+def run_all(cases: Sequence[Any], relay: bool = False, seconds: int = 120) -> Iterator[Outcome]:
     """Run cases in processes of their own, so that one that crashes or hangs ends alone."""
-    import convoy.frontend.onnx  # noqa: F401  (once, not in each process)
+    # Once, not in each process.
+    import convoy.frontend.onnx
+    import convoy.relay.frontend  # noqa: F401
 
     rest = list(cases)
     while rest:
         done = 0
-        for outcome in _in_child(rest[:50], seconds):
+        for outcome in _in_child(rest[:50], relay, seconds):
             done += 1
             yield outcome
         if done < len(rest[:50]):
@@ -166,7 +174,7 @@ def run_all(cases: Sequence[Any], seconds: int = 120) -> Iterator[Outcome]:
         rest = rest[done:]
 
 
-def _in_child(cases: Sequence[Any], seconds: int) -> Iterator[Outcome]:
+def _in_child(cases: Sequence[Any], relay: bool, seconds: int) -> Iterator[Outcome]:
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         os.close(reading)
@@ -177,7 +185,7 @@ def _in_child(cases: Sequence[Any], seconds: int) -> Iterator[Outcome]:
         with os.fdopen(writing, "w") as pipe:
             for case in cases:
                 signal.alarm(seconds)
-                print(json.dumps(run_case(case).__dict__), file=pipe, flush=True)
+                print(json.dumps(run_case(case, relay).__dict__), file=pipe, flush=True)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
@@ -189,6 +197,7 @@ def _in_child(cases: Sequence[Any], seconds: int) -> Iterator[Outcome]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("contains", nargs="*", help="only cases whose name contains one of these")
+    parser.add_argument("--relay", action="store_true", help="import as Relay")
     parser.add_argument("--write", action="store_true", help=f"replace {LIST.name}")
     parser.add_argument("--json", type=Path, help="also write all outcomes to this file")
     options = parser.parse_args()
@@ -198,7 +207,7 @@ def main() -> None:
         if not options.contains or any(part in name for part in options.contains)
     ]
     outcomes = []
-    for outcome in run_all(cases):
+    for outcome in run_all(cases, options.relay):
         outcomes.append(outcome)
         if outcome.kind in (WRONG, FAILED, CRASHED):
             print(f"{outcome.kind}: {outcome.name}: {outcome.reason[:200]}", flush=True)

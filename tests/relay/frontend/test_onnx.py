@@ -220,3 +220,57 @@ def test_mistakes_are_named() -> None:
     broken = model([helper.make_node("Relu", ["nothing"], ["y"])], {"x": x}, ["y"])
     with pytest.raises(InvalidModel, match="'nothing'"):
         relay.frontend.from_onnx(broken)
+
+
+def test_sizes_may_stay_open() -> None:
+    """The batch and the image of a convolutional network; shapes are not computed from them."""
+    weights = {"w": floats(4, 3, 3, 3), "b": floats(4), "fc": floats(4, 5), "axes": np.array([2])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["p"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("Gemm", ["f", "fc"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["s"]),
+        helper.make_node("Unsqueeze", ["s", "axes"], ["y"]),
+    ]
+    proto = model(nodes, {"x": floats(1, 3, 8, 8)}, ["y"], weights)
+    for axis, name in ((0, "n"), (2, "h"), (3, "w")):
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    mod, _ = relay.frontend.from_onnx(proto)
+    assert str(mod["main"].params[0].checked_type) == "Tensor[(?, 3, ?, ?), float32]"
+    for shape in ((2, 3, 8, 6), (1, 3, 4, 4)):
+        check(proto, {"x": floats(*shape)})
+
+
+def test_shapes_of_parameters_are_known() -> None:
+    """With parameters as variables too: vectors of int64 stay constants, others are looked up."""
+    x = floats(2, 3, 4, 4)
+    weights = {"to": np.array([2, -1]), "by": np.array([1, 1, 2, 2], "float32")}
+    nodes = [
+        helper.make_node("Resize", ["x", "", "by"], ["big"], mode="nearest"),
+        helper.make_node("Reshape", ["big", "to"], ["y"]),
+    ]
+    proto = model(nodes, {"x": x}, ["y"], weights)
+    check(proto, {"x": x}, freeze_params=False)
+
+
+def test_relay_has_its_own_operators() -> None:
+    """Scripts look for them: biases, dense layers, pools, quantized tensors."""
+    weights = {
+        "w": floats(4, 3, 3, 3), "b": floats(4), "fc": floats(5, 4), "fb": floats(5),
+        "q": RNG.integers(-9, 9, (4, 4)).astype("int8"), "s": np.array(0.1, "float32"),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"]),
+        helper.make_node("GlobalAveragePool", ["c"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("Gemm", ["f", "fc", "fb"], ["m"], transB=1),
+        helper.make_node("QuantizeLinear", ["m", "s"], ["n"]),
+        helper.make_node("DequantizeLinear", ["n", "s"], ["y"]),
+    ]
+    mod, _ = relay.frontend.from_onnx(model(nodes, {"x": floats(1, 3, 8, 8)}, ["y"], weights))
+    found = relay.analysis.list_op_freqs(mod)
+    wanted = ["nn.conv2d", "nn.bias_add", "nn.global_avg_pool2d", "nn.dense", "qnn.dequantize"]
+    assert [found.get(name) for name in wanted] == [1] * len(wanted)
+    assert not found.get("transpose")

@@ -91,13 +91,10 @@ def modulo(call: Call) -> Value:
     """With ``fmod`` the sign is that of the dividend, otherwise of the divisor."""
     a, b = call.x(0), call.x(1)
     floats = call.dtype().startswith(("float", "bfloat"))
-    if not call.attrs.get("fmod", 0):
-        if floats:
-            raise call.unsupported("of floats with fmod=0", "fmod=1, or integers")
-        return call.make("floor_mod", a, b)
+    truncated = bool(call.attrs.get("fmod", 0))
     if not floats:
-        return call.make("mod", a, b)
-    quotient = call.make("trunc", call.make("divide", a, b))
+        return call.make("mod" if truncated else "floor_mod", a, b)
+    quotient = call.make("trunc" if truncated else "floor", call.make("divide", a, b))
     return call.do("Sub", a, call.do("Mul", quotient, b))
 
 

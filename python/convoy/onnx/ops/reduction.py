@@ -33,6 +33,9 @@ def reduce(call: Call) -> Value:
     elif op == "mean" and not dtype.startswith(("float", "bfloat")):
         total = call.do("ReduceSum", value, np.array(axes), keepdims=int(keep))
         return call.do("Div", total, call.const(math.prod(call.shape()[a] for a in axes)))
+    if op in ("max", "min") and dtype == "bfloat16":
+        wide = call.do(call.op, call.cast(value, "float32"), np.array(axes), keepdims=int(keep))
+        return call.cast(wide, dtype)
     if op in ("max", "min") and dtype.startswith("float"):
         return _extreme(call, op, axes, keep)
     result = call.make(op, call.expr(value), axes, keep)
