@@ -26,16 +26,32 @@ _FOLDED = {
 }  # fmt: skip
 
 
+#: Operators whose results differ from run to run, and those with subgraphs.
+_NEVER = {
+    "Bernoulli", "Dropout", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "Scan", "SequenceMap",
+}  # fmt: skip
+
+
 def fold(call: Call) -> Any:
     """The value (a tuple of several) of a call of known tensors; None: emit it."""
-    if call.op not in _FOLDED or not all(
-        value is None or isinstance(value, np.ndarray) for value in call.inputs
-    ):
+    if call.op not in _FOLDED or not _known(call):
         return None
     quick = _QUICK.get(call.op)
     if quick is not None and (found := quick(call)) is not None:
         return found
     return _reference(call)
+
+
+def fold_any(call: Call) -> Any:
+    """The value of a call of known tensors that cannot be emitted; None where there is none."""
+    if call.op in _NEVER or not call.inputs or not _known(call):
+        return None
+    return _reference(call)
+
+
+def _known(call: Call) -> bool:
+    return all(value is None or isinstance(value, np.ndarray) for value in call.inputs)
 
 
 def _reference(call: Call) -> Any:
@@ -66,6 +82,8 @@ def _reference(call: Call) -> Any:
             found = ReferenceEvaluator(model).run(None, feeds)
     except Exception:  # of versions of operators that it does not have, among others
         return None
+    if not all(isinstance(value, np.ndarray | np.generic) for value in found):
+        return None  # a sequence
     arrays = tuple(np.asarray(value) for value in found)
     return arrays if len(arrays) > 1 else arrays[0]
 

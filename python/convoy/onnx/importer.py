@@ -11,7 +11,7 @@ from ..errors import ConvoyError, InvalidModel, InvalidOption, UnsupportedDtype,
 from . import ops  # noqa: F401  (registers the converters)
 from .builder import Builder, Expr
 from .call import CONVERTERS, Call, Converter, Value, checked_dtype
-from .fold import fold
+from .fold import fold, fold_any
 from .functions import has_function, schema_function
 from .weights import Weights, attributes
 
@@ -154,6 +154,14 @@ class Importer:
         """
         if (function := self._functions.get((domain, call.op))) is not None:
             return self._expand(function, call)
+        try:
+            return self._emitted(call, domain)
+        except ConvoyError:
+            if domain == "" and (folded := fold_any(call)) is not None:
+                return folded
+            raise
+
+    def _emitted(self, call: Call, domain: str) -> Any:
         try:
             if domain == "" and (folded := fold(call)) is not None:
                 return folded

@@ -10,7 +10,6 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from ...errors import UnsupportedOp
 from ...graph.expr import dtype_of, is_tensor, shape_of
 from ...onnx.builder import Builder
 
@@ -25,8 +24,8 @@ class RelaxBuilder(Builder):
         return isinstance(value, relax.Expr)
 
     def constant(self, array: np.ndarray) -> relax.Expr:
-        if not array.size:
-            raise UnsupportedOp(f"a tensor of shape {array.shape}", "tensors with elements")
+        if not array.size:  # a module that is saved has no empty constants
+            return self.block.emit(relax.op.zeros(array.shape, str(array.dtype)))
         array = np.ascontiguousarray(array).reshape(array.shape)
         return self.block.normalize(relax.const(array, str(array.dtype)))
 

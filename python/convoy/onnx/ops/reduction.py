@@ -25,7 +25,10 @@ def reduce(call: Call) -> Value:
     axes, keep = _axes(call), bool(call.attrs.get("keepdims", 1))
     if axes is None or not call.rank():
         return call.inputs[0]
-    if 0 in call.dims():
+    sizes = call.dims()
+    if any(sizes[a] == 0 for a in axes) and not any(
+        size == 0 for a, size in enumerate(sizes) if a not in axes
+    ):
         return _of_nothing(call, axes, keep)
     value, dtype, op = call.value(0), call.dtype(), call.op.removeprefix("Reduce").lower()
     if dtype == "bool":

@@ -32,8 +32,7 @@ def slice_(call: Call) -> Value:
         if len(indices) == sizes[axis] and step == 1:
             continue
         if not len(indices):
-            shape = [0 if i == axis else d for i, d in enumerate(call.shape())]
-            return np.zeros(shape, call.const(0).dtype)
+            return call.make("strided_slice", call.x(), [axis], [0], [0], [1])
         along.append(axis)
         begin.append(indices[0])
         # Behind the last element; before the first one that is all of a negative size.
@@ -82,14 +81,18 @@ def pad(call: Call) -> Value:
     sizes = call.shape()
     if mode != "constant":
         return _pad_by_gather(call, mode, before, after)
-    fill = call.attrs.get("value", 0.0)
+    fill, computed = call.attrs.get("value", 0.0), None
     if call.has(2):
-        filled = call.constant(2, "padding value")
-        fill = filled.item() if filled.size else 0.0
+        filled = call.array(2)
+        computed = call.value(2) if filled is None else None
+        fill = filled.item() if filled is not None and filled.size else 0.0
     low, high = [max(0, n) for n in before], [max(0, n) for n in after]
     value = call.inputs[0]
     if any(low) or any(high):
         value = _constant(call, value, low, high, fill)
+        if computed is not None:
+            inside = np.pad(np.ones(sizes, bool), list(zip(low, high, strict=True)))
+            value = call.do("Where", inside, value, call.reshape(computed, ()))
     starts = [max(0, -n) for n in before]
     ends = [low[i] + sizes[i] + min(0, after[i]) + high[i] for i in range(rank)]
     return call.do("Slice", value, np.array(starts), np.array(ends))

@@ -34,6 +34,8 @@ class RelayBuilder(Builder):
         return isinstance(value, Expr | TupleWrapper)
 
     def constant(self, array: np.ndarray) -> Expr:
+        if not array.size:  # a module that is saved has no empty constants
+            return R.zeros(array.shape, array.dtype.name)
         return common.const(array)
 
     def apply(self, op: str, *args: Any, **attrs: Any) -> Any:
