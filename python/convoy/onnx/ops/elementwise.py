@@ -94,8 +94,15 @@ def modulo(call: Call) -> Value:
     truncated = bool(call.attrs.get("fmod", 0))
     if not floats:
         return call.make("mod" if truncated else "floor_mod", a, b)
+    do, zero, infinity = call.do, call.const(0), call.const(np.inf)
     quotient = call.make("trunc" if truncated else "floor", call.make("divide", a, b))
-    return call.do("Sub", a, call.do("Mul", quotient, b))
+    rest = do("Sub", a, do("Mul", quotient, b))
+    if truncated:
+        return rest
+    # Infinity times a quotient of 0 is no number: what is left is the dividend or the divisor.
+    endless = do("And", do("Equal", do("Abs", b), infinity), do("Less", do("Abs", a), infinity))
+    apart = do("Less", do("Mul", do("Sign", a), do("Sign", b)), zero)
+    return do("Where", endless, do("Where", apart, b, a), rest)
 
 
 @converter("BitShift")
