@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from convoy import paths
@@ -53,6 +53,12 @@ EPILOGUES = [
 DTYPES = ("float16", "bfloat16", "float32")
 #: Kernels for GPUs other than Hopper, by epilogue.
 PER_EPILOGUE = 8
+#: Activations of MLPs and of mobile networks, of which there are no records, by family: as many of
+#: the kernels that are best for recorded workloads with a relu.
+LIKE_RELU = {"gelu": {"sm90_gemm": 3}, "hardswish": {"sm90_gemm": 2, "sm90_conv": 1}}
+#: And for other GPUs, of those that :func:`guessed` tries first.
+MORE_EPILOGUES = [{"activation": "gelu"}, {"activation": "hardswish"}]
+PER_MORE_EPILOGUE = 3
 
 
 def recorded(most: int) -> Iterator[tuple[str, Kernel]]:
@@ -99,13 +105,40 @@ def narrow() -> Iterator[tuple[str, Kernel]]:
         yield "cutlass", backend.family.kernel_from_json(description)
 
 
+def like_relu() -> Iterator[tuple[str, Kernel]]:
+    """Kernels of LIKE_RELU: tiles by the greedy cover of the records with a relu, in float16."""
+    times = kernel_set.times_by_kernel(RecordStore([paths.records_dir()]))
+    relu = {w: found for w, found in times.items() if w.epilogue.activation == "relu"}
+    for activation, families in LIKE_RELU.items():
+        for family, count in families.items():
+            own = {w: _whole_tiles(found, family) for w, found in relu.items()}
+            for step in kernel_set.choose({w: found for w, found in own.items() if found}, count):
+                _, description = step.kernel
+                kernel = KernelConfig.from_json(json.loads(description))
+                yield "cutlass", dataclasses.replace(kernel, activation=activation)
+
+
+def _whole_tiles(
+    times: Mapping[kernel_set.Kernel, float], family: str
+) -> dict[kernel_set.Kernel, float]:
+    """Times of a family's kernels that have a relu, no residual and no second output."""
+    found = {}
+    for (backend, description), us in times.items():
+        kernel = json.loads(description) if backend == "cutlass" else {}
+        plain = not any(kernel.get(name) for name in ("residual", "affine_relu", "scheduler"))
+        if kernel.get("family") == family and plain and kernel.get("activation") == "relu":
+            found[backend, description] = us
+    return found
+
+
 def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
     """For each precision and epilogue the kernels that come first for most workloads."""
     workloads = {record.workload for record in RecordStore([paths.records_dir()])}
     backend = registry.get("cutlass")
     for dtype in DTYPES:
         math = "tf32" if dtype == "float32" else "default"
-        for epilogue in EPILOGUES:
+        more = MORE_EPILOGUES if dtype == "float16" else []
+        for epilogue in EPILOGUES + more:
             counts: collections.Counter[Kernel] = collections.Counter()
             for workload in workloads:
                 if workload.op == "matmul" or (epilogue != EPILOGUES[0] and workload.op != "fprop"):
@@ -119,7 +152,8 @@ def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
                 launches = backend.family.launches(asked, device)
                 if not isinstance(launches, Decline):
                     counts.update({launch.kernel for launch in launches[:3]})
-            for kernel, _ in counts.most_common(PER_EPILOGUE):
+            most = PER_MORE_EPILOGUE if epilogue in more else PER_EPILOGUE
+            for kernel, _ in counts.most_common(most):
                 yield "cutlass", kernel
 
 
@@ -145,6 +179,7 @@ def main() -> None:
         chosen = list(recorded(options.most))
         chosen += variants(chosen)
         chosen += narrow()
+        chosen += like_relu()
     else:
         chosen = [*guessed(A100), *depthwise()]
     backend_of = {kernel: backend for backend, kernel in chosen}

@@ -19,9 +19,15 @@ enum ConvolutionMode : int { kCrossCorrelation = 1 };
 
 enum PointwiseMode : int {
   kAdd = 0,
+  kMultiply = 1,
   kReluForward = 100,
+  kTanhForward = 101,
   kSigmoidForward = 102,
+  kEluForward = 103,
+  kGeluForward = 104,
+  kSoftplusForward = 105,
   kSwishForward = 106,
+  kGeluTanhForward = 107,
 };
 
 enum HeuristicMode : int { kHeuristicB = 1, kHeuristicFallback = 2, kHeuristicA = 3 };
@@ -89,6 +95,8 @@ enum Attribute : int {
   kPointwiseMathType = 1,
   kPointwiseLowerClip = 3,
   kPointwiseUpperClip = 4,
+  kPointwiseLowerClipSlope = 5,
+  kPointwiseEluAlpha = 6,
   kConvolutionComputeType = 100,
   kConvolutionMode = 101,
   kConvolutionDilations = 102,
@@ -141,6 +149,7 @@ enum Attribute : int {
   kTensorStrides = 903,
   kTensorUniqueId = 906,
   kTensorIsVirtual = 907,
+  kTensorIsByValue = 908,
   kPackUniqueIds = 1000,
   kPackDataPointers = 1001,
   kPackWorkspace = 1003,

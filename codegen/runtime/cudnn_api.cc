@@ -67,6 +67,12 @@ std::string WhyDropped(const EngineConfig& config, int64_t max_workspace, bool c
   return "";
 }
 
+// The epilogue of a workload as cuDNN's pointwise operations, one a line. Needs no cuDNN.
+ffi::String DescribeEpilogue(const ffi::String& workload_json) {
+  Workload load = Workload::FromJson(ParseObject(workload_json, "workload"));
+  return Describe(EpilogueSteps(load.epilogue, false));
+}
+
 // Returns {"cudnn_version", "configs": [{engine, knobs, workspace, notes, mode, rank}], "dropped":
 // [the same with "reason"], "refusals": [text]} as JSON. Options: deviceprop (JSON text),
 // max_workspace (bytes, absent: no limit), sm_count_target, modes (list of "A", "B", "fallback"),
@@ -103,6 +109,7 @@ ffi::String Enumerate(const ffi::String& workload_json, const ffi::String& optio
   for (const std::string& text : refused) refusals.push_back(ffi::String(text));
   json::Object result;
   result.Set(ffi::String("cudnn_version"), int64_t{Cudnn().version});
+  result.Set(ffi::String("can_compile"), HasCudaDriver());
   result.Set(ffi::String("configs"), configs);
   result.Set(ffi::String("dropped"), dropped);
   result.Set(ffi::String("refusals"), refusals);
@@ -209,6 +216,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   refl::GlobalDef()
       .def("convoy.cudnn.version", []() { return int64_t{Cudnn().version}; })
       .def("convoy.cudnn.path", []() { return ffi::String(Cudnn().path); })
+      .def("convoy.cudnn.epilogue", DescribeEpilogue)
       .def("convoy.cudnn.enumerate", Enumerate)
       .def("convoy.cudnn.knobs", Knobs)
       .def("convoy.cudnn.check", Check)

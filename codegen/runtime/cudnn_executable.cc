@@ -84,6 +84,10 @@ class CudnnExecutable : public Executable {
       zero_bias_ = ZeroBias(device, bytes);
       ids_.push_back(kZeroBiasId);
     }
+    constants_ = EpilogueConstants(function.workload.epilogue);
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      ids_.push_back(kConstantId + static_cast<int64_t>(i));
+    }
     CudnnTarget target{handle->get(), nullptr};
     CudnnDescriptor plan;
     if (!entry.plan_json.empty()) {
@@ -103,7 +107,9 @@ class CudnnExecutable : public Executable {
   std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void* workspace) override {
     auto count = static_cast<int64_t>(ids_.size());
     Pointers all = pointers;
-    if (zero_bias_) all[ids_.size() - 1] = zero_bias_;
+    size_t next = ids_.size() - constants_.size();
+    if (zero_bias_) all[next - 1] = zero_bias_;
+    for (float& constant : constants_) all[next++] = &constant;
     try {
       CudnnDescriptor pack(cudnn::kVariantPack);
       pack.Set(cudnn::kPackUniqueIds, ids_)
@@ -143,6 +149,7 @@ class CudnnExecutable : public Executable {
   CudnnHandle* handle_;
   std::vector<int64_t> ids_;
   void* zero_bias_ = nullptr;
+  std::vector<float> constants_;
   std::unique_ptr<CudnnGraph> graph_;
   std::vector<CudnnDescriptor> parts_;
   cudnn::Descriptor plan_ = nullptr;

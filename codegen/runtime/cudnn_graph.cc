@@ -88,15 +88,34 @@ void CudnnGraph::AddConvolution(const Workload& load, const CudnnDescriptor& y) 
   operations_.push_back(operation.get());
 }
 
-const CudnnDescriptor& CudnnGraph::AddPointwise(cudnn::PointwiseMode mode, const CudnnDescriptor& x,
-                                                const CudnnDescriptor* b, const CudnnDescriptor& y,
-                                                const Epilogue& epilogue) {
+CudnnDescriptor& CudnnGraph::ConstantTensor(int64_t id) {
+  CudnnDescriptor& tensor = owned_.emplace_back(cudnn::kTensor);
+  const std::vector<int64_t> ones = {1, 1, 1, 1};
+  tensor.Set(cudnn::kTensorUniqueId, cudnn::kTypeInt64, id)
+      .Set(cudnn::kTensorDataType, cudnn::kTypeDataType, cudnn::kFloat)
+      .Set(cudnn::kTensorDimensions, ones)
+      .Set(cudnn::kTensorStrides, ones)
+      .Set(cudnn::kTensorByteAlignment, cudnn::kTypeInt64, int64_t{4})
+      .Set(cudnn::kTensorIsByValue, cudnn::kTypeBoolean, true);
+  tensor.Finalize();
+  return tensor;
+}
+
+const CudnnDescriptor& CudnnGraph::AddPointwise(const PointwiseStep& step, const CudnnDescriptor& x,
+                                                const CudnnDescriptor* b,
+                                                const CudnnDescriptor& y) {
   CudnnDescriptor& pointwise = owned_.emplace_back(cudnn::kPointwise);
-  pointwise.Set(cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, mode)
+  pointwise.Set(cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, step.mode)
       .Set(cudnn::kPointwiseMathType, cudnn::kTypeDataType, cudnn::kFloat);
-  if (mode == cudnn::kReluForward && epilogue.activation == Activation::kClip) {
-    pointwise.Set(cudnn::kPointwiseLowerClip, cudnn::kTypeFloat, epilogue.clip_min)
-        .Set(cudnn::kPointwiseUpperClip, cudnn::kTypeFloat, epilogue.clip_max);
+  if (step.clips) {
+    pointwise.Set(cudnn::kPointwiseLowerClip, cudnn::kTypeFloat, step.lower)
+        .Set(cudnn::kPointwiseUpperClip, cudnn::kTypeFloat, step.upper);
+  }
+  if (step.slope != 0) {
+    pointwise.Set(cudnn::kPointwiseLowerClipSlope, cudnn::kTypeFloat, step.slope);
+  }
+  if (step.mode == cudnn::kEluForward) {
+    pointwise.Set(cudnn::kPointwiseEluAlpha, cudnn::kTypeFloat, step.alpha);
   }
   pointwise.Finalize();
   CudnnDescriptor& operation = owned_.emplace_back(cudnn::kOperationPointwise);
@@ -109,36 +128,31 @@ const CudnnDescriptor& CudnnGraph::AddPointwise(cudnn::PointwiseMode mode, const
   return y;
 }
 
-// The residual is added before the bias: in the other order cuDNN 9.19 offers six engines instead of
-// forty.
 void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator,
                              bool zero_bias) {
-  const Epilogue& epilogue = load.epilogue;
-  struct Step {
-    cudnn::PointwiseMode mode;
-    const CudnnDescriptor* b;
-  };
-  std::vector<Step> steps;
-  if (epilogue.residual) steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kResidual)});
-  if (epilogue.bias) {
-    steps.push_back({cudnn::kAdd, &OperandTensor(load, Role::kBias)});
-  } else if (zero_bias) {
-    steps.push_back({cudnn::kAdd, &Tensor(kZeroBiasId, {load.k}, ToCudnn(load.out_dtype), false)});
-  }
-  switch (epilogue.activation) {
-    case Activation::kNone: break;
-    case Activation::kRelu:
-    case Activation::kClip: steps.push_back({cudnn::kReluForward, nullptr}); break;
-    case Activation::kSigmoid: steps.push_back({cudnn::kSigmoidForward, nullptr}); break;
-    case Activation::kSilu: steps.push_back({cudnn::kSwishForward, nullptr}); break;
-  }
+  std::vector<PointwiseStep> steps = EpilogueSteps(load.epilogue, zero_bias);
   const CudnnDescriptor* value = &accumulator;
+  const CudnnDescriptor* before_activation = value;
+  int64_t next_constant = kConstantId;
   for (size_t i = 0; i < steps.size(); ++i) {
+    const CudnnDescriptor* b = nullptr;
+    bool sum = false;
+    switch (steps[i].second) {
+      case Second::kNone: break;
+      case Second::kResidual: b = &OperandTensor(load, Role::kResidual), sum = true; break;
+      case Second::kBias: b = &OperandTensor(load, Role::kBias), sum = true; break;
+      case Second::kZeroBias:
+        b = &Tensor(kZeroBiasId, {load.k}, ToCudnn(load.out_dtype), false), sum = true;
+        break;
+      case Second::kConstant: b = &ConstantTensor(next_constant++); break;
+      case Second::kActivationInput: b = before_activation; break;
+    }
     bool last = i + 1 == steps.size();
     const CudnnDescriptor& y =
         last ? OperandTensor(load, Role::kY)
              : Tensor(next_virtual_id_++, load.operands.back().shape, cudnn::kFloat, true);
-    value = &AddPointwise(steps[i].mode, *value, steps[i].b, y, epilogue);
+    value = &AddPointwise(steps[i], *value, b, y);
+    if (sum) before_activation = value;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cudnn_descriptor.h"
+#include "cudnn_epilogue.h"
 #include "workload.h"
 
 namespace convoy {
@@ -18,6 +19,8 @@ struct CudnnTarget {
 
 // Unique id of the bias that a graph adds of its own.
 constexpr int64_t kZeroBiasId = 50;
+// And of the first of EpilogueConstants, which are passed by value: pointers to the host's memory.
+constexpr int64_t kConstantId = 60;
 
 // Tensor i of the workload's operands has the unique id i + 1.
 class CudnnGraph {
@@ -35,9 +38,9 @@ class CudnnGraph {
                           bool is_virtual);
   CudnnDescriptor& OperandTensor(const Workload& load, Role role);
   void AddConvolution(const Workload& load, const CudnnDescriptor& y);
-  const CudnnDescriptor& AddPointwise(cudnn::PointwiseMode mode, const CudnnDescriptor& x,
-                                      const CudnnDescriptor* b, const CudnnDescriptor& y,
-                                      const Epilogue& epilogue);
+  CudnnDescriptor& ConstantTensor(int64_t id);
+  const CudnnDescriptor& AddPointwise(const PointwiseStep& step, const CudnnDescriptor& x,
+                                      const CudnnDescriptor* b, const CudnnDescriptor& y);
   void AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator, bool zero_bias);
 
   CudnnTarget target_;

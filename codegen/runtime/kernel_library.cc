@@ -118,7 +118,8 @@ ConvoyShape MakeShape(const FunctionSpec& function, int sm_count) {
   shape.split_k = narrow(Get<int64_t>(function.entry, "split_k", 1));
   shape.swizzle = narrow(Get<int64_t>(function.entry, "swizzle", 0));
   shape.sm_count = sm_count;
-  shape.clip_min = load.epilogue.clip_min;
+  bool has_alpha = load.epilogue.alpha != 0;
+  shape.clip_min = has_alpha ? load.epilogue.alpha : load.epilogue.clip_min;
   shape.clip_max = load.epilogue.clip_max;
   return shape;
 }

@@ -32,7 +32,15 @@ constexpr Choice<Activation> kActivations[] = {{"none", Activation::kNone},
                                                {"relu", Activation::kRelu},
                                                {"clip", Activation::kClip},
                                                {"sigmoid", Activation::kSigmoid},
-                                               {"silu", Activation::kSilu}};
+                                               {"silu", Activation::kSilu},
+                                               {"gelu", Activation::kGelu},
+                                               {"gelu_tanh", Activation::kGeluTanh},
+                                               {"hardswish", Activation::kHardSwish},
+                                               {"leaky_relu", Activation::kLeakyRelu},
+                                               {"tanh", Activation::kTanh},
+                                               {"elu", Activation::kElu},
+                                               {"mish", Activation::kMish},
+                                               {"softplus", Activation::kSoftplus}};
 
 template <size_t N>
 std::array<int64_t, N> GetArray(const json::Object& object, const char* name, int64_t fallback) {
@@ -57,6 +65,8 @@ Epilogue ParseEpilogue(const json::Object& object) {
   epilogue.activation = Choose(object, "activation", kActivations, "none");
   epilogue.clip_min = static_cast<float>(Get<double>(object, "clip_min", 0));
   epilogue.clip_max = static_cast<float>(Get<double>(object, "clip_max", 0));
+  epilogue.alpha = static_cast<float>(Get<double>(object, "alpha", 0));
+  epilogue.residual_last = epilogue.residual && Get<bool>(object, "residual_last", false);
   return epilogue;
 }
 

@@ -13,7 +13,21 @@ namespace convoy {
 
 enum class Op { kFprop, kDgrad, kWgrad, kMatmul };
 enum class Dtype { kFloat32, kFloat16, kBfloat16 };
-enum class Activation { kNone, kRelu, kClip, kSigmoid, kSilu };
+enum class Activation {
+  kNone,
+  kRelu,
+  kClip,
+  kSigmoid,
+  kSilu,
+  kGelu,
+  kGeluTanh,
+  kHardSwish,
+  kLeakyRelu,
+  kTanh,
+  kElu,
+  kMish,
+  kSoftplus,
+};
 
 // What an operand is to the forward convolution.
 enum class Role { kX, kW, kY, kResidual, kBias, kScale, kShift, kY2 };
@@ -29,8 +43,10 @@ struct Operand {
 
 struct Epilogue {
   bool residual = false, bias = false, affine_relu = false, affine_only = false;
+  bool residual_last = false;  // added behind the activation
   Activation activation = Activation::kNone;
   float clip_min = 0, clip_max = 0;
+  float alpha = 0;  // of leaky relu and ELU
 };
 
 // Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k).

@@ -19,9 +19,10 @@ from convoy.errors import (
     InvalidWorkload,
     LibraryMissing,
 )
+from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import ACTIVATIONS, Epilogue, Workload
+from convoy.ir.workload import Epilogue, Workload
 
 H200 = Device()
 launch_of = cutlass_backend().launch_of

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import tvm_ffi
 
+from convoy.ir.activation import activate
 from convoy.measure import reference
 
 _counter = itertools.count()
@@ -24,15 +25,11 @@ def run_workload(workload, operands):
     x, w = (given[name].astype("float64") for name in ("x", "w"))
     y = x @ w.T if workload.op == "matmul" else conv2d(workload, x, w)
     e = workload.epilogue
-    for name in ("residual", "bias"):
-        if name in given:
-            y = y + given[name].astype("float64")
-    if e.activation == "relu":
-        y = np.maximum(y, 0)
-    elif e.activation == "clip":
-        y = np.clip(y, e.clip_min, e.clip_max)
-    elif e.activation in ("sigmoid", "silu"):
-        y = (y if e.activation == "silu" else 1.0) / (1 + np.exp(-y))
+    residual = given["residual"].astype("float64") if e.residual else 0.0
+    y = y + (given["bias"].astype("float64") if e.bias else 0.0)
+    y = y if e.residual_last else y + residual
+    y = activate(e.activation, y, e.alpha, e.clip_min, e.clip_max)
+    y = y + residual if e.residual_last else y
     outputs = [y.astype(workload.out_dtype)] if e.writes_y else []
     if e.affine_relu:
         y2 = np.maximum(y * given["scale"].astype("float64") + given["shift"], 0)

@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convoy.errors import CacheUnwritable, CorruptRecords, InvalidOption
+from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import ACTIVATIONS, Epilogue, Workload
+from convoy.ir.workload import Epilogue, Workload
 from convoy.records import record_file
 from convoy.records.environment import Environment
 from convoy.records.record import Parser, Record, header_line

@@ -28,7 +28,7 @@ typedef struct ConvoyShape {
   int32_t split_k;           // 1 = none; otherwise the number of slices of the reduction
   int32_t swizzle;           // kernel-specific rasterisation choice; 0 = the kernel's default
   int32_t sm_count;          // SMs of the device
-  float clip_min, clip_max;  // only for a clip epilogue
+  float clip_min, clip_max;  // of a clip; clip_min is the alpha of others
 } ConvoyShape;
 
 // Device pointers. Unused ones are null. a, b, d by op:

@@ -44,6 +44,8 @@ class DirectBackend(Backend):
             return self._decline(
                 f"activation {workload.epilogue.activation}", f"one of {', '.join(ACTIVATIONS)}"
             )
+        if workload.epilogue.residual_last:
+            return self._decline("a residual behind the activation", "fuse less")
         if workload.dtype not in ELEMENTS or workload.out_dtype != workload.dtype:
             return self._decline(f"{workload.dtype} in, {workload.out_dtype} out", "float16")
         if workload.acc_dtype != "float32":

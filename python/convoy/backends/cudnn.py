@@ -86,9 +86,15 @@ class CudnnBackend(Backend):
             found.add(self._enumerate(workload, device, zero_bias=True), zero_bias=True)
         answer = self._enumerate(workload, device)
         found.add(answer)
-        if found.candidates:
+        missing = not answer.get("can_compile", True) and _is_compiled(workload)
+        if found.candidates and not missing:
             return found.candidates
         version = _version(answer["cudnn_version"])
+        if missing:
+            found.reasons.append(
+                f"engines for {workload.epilogue.name} are compiled at run time, for which "
+                "NVIDIA's driver is missing"
+            )
         why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
         return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
 
@@ -222,10 +228,17 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return list(pool.map(function, items))
 
 
+def _is_compiled(workload: Workload) -> bool:
+    """Whether only engines that are compiled at run time fuse the epilogue. Without a driver cuDNN
+    offers nothing for it, or engine 0, many times slower than the convolution alone."""
+    epilogue = workload.epilogue
+    return epilogue.activation not in ("none", "relu") or epilogue.residual_last
+
+
 def _wants_zero_bias(workload: Workload) -> bool:
     """Whether a bias of zeros opens up cuDNN's ready-made engines, which all add a bias."""
     epilogue = workload.epilogue
-    return bool(epilogue.name) and not epilogue.bias and epilogue.activation in ("none", "relu")
+    return bool(epilogue.name) and not epilogue.bias and not _is_compiled(workload)
 
 
 def _target_options(device: Device) -> dict[str, Any]:

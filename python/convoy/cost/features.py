@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import InvalidOption
 from ..ir import fields as checks
+from ..ir.activation import ACTIVATIONS
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.workload import DTYPE_BYTES, OPS, Workload
@@ -25,8 +26,7 @@ from ..ir.workload import DTYPE_BYTES, OPS, Workload
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Features = dict[str, float]
 
-#: Activations, schedules, families and schedulers get these numbers; 0 is for what is not known.
-_ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
+#: Schedules, families and schedulers get these numbers; 0 is for what is not known.
 _SCHEDULES = ("cooperative", "pingpong")
 _SCHEDULERS = ("tiles", "streamk", "splitk")
 _BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise")
@@ -93,7 +93,7 @@ def workload_features(workload: Workload, device: Device) -> Features:
         "outputs_mod_64": w.k % 64,
         "residual": float(w.epilogue.residual),
         "bias": float(w.epilogue.bias),
-        "activation": _ACTIVATIONS.index(w.epilogue.activation),
+        "activation": ACTIVATIONS.index(w.epilogue.activation),
         "results": w.num_outputs,
     }
 

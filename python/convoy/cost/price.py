@@ -12,7 +12,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
-from ..partition.alternatives import plausible, plausible_workloads
+from ..partition.alternatives import Declined, plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
 from .cache import in_network, stays, touched_bytes
 from .model import CostModel
@@ -55,11 +55,30 @@ def price(
         if joint and costs.free:
             wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
         new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
-        operations = [[s.require_workload() for s in group] for group in plausible(graph, names)]
-        offers = price_workloads(new, backends, device, costs, compiled, operations)
+        offers: dict[Workload, Offers] = {}
+        while new:  # again with what is shorter where a backend has no kernel for the longest
+            offers |= price_workloads(
+                new, backends, device, costs, compiled, _operations(graph, names, offers)
+            )
+            known = {**found, **offers}
+            again = plausible_workloads(graph, names, False, declined(known))
+            new = [workload for workload in again if workload not in known]
         _estimate(graph, backends, device, {**found, **offers}, costs)
         found |= in_network(offers, staying, later)
     return found
+
+
+def declined(offers: Mapping[Workload, Offers]) -> set[Declined]:
+    """Which backend declined which workload."""
+    return {(d.backend, workload) for workload, own in offers.items() for d in own.declines}
+
+
+def _operations(
+    graph: MatchGraph, backends: Sequence[str], offers: Mapping[Workload, Offers]
+) -> list[list[Workload]]:
+    """The alternatives of each operation."""
+    groups = plausible(graph, backends, declined(offers))
+    return [[subgraph.require_workload() for subgraph in group] for group in groups]
 
 
 def _estimate(
@@ -72,7 +91,7 @@ def _estimate(
     """Give candidates of operations of which nothing is measured an estimate: of the kernel's own
     model (:meth:`Backend.estimate_us`), or the cost model's."""
     by_name = {backend.name: backend for backend in backends}
-    for group in plausible(graph, list(by_name)):
+    for group in plausible(graph, list(by_name), declined(offers)):
         found = [offers[subgraph.require_workload()] for subgraph in group]
         if any(not offer.measurement.estimated for own in found for offer in own.measured):
             continue

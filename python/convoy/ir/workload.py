@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from ..errors import InvalidWorkload
 from . import fields as checks
+from .activation import ACTIVATIONS, WITH_ALPHA
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul")
-ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 MATH_MODES = ("default", "tf32")
 
@@ -22,13 +22,15 @@ MATH_MODES = ("default", "tf32")
 class Epilogue:
     """What is applied to the accumulator before it is written, in this order.
 
-    ``y = activation(conv + residual + bias)``; with ``affine_relu`` a second tensor
+    ``y = activation(conv + residual + bias)``, or with ``residual_last``
+    ``y = activation(conv + bias) + residual``. With ``affine_relu`` a second tensor
     ``y2 = relu(scale * y + shift)`` of the same shape is written in the same pass (the batch
     norm and relu that open the next pre-activation block). With ``affine_only`` too, nobody
     else reads ``y``: it is not written, and ``y2`` is the only result.
 
     ``bias``, ``scale`` and ``shift`` have shape ``(K,)`` and the output's dtype, ``residual``
-    has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``.
+    has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``,
+    ``alpha`` is that of ``leaky_relu`` (the slope below zero) and ``elu``.
     """
 
     residual: bool = False
@@ -38,6 +40,8 @@ class Epilogue:
     clip_max: float = 0.0
     affine_relu: bool = False
     affine_only: bool = False
+    alpha: float = 0.0
+    residual_last: bool = False
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
@@ -46,6 +50,15 @@ class Epilogue:
             )
         if not (math.isfinite(self.clip_min) and math.isfinite(self.clip_max)):
             raise InvalidWorkload(f"clip to [{self.clip_min}, {self.clip_max}]", "finite bounds")
+        if self.alpha and self.activation not in WITH_ALPHA:
+            raise InvalidWorkload(
+                f"alpha = {self.alpha} of {self.activation}", f"0 but for {', '.join(WITH_ALPHA)}"
+            )
+        if self.residual_last and (not self.residual or self.activation == "none"):
+            raise InvalidWorkload(
+                f"residual_last with residual = {self.residual}, activation {self.activation!r}",
+                "a residual behind an activation",
+            )
         if self.affine_only and not self.affine_relu:
             raise InvalidWorkload("affine_only without affine_relu", "both, or neither")
 
@@ -57,11 +70,14 @@ class Epilogue:
     @property
     def name(self) -> str:
         """Short name, e.g. ``residual_bias_relu``; empty when nothing is fused."""
-        parts = ["residual"] * self.residual + ["bias"] * self.bias
+        parts = ["residual"] * (self.residual and not self.residual_last) + ["bias"] * self.bias
         if self.activation == "clip":
             parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")
+        elif self.activation in WITH_ALPHA:
+            parts.append(f"{self.activation}[{self.alpha!r}]")
         elif self.activation != "none":
             parts.append(self.activation)
+        parts += ["residual"] * self.residual_last
         second = "onlyaffinerelu" if self.affine_only else "affinerelu"
         return "_".join(parts + [second] * self.affine_relu)
 
@@ -269,9 +285,11 @@ _FIELDS: dict[str, checks.Check] = {
     "epilogue": _epilogue,
 }
 _EPILOGUE: dict[str, checks.Check] = {
-    **dict.fromkeys(("residual", "bias", "affine_relu", "affine_only"), checks.boolean),
+    **dict.fromkeys(
+        ("residual", "bias", "affine_relu", "affine_only", "residual_last"), checks.boolean
+    ),
     "activation": checks.one_of(ACTIVATIONS),
-    **dict.fromkeys(("clip_min", "clip_max"), _FLOAT),
+    **dict.fromkeys(("clip_min", "clip_max", "alpha"), _FLOAT),
 }
 
 

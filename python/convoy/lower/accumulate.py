@@ -23,7 +23,8 @@ PRODUCTS = relax_ops(
 _ARITHMETIC = relax_ops(
     """
     add subtract multiply divide maximum minimum negative clip sigmoid tanh exp log sqrt rsqrt
-    nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu
+    nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.prelu nn.softplus
+    convoy.hardswish convoy.elu convoy.mish
     nn.avg_pool1d nn.avg_pool3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool3d einsum
     acos acosh asin asinh atan atan2 atanh cosh log_add_exp mod round sinh
     vision.roi_align vision.roi_pool

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.activation import activate
 from ..ir.workload import Workload
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -109,19 +110,6 @@ def _whole_filter(workload: Workload, operands: Mapping[str, Operand]) -> Array:
     return result
 
 
-def _activate(workload: Workload, y: Array) -> Array:
-    epilogue = workload.epilogue
-    if epilogue.activation == "relu":
-        return np.maximum(y, 0)
-    if epilogue.activation == "clip":
-        return np.clip(y, epilogue.clip_min, epilogue.clip_max)
-    if epilogue.activation == "sigmoid":
-        return 1 / (1 + np.exp(-y))
-    if epilogue.activation == "silu":
-        return y / (1 + np.exp(-y))
-    return y
-
-
 def _fprop(
     workload: Workload, operands: Mapping[str, Operand], n: Array, p: Array, q: Array, k: Array
 ) -> list[Array]:
@@ -140,15 +128,17 @@ def _fprop(
         patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
         result[begin:end] = patch @ weights.T
     flat = (((n * wl.p + p) * wl.q + q) * wl.k)[:, None] + k
-    if wl.epilogue.residual:
-        result = result + operands["residual"](flat)
-    if wl.epilogue.bias:
+    e = wl.epilogue
+    residual = operands["residual"](flat) if e.residual else 0.0
+    if e.bias:
         result = result + operands["bias"](k)
-    result = _activate(wl, result)
-    if not wl.epilogue.affine_relu:
+    result = result if e.residual_last else result + residual
+    result = activate(e.activation, result, e.alpha, e.clip_min, e.clip_max)
+    result = result + residual if e.residual_last else result
+    if not e.affine_relu:
         return [result]
     second = np.maximum(operands["scale"](k) * result + operands["shift"](k), 0)
-    return [result, second] if wl.epilogue.writes_y else [second]
+    return [result, second] if e.writes_y else [second]
 
 
 def _dgrad(

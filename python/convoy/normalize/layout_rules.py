@@ -8,6 +8,7 @@ from tvm import relax
 
 from ..graph.expr import attr_fields, call_like, dtype_of, ints, padding4, rank_of, shape_of
 from ..ops import DGRAD, WGRAD, conv2d_dgrad, conv_attrs
+from ..ops.activation import ELU, HARDSWISH, MISH
 from ..ops.batch_norm import BACKWARD
 from ..ops.elementwise import RELU_BACKWARD
 from ..ops.pool_backward import AVG_POOL, MAX_POOL
@@ -112,7 +113,7 @@ def _resize2d(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     "nn.relu", "nn.relu6", "nn.leakyrelu", "nn.gelu", "nn.gelu_tanh", "nn.selu", "nn.silu",
     "nn.softplus", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "square", "abs", "negative",
     "erf", "floor", "ceil", "round", "sign", "sin", "cos", "clip", "astype", "logical_not",
-    "bitwise_not", "isfinite", "isinf", "isnan", "zeros_like", "ones_like",
+    "bitwise_not", "isfinite", "isinf", "isnan", "zeros_like", "ones_like", HARDSWISH, ELU, MISH,
 )  # fmt: skip
 def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):

@@ -10,6 +10,7 @@ The passes, in order:
 
     LiftKernels          TIR functions of an importer -> operators
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
+    RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
     ChannelsLast         NHWC activations, OHWI filters
     MoveReshapes         reshapes of matrix products behind what is fused with them
@@ -28,6 +29,7 @@ import tvm
 
 from ..graph.bind import bind_params, check_static, straight_line
 from . import layout_rules  # noqa: F401  (registers its rules)
+from .activations import RecognizeActivations
 from .affine import FoldAffine
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
@@ -93,6 +95,7 @@ def passes(dtype: str) -> list[Pass]:
     return [
         LiftKernels(),
         Simplify(),
+        RecognizeActivations(),
         DecomposeBatchNorm(),
         ChannelsLast(),
         Simplify(),

@@ -40,6 +40,7 @@ FOLLOW = relax_ops(
     """
     add subtract multiply divide maximum minimum negative abs clip sigmoid tanh where
     nn.relu nn.leakyrelu nn.prelu nn.silu nn.gelu nn.gelu_tanh nn.max_pool2d nn.avg_pool2d
+    nn.softplus convoy.hardswish convoy.elu convoy.mish
     nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
     broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
     image.resize2d zeros_like ones_like
@@ -50,7 +51,7 @@ FOLLOW = relax_ops(
 SENSITIVE = relax_ops(
     """
     nn.softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm
-    nn.batch_norm exp log power sqrt rsqrt erf sum prod std variance cumsum nn.softplus
+    nn.batch_norm exp log power sqrt rsqrt erf sum prod std variance cumsum
     """
 )
 
@@ -83,6 +84,9 @@ class ApplyPrecision(Rewriter):
         made = self.producer(expr, "relax.astype")
         if made is not None and dtype_of(made.args[0]) == dtype and dtype != "float32":
             return made.args[0]  # widened before: the narrow value is still there
+        view = self.producer(expr, "relax.reshape")
+        if view is not None and (view.args[0], dtype) in self._casts:
+            return self.emit(relax.op.reshape(self._casts[view.args[0], dtype], view.args[1]))
         if (expr, dtype) not in self._casts:
             self._casts[expr, dtype] = self.emit(self._cast(expr, dtype))
         return self._casts[expr, dtype]

@@ -14,13 +14,14 @@ from tvm import relax
 
 from ..graph.expr import call_like, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ops.activation import ELU, HARDSWISH, MISH
 
 _UNARY = relax_ops(
     """
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.softplus sigmoid tanh clip erf exp
     negative abs sqrt rsqrt astype
     """
-)
+) | {ELU, HARDSWISH, MISH}
 _BINARY = relax_ops("add subtract multiply divide maximum minimum")
 _NORMS = relax_ops("nn.layer_norm nn.rms_norm")
 

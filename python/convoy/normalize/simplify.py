@@ -1,7 +1,7 @@
 """Reduce the set of operators: canonicalize synonyms and remove no-ops.
 
 After this pass a squeeze, flatten or expand_dims is a reshape, a global average pool is a mean,
-relu6 is a clip, ``x * sigmoid(x)`` is silu, and chains of reshapes or permutations are one.
+relu6 is a clip, and chains of reshapes or permutations are one.
 """
 
 from __future__ import annotations
@@ -79,24 +79,23 @@ def _clip6(p: Simplify, call: relax.Call) -> relax.Expr:
 
 
 def _clip(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    """A clip without one of its bounds is a maximum or minimum; one from zero on a relu."""
-    x, low, high = call.args[0], *(float(number(arg)) for arg in call.args[1:3])
+    """Clips behind each other are one; without one of its bounds a clip is a maximum or minimum,
+    and one from zero on a relu."""
+    x, (low, high) = call.args[0], (float(number(bound)) for bound in call.args[1:3])
+    for name in ("relax.clip", "relax.nn.relu"):
+        inner = p.producer(x, name)
+        if inner is not None:
+            x, *bounds = inner.args
+            before, after = map(number, bounds) if bounds else (0.0, math.inf)
+            low, high = max(min(before, high), low), min(max(after, low), high)
     if math.isfinite(low) and math.isfinite(high):
-        return None
+        return None if x.same_as(call.args[0]) else relax.op.clip(x, low, high)
     if low == -math.inf and high == math.inf:
         return x
     if high == math.inf and low == 0:
         return relax.op.nn.relu(x)
     function, bound = (relax.op.maximum, low) if high == math.inf else (relax.op.minimum, high)
     return function(x, relax.const(bound, dtype_of(x)))
-
-
-def _silu(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    for x, gate in (call.args, reversed(call.args)):
-        sigmoid = p.producer(gate, "relax.sigmoid")
-        if sigmoid is not None and sigmoid.args[0].same_as(x):
-            return relax.op.nn.silu(x)
-    return None
 
 
 def _bound(call: relax.Call) -> tuple[relax.Expr, float] | None:
@@ -205,7 +204,6 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.astype": _astype,
     "relax.nn.relu6": _clip6,
     "relax.clip": _clip,
-    "relax.multiply": _silu,
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,

@@ -7,13 +7,18 @@ from collections.abc import Collection
 from ..ir.workload import Workload
 from .match_graph import MatchGraph, Subgraph
 
+#: A backend by name, and a workload that it accepted and then had no kernel for.
+Declined = tuple[str, Workload]
 
-def plausible(graph: MatchGraph, backends: Collection[str]) -> list[list[Subgraph]]:
+
+def plausible(
+    graph: MatchGraph, backends: Collection[str], declined: Collection[Declined] = ()
+) -> list[list[Subgraph]]:
     """For each root, in program order, the subgraphs to consider, longest first.
 
-    These are the longest that each backend accepts and, where another root could take one of its
-    operations first (a sum of two convolutions), the longest that shares none. Roots that nobody
-    accepts, and subgraphs that are split, are left out.
+    These are the longest that each backend accepts and has not declined and, where another root
+    could take one of its operations first (a sum of two convolutions), the longest that shares
+    none. Roots that nobody accepts, and subgraphs that are split, are left out.
     """
     roots_of: dict[str, set[str]] = {}
     groups: dict[str, list[Subgraph]] = {}
@@ -27,7 +32,12 @@ def plausible(graph: MatchGraph, backends: Collection[str]) -> list[list[Subgrap
     for group in groups.values():
         wanted: set[int] = set()
         for backend in backends:
-            accepted = [i for i, subgraph in enumerate(group) if subgraph.accepted_by(backend)]
+            accepted = [
+                i
+                for i, subgraph in enumerate(group)
+                if subgraph.accepted_by(backend)
+                and (backend, subgraph.require_workload()) not in declined
+            ]
             alone = [i for i in accepted if all(len(roots_of[op]) == 1 for op in group[i].ops)]
             wanted.update(accepted[:1] + alone[:1])
         if wanted:
@@ -36,11 +46,14 @@ def plausible(graph: MatchGraph, backends: Collection[str]) -> list[list[Subgrap
 
 
 def plausible_workloads(
-    graph: MatchGraph, backends: Collection[str], joint: bool = True
+    graph: MatchGraph,
+    backends: Collection[str],
+    joint: bool = True,
+    declined: Collection[Declined] = (),
 ) -> list[Workload]:
     """The distinct workloads of the plausible subgraphs and, with ``joint``, of those that compute
     several roots at once and that some backend accepts."""
-    found = [s.require_workload() for group in plausible(graph, backends) for s in group]
+    found = [s.require_workload() for group in plausible(graph, backends, declined) for s in group]
     if joint:
         found += [
             subgraph.require_workload()

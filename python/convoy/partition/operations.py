@@ -21,7 +21,8 @@ _FUSED = _VIEWS | frozenset(
     for name in (
         *("astype", "permute_dims", "strided_slice", "add", "subtract", "multiply", "divide"),
         *("maximum", "minimum", "negative", "clip", "exp", "tanh", "sigmoid"),
-        *("nn.pad", "nn.relu", "nn.silu", "nn.gelu", "nn.leakyrelu"),
+        *("nn.pad", "nn.relu", "nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu"),
+        *("nn.softplus", "convoy.hardswish", "convoy.elu", "convoy.mish"),
     )
 )
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..cost.native import leftover_us, native_us
+from ..cost.price import declined
 from ..ir import objective as objectives
 from ..ir.device import Device
 from ..ir.offer import Offer, Offers
@@ -39,7 +40,7 @@ def choose_greedily(
             return objectives.own_cost(ranked[0].measurement, objective)[0]
         return None if found.unmeasured else math.inf
 
-    chosen = fuse(plausible(graph, backends), cheapest, graph.device)
+    chosen = fuse(plausible(graph, backends, declined(offers)), cheapest, graph.device)
     named = [(s.id, offers[s.require_workload()]) for s in chosen]
     runnable = [(name, found) for name, found in named if found.measured or found.unmeasured]
     return choose_kernels(runnable, objective)

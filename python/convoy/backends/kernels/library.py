@@ -39,7 +39,7 @@ class Shape(ctypes.Structure):
         return cls(
             *(_OPS[w.op], w.n, w.h, w.w, w.c, w.k, w.r, w.s, w.p, w.q, stride_h, stride_w),
             *(*w.padding, dilation_h, dilation_w, w.groups, split_k, swizzle, sm_count),
-            *(w.epilogue.clip_min, w.epilogue.clip_max),
+            *(w.epilogue.alpha or w.epilogue.clip_min, w.epilogue.clip_max),
         )
 
 

@@ -28,6 +28,7 @@ from ...graph.expr import (
 from ...graph.rewriter import used_vars
 from ...ir.workload import Epilogue
 from ...normalize.affine import channel_constant
+from ...ops.activation import ELU, HARDSWISH, MISH
 from .base import GraphView, Pattern, Site
 from .roots import Root, find_root
 
@@ -82,11 +83,12 @@ def _site(root: Root, chain: Chain) -> Site:
 def extended(graph: GraphView, chain: Chain) -> Chain | None:
     """The chain with the operation behind it, if an epilogue can take that."""
     reader = graph.only_reader(chain.end)
-    if reader is None or chain.epilogue.activation != "none":
+    if reader is None or chain.epilogue.residual_last:
         return None
+    activated = chain.epilogue.activation != "none"
     call = graph.value[reader]
     covered = [*chain.covered, reader]
-    epilogue = _activation(call, chain.epilogue)
+    epilogue = None if activated else _activation(call, chain.epilogue)
     if epilogue is not None:
         return dataclasses.replace(chain, covered=covered, end=reader, epilogue=epilogue)
     if op_name(call) != "relax.add" or dtype_of(reader) != dtype_of(chain.end):
@@ -94,26 +96,46 @@ def extended(graph: GraphView, chain: Chain) -> Chain | None:
     other = call.args[1] if call.args[0].same_as(chain.end) else call.args[0]
     if shape_of(reader) != shape_of(chain.end):
         return None
-    bias = None if chain.bias is not None else _per_channel(other, chain.end)
+    used = activated or chain.bias is not None
+    bias = None if used else _per_channel(other, chain.end)
     if bias is not None:
         epilogue = dataclasses.replace(chain.epilogue, bias=True)
         return dataclasses.replace(chain, covered=covered, end=reader, epilogue=epilogue, bias=bias)
     if chain.residual is None and shape_of(other) == shape_of(chain.end):
-        epilogue = dataclasses.replace(chain.epilogue, residual=True)
+        epilogue = dataclasses.replace(chain.epilogue, residual=True, residual_last=activated)
         return dataclasses.replace(
             chain, covered=covered, end=reader, epilogue=epilogue, residual=other
         )
     return None
 
 
+_ACTIVATIONS = {
+    "relax.nn.relu": "relu",
+    "relax.sigmoid": "sigmoid",
+    "relax.tanh": "tanh",
+    "relax.nn.silu": "silu",
+    "relax.nn.gelu": "gelu",
+    "relax.nn.gelu_tanh": "gelu_tanh",
+    HARDSWISH: "hardswish",
+    MISH: "mish",
+}
+
+
 def _activation(call: relax.Expr, epilogue: Epilogue) -> Epilogue | None:
-    names = {"relax.nn.relu": "relu", "relax.sigmoid": "sigmoid", "relax.nn.silu": "silu"}
     name = op_name(call)
-    if name in names:
-        return dataclasses.replace(epilogue, activation=names[name])
+    if name in _ACTIVATIONS:
+        return dataclasses.replace(epilogue, activation=_ACTIVATIONS[name])
     if name == "relax.clip":
         low, high = (float(number(arg)) for arg in call.args[1:3])
         return dataclasses.replace(epilogue, activation="clip", clip_min=low, clip_max=high)
+    if name == "relax.nn.leakyrelu":
+        alpha = float(call.attrs.alpha)
+        return dataclasses.replace(epilogue, activation="leaky_relu", alpha=alpha)
+    if name == ELU:
+        alpha = float(call.attrs["alpha"])
+        return dataclasses.replace(epilogue, activation="elu", alpha=alpha)
+    if name == "relax.nn.softplus" and float(call.attrs.beta) == 1.0:
+        return dataclasses.replace(epilogue, activation="softplus")
     return None
 
 

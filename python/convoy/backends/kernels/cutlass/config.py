@@ -9,10 +9,12 @@ from typing import Any, Literal, get_args
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
-from ....ir.workload import ACTIVATIONS, DTYPE_BYTES
-from .emit import emit
+from ....ir.activation import ACTIVATIONS
+from ....ir.workload import DTYPE_BYTES
+from .emit import emit, is_activated
 
-#: Operation and architecture; the header is ``codegen/cutlass/FAMILY.cuh``.
+#: Operation and architecture; the header is ``codegen/cutlass/FAMILY.cuh``, for the activations
+#: that few kernels have ``codegen/cutlass/FAMILY_activated.cuh``.
 Family = Literal[
     "sm80_conv",
     "sm90_conv",
@@ -57,6 +59,7 @@ class KernelConfig:
     arch        90 for Hopper, 80 for every other architecture (see :func:`kernel_arch`)
     epilogue_stages   subtiles of the output that the epilogue has under way (sm90 with whole tiles
                 only): residuals in shared memory, stores; (0, 0) leaves both to CUTLASS
+    residual_last     the residual is added behind the activation, as in ``Epilogue``
     epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
 
     A bias needs no configuration of its own: every kernel takes one, or a null pointer.
@@ -82,15 +85,26 @@ class KernelConfig:
     arch: int = 90
     epilogue_stages: tuple[int, int] = (0, 0)
     epilogue_columns: int = 0
+    residual_last: bool = False
 
     def __post_init__(self) -> None:
         checks.check_attributes(self, _FIELDS, "kernel", InvalidOption)
+        if self.residual_last:
+            self._check_residual_last()
         if self.op != "fprop":
             self._check_backward()
         if self.is_sm90:
             self._check_sm90()
         else:
             self._check_sm80()
+
+    def _check_residual_last(self) -> None:
+        if not self.residual or self.activation == "none" or self.scheduler == "splitk":
+            raise InvalidOption(
+                f"residual_last with residual = {self.residual}, activation {self.activation!r}, "
+                f"scheduler {self.scheduler}",
+                "a residual behind an activation, in one kernel",
+            )
 
     def _check_backward(self) -> None:
         if (self.activation, self.residual, self.affine_relu) != ("none", False, False):
@@ -181,7 +195,7 @@ class KernelConfig:
 
     @property
     def header(self) -> str:
-        return f"cutlass/{self.family}.cuh"
+        return f"cutlass/{self.family}{'_activated' * is_activated(self)}.cuh"
 
     @property
     def source(self) -> str:
@@ -274,8 +288,9 @@ class KernelConfig:
     def name(self) -> str:
         """Unique name: mechanics, dtypes, epilogue, architecture where it is not 90."""
         parts = [self.mechanics, _SHORT[self.dtype], _SHORT[self.out_dtype]]
-        parts += ["residual"] * self.residual
+        parts += ["residual"] * (self.residual and not self.residual_last)
         parts += [self.activation] if self.activation != "none" else []
+        parts += ["residual"] * self.residual_last
         parts += ["affinerelu"] * self.affine_relu
         parts += [f"sm{self.arch}"] if self.arch != 90 else []
         return "_".join(parts)
@@ -312,6 +327,7 @@ _FIELDS: dict[str, checks.Check] = {
     "activation": checks.one_of(ACTIVATIONS),
     "residual": checks.boolean,
     "affine_relu": checks.boolean,
+    "residual_last": checks.boolean,
     "arch": checks.integer(0, 1000),
     "epilogue_stages": checks.tuple_of(checks.integer(0, 64), 2),
     "epilogue_columns": _EXTENT,

@@ -11,11 +11,22 @@ if TYPE_CHECKING:
 
 _ELEMENT = {"float16": "cutlass::half_t", "bfloat16": "cutlass::bfloat16_t", "float32": "float"}
 _ACTIVATION = {
-    "none": "kNone",
-    "relu": "kRelu",
-    "clip": "kClip",
-    "sigmoid": "kSigmoid",
-    "silu": "kSilu",
+    "none": "Activation::kNone",
+    "relu": "Activation::kRelu",
+    "clip": "Activation::kClip",
+    "sigmoid": "Activation::kSigmoid",
+    "silu": "Activation::kSilu",
+}
+#: Those of ``activations.cuh``, which only their kernels include: the others keep their hashes.
+_MORE_ACTIVATIONS = {
+    "gelu": "kGelu",
+    "gelu_tanh": "kGeluTanh",
+    "hardswish": "kHardSwish",
+    "leaky_relu": "kLeakyRelu",
+    "tanh": "kTanh",
+    "elu": "kElu",
+    "mish": "kMish",
+    "softplus": "kSoftplus",
 }
 _SCHEDULE = {"cooperative": "kCooperative", "pingpong": "kPingpong"}
 _SCHEDULER = {"tiles": "kPersistent", "streamk": "kStreamK", "splitk": "kSplitK"}
@@ -39,9 +50,9 @@ _KERNEL = {
 
 _TEMPLATE = """\
 // {name}
-#include "{family}.cuh"
+#include "{header}"
 
-using Spec = convoy::EpilogueSpec<{out}, {activation}, {residual}, {affine}>;
+using Spec = convoy::{spec}<{out}, {activation}, {residual}, {affine}>;
 using Config = convoy::{config};
 using Kernel = convoy::{kernel}<Config>;
 
@@ -53,14 +64,25 @@ def emit(config: KernelConfig) -> str:
     """The ``.cu`` text of a kernel; equal text for equal configurations."""
     return _TEMPLATE.format(
         name=config.name,
-        family=config.family,
+        header=config.header.removeprefix("cutlass/"),
+        spec="ActivatedSpec" if is_activated(config) else "EpilogueSpec",
         out=_ELEMENT[config.out_dtype],
-        activation=f"convoy::Activation::{_ACTIVATION[config.activation]}",
+        activation=_activation(config),
         residual=bool_literal(config.residual),
         affine=bool_literal(config.affine_relu),
         config=_sm90(config) if config.is_sm90 else _sm80(config),
         kernel=_KERNEL[config.family],
     )
+
+
+def is_activated(config: KernelConfig) -> bool:
+    """Whether the epilogue needs what ``activations.cuh`` has."""
+    return config.residual_last or config.activation in _MORE_ACTIVATIONS
+
+
+def _activation(config: KernelConfig) -> str:
+    name = "convoy::" + {**_ACTIVATION, **_MORE_ACTIVATIONS}[config.activation]
+    return f"convoy::residual_last({name})" if config.residual_last else name
 
 
 def _sm90(config: KernelConfig) -> str:

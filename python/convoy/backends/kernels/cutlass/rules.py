@@ -95,10 +95,11 @@ def why_not(launch: Launch, workload: Workload, device: Device) -> str:
     if (config.dtype, config.out_dtype) != (workload.dtype, workload.out_dtype):
         return "compiled for other dtypes"
     epilogue = workload.epilogue
-    if (config.activation, config.residual, config.affine_relu) != (
+    if (config.activation, config.residual, config.affine_relu, config.residual_last) != (
         epilogue.activation,
         epilogue.residual,
         epilogue.affine_relu,
+        epilogue.residual_last,
     ):
         return "compiled for another epilogue"
     if workload.c % config.align or workload.k % config.align_out:

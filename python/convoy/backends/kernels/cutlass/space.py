@@ -140,6 +140,8 @@ def _sm90_kernels(workload: Workload) -> Iterator[KernelConfig]:
     if is_pointwise(workload) and (workload.epilogue.residual or workload.epilogue.affine_relu):
         tiles += SM90_DEEP_EPILOGUE_TILES
     for tile in tiles:
+        if workload.epilogue.residual_last and tile.scheduler == "splitk":
+            continue  # the second kernel adds the residual to the sums
         yield KernelConfig(
             family="sm90_gemm" if is_pointwise(workload) else "sm90_conv",
             tile=(tile.m, tile.n, tile.depth // DTYPE_BYTES[workload.dtype]),
@@ -192,7 +194,10 @@ def _sm80_kernels(
     # The optimised iterator keeps one mask bit a filter row and column.
     iterator = "optimized" if max(workload.r, workload.s) <= 32 else "analytic"
     for tile in tiles:
-        if not (workload.epilogue.affine_relu and tile.scheduler != "splitk"):
+        splits = tile.scheduler == "splitk"
+        if not (workload.epilogue.affine_relu and not splits) and not (
+            workload.epilogue.residual_last and splits
+        ):
             yield from _sm80_kernel(workload, arch, tile, iterator, align, align_out)
 
 
@@ -238,4 +243,5 @@ def _types_and_epilogue(workload: Workload) -> dict[str, Any]:
         "activation": workload.epilogue.activation,
         "residual": workload.epilogue.residual,
         "affine_relu": workload.epilogue.affine_relu,
+        "residual_last": workload.epilogue.residual_last,
     }

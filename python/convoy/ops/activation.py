@@ -1,0 +1,89 @@
+"""Activations that TVM has no operator for: ``convoy.hardswish``, ``convoy.elu``, ``convoy.mish``.
+
+The normal form writes an activation as one operator, however the model spelled it, so that patterns
+and kernels need not know the spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from ..graph.expr import attr_fields, dtype_of
+from .registration import NAMESPACE, make_call, register_op
+
+HARDSWISH, ELU, MISH = (NAMESPACE + name for name in ("hardswish", "elu", "mish"))
+
+
+def hardswish(x: relax.Expr) -> relax.Call:
+    """``x * clip(x + 3, 0, 6) / 6``."""
+    return make_call("hardswish", [x])
+
+
+def elu(x: relax.Expr, alpha: float = 1.0) -> relax.Call:
+    """``x`` above zero, ``alpha * (exp(x) - 1)`` below."""
+    return make_call("elu", [x], alpha=float(alpha))
+
+
+def mish(x: relax.Expr) -> relax.Call:
+    """``x * tanh(log(1 + exp(x)))``."""
+    return make_call("mish", [x])
+
+
+def _number(value: float, like: Any) -> Any:
+    return tirx.const(value, str(like.ty.dtype))
+
+
+def _hardswish(x: Any) -> Any:
+    line = x * _number(1 / 6, x) + _number(0.5, x)
+    return x * te.max(te.min(line, _number(1.0, x)), _number(0.0, x))
+
+
+def _elu(x: Any, alpha: float) -> Any:
+    """Near zero a series: ``exp(x) - 1`` would lose the digits."""
+    one = _number(1.0, x)
+    series = x * (one + x * (_number(0.5, x) + x * _number(1 / 6, x)))
+    below = tirx.Select(x > _number(-1 / 64, x), series, tirx.exp(x) - one)
+    return tirx.Select(x >= _number(0.0, x), x, _number(alpha, x) * below)
+
+
+def _mish(x: Any) -> Any:
+    """With ``n = e (e + 2)`` and ``e = exp(x)``, ``tanh(log(1 + e))`` is ``n / (n + 2)``."""
+    power = tirx.exp(te.min(x, _number(20.0, x)))
+    n = power * (power + _number(2.0, x))
+    return x * (n / (n + _number(2.0, x)))
+
+
+def _infer(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+    return call.args[0].ty
+
+
+def _loops(name: str, value: Callable[..., Any]) -> Callable[..., relax.Expr]:
+    """Element by element, in float32, rounded once."""
+
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        dtype, attrs = dtype_of(call), attr_fields(call.attrs)
+
+        def loops(x: te.Tensor) -> te.Tensor:
+            return te.compute(
+                x.shape,
+                lambda *i: value(x(*i).astype("float32"), **attrs).astype(dtype),
+                name=name,
+            )
+
+        return builder.call_te(
+            loops, *call.args, primfunc_name_hint=name, primfunc_attrs={"op_pattern": 0}
+        )
+
+    return legalize
+
+
+for _name, _value, _make in (
+    ("hardswish", _hardswish, hardswish),
+    ("elu", _elu, elu),
+    ("mish", _mish, mish),
+):
+    register_op(_name, f"Activation {_name}.", _infer, _loops(_name, _value), _make)
