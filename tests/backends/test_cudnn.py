@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from convoy.backends import cudnn as module
 from convoy.backends.cudnn import CudnnBackend, cudnn_version, device_properties
 from convoy.errors import ConvoyError, InvalidOption
+from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline, make_config
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 from convoy.runtime import create_module
-from convoy.runtime.library import call_json
+from convoy.runtime.library import call_json, function
 
 H200 = Device()
 A100 = Device("NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040, 85899345920)
@@ -153,6 +155,50 @@ def test_workspace_limit() -> None:
 def test_gradients_sum_in_float32() -> None:
     for candidate in propose(conv("wgrad")):
         assert "reduced_precision_reduction" not in candidate.notes
+
+
+GRAPHS = {
+    "none": "",
+    "relu": "relu\n",
+    "clip": "relu -1 to 6\n",
+    "sigmoid": "sigmoid\n",
+    "silu": "swish\n",
+    "gelu": "gelu\n",
+    "gelu_tanh": "gelu_tanh\n",
+    "hardswish": "add 3\nrelu 0 to 6\nmultiply x\nmultiply 0.166667\n",
+    "leaky_relu": "relu slope 0.25\n",
+    "tanh": "tanh\n",
+    "elu": "elu alpha 0.25\n",
+    "mish": "softplus\ntanh\nmultiply x\n",
+    "softplus": "softplus\n",
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_graph_of_an_epilogue(name: str) -> None:
+    bounds = {"clip_min": -1.0, "clip_max": 6.0} if name == "clip" else {}
+    epilogue = Epilogue(True, True, name, **bounds, alpha=0.25 if name in WITH_ALPHA else 0.0)
+    describe = function("cudnn.epilogue")
+    text = str(describe(json.dumps(conv(epilogue=epilogue).to_json())))
+    assert text == f"add residual\nadd bias\n{GRAPHS[name]}"
+    if name != "none":
+        last = dataclasses.replace(epilogue, bias=False, residual_last=True)
+        text = str(describe(json.dumps(conv(epilogue=last).to_json())))
+        assert text == f"{GRAPHS[name]}add residual\n"
+
+
+@needs_cudnn
+@pytest.mark.parametrize("name", ["clip", "silu", "gelu", "hardswish", "mish", "leaky_relu"])
+def test_without_a_driver_engines_for_activations_are_declined(name: str) -> None:
+    """Not offered engine 0, so that the convolution goes to a fast engine without them."""
+    epilogue = Epilogue(bias=True, activation=name, clip_max=6.0 if name == "clip" else 0.0)
+    target = {"deviceprop": json.dumps(device_properties(H200))}
+    answer = call_json("cudnn.enumerate", conv(epilogue=epilogue).to_json(), target)
+    if answer["can_compile"]:
+        pytest.skip("with NVIDIA's driver they are compiled")
+    assert not answer["refusals"], "cuDNN takes the graph"
+    decline = CudnnBackend().propose(conv(epilogue=epilogue), H200)
+    assert isinstance(decline, Decline) and "driver" in decline.reason
 
 
 @needs_cudnn

@@ -31,6 +31,7 @@ from convoy.backends.kernels.cutlass import space as space
 from convoy.backends.kernels.cutlass.family import cutlass_backend
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.errors import ConvoyError
+from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.workload import DTYPE_BYTES, Epilogue, Workload
@@ -68,11 +69,19 @@ def pointwise(epilogue: Epilogue = BLOCK_END, **changes: Any) -> Workload:
 
 
 def activations() -> Iterator[Case]:
-    for name in ("clip", "sigmoid", "silu"):
-        epilogue = Epilogue(True, True, name, clip_min=-0.5, clip_max=1.5)
+    """Every activation before and behind the residual, on the families of both architectures."""
+    for name in ACTIVATIONS[2:]:
+        bounds = {"clip_min": -0.5, "clip_max": 1.5} if name == "clip" else {}
+        alpha = 0.3 if name in WITH_ALPHA else 0.0
+        epilogue = Epilogue(True, True, name, **bounds, alpha=alpha)
         yield Case(f"conv_{name}", conv(epilogue, c=64), most=2)
         yield Case(f"gemm_{name}", pointwise(epilogue, c=64), most=2)
         yield Case(f"sm80_{name}", conv(epilogue, c=36), most=2)
+        last = dataclasses.replace(epilogue, residual_last=True)
+        yield Case(f"gemm_{name}_residual", pointwise(last, c=64), most=1)
+        yield Case(f"sm80_{name}_residual", conv(last, c=36), most=1)
+    last = Epilogue(True, True, "silu", affine_relu=True, residual_last=True)
+    yield Case("conv_silu_residual_affine", conv(last, c=64), most=1)
 
 
 CASES = [
@@ -189,16 +198,18 @@ class Problem:
             filters = t["w"].permute(0, 3, 1, 2)
             y = torch.nn.functional.conv2d(x, filters, None, w.stride, 0, w.dilation)
             y = y.permute(0, 2, 3, 1)
-        y = y + t.get("residual", 0) + t.get("bias", 0)
-        e = w.epilogue
-        if e.activation == "relu":
-            y = y.clamp(min=0)
-        elif e.activation == "clip":
-            y = y.clamp(e.clip_min, e.clip_max)
-        elif e.activation == "sigmoid":
-            y = torch.sigmoid(y)
-        elif e.activation == "silu":
-            y = y * torch.sigmoid(y)
+        e, residual = w.epilogue, t.get("residual", 0)
+        y = y + t.get("bias", 0) + (0 if e.residual_last else residual)
+        f = torch.nn.functional
+        y = {
+            "none": lambda: y, "relu": lambda: f.relu(y), "tanh": lambda: torch.tanh(y),
+            "clip": lambda: y.clamp(e.clip_min, e.clip_max), "sigmoid": lambda: torch.sigmoid(y),
+            "silu": lambda: f.silu(y), "gelu": lambda: f.gelu(y), "mish": lambda: f.mish(y),
+            "gelu_tanh": lambda: f.gelu(y, approximate="tanh"), "elu": lambda: f.elu(y, e.alpha),
+            "hardswish": lambda: f.hardswish(y), "softplus": lambda: f.softplus(y),
+            "leaky_relu": lambda: f.leaky_relu(y, e.alpha),
+        }[e.activation]()  # fmt: skip
+        y = y + residual if e.residual_last else y
         results = [y] if e.writes_y else []
         return [*results, (t["scale"] * y + t["shift"]).clamp(min=0)] if e.affine_relu else results
 

@@ -22,6 +22,7 @@ from support import FakeStreams as Streams
 
 from convoy import errors
 from convoy.backends.cudnn import CudnnBackend, device_properties
+from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
@@ -49,8 +50,11 @@ WORKLOADS = [
     conv(epilogue=RESIDUAL_RELU),
     conv(epilogue=Epilogue(residual=True, bias=True)),
     conv(epilogue=Epilogue(bias=True, activation="clip", clip_max=0.5)),
-    conv(epilogue=Epilogue(bias=True, activation="sigmoid")),
-    conv(epilogue=Epilogue(bias=True, activation="silu")),
+    *(
+        conv(epilogue=Epilogue(bias=True, activation=name, alpha=0.3 * (name in WITH_ALPHA)))
+        for name in ACTIVATIONS[3:]
+    ),
+    conv(epilogue=Epilogue(True, True, "silu", residual_last=True)),
     conv(epilogue=Epilogue(activation="relu")),
     conv(epilogue=Epilogue(residual=True, activation="relu")),
     conv(stride=(2, 2), padding=(0, 0, 1, 1)),

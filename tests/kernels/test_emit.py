@@ -54,6 +54,17 @@ CONFIGS = [
         activation="clip",
         arch=80,
     ),
+    KernelConfig("sm90_gemm", (128, 64, 64), schedule="pingpong", activation="gelu"),
+    KernelConfig(
+        "sm80_conv",
+        (64, 64, 64),
+        warp=(32, 32),
+        stages=4,
+        activation="silu",
+        residual=True,
+        residual_last=True,
+        arch=80,
+    ),
     KernelConfig("sm90_dgrad", (128, 128, 64), cluster=(2, 1), schedule="pingpong"),
     KernelConfig(
         "sm90_wgrad", (64, 128, 64), schedule="pingpong", scheduler="splitk", out_dtype="float32"

@@ -97,6 +97,31 @@ def test_swish_written_out_is_silu():
     assert fused(normal_form(mod)) == ["silu"]
 
 
+def test_residual_behind_the_activation():
+    for emit, name in ((op.nn.silu, "silu"), (op.nn.relu, "relu"), (op.nn.gelu, "gelu")):
+        net = Net((1, 4, 6, 6))
+        y = net.emit(emit(net.conv(net.x, 4, 3, bias=True)))
+        mod = net.finish(net.add(net.x, y))
+        names = [r.workload.epilogue.name for r in find_subgraphs(normal_form(mod))]
+        assert names == [f"bias_{name}_residual", f"bias_{name}", "bias", ""]
+        check_rewrite(mod)
+
+
+def test_one_residual_and_one_bias():
+    """Nothing is taken behind the residual that is last, nor a bias behind an activation."""
+    net = Net((1, 4, 6, 6))
+    y = net.relu(net.conv(net.x, 4, 3, bias=True))
+    mod = net.finish(net.relu(net.add(y, net.x)))
+    assert fused(normal_form(mod)) == ["bias_relu_residual_onlyaffinerelu"]
+    check_rewrite(mod)
+    net = Net((1, 4, 6, 6))
+    y = net.relu(net.add(net.conv(net.x, 4, 3), net.x))
+    assert fused(normal_form(net.finish(net.add(y, net.x)))) == ["residual_relu"]
+    net = Net((1, 4, 6, 6))
+    mod = net.finish(net.bias(net.relu(net.conv(net.x, 4, 3))))
+    assert fused(normal_form(mod)) == ["relu"]
+
+
 def test_value_read_twice_ends_the_subgraph():
     net = Net((1, 4, 6, 6))
     y = net.conv(net.x, 4, 1, bias=True)

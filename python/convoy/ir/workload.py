@@ -74,7 +74,7 @@ class Epilogue:
         if self.activation == "clip":
             parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")
         elif self.activation in WITH_ALPHA:
-            parts.append(f"{self.activation}[{self.alpha!r}]")
+            parts.append(f"{self.activation}[{self.alpha + 0.0!r}]")
         elif self.activation != "none":
             parts.append(self.activation)
         parts += ["residual"] * self.residual_last
@@ -255,7 +255,13 @@ class Workload:
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """All fields; of the epilogue those that came later only where they say something, so
+        that plans without them stay as they are."""
+        data = dataclasses.asdict(self)
+        for name in ("alpha", "residual_last"):
+            if not data["epilogue"][name]:
+                del data["epilogue"][name]
+        return data
 
     @classmethod
     def from_json(cls, data: Any) -> Workload:

@@ -26,9 +26,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Operators of the longest spelling, with room to spare.
 MOST_OPERATORS = 20
-#: Relative and absolute deviation: room for constants that were rounded to float16, which the two
-#: kinds of GELU, 4.7e-4 apart at x = -2.3, do not share.
-_RELATIVE, _ABSOLUTE = 4e-4, 3e-5
+#: Relative and absolute deviation. Where all constants are numbers of float16 they may have been
+#: rounded to it, which moves the kink of a hard swish; the kinds of GELU are 4.7e-4 apart.
+_EXACT, _ROUNDED = (1e-6, 1e-7), (4e-4, 4e-4)
 #: Beyond it a spelling may overflow in float32; up to here its values have to be finite.
 _SAFE = 20.0
 
@@ -67,7 +67,8 @@ class RecognizeActivations(Rewriter):
                 (x,) = frontier
                 if (dtype_of(x), shape_of(x)) == (dtype_of(call), shape_of(call)):
                     y = _values(x, taken)
-                    if y is not None and (found := _name(y)) is not None:
+                    room = _ROUNDED if all(map(_in_float16, _numbers(taken))) else _EXACT
+                    if y is not None and (found := _name(y, room)) is not None:
                         return self._make(x, *found)
             if not frontier:
                 return None
@@ -128,25 +129,40 @@ def _argument(arg: relax.Expr, values: Mapping[relax.Expr, Array], call: relax.C
     return float(first) if bool((array == first).all()) else None
 
 
-def _name(y: Array) -> tuple[str, float] | None:
-    """The activation with these values, and its alpha."""
-    for name in _MAKERS:
-        if _close(y, _wanted(name)):
-            return name, 0.0
+def _numbers(taken: list[tuple[relax.Var | None, relax.Call]]) -> list[float]:
+    """First values of the constants of an expression."""
+    found = (as_numpy(arg) for _, call in taken for arg in call.args if is_const(arg))
+    return [float(array.reshape(-1)[0]) for array in found if array.size]
+
+
+def _in_float16(value: float) -> bool:
+    return float(np.float16(value)) == value
+
+
+def _name(y: Array, room: tuple[float, float]) -> tuple[str, float] | None:
+    """The activation with the nearest values, and its alpha."""
+    off, name = min((_distance(y, _wanted(name), room), name) for name in _MAKERS)
+    if off <= 1.0:
+        return name, 0.0
     at = int(np.argmin(np.abs(_X + 1)))
     for name in WITH_ALPHA:
-        alpha = float(f"{y[at] / _wanted(name, 1.0)[at]:.6g}")
+        alpha = float(y[at] / _wanted(name, 1.0)[at])
+        if math.isclose(alpha, short := float(f"{alpha:.6g}"), rel_tol=1e-7):
+            alpha = short  # 0.1 in float32
         # A slope of 1 is no activation; 0 is a relu, which is known already.
         usable = math.isfinite(alpha) and not (name == "leaky_relu" and alpha == 1.0)
-        if usable and _close(y, activate(name, _X, alpha)):
+        if usable and _distance(y, activate(name, _X, alpha), room) <= 1.0:
             return name, alpha
     return None
 
 
-def _close(y: Array, wanted: Array) -> bool:
+def _distance(y: Array, wanted: Array, room: tuple[float, float]) -> float:
+    """Largest deviation, 1 where there is no room for more."""
     known = np.isfinite(y)
-    off = np.abs(y - wanted)[known]
-    return bool((off <= _ABSOLUTE + _RELATIVE * np.abs(wanted[known])).all())
+    relative, absolute = room
+    with np.errstate(over="ignore"):
+        off = np.abs(y - wanted)[known] / (absolute + relative * np.abs(wanted[known]))
+    return float(off.max())
 
 
 @functools.cache
