@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from tvm import relax
 
 from ..graph.expr import FLOAT_DTYPES, as_numpy, dtype_of, is_const, op_name, shape_of
 from ..graph.rewriter import Rewriter
-from ..ir.activation import WITH_ALPHA, activate, erf
+from ..ir.activation import WITH_ALPHA, activate
 from ..ops import activation as own
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .elementwise_values import VALUES, Array, Bound, evaluate
 
 #: Operators of the longest spelling, with room to spare.
 MOST_OPERATORS = 20
@@ -56,17 +54,17 @@ class RecognizeActivations(Rewriter):
         return var
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        if op_name(call) not in _VALUES or dtype_of(call) not in FLOAT_DTYPES:
+        if op_name(call) not in VALUES or dtype_of(call) not in FLOAT_DTYPES:
             return None
         if (slope := _slope(call)) is not None:
             return relax.op.nn.leakyrelu(call.args[0], slope)
-        taken: list[tuple[relax.Var | None, relax.Call]] = [(None, call)]
+        taken: list[Bound] = [(None, call)]
         while len(taken) <= MOST_OPERATORS:
             frontier = _read(taken)
             if len(frontier) == 1 and len(taken) > 1:
                 (x,) = frontier
                 if (dtype_of(x), shape_of(x)) == (dtype_of(call), shape_of(call)):
-                    y = _values(x, taken)
+                    y = evaluate(x, _X, taken[::-1])
                     room = _ROUNDED if all(map(_in_float16, _numbers(taken))) else _EXACT
                     if y is not None and (found := _name(y, room)) is not None:
                         return self._make(x, *found)
@@ -75,7 +73,7 @@ class RecognizeActivations(Rewriter):
             # What was computed last is read by no other part of the frontier.
             last = max(frontier, key=lambda var: self._order.get(var, -1))
             inner = self.producer(last)
-            if inner is None or op_name(inner) not in _VALUES:
+            if inner is None or op_name(inner) not in VALUES:
                 return None
             taken.append((last, inner))
         return None
@@ -86,7 +84,7 @@ class RecognizeActivations(Rewriter):
         return own.elu(x, alpha) if name == "elu" else _MAKERS[name](self, x)
 
 
-def _read(taken: list[tuple[relax.Var | None, relax.Call]]) -> set[relax.Var]:
+def _read(taken: list[Bound]) -> set[relax.Var]:
     """Variables that an expression reads and does not compute."""
     inside = {var for var, _ in taken if var is not None}
     return {arg for _, call in taken for arg in call.args if isinstance(arg, relax.Var)} - inside
@@ -100,36 +98,7 @@ def _slope(call: relax.Call) -> float | None:
     return float(slopes[0]) if slopes.size == 1 else None
 
 
-def _values(x: relax.Var, taken: list[tuple[relax.Var | None, relax.Call]]) -> Array | None:
-    """Values of an expression at :data:`_X`; None where it has an operand of another kind."""
-    values: dict[relax.Expr, Array] = {x: _X}
-    result = _X
-    with np.errstate(all="ignore"):
-        for var, call in reversed(taken):
-            args = [_argument(arg, values, call) for arg in call.args]
-            if any(arg is None for arg in args):
-                return None
-            result = np.asarray(_VALUES[op_name(call)](call, *args), np.float64)
-            if var is not None:
-                values[var] = result
-    known = np.isfinite(result)
-    return result if result.shape == _X.shape and known[np.abs(_X) <= _SAFE].all() else None
-
-
-def _argument(arg: relax.Expr, values: Mapping[relax.Expr, Array], call: relax.Call) -> Any:
-    """Values of an operand: those of a variable, or a constant with one value that spreads."""
-    if arg in values:
-        return values[arg]
-    if not is_const(arg):
-        return arg if not isinstance(arg, relax.Var) else None  # a bound of clip
-    array, shape = as_numpy(arg), shape_of(call)
-    if not array.size or array.ndim > len(shape) or array.dtype.kind not in "fV":
-        return None
-    first = array.reshape(-1)[0]
-    return float(first) if bool((array == first).all()) else None
-
-
-def _numbers(taken: list[tuple[relax.Var | None, relax.Call]]) -> list[float]:
+def _numbers(taken: list[Bound]) -> list[float]:
     """First values of the constants of an expression."""
     found = (as_numpy(arg) for _, call in taken for arg in call.args if is_const(arg))
     return [float(array.reshape(-1)[0]) for array in found if array.size]
@@ -141,6 +110,8 @@ def _in_float16(value: float) -> bool:
 
 def _name(y: Array, room: tuple[float, float]) -> tuple[str, float] | None:
     """The activation with the nearest values, and its alpha."""
+    if not np.isfinite(y[np.abs(_X) <= _SAFE]).all():
+        return None
     off, name = min((_distance(y, _wanted(name), room), name) for name in _MAKERS)
     if off <= 1.0:
         return name, 0.0
@@ -188,59 +159,4 @@ _MAKERS: dict[str, Callable[[Rewriter, relax.Expr], relax.Expr]] = {
     "mish": lambda p, x: own.mish(x),
     "softplus": lambda p, x: relax.op.nn.softplus(x),
     _HARD_SIGMOID: _hard_sigmoid,
-}
-
-
-def _softplus(call: relax.Call, x: Array) -> Array:
-    beta = float(call.attrs.beta)
-    return activate("softplus", x * beta) / beta
-
-
-def _bound(value: Any) -> float:
-    return float(getattr(value, "value", value))
-
-
-def _plain(name: str) -> Callable[..., Array]:
-    return lambda call, x: activate(name, x)
-
-
-#: Values of operators, of the call and its operands.
-_VALUES: dict[str, Callable[..., Any]] = {
-    "relax." + name: function
-    for name, function in {
-        "astype": lambda call, x: x,
-        "add": lambda call, a, b: a + b,
-        "subtract": lambda call, a, b: a - b,
-        "multiply": lambda call, a, b: a * b,
-        "divide": lambda call, a, b: np.divide(a, b),
-        "maximum": lambda call, a, b: np.maximum(a, b),
-        "minimum": lambda call, a, b: np.minimum(a, b),
-        "power": lambda call, a, b: np.power(a, b),
-        "negative": lambda call, x: -x,
-        "abs": lambda call, x: np.abs(x),
-        "square": lambda call, x: x * x,
-        "exp": lambda call, x: np.exp(x),
-        "log": lambda call, x: np.log(x),
-        "erf": lambda call, x: erf(x),
-        "clip": lambda call, x, low, high: np.clip(x, _bound(low), _bound(high)),
-        "greater": lambda call, a, b: np.greater(a, b),
-        "greater_equal": lambda call, a, b: np.greater(a, b),
-        "less": lambda call, a, b: np.less(a, b),
-        "less_equal": lambda call, a, b: np.less(a, b),
-        "where": lambda call, c, a, b: np.where(c, a, b),
-        "nn.relu": _plain("relu"),
-        "nn.leakyrelu": lambda call, x: activate("leaky_relu", x, float(call.attrs.alpha)),
-        "nn.prelu": lambda call, x, slope: activate("leaky_relu", x, slope),
-        "nn.softplus": _softplus,
-        "nn.silu": _plain("silu"),
-        "nn.gelu": _plain("gelu"),
-        "nn.gelu_tanh": _plain("gelu_tanh"),
-        "sigmoid": _plain("sigmoid"),
-        "tanh": _plain("tanh"),
-        own.HARDSWISH.removeprefix("relax."): _plain("hardswish"),
-        own.MISH.removeprefix("relax."): _plain("mish"),
-        own.ELU.removeprefix("relax."): lambda call, x: activate(
-            "elu", x, float(call.attrs["alpha"])
-        ),
-    }.items()
 }

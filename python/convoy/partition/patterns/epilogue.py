@@ -134,9 +134,14 @@ def _activation(call: relax.Expr, epilogue: Epilogue) -> Epilogue | None:
     if name == ELU:
         alpha = float(call.attrs["alpha"])
         return dataclasses.replace(epilogue, activation="elu", alpha=alpha)
-    if name == "relax.nn.softplus" and float(call.attrs.beta) == 1.0:
+    if name == "relax.nn.softplus" and _is_plain_softplus(call):
         return dataclasses.replace(epilogue, activation="softplus")
     return None
+
+
+def _is_plain_softplus(call: relax.Expr) -> bool:
+    """Without a factor; the threshold from which it is the identity is beyond all rounding."""
+    return float(call.attrs.beta) == 1.0 and float(call.attrs.threshold) >= 15.0
 
 
 def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
