@@ -87,7 +87,7 @@ def test_mobile_network_with_clip_and_depthwise():
     x = m.node("HardSwish", x)
     normal = check_same(m.finish(x))
     names = [r.workload.epilogue.name for r in longest(find_subgraphs(normal), lambda w: True)]
-    assert names == ["bias_clip[0,6]", "bias_clip[0,6]", "residual_bias"]
+    assert names == ["bias_clip[0,6]", "bias_clip[0,6]", "residual_bias_hardswish"]
 
 
 def test_concatenation_and_swish():
