@@ -87,7 +87,10 @@ DEEP = KernelConfig(
             },
             "split-K",
         ),
-        ({"family": "sm80_conv", "tile": (64, 64, 32), "activation": "swish"}, "activation 'swish'"),
+        (
+            {"family": "sm80_conv", "tile": (64, 64, 32), "activation": "swish"},
+            "activation 'swish'",
+        ),
         ({**vars(SM80), "epilogue_columns": 32}, "sm90"),
         (
             {
