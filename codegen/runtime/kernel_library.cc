@@ -1,29 +1,19 @@
-// Backend "kernel": compiled kernel libraries that follow convoy/kernel_abi.h, carried in the module
-// as bytes and opened from memory.
+// Backend "kernel": compiled kernel libraries that follow convoy/kernel_abi.h or, for attention,
+// convoy/attention_abi.h, carried in the module as bytes and opened from memory.
+#include "kernel_library.h"
+
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <tvm/ffi/error.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "context.h"
-#include "convoy/kernel_abi.h"
 
 namespace convoy {
 namespace {
-
-struct KernelLibrary {
-  decltype(&convoy_kernel_abi) abi;
-  decltype(&convoy_kernel_check) check;
-  decltype(&convoy_kernel_workspace) workspace;
-  decltype(&convoy_kernel_state_bytes) state_bytes;
-  decltype(&convoy_kernel_prepare) prepare;
-  decltype(&convoy_kernel_launch) launch;
-  decltype(&convoy_kernel_error) error;
-};
 
 template <typename F>
 void Resolve(void* library, const char* name, F* function) {
@@ -75,16 +65,24 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   if (it != libraries->end()) return it->second;
   void* handle = OpenBytes(name, bytes);
   KernelLibrary library;
-  Resolve(handle, "convoy_kernel_abi", &library.abi);
-  if (library.abi() != CONVOY_KERNEL_ABI_VERSION) {
+  bool attention = dlsym(handle, "convoy_kernel_attention_abi") != nullptr;
+  decltype(&convoy_kernel_abi) abi;
+  Resolve(handle, attention ? "convoy_kernel_attention_abi" : "convoy_kernel_abi", &abi);
+  int32_t expected = attention ? CONVOY_ATTENTION_ABI_VERSION : CONVOY_KERNEL_ABI_VERSION;
+  if (abi() != expected) {
     TVM_FFI_THROW(LibraryVersionMismatch)
-        << "kernel library " << name << " follows ABI " << library.abi() << "; this convoy's is "
-        << CONVOY_KERNEL_ABI_VERSION << ". Build the module again";
+        << "kernel library " << name << " follows ABI " << abi() << "; this convoy's is "
+        << expected << ". Build the module again";
   }
-  Resolve(handle, "convoy_kernel_check", &library.check);
-  Resolve(handle, "convoy_kernel_workspace", &library.workspace);
+  if (attention) {
+    Resolve(handle, "convoy_kernel_attention_check", &library.attention_check);
+    Resolve(handle, "convoy_kernel_attention_prepare", &library.attention_prepare);
+  } else {
+    Resolve(handle, "convoy_kernel_check", &library.check);
+    Resolve(handle, "convoy_kernel_workspace", &library.workspace);
+    Resolve(handle, "convoy_kernel_prepare", &library.prepare);
+  }
   Resolve(handle, "convoy_kernel_state_bytes", &library.state_bytes);
-  Resolve(handle, "convoy_kernel_prepare", &library.prepare);
   Resolve(handle, "convoy_kernel_launch", &library.launch);
   Resolve(handle, "convoy_kernel_error", &library.error);
   return libraries->emplace(name, library).first->second;
@@ -150,27 +148,6 @@ ConvoyOperands MakeOperands(const Workload& load, const Pointers& pointers, void
   return operands;
 }
 
-class KernelCall : public Prepared {
- public:
-  KernelCall(const KernelLibrary& library, size_t state_bytes)
-      : library_(library),
-        state_(std::aligned_alloc(64, std::max<size_t>(64, (state_bytes + 63) / 64 * 64))) {}
-  ~KernelCall() override { std::free(state_); }
-
-  void Launch(const StreamState& stream) override {
-    int32_t code = library_.launch(state_, stream.stream);
-    if (code != 0) {
-      TVM_FFI_THROW(RuntimeError) << "kernel launch failed: " << library_.error(code);
-    }
-  }
-
-  void* state() { return state_; }
-
- private:
-  const KernelLibrary& library_;
-  void* state_;
-};
-
 class KernelExecutable : public Executable {
  public:
   KernelExecutable(const KernelLibrary& library, const FunctionSpec& function, int sm_count)
@@ -178,6 +155,10 @@ class KernelExecutable : public Executable {
         workload_(function.workload),
         shape_(MakeShape(function, sm_count)),
         symbol_(function.symbol) {
+    if (library.check == nullptr) {
+      TVM_FFI_THROW(CorruptArtefact)
+          << "function '" << symbol_ << "' names a kernel that computes attention";
+    }
     if (int32_t code = library_.check(&shape_)) {
       TVM_FFI_THROW(CorruptArtefact)
           << "function '" << symbol_ << "' names a kernel that cannot run "
@@ -224,10 +205,20 @@ std::unique_ptr<Executable> Build(const BuildRequest& request) {
   }
   std::string name = GetString(request.function.entry, "library");
   const KernelLibrary& library = GetLibrary(name, request.blobs.at(tvm::ffi::String(name)));
+  if (request.function.workload.op == Op::kAttention) {
+    return BuildAttention(library, request.function);
+  }
   return std::make_unique<KernelExecutable>(library, request.function, sm_count);
 }
 
 const bool registered = (RegisterBackend({"kernel", true, Validate, Build}), true);
 
 }  // namespace
+
+void KernelCall::Launch(const StreamState& stream) {
+  if (int32_t code = library_.launch(state_, stream.stream)) {
+    TVM_FFI_THROW(RuntimeError) << "kernel launch failed: " << library_.error(code);
+  }
+}
+
 }  // namespace convoy

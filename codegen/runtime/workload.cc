@@ -24,8 +24,11 @@ T Choose(const json::Object& object, const char* field, const Choice<T> (&choice
   return T();
 }
 
-constexpr Choice<Op> kOps[] = {
-    {"fprop", Op::kFprop}, {"dgrad", Op::kDgrad}, {"wgrad", Op::kWgrad}, {"matmul", Op::kMatmul}};
+constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
+                             {"dgrad", Op::kDgrad},
+                             {"wgrad", Op::kWgrad},
+                             {"matmul", Op::kMatmul},
+                             {"attention", Op::kAttention}};
 constexpr Choice<Dtype> kDtypes[] = {
     {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
 constexpr Choice<Activation> kActivations[] = {{"none", Activation::kNone},
@@ -70,7 +73,81 @@ Epilogue ParseEpilogue(const json::Object& object) {
   return epilogue;
 }
 
+RowView ParseRows(const json::Object& object, const char* name) {
+  constexpr int64_t kMost = int64_t(1) << 48;
+  RowView view;
+  if (Find(object, name) == nullptr) return view;
+  auto fields = Require<json::Object>(object, name);
+  int64_t size = 1;
+  for (const auto& extent : Require<json::Array>(fields, "shape")) {
+    view.shape.push_back(extent.cast<int64_t>());
+    bool fits = view.shape.back() >= 1 && view.shape.back() <= kMost / size;
+    if (!fits) TVM_FFI_THROW(InvalidWorkload) << name << " of " << json::Stringify(fields);
+    size *= view.shape.back();
+  }
+  view.offset = Get<int64_t>(fields, "offset", 0);
+  view.strides = GetArray<4>(fields, "strides", 0);
+  return view;
+}
+
+// Throws InvalidWorkload where rows of `row` elements would be read or written outside the tensor.
+void CheckView(const char* name, const RowView& view, const std::array<int64_t, 4>& sizes,
+               int64_t row) {
+  __int128 size = 1, last = __int128(view.offset) + row - 1;
+  for (int64_t extent : view.shape) size *= extent;
+  bool negative = view.offset < 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    negative = negative || view.strides[i] < 0;
+    last += __int128(sizes[i] - 1) * view.strides[i];
+  }
+  if (negative || last >= size) {
+    TVM_FFI_THROW(InvalidWorkload)
+        << name << " of attention: offset and strides lead out of its tensor";
+  }
+}
+
+Attention ParseAttention(const json::Object& object, const Workload& load) {
+  Attention attention;
+  attention.q = ParseRows(object, "q");
+  attention.k = ParseRows(object, "k");
+  attention.v = ParseRows(object, "v");
+  attention.o = ParseRows(object, "o");
+  attention.bias = ParseRows(object, "bias");
+  attention.bias_dtype = Choose(object, "bias_dtype", kDtypes, "float16");
+  attention.scale = static_cast<float>(Get<double>(object, "scale", 1));
+  attention.causal = Get<bool>(object, "causal", false);
+  attention.zeros = Get<bool>(object, "zeros", false);
+  attention.outer = Get<int64_t>(object, "outer", 1);
+  if (attention.outer < 1 || load.n % attention.outer) {
+    TVM_FFI_THROW(InvalidWorkload) << "outer = " << attention.outer << " of " << load.n
+                                   << " batches; expected a divisor";
+  }
+  std::array<int64_t, 4> queries = {attention.outer, load.n / attention.outer, load.groups, load.h};
+  std::array<int64_t, 4> keys = {queries[0], queries[1], queries[2], load.w};
+  int64_t dim = load.c / load.groups, value_dim = load.k / load.groups;
+  CheckView("q", attention.q, queries, dim);
+  CheckView("k", attention.k, keys, dim);
+  CheckView("v", attention.v, keys, value_dim);
+  CheckView("o", attention.o, queries, value_dim);
+  if (!attention.bias.shape.empty()) CheckView("bias", attention.bias, queries, load.w);
+  return attention;
+}
+
+void ListAttention(Workload* load) {
+  const Attention& attention = load->attention;
+  std::vector<Operand>& list = load->operands;
+  list = {{Role::kQuery, "q", attention.q.shape, load->dtype},
+          {Role::kKey, "k", attention.k.shape, load->dtype},
+          {Role::kValue, "v", attention.v.shape, load->dtype}};
+  if (!attention.bias.shape.empty()) {
+    list.push_back({Role::kBias, "bias", attention.bias.shape, attention.bias_dtype});
+  }
+  list.push_back({Role::kY, "o", attention.o.shape, load->out_dtype});
+  load->num_outputs = 1;
+}
+
 void ListOperands(Workload* load) {
+  if (load->op == Op::kAttention) return ListAttention(load);
   bool matmul = load->op == Op::kMatmul;
   using Shape = std::vector<int64_t>;
   Shape x = matmul ? Shape{load->n, load->c} : Shape{load->n, load->h, load->w, load->c};
@@ -151,6 +228,9 @@ Workload Workload::FromJson(const json::Object& object) {
   load.tf32 = GetString(object, "math", "default") == "tf32";
   if (Find(object, "epilogue") != nullptr) {
     load.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));
+  }
+  if (load.op == Op::kAttention) {
+    load.attention = ParseAttention(Require<json::Object>(object, "attention"), load);
   }
   ListOperands(&load);
   return load;

@@ -11,7 +11,7 @@
 
 namespace convoy {
 
-enum class Op { kFprop, kDgrad, kWgrad, kMatmul };
+enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention };
 enum class Dtype { kFloat32, kFloat16, kBfloat16 };
 enum class Activation {
   kNone,
@@ -30,7 +30,7 @@ enum class Activation {
 };
 
 // What an operand is to the forward convolution.
-enum class Role { kX, kW, kY, kResidual, kBias, kScale, kShift, kY2 };
+enum class Role { kX, kW, kY, kResidual, kBias, kScale, kShift, kY2, kQuery, kKey, kValue };
 
 constexpr int kMaxOperands = 8;
 
@@ -49,7 +49,24 @@ struct Epilogue {
   float alpha = 0;  // of leaky relu and ELU
 };
 
+// Rows in a compact tensor of this shape, in elements: see ConvoyAttentionView. No shape, no tensor.
+struct RowView {
+  std::vector<int64_t> shape;
+  int64_t offset = 0;
+  std::array<int64_t, 4> strides{};  // outer, batch, head, row
+};
+
+struct Attention {
+  RowView q, k, v, o, bias;
+  Dtype bias_dtype;
+  float scale;
+  bool causal, zeros;
+  int64_t outer;
+};
+
 // Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k).
+// Attention has n batches of `groups` heads, h queries, w keys, c / groups elements of q and k, and
+// k / groups of v and o.
 struct Workload {
   Op op;
   int64_t n, h, w, c, k, r, s, p, q;
@@ -59,6 +76,7 @@ struct Workload {
   Dtype dtype, out_dtype, acc_dtype;
   bool tf32;
   Epilogue epilogue;
+  Attention attention;  // only of kAttention
   std::vector<Operand> operands;  // in call order, outputs last
   int num_outputs;
 

@@ -67,7 +67,7 @@ from .streams.schedule import ONE_STREAM, Timing, check_streams, schedule
 from .threads import one_at_a_time
 from .tir import Rescheduled
 
-BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "tvm")
+BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention", "tvm")
 SEARCH = "exact"
 #: Seconds that a placement measures by default.
 BUDGET_S = 5.0

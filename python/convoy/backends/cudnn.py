@@ -51,6 +51,8 @@ class CudnnBackend(Backend):
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
+        if workload.op == "attention":
+            return self._decline("op attention", "use the attention backend")
         if device.arch < 70:
             return self._decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"

@@ -19,6 +19,7 @@ BUILT_IN = {
     "cutlass": "convoy.backends.kernels.cutlass.family:cutlass_backend",
     "hopper": "convoy.backends.kernels.sm90.family:sm90_backend",
     "depthwise": "convoy.backends.kernels.depthwise.family:depthwise_backend",
+    "attention": "convoy.backends.kernels.attention.family:attention_backend",
     "tvm": "convoy.backends.tvm:TvmBackend",
 }
 

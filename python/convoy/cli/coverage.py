@@ -15,7 +15,7 @@ from ..records.environment import Environment
 from ..records.store import RecordStore
 from ..report.tables import Column
 
-BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise")
+BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
 
 
 @dataclass(frozen=True)

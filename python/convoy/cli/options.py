@@ -55,7 +55,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 
 #: Seconds of measuring, as convoy.place has it.
 BUDGET_S = 5.0
-ALL_BACKENDS = "cudnn,cutlass,hopper,depthwise,tvm"
+ALL_BACKENDS = "cudnn,cutlass,hopper,depthwise,attention,tvm"
 
 
 class PlacementOptions(TypedDict):

@@ -47,7 +47,7 @@ def tune(
     records: Annotated[_path, typer.Option(help="Record file to add to; default: yours.")] = None,
     backends: Annotated[
         str, typer.Option(help="Separated by commas.")
-    ] = "cudnn,cutlass,hopper,depthwise",
+    ] = "cudnn,cutlass,hopper,depthwise,attention",
     search: Annotated[str, typer.Option(help="model, random, exhaustive or order.")] = "model",
     trials: Annotated[int, typer.Option(help="Candidates of each workload; 0: all.")] = 16,
     seconds: Annotated[_float, typer.Option(help="Stop after so many seconds.")] = None,

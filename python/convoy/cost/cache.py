@@ -35,6 +35,9 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
     between them, whose storage is reused, the largest step."""
     weights, largest = 0, 0
     for workload in workloads:
+        if workload.op == "attention":  # several operands may be one tensor
+            largest = max(largest, workload.bytes_moved)
+            continue
         sizes = {
             name: math.prod(shape) * DTYPE_BYTES[dtype]
             for name, shape, dtype in workload.operand_shapes()

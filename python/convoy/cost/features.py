@@ -29,7 +29,7 @@ Features = dict[str, float]
 #: Schedules, families and schedulers get these numbers; 0 is for what is not known.
 _SCHEDULES = ("cooperative", "pingpong")
 _SCHEDULERS = ("tiles", "streamk", "splitk")
-_BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise")
+_BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
 
 #: cudnnBackendKnobType_t of cuDNN 9 that engines were seen to have.
 KNOBS = tuple(range(45))

@@ -20,7 +20,7 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from . import features
+from . import attention, features
 from .model import CostModel
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class PredictedCost(CostModel):
     ) -> None:
         self._xgboost, self._rounds, self._threads = _xgboost(), rounds, threads
         self._device, self._known = device, known
-        used = [r for r in records if r.environment.gpu == device.name and r.measurement.ok]
+        own = (r for r in records if r.environment.gpu == device.name)
+        used = [r for r in own if r.measurement.ok and r.workload.op != "attention"]
         used.sort(key=lambda r: (r.workload.key, r.candidate.key, r.time))
         groups: dict[str, list[Any]] = {}
         for record in used:
@@ -117,6 +118,9 @@ class PredictedCost(CostModel):
         known: Sequence[Measurement | None] = [None] * len(candidates)
         if self._known is not None:
             known = self._known.measurements(workload, candidates)
+        if workload.op == "attention":  # too few records to learn from
+            estimates = attention.estimates(workload, candidates, self._device)
+            return [k or estimate for k, estimate in zip(known, estimates, strict=True)]
         data = self._xgboost.DMatrix(features.matrix(workload, candidates, self._device))
         columns = [np.exp(model.predict(data)) for model in self._models]
         ratios = None if self._cold is None else np.exp(self._cold.predict(data))

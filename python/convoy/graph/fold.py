@@ -2,7 +2,8 @@
 
 TVM's FoldConstant compiles and runs one kernel a constant, about 0.1 s each, which is most of the
 time to import a ResNet. The handful of operators that stand between a model's weights and its
-convolutions is cheap in numpy; whatever is not listed here is left to FoldConstant.
+convolutions is cheap in numpy, and so are the masks and indices of attention; whatever is not
+listed here is left to FoldConstant.
 """
 
 from __future__ import annotations
@@ -49,8 +50,21 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
     "relax.exp": np.exp,
     "relax.isnan": np.isnan,
     "relax.where": np.where,
+    "relax.equal": np.equal,
+    "relax.not_equal": np.not_equal,
+    "relax.less": np.less,
+    "relax.less_equal": np.less_equal,
+    "relax.greater": np.greater,
+    "relax.greater_equal": np.greater_equal,
+    "relax.logical_and": np.logical_and,
+    "relax.logical_or": np.logical_or,
+    "relax.logical_not": np.logical_not,
     "relax.nn.relu": lambda x: np.maximum(x, x.dtype.type(0)),
 }
+
+
+#: Tensors made of a few numbers (masks, indices) become constants up to this many elements.
+_MOST_MADE = 1 << 20
 
 
 def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None:
@@ -59,6 +73,9 @@ def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None
     name = op_name(call)
     if not name or not isinstance(call.ty, relax.TensorType):
         return None
+    if name in _MADE:
+        made = _MADE[name](call) if int(np.prod(shape_of(call))) <= _MOST_MADE else None
+        return None if made is None else make_const(made.astype(numpy_dtype(dtype_of(call))))
     if not call.args or not is_const(call.args[0]):
         return None
     if int(np.prod(shape_of(call))) * 8 > limit_bytes:
@@ -81,6 +98,8 @@ def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None
 
 
 def _fold_shape_op(name: str, call: relax.Call) -> np.ndarray | None:
+    if name in _INDEXED:
+        return _INDEXED[name](call)
     value = as_numpy(call.args[0])
     if name == "relax.permute_dims":
         return value.transpose(permutation_of(call))
@@ -93,3 +112,73 @@ def _fold_shape_op(name: str, call: relax.Call) -> np.ndarray | None:
     if name == "relax.flip":
         return np.flip(value, ints(call.attrs.axis))
     return None
+
+
+def _full(call: relax.Call) -> np.ndarray | None:
+    fill = call.args[-1]
+    return np.full(shape_of(call), as_numpy(fill)) if is_const(fill) else None
+
+
+def _arange(call: relax.Call) -> np.ndarray | None:
+    numbers = [getattr(arg, "value", None) for arg in call.args]
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    return np.arange(*numbers)
+
+
+#: Operators without a tensor to start from.
+_MADE: dict[str, Callable[[relax.Call], np.ndarray | None]] = {
+    "relax.full": _full,
+    "relax.arange": _arange,
+}
+
+
+def _take(call: relax.Call) -> np.ndarray | None:
+    value, indices = map(as_numpy, call.args)
+    axis = call.attrs.axis
+    if axis is None or not indices.size:
+        return None
+    inside = indices.min() >= 0 and indices.max() < value.shape[int(axis)]
+    return np.take(value, indices, int(axis)) if inside else None
+
+
+def _mod(call: relax.Call) -> np.ndarray | None:
+    """Of integers that have the same remainder by every definition."""
+    a, b = map(as_numpy, call.args)
+    plain = a.dtype.kind in "iu" and b.dtype.kind in "iu" and (a >= 0).all() and (b > 0).all()
+    return np.mod(a, b) if plain else None
+
+
+def _strided_slice(call: relax.Call) -> np.ndarray | None:
+    axes, begins, ends, *steps = ([int(field) for field in bound.fields] for bound in call.args[1:])
+    cut = [slice(None)] * len(shape_of(call.args[0]))
+    strides = steps[0] if steps else [1] * len(axes)
+    for axis, begin, end, step in zip(axes, begins, ends, strides, strict=True):
+        if step < 1:
+            return None
+        cut[axis] = slice(begin, end, step)
+    value = as_numpy(call.args[0])[tuple(cut)]
+    return value if value.shape == shape_of(call) else None
+
+
+def _slice_scatter(call: relax.Call) -> np.ndarray | None:
+    value, update = (as_numpy(arg) for arg in call.args[:2])
+    begin, end, step = (getattr(arg, "value", None) for arg in call.args[2:5])
+    if not all(isinstance(number, int) for number in (begin, end, step)) or step < 1:
+        return None
+    cut = [slice(None)] * value.ndim
+    cut[int(call.attrs.axis)] = slice(begin, end, step)
+    result = value.copy()
+    if result[tuple(cut)].shape != update.shape:
+        return None
+    result[tuple(cut)] = update
+    return result
+
+
+#: Operators whose tensors are constants.
+_INDEXED: dict[str, Callable[[relax.Call], np.ndarray | None]] = {
+    "relax.take": _take,
+    "relax.mod": _mod,
+    "relax.strided_slice": _strided_slice,
+    "relax.slice_scatter": _slice_scatter,
+}

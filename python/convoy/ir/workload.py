@@ -1,4 +1,4 @@
-"""One offloadable problem as plain data: a convolution or GEMM with its fused epilogue."""
+"""One offloadable problem as plain data: a convolution or GEMM with its epilogue, or attention."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import InvalidWorkload
+from . import attention as attentions
 from . import fields as checks
 from .activation import ACTIVATIONS, WITH_ALPHA
+from .attention import Attention
 
-Op = Literal["fprop", "dgrad", "wgrad", "matmul"]
-OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul")
+Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
+OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 MATH_MODES = ("default", "tf32")
 
@@ -84,18 +86,22 @@ class Epilogue:
 
 @dataclass(frozen=True, order=True)
 class Workload:
-    """A convolution in NHWC activations and KRSC (OHWI) weights, seen from its forward problem.
+    """A convolution in NHWC activations and KRSC (OHWI) weights, seen from its forward problem;
+    a GEMM; or attention.
 
     Sizes always describe the *forward* convolution: input ``(n, h, w, c)``, filter
     ``(k, r, s, c // groups)``, output ``(n, p, q, k)``. ``dgrad`` computes the input from
     output and filter, ``wgrad`` the filter from input and output. ``matmul`` is
-    ``(n, c) x (k, c)^T -> (n, k)`` and has ``h = w = r = s = 1``.
+    ``(n, c) x (k, c)^T -> (n, k)`` and has ``h = w = r = s = 1``. ``attention`` has ``n`` batches
+    of ``groups`` heads, ``h`` queries, ``w`` keys and ``r = s = 1``; a head has ``c // groups``
+    elements in q and k and ``k // groups`` in v and o. The rest is in ``attention``.
 
     Operands in call order, outputs last:
 
     ========  =========================================================================
     fprop     x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], [y], [y2]
     matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
+    attention q, k, v, [bias], o, of the shapes of their views
     dgrad     dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
     wgrad     dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
     ========  =========================================================================
@@ -121,6 +127,7 @@ class Workload:
     acc_dtype: str = "float32"
     math: str = "default"
     epilogue: Epilogue = Epilogue()
+    attention: Attention | None = None
 
     def __post_init__(self) -> None:
         if self.op not in OPS:
@@ -150,6 +157,22 @@ class Workload:
             raise InvalidWorkload(
                 f"an output of {self.p}x{self.q}", "a filter no larger than the padded input"
             )
+        if (self.attention is not None) != (self.op == "attention"):
+            raise InvalidWorkload(
+                f"op {self.op} {'with' if self.attention else 'without'} attention",
+                "the field attention for the op attention alone",
+            )
+        if self.attention is not None:
+            self._check_attention(self.attention)
+
+    def _check_attention(self, attention: Attention) -> None:
+        plain = (self.r, self.s, *self.stride, *self.dilation) == (1,) * 6 and not any(self.padding)
+        if not plain or self.epilogue != Epilogue():
+            raise InvalidWorkload(
+                "attention with a filter, stride, dilation, padding or epilogue", "none of them"
+            )
+        dims = (self.c // self.groups, self.k // self.groups)
+        attention.check(self.n, self.groups, self.h, self.w, dims)
 
     @property
     def p(self) -> int:
@@ -166,11 +189,17 @@ class Workload:
     @property
     def flops(self) -> int:
         """Multiplications and additions of the forward problem; the same for dgrad and wgrad."""
+        if self.op == "attention":
+            return 2 * self.n * self.h * self.w * (self.c + self.k)
         return 2 * self.n * self.p * self.q * self.k * (self.c // self.groups) * self.r * self.s
 
     @property
     def bytes_moved(self) -> int:
         """Fewest bytes through device memory: each operand read once, each result written once."""
+        if self.attention is not None:
+            rows = self.h * (self.c + self.k) + self.w * (self.c + self.k)
+            bias = self.attention.bias.size * DTYPE_BYTES[self.attention.bias_dtype]
+            return DTYPE_BYTES[self.dtype] * self.n * rows + bias
         x = self.n * self.h * self.w * self.c
         if self.op != "dgrad" and self.r == self.s == 1:  # a strided 1x1 skips input pixels
             x = min(x, self.n * self.p * self.q * self.c)
@@ -186,7 +215,10 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """A few characters: filter, channels, groups and stride, such as ``3x3 64→128 /2``."""
+        """A few characters: filter, channels, groups and stride, such as ``3x3 64→128 /2``; of
+        attention queries, keys, heads and their size."""
+        if self.op == "attention":
+            return f"attention {self.h}x{self.w} {self.groups}x{self.c // self.groups}"
         name = f"{self.c}→{self.k}" if self.groups == 1 else f"{self.c}→{self.k} g{self.groups}"
         if self.op != "matmul":
             stride = f" /{self.stride[0]}" if self.stride != (1, 1) else ""
@@ -221,10 +253,14 @@ class Workload:
             parts.append(self.math)
         if self.epilogue.name:
             parts.append(self.epilogue.name)
+        if self.attention is not None:
+            parts.append(self.attention.name)
         return ".".join(parts)
 
     def operand_shapes(self) -> list[tuple[str, tuple[int, ...], str]]:
         """(name, shape, dtype) of every operand in call order, outputs last."""
+        if self.attention is not None:
+            return self._attention_operands(self.attention)
         if self.op == "matmul":
             x: tuple[int, ...] = (self.n, self.c)
             filt: tuple[int, ...] = (self.k, self.c)
@@ -250,17 +286,26 @@ class Workload:
             operands.append(("y2", y, self.out_dtype))
         return operands
 
+    def _attention_operands(self, attention: Attention) -> list[tuple[str, tuple[int, ...], str]]:
+        inputs = [("q", attention.q), ("k", attention.k), ("v", attention.v)]
+        operands = [(name, view.shape, self.dtype) for name, view in inputs]
+        if attention.bias.shape:
+            operands.append(("bias", attention.bias.shape, attention.bias_dtype))
+        return [*operands, ("o", attention.o.shape, self.out_dtype)]
+
     @property
     def num_outputs(self) -> int:
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, Any]:
-        """All fields; of the epilogue those that came later only where they say something, so
-        that plans without them stay as they are."""
+        """All fields; those that came later only where they say something, so that plans without
+        them stay as they are."""
         data = dataclasses.asdict(self)
         for name in ("alpha", "residual_last"):
             if not data["epilogue"][name]:
                 del data["epilogue"][name]
+        if self.attention is None:
+            del data["attention"]
         return data
 
     @classmethod
@@ -289,6 +334,7 @@ _FIELDS: dict[str, checks.Check] = {
     **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), checks.one_of(tuple(DTYPE_BYTES))),
     "math": checks.one_of(MATH_MODES),
     "epilogue": _epilogue,
+    "attention": Attention.from_json,
 }
 _EPILOGUE: dict[str, checks.Check] = {
     **dict.fromkeys(
@@ -305,6 +351,9 @@ def without_defaults(value: Any) -> dict[str, Any]:
     for entry in dataclasses.fields(value):
         content = getattr(value, entry.name)
         if content != entry.default:
-            nested = isinstance(content, Epilogue)
-            found[entry.name] = without_defaults(content) if nested else content
+            if isinstance(content, Epilogue):
+                content = without_defaults(content)
+            elif isinstance(content, Attention):
+                content = attentions.without_defaults(content)
+            found[entry.name] = content
     return found

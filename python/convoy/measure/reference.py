@@ -15,6 +15,7 @@ import numpy as np
 
 from ..ir.activation import activate
 from ..ir.workload import Workload
+from . import attention_reference as attention
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Outputs that a sampled reference covers, and elements gathered at a time.
@@ -62,6 +63,8 @@ def sample(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> lis
 
     ``rng`` is a numpy Generator.
     """
+    if workload.op == "attention":
+        return [Sample("o", *attention.sample(workload, operands, rng))]
     if workload.op == "dgrad":
         return [_sample_dgrad(workload, operands, rng)]
     if workload.op == "wgrad":
@@ -74,6 +77,8 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
     it takes time and memory in proportion to the multiplications."""
     functions = {name: Operand(array) for name, array in operands.items()}
     shapes = {name: shape for name, shape, _ in workload.operand_shapes()}
+    if workload.op == "attention":
+        return [attention.full(workload, functions)]
     if workload.op == "dgrad":
         (dx,) = _whole_pixels(
             shapes["dx"], lambda n, h, w, c: _dgrad(workload, functions, n, h, w, c)

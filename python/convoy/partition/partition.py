@@ -12,7 +12,7 @@ from ..graph.rewriter import main_function
 from ..ir.candidate import Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
-from .match_graph import MatchGraph
+from .match_graph import MatchGraph, Subgraph
 from .operations import operations, results_of
 from .subgraphs import find_subgraphs
 
@@ -47,6 +47,7 @@ def partition(
         dataclasses.replace(subgraph, declines=declines(subgraph.require_workload()))
         for subgraph in find_subgraphs(module)
     ]
+    found = [subgraph for subgraph in found if not _is_left_to_tvm(subgraph, backends)]
     _, func = main_function(module)
     ops = operations(module, {name for subgraph in found for name in subgraph.ops})
     made = {op.name for op in ops}  # an input may be a result as it is
@@ -60,3 +61,9 @@ def partition(
         device,
     )
     return dataclasses.replace(bare, subgraphs=bare.legal(found))
+
+
+def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
+    """Whether no backend takes an attention: its operations are then priced one by one."""
+    is_attention = subgraph.require_workload().op == "attention"
+    return is_attention and bool(backends) and len(subgraph.declines) == len(backends)

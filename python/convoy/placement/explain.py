@@ -24,6 +24,9 @@ def shape_text(workload: Workload) -> str:
     """Forward sizes in the order people say them: input, then filter."""
     if workload.op == "matmul":
         return f"{workload.n}x{workload.c} . {workload.c}x{workload.k}"
+    if workload.op == "attention":
+        size = f"{workload.groups}x{workload.c // workload.groups}"
+        return f"{workload.n}x{workload.h}x{workload.w}, {size} heads"
     text = f"{workload.n}x{workload.h}x{workload.w}x{workload.c} {workload.r}x{workload.s}"
     text += f" -> {workload.k}"
     if workload.stride != (1, 1):

@@ -36,6 +36,7 @@ BACKEND_COLOURS = {
     "cutlass": "#b5541c",
     "hopper": "#7b4fb5",
     "depthwise": "#2b7bb9",
+    "attention": "#b5834f",
     "tvm": "#7a8699",
 }
 OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#8c6d31", "#4a6fa5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..cost.attention import blocks_of
 from ..cost.features import candidate_features
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -52,6 +53,8 @@ def of_workload(
     ``others`` (fastest first) whose tiles are: what is fast on a small problem has cut it small.
     Without any, tiles of 128 x 128 are assumed for the workload's GEMM.
     """
+    if workload.op == "attention":
+        return of_launch(device, blocks_of(workload, candidate), _THREADS // 2, _SHARED // 2)
     for known in (candidate, *others):
         waves = candidate_features(workload, known, device).get("waves")
         if waves is not None:

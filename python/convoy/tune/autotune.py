@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # NumPy takes a while to load, and a run may find everything 
     from ..cost.ranking import Sample
 
 SEARCHES = ("model", "random", "exhaustive", "order")
-BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise")
+BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
 
 
 def autotune(

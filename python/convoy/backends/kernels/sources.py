@@ -12,7 +12,7 @@ from .kernel import Kernel
 from .toolkit import CUTLASS_VERSION
 
 #: Folders of ``codegen_dir()`` whose headers are kernels or parts of kernels.
-FOLDERS = ("cutlass", "sm90", "depthwise")
+FOLDERS = ("cutlass", "sm90", "depthwise", "attention")
 #: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialise the
 #: tensor core pipeline.
 FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")

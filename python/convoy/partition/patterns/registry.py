@@ -6,6 +6,7 @@ import functools
 from importlib.metadata import entry_points
 
 from ...errors import InvalidOption
+from .attention import AttentionPattern
 from .base import Pattern
 from .branches import Branches
 from .epilogue import ConvEpilogue
@@ -42,7 +43,7 @@ def registered() -> list[Pattern]:
 
 @functools.cache
 def _built_in() -> tuple[Pattern, ...]:
-    return ConvEpilogue(), Branches()
+    return ConvEpilogue(), Branches(), AttentionPattern()
 
 
 @functools.cache

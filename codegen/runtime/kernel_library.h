@@ -1,0 +1,47 @@
+// An opened kernel library, and a call of its kernel with fixed pointers.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "convoy/attention_abi.h"
+#include "convoy/kernel_abi.h"
+#include "executable.h"
+
+namespace convoy {
+
+// Functions of convoy/kernel_abi.h or, where `attention_prepare` is there, of
+// convoy/attention_abi.h; those of the other one are null.
+struct KernelLibrary {
+  decltype(&convoy_kernel_check) check = nullptr;
+  decltype(&convoy_kernel_workspace) workspace = nullptr;
+  decltype(&convoy_kernel_prepare) prepare = nullptr;
+  decltype(&convoy_kernel_attention_check) attention_check = nullptr;
+  decltype(&convoy_kernel_attention_prepare) attention_prepare = nullptr;
+  decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
+  decltype(&convoy_kernel_launch) launch = nullptr;
+  decltype(&convoy_kernel_error) error = nullptr;
+};
+
+class KernelCall : public Prepared {
+ public:
+  KernelCall(const KernelLibrary& library, size_t state_bytes)
+      : library_(library),
+        state_(std::aligned_alloc(64, std::max<size_t>(64, (state_bytes + 63) / 64 * 64))) {}
+  ~KernelCall() override { std::free(state_); }
+
+  void Launch(const StreamState& stream) override;
+
+  void* state() { return state_; }
+
+ private:
+  const KernelLibrary& library_;
+  void* state_;
+};
+
+// Throws CorruptArtefact where the library is of another kind or cannot run the problem.
+std::unique_ptr<Executable> BuildAttention(const KernelLibrary& library,
+                                           const FunctionSpec& function);
+
+}  // namespace convoy

@@ -1,0 +1,92 @@
+"""Own kernels for attention (compute capability 8.0 to 9.0): see docs/design/attention.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....ir.device import Device
+from ....ir.workload import Workload
+from .. import kernel as kernels
+from ..backend import Family, KernelBackend
+from ..compile import Progress
+from .kernel import MOST_DIM, ROWS, AttentionKernel, kernel_from_json
+
+#: In records, plans and ``backends=(...)``.
+NAME = "attention"
+#: Elements that a thread reads at a time: rows start at multiples of them.
+VECTOR = 8
+
+Launch = kernels.Launch[AttentionKernel]
+
+
+def attention_backend(
+    limit: int = 4, progress: Progress | None = None
+) -> KernelBackend[AttentionKernel]:
+    """Fused attention in float16 and bfloat16. ``limit`` caps the candidates of a workload."""
+    family = Family(
+        name=NAME,
+        libraries=("cuda", "kernels"),
+        objections=_objections,
+        launches=_launches,
+        why_not=_why_not,
+        workspace_bytes=lambda launch, workload, device: 0,
+        kernel_from_json=kernel_from_json,
+        limit=limit,
+    )
+    return KernelBackend(family, progress=progress)
+
+
+def blocks(kernel: AttentionKernel, workload: Workload) -> int:
+    """Blocks of a launch."""
+    return -(-workload.h // kernel.rows) * workload.n * workload.groups
+
+
+def _padded(size: int) -> int:
+    return -(-size // 16) * 16
+
+
+def _launches(w: Workload, device: Device) -> list[Launch]:
+    """A kernel for each number of queries of a block, best guess first."""
+    arch = 90 if device.arch == 90 else 80
+    dim, value_dim = _padded(w.c // w.groups), _padded(w.k // w.groups)
+    found = [AttentionKernel(dim, value_dim, rows, w.dtype, arch) for rows in ROWS]
+    return [Launch(kernel) for kernel in sorted(found, key=lambda k: _guess(k, w, device))]
+
+
+def _guess(kernel: AttentionKernel, w: Workload, device: Device) -> tuple[float, int]:
+    """A rough time: waves of blocks, by the steps of a block and what it does beside them. Four
+    warps make a step of 64 queries; an SM holds about eight of them at once, and what is resident
+    alone does not fill it."""
+    steps = -(-w.w // kernel.key_tile)
+    waves = -(-blocks(kernel, w) * (kernel.threads // 128) // (3 * device.sm_count))
+    share = min(1.0, blocks(kernel, w) / device.sm_count)
+    step = max(16, kernel.rows) / 64 * max(0.5, share)
+    return waves * (steps * (0.5 + step) + 2.0), -kernel.rows
+
+
+def _why_not(launch: Launch, w: Workload, device: Device) -> str:
+    if launch.kernel in (possible.kernel for possible in _launches(w, device)):
+        return ""
+    return f"{launch.kernel.name} is compiled for other sizes, another dtype or another GPU"
+
+
+def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
+    """(reason, remedy) of everything that rules the kernels out, most telling first."""
+    if w.attention is None:
+        yield f"op {w.op}: only attention", "use the cudnn or cutlass backend"
+        return
+    if not 80 <= device.arch <= 90:
+        yield f"architecture sm_{device.arch}: kernels are compiled for sm_80 to sm_90", ""
+    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
+        yield f"{w.dtype} in, {w.out_dtype} out: both must be float16 or bfloat16", ""
+    if w.acc_dtype != "float32":
+        yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
+    for name, size in (("q and k", w.c // w.groups), ("v", w.k // w.groups)):
+        if size > MOST_DIM or size % VECTOR:
+            yield f"heads of {size} elements in {name}", f"multiples of {VECTOR} to {MOST_DIM}"
+    a = w.attention
+    for name, view in (("q", a.q), ("k", a.k), ("v", a.v), ("o", a.o)):
+        if not view.is_aligned(VECTOR):
+            yield f"rows of {name} that start between multiples of {VECTOR} elements", ""
+    if a.bias.shape and a.bias_dtype not in (w.dtype, "float32"):
+        yield f"a bias in {a.bias_dtype} for {w.dtype}", "a bias of the same dtype or float32"

@@ -1,0 +1,238 @@
+"""Recognize ``softmax(scale * a b + bias) c``, however an importer writes it out.
+
+Between the two products scores may be reshaped (but for their last two axes), cast, multiplied by
+numbers, added to, and masked by ``where``; between softmax and the second product weights may be
+reshaped, cast, and set to zero where no score is above minus infinity (PyTorch's safe softmax).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from ...graph.expr import (
+    as_numpy,
+    attr_fields,
+    dtype_of,
+    is_const,
+    make_const,
+    numpy_dtype,
+    op_name,
+    rank_of,
+    shape_of,
+)
+from .base import GraphView
+from .sources import number_times
+
+#: Fills of a mask from here on down hide a score.
+_HIDDEN = -1e4
+#: Added in place of finite fills: so far below every score that nothing of one is left.
+_FAR_BELOW = -1e30
+
+
+@dataclass(frozen=True)
+class Term:
+    """Something added to scores of shape ``scores``: a constant, or an expression of a shape."""
+
+    value: np.ndarray | relax.Expr
+    shape: tuple[int, ...]
+    dtype: str
+    scores: tuple[int, ...]
+
+    def times(self, number: float) -> Term:
+        if isinstance(self.value, np.ndarray):
+            wide = self.value.astype(np.float32) * np.float32(number)
+            return dataclasses.replace(self, value=wide, dtype="float32")
+        factor = make_const(np.array(number, numpy_dtype(self.dtype)))
+        return dataclasses.replace(self, value=relax.op.multiply(self.value, factor))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """``scale * product + terms``; ``covered`` begins with the product's variable."""
+
+    product: relax.Call
+    covered: tuple[relax.Var, ...]
+    scale: float = 1.0
+    terms: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A softmax of ``scores`` over the last axis; ``zeros`` where none is above minus infinity."""
+
+    scores: Scores
+    covered: tuple[relax.Var, ...]
+    zeros: bool = False
+
+
+def weights_of(graph: GraphView, value: relax.Expr) -> Weights | None:
+    """The softmax that a value is, if its operand comes from a product."""
+    call = graph.value.get(value) if isinstance(value, relax.Var) else None
+    name = op_name(call)
+    if name in ("relax.astype", "relax.reshape", "relax.broadcast_to"):
+        if not _keeps_matrices(call):
+            return None
+        inner = weights_of(graph, call.args[0])
+        return inner and dataclasses.replace(inner, covered=(*inner.covered, value))
+    if name == "relax.where":
+        return _safe(graph, value, call)
+    if name != "relax.nn.softmax" or int(call.attrs.axis) not in (-1, rank_of(value) - 1):
+        return None
+    scores = scores_of(graph, call.args[0])
+    return scores and Weights(scores, (*scores.covered, value))
+
+
+def _keeps_matrices(call: relax.Call) -> bool:
+    """Whether a cast or reshape keeps the last two axes and the type floating."""
+    before, after = call.args[0], call
+    if op_name(call) == "relax.astype":
+        return all(dtype_of(end).startswith(("float", "bfloat")) for end in (before, after))
+    if op_name(call) == "relax.broadcast_to" and math.prod(shape_of(before)) != math.prod(
+        shape_of(after)
+    ):
+        return False
+    return shape_of(before)[-2:] == shape_of(after)[-2:] and rank_of(after) > 1
+
+
+def _safe(graph: GraphView, var: relax.Var, call: relax.Call) -> Weights | None:
+    """``where(not any(scores != -inf), 0, softmax(scores))``."""
+    condition, zero, chosen = call.args
+    inner = weights_of(graph, chosen)
+    if inner is None or inner.zeros or shape_of(chosen) != shape_of(call):
+        return None
+    covered = [var]
+    if not _is_zero(graph, zero, covered):
+        return None
+    softmax = next(
+        (graph.value[v] for v in inner.covered if op_name(graph.value[v]) == "relax.nn.softmax"),
+        None,
+    )
+    value = condition
+    for wanted in ("logical_not", "max", "logical_not", "equal"):
+        made = _through_casts(graph, value, covered)
+        if made is None or op_name(made) != f"relax.{wanted}":
+            return None
+        if wanted == "max" and not _over_last_axis(made):
+            return None
+        value = made.args[0]
+    limit = made.args[1]
+    if not is_const(limit) or not np.all(as_numpy(limit) == -np.inf):
+        return None
+    if softmax is None or not _same(graph, value, softmax.args[0]):
+        return None
+    return dataclasses.replace(inner, covered=(*inner.covered, *covered), zeros=True)
+
+
+def _is_zero(graph: GraphView, value: relax.Expr, covered: list[relax.Var]) -> bool:
+    """Whether a value is all zeros; what makes it is added to ``covered``."""
+    if is_const(value):
+        return not np.any(as_numpy(value))
+    made = graph.value.get(value)
+    if op_name(made) in ("relax.zeros_like", "relax.zeros"):
+        covered.append(value)
+        return True
+    if op_name(made) not in ("relax.full_like", "relax.full"):
+        return False
+    covered.append(value)
+    return is_const(made.args[1]) and not np.any(as_numpy(made.args[1]))
+
+
+def _through_casts(
+    graph: GraphView, value: relax.Expr, covered: list[relax.Var]
+) -> relax.Call | None:
+    """The call behind casts and reshapes that made a value; variables are added to ``covered``."""
+    while isinstance(value, relax.Var) and isinstance(graph.value.get(value), relax.Call):
+        covered.append(value)
+        made = graph.value[value]
+        if op_name(made) not in ("relax.astype", "relax.reshape"):
+            return made
+        value = made.args[0]
+    return None
+
+
+def _over_last_axis(call: relax.Call) -> bool:
+    axes = attr_fields(call.attrs).get("axis")
+    rank = rank_of(call.args[0])
+    return axes is not None and [int(axis) % rank for axis in axes] == [rank - 1]
+
+
+def _same(graph: GraphView, a: relax.Expr, b: relax.Expr) -> bool:
+    """Whether two values are the same but for casts."""
+
+    def bare(value: relax.Expr) -> relax.Expr:
+        while op_name(made := graph.value.get(value)) == "relax.astype":
+            value = made.args[0]
+        return value
+
+    return bool(bare(a).same_as(bare(b)))
+
+
+def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
+    """What a value is as scores, if it comes from a product."""
+    call = graph.value.get(value) if isinstance(value, relax.Var) else None
+    name = op_name(call)
+    if name == "relax.matmul":
+        return Scores(call, (value,)) if rank_of(value) > 1 else None
+    if name in ("relax.astype", "relax.reshape"):
+        return _covering(value, scores_of(graph, call.args[0])) if _keeps_matrices(call) else None
+    if (product := number_times(call)) is not None:
+        inner = _covering(value, scores_of(graph, product[0]))
+        return inner and _times(inner, product[1])
+    if name in ("relax.add", "relax.subtract"):
+        return _added(graph, value, call)
+    return _masked(graph, value, call) if name == "relax.where" else None
+
+
+def _covering(var: relax.Var, scores: Scores | None) -> Scores | None:
+    return scores and dataclasses.replace(scores, covered=(*scores.covered, var))
+
+
+def _times(scores: Scores, number: float) -> Scores:
+    terms = tuple(term.times(number) for term in scores.terms)
+    return dataclasses.replace(scores, scale=scores.scale * number, terms=terms)
+
+
+def _added(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
+    orders = [tuple(call.args)]
+    if op_name(call) == "relax.add":
+        orders.append((call.args[1], call.args[0]))
+    for own, other in orders:
+        if shape_of(own) != shape_of(call):
+            continue
+        inner = _covering(var, scores_of(graph, own))
+        if inner is None:
+            continue
+        value = as_numpy(other) if is_const(other) else other
+        term = Term(value, shape_of(other), dtype_of(other), shape_of(call))
+        term = term.times(-1.0) if op_name(call) == "relax.subtract" else term
+        return dataclasses.replace(inner, terms=(*inner.terms, term))
+    return None
+
+
+def _masked(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
+    """``where`` with a large negative number for the scores that it hides."""
+    condition, if_true, if_false = call.args
+    hides = is_const(if_true)
+    fill, own = (if_true, if_false) if hides else (if_false, if_true)
+    if not is_const(fill) or as_numpy(fill).size != 1 or shape_of(own) != shape_of(call):
+        return None
+    number = float(as_numpy(fill).item())
+    inner = _covering(var, scores_of(graph, own)) if number <= _HIDDEN else None
+    if inner is None:
+        return None
+    wanted = -math.inf if number == -math.inf else _FAR_BELOW
+    dtype = dtype_of(call) if number == -math.inf else "float32"
+    branches = (wanted, 0.0) if hides else (0.0, wanted)
+    if is_const(condition):
+        made = np.where(as_numpy(condition), *branches).astype(numpy_dtype(dtype))
+        term = Term(made, made.shape, dtype, shape_of(call))
+    else:
+        numbers = [make_const(np.array(branch, numpy_dtype(dtype))) for branch in branches]
+        value = relax.op.where(condition, *numbers)
+        term = Term(value, shape_of(condition), dtype, shape_of(call))
+    return dataclasses.replace(inner, terms=(*inner.terms, term))

@@ -1,0 +1,230 @@
+// Stands in for codegen/attention/mma.cuh on the host: the threads of a block are fibers that give
+// way at each instruction that several of them execute together. Fragments are laid out as PTX says
+// (m16n8k16, ldmatrix). Copies are done at once, so races between stages are not seen.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __shared__
+#define __align__(bytes)
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+using std::min;
+
+namespace emulator {
+
+struct Index {
+  unsigned x;
+};
+inline Index thread_index, block_index;
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  bool done = false;
+};
+inline std::vector<Fiber> fibers;
+inline ucontext_t scheduler;
+inline size_t current;
+inline std::function<void()> body;
+
+inline void enter() {
+  body();
+  fibers[current].done = true;
+  swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void wait() { swapcontext(&fibers[current].context, &scheduler); }
+
+inline void launch(int blocks, int threads, void* shared, size_t shared_bytes,
+                   std::function<void()> kernel) {
+  constexpr size_t kStack = 256 << 10;
+  body = std::move(kernel);
+  fibers = std::vector<Fiber>(threads);
+  for (Fiber& fiber : fibers) fiber.stack.reset(new char[kStack]);
+  for (int block = 0; block < blocks; ++block) {
+    block_index = {unsigned(block)};
+    std::memset(shared, 0xff, shared_bytes);  // NaN
+    for (Fiber& fiber : fibers) {
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStack;
+      fiber.context.uc_link = nullptr;
+      makecontext(&fiber.context, enter, 0);
+      fiber.done = false;
+    }
+    for (int left = threads; left > 0;) {
+      for (current = 0; current < fibers.size(); ++current) {
+        if (fibers[current].done) continue;
+        thread_index = {unsigned(current)};
+        swapcontext(&scheduler, &fibers[current].context);
+        left -= fibers[current].done;
+      }
+    }
+  }
+}
+
+// What each thread gives to an instruction of its warp.
+struct Slot {
+  const void* address;
+  float number;
+  uint32_t words[6];
+};
+inline Slot slots[1024];
+
+// `use` reads the slots of the warp after all its threads have filled theirs.
+template <class Fill, class Use>
+void together(Fill fill, Use use) {
+  unsigned self = thread_index.x;
+  fill(slots[self]);
+  wait();
+  use(slots + self / 32 * 32, int(self % 32));
+  wait();
+}
+
+}  // namespace emulator
+
+#define threadIdx emulator::thread_index
+#define blockIdx emulator::block_index
+#define __syncthreads emulator::wait
+#define __syncwarp emulator::wait
+
+inline float __shfl_xor_sync(unsigned, float value, int mask) {
+  float result = 0;
+  emulator::together([&](emulator::Slot& slot) { slot.number = value; },
+                     [&](const emulator::Slot* warp, int lane) {
+                       result = warp[lane ^ mask].number;
+                     });
+  return result;
+}
+
+using __half = _Float16;
+
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+
+namespace convoy::attention {
+
+inline void copy_async(void* shared, const void* global, bool inside) {
+  if (inside) {
+    std::memcpy(shared, global, 16);
+  } else {
+    std::memset(shared, 0, 16);
+  }
+}
+inline void commit_copies() {}
+template <int kPending>
+void wait_copies() {}
+
+inline void load_matrices(uint32_t (&to)[4], const void* shared) {
+  emulator::together([&](emulator::Slot& slot) { slot.address = shared; },
+                     [&](const emulator::Slot* warp, int lane) {
+                       for (int i = 0; i < 4; ++i) {
+                         auto row = static_cast<const uint16_t*>(warp[8 * i + lane / 4].address);
+                         std::memcpy(&to[i], row + lane % 4 * 2, 4);
+                       }
+                     });
+}
+
+inline void load_transposed(uint32_t (&to)[4], const void* shared) {
+  emulator::together(
+      [&](emulator::Slot& slot) { slot.address = shared; },
+      [&](const emulator::Slot* warp, int lane) {
+        for (int i = 0; i < 4; ++i) {
+          uint32_t halves[2];
+          for (int e = 0; e < 2; ++e) {
+            auto row = static_cast<const uint16_t*>(warp[8 * i + lane % 4 * 2 + e].address);
+            halves[e] = row[lane / 4];
+          }
+          to[i] = halves[0] | halves[1] << 16;
+        }
+      });
+}
+
+template <class T>
+struct Numbers;
+
+// Of a type with conversions from and to float.
+template <class T, class Widen>
+void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Widen widen) {
+  emulator::together(
+      [&](emulator::Slot& slot) {
+        std::copy(a, a + 4, slot.words);
+        slot.words[4] = b0;
+        slot.words[5] = b1;
+      },
+      [&](const emulator::Slot* warp, int lane) {
+        auto half = [&](uint32_t word, int k) {
+          uint16_t bits = uint16_t(k % 2 ? word >> 16 : word);
+          T value;
+          std::memcpy(&value, &bits, 2);
+          return widen(value);
+        };
+        for (int i = 0; i < 4; ++i) {
+          int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+          for (int k = 0; k < 16; ++k) {
+            uint32_t left = warp[row % 8 * 4 + k % 8 / 2].words[row / 8 + k / 8 * 2];
+            uint32_t right = warp[column * 4 + k % 8 / 2].words[4 + k / 8];
+            c[i] += half(left, k) * half(right, k);
+          }
+        }
+      });
+}
+
+template <>
+struct Numbers<__half> {
+  static uint32_t pack(float low, float high) {
+    __half both[2] = {__half(low), __half(high)};
+    uint32_t word;
+    std::memcpy(&word, both, 4);
+    return word;
+  }
+  static float widen(__half value) { return float(value); }
+  static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    multiply<__half>(c, a, b0, b1, widen);
+  }
+};
+
+template <>
+struct Numbers<__nv_bfloat16> {
+  static uint32_t pack(float low, float high) { return round(low) | round(high) << 16; }
+  static float widen(__nv_bfloat16 value) {
+    uint32_t bits = uint32_t(value.bits) << 16;
+    float wide;
+    std::memcpy(&wide, &bits, 4);
+    return wide;
+  }
+  static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    multiply<__nv_bfloat16>(c, a, b0, b1, widen);
+  }
+
+ private:
+  static uint32_t round(float value) {  // to nearest, ties to even
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    if (value != value) return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  }
+};
+
+inline float exp2_approx(float x) { return std::exp2(x); }
+
+}  // namespace convoy::attention
