@@ -47,7 +47,7 @@ def test_shape_of_a_workload():
 def test_file_that_is_no_library(tmp_path, monkeypatch):
     from convoy.backends.kernels import library
 
-    monkeypatch.setattr(library, "_load_cudart", lambda: None)
+    monkeypatch.setattr(library, "load_cudart", lambda: None)
     (tmp_path / "kernel.so").write_bytes(b"not a library")
     with pytest.raises(CorruptArtefact, match="does not load"):
         KernelLibrary(tmp_path / "kernel.so")

@@ -164,7 +164,7 @@ def _strided_slice(call: relax.Call) -> np.ndarray | None:
 def _slice_scatter(call: relax.Call) -> np.ndarray | None:
     value, update = (as_numpy(arg) for arg in call.args[:2])
     begin, end, step = (getattr(arg, "value", None) for arg in call.args[2:5])
-    if not all(isinstance(number, int) for number in (begin, end, step)) or step < 1:
+    if not (isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)) or step < 1:
         return None
     cut = [slice(None)] * value.ndim
     cut[int(call.attrs.axis)] = slice(begin, end, step)

@@ -87,7 +87,7 @@ class KernelLibrary:
     ABI, LibraryMissing without libcudart.so.13."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        _load_cudart()
+        load_cudart()
         try:
             self.functions = ctypes.CDLL(os.fspath(path))
             version = self.functions.convoy_kernel_abi()
@@ -127,7 +127,7 @@ class KernelLibrary:
 
 
 @functools.cache
-def _load_cudart() -> None:
+def load_cudart() -> None:
     """Make libcudart.so.13 findable by name for the libraries that need it."""
     try:
         ctypes.CDLL("libcudart.so.13", mode=ctypes.RTLD_GLOBAL)

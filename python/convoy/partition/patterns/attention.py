@@ -127,21 +127,19 @@ def _joined(
     shapes = [shape_of_source(source) for source in (q, k, v, o)]
     if masks.bias is not None:
         shapes.append(masks.bias.shape)
-    views = [
-        RowView(shape, *rest)
-        for shape, *rest in zip(
-            shapes,
-            offsets,
-            zip(by_outer, by_batch, by_head, steps, strict=True),
-            strict=True,
-        )
-    ]
+    strides = zip(by_outer, by_batch, by_head, steps, strict=True)
+    views = [RowView(*view) for view in zip(shapes, offsets, strides, strict=True)]
     queries, keys = shape_of(weights.scores.covered[0])[-2:]
     dim, value_dim = shape_of(weights.scores.product.args[0])[-1], shape_of(end)[-1]
     dtype = dtype_of(end)
+    q_view, k_view, v_view, o_view, bias, *_ = [*views, RowView()]
     attention = Attention(
-        *views,
-        bias_dtype=masks.bias.dtype if masks.bias else "float16",
+        q_view,
+        k_view,
+        v_view,
+        o_view,
+        bias,
+        bias_dtype=masks.bias.dtype if masks.bias else dtype,
         scale=_float32(weights.scores.scale * q.factor * k.factor),
         causal=masks.causal,
         zeros=weights.zeros,

@@ -63,21 +63,21 @@ def _of_constants(terms: Sequence[Term], dtype: str) -> Masks | None:
     extents = _batches([term.scores[:-2] for term in terms])
     if extents is None:
         return None
-    matrix = terms[0].scores[-2:]
+    rows, keys = terms[0].scores[-2:]
     total = np.zeros((1,) * (len(extents) + 2), np.float32)
     for term in terms:
         total = total + _expanded(np.asarray(term.value, np.float32), term.scores, extents)
     if not total.any():
         return Masks()
-    if _is_causal(total, matrix):
+    if _is_causal(total, (rows, keys)):
         return Masks(causal=True)
-    total = np.broadcast_to(total, (*total.shape[:-1], matrix[1]))
+    total = np.broadcast_to(total, (*total.shape[:-1], keys))
     narrow = total.astype(numpy_dtype(dtype))
     # A finite number that would become minus infinity stays as it is.
     fits = bool(np.array_equal(np.isinf(narrow.astype(np.float32)), np.isinf(total)))
     kept = dtype if fits and all(term.dtype == dtype for term in terms) else "float32"
     value = narrow if kept == dtype else total
-    layout = Strided.compact(value.shape).spread((*extents, *matrix))
+    layout = Strided.compact(value.shape).spread((*extents, rows, keys))
     return Masks(bias=Bias(make_const(value), value.shape, kept, layout))
 
 

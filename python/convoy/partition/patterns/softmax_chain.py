@@ -72,19 +72,24 @@ class Weights:
 
 def weights_of(graph: GraphView, value: relax.Expr) -> Weights | None:
     """The softmax that a value is, if its operand comes from a product."""
-    call = graph.value.get(value) if isinstance(value, relax.Var) else None
+    call = _made(graph, value)
     name = op_name(call)
     if name in ("relax.astype", "relax.reshape", "relax.broadcast_to"):
-        if not _keeps_matrices(call):
+        inner = weights_of(graph, call.args[0]) if _keeps_matrices(call) else None
+        if inner is None:
             return None
-        inner = weights_of(graph, call.args[0])
-        return inner and dataclasses.replace(inner, covered=(*inner.covered, value))
+        return dataclasses.replace(inner, covered=(*inner.covered, value))
     if name == "relax.where":
         return _safe(graph, value, call)
     if name != "relax.nn.softmax" or int(call.attrs.axis) not in (-1, rank_of(value) - 1):
         return None
     scores = scores_of(graph, call.args[0])
-    return scores and Weights(scores, (*scores.covered, value))
+    return None if scores is None else Weights(scores, (*scores.covered, value))
+
+
+def _made(graph: GraphView, value: relax.Expr) -> relax.Expr:
+    """What a value is bound to; itself where it is a parameter or a constant."""
+    return graph.value.get(value, value) if isinstance(value, relax.Var) else value
 
 
 def _keeps_matrices(call: relax.Call) -> bool:
@@ -119,8 +124,7 @@ def _safe(graph: GraphView, var: relax.Var, call: relax.Call) -> Weights | None:
             return None
         if wanted == "max" and not _over_last_axis(made):
             return None
-        value = made.args[0]
-    limit = made.args[1]
+        value, limit = made.args[0], made.args[-1]
     if not is_const(limit) or not np.all(as_numpy(limit) == -np.inf):
         return None
     if softmax is None or not _same(graph, value, softmax.args[0]):
@@ -132,7 +136,7 @@ def _is_zero(graph: GraphView, value: relax.Expr, covered: list[relax.Var]) -> b
     """Whether a value is all zeros; what makes it is added to ``covered``."""
     if is_const(value):
         return not np.any(as_numpy(value))
-    made = graph.value.get(value)
+    made = _made(graph, value)
     if op_name(made) in ("relax.zeros_like", "relax.zeros"):
         covered.append(value)
         return True
@@ -165,7 +169,7 @@ def _same(graph: GraphView, a: relax.Expr, b: relax.Expr) -> bool:
     """Whether two values are the same but for casts."""
 
     def bare(value: relax.Expr) -> relax.Expr:
-        while op_name(made := graph.value.get(value)) == "relax.astype":
+        while op_name(made := _made(graph, value)) == "relax.astype":
             value = made.args[0]
         return value
 
@@ -174,7 +178,7 @@ def _same(graph: GraphView, a: relax.Expr, b: relax.Expr) -> bool:
 
 def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
     """What a value is as scores, if it comes from a product."""
-    call = graph.value.get(value) if isinstance(value, relax.Var) else None
+    call = _made(graph, value)
     name = op_name(call)
     if name == "relax.matmul":
         return Scores(call, (value,)) if rank_of(value) > 1 else None
@@ -182,14 +186,16 @@ def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
         return _covering(value, scores_of(graph, call.args[0])) if _keeps_matrices(call) else None
     if (product := number_times(call)) is not None:
         inner = _covering(value, scores_of(graph, product[0]))
-        return inner and _times(inner, product[1])
+        return None if inner is None else _times(inner, product[1])
     if name in ("relax.add", "relax.subtract"):
         return _added(graph, value, call)
     return _masked(graph, value, call) if name == "relax.where" else None
 
 
 def _covering(var: relax.Var, scores: Scores | None) -> Scores | None:
-    return scores and dataclasses.replace(scores, covered=(*scores.covered, var))
+    if scores is None:
+        return None
+    return dataclasses.replace(scores, covered=(*scores.covered, var))
 
 
 def _times(scores: Scores, number: float) -> Scores:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ....errors import LibraryMissing
+from ....ir.candidate import Candidate, Decline
 from ....ir.device import Device
 from ....ir.workload import Workload
 from .. import kernel as kernels
+from .. import toolkit
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from .kernel import MOST_DIM, ROWS, AttentionKernel, kernel_from_json
@@ -19,9 +22,28 @@ VECTOR = 8
 Launch = kernels.Launch[AttentionKernel]
 
 
-def attention_backend(
-    limit: int = 4, progress: Progress | None = None
-) -> KernelBackend[AttentionKernel]:
+class AttentionBackend(KernelBackend[AttentionKernel]):
+    """Without a compiler it proposes the kernels that are compiled already, or none: TVM can run
+    the operations one by one."""
+
+    def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+        return self._propose(workload, device, compiled=not _has_compiler())
+
+    def propose_all(
+        self, workloads: Sequence[Workload], device: Device, compiled: bool = False
+    ) -> list[Sequence[Candidate] | Decline]:
+        return super().propose_all(workloads, device, compiled or not _has_compiler())
+
+
+def _has_compiler() -> bool:
+    try:
+        toolkit.find_toolkit()
+    except LibraryMissing:
+        return False
+    return True
+
+
+def attention_backend(limit: int = 4, progress: Progress | None = None) -> AttentionBackend:
     """Fused attention in float16 and bfloat16. ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
@@ -33,7 +55,7 @@ def attention_backend(
         kernel_from_json=kernel_from_json,
         limit=limit,
     )
-    return KernelBackend(family, progress=progress)
+    return AttentionBackend(family, progress=progress)
 
 
 def blocks(kernel: AttentionKernel, workload: Workload) -> int:
