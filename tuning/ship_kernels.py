@@ -23,6 +23,7 @@ from pathlib import Path
 from convoy import paths
 from convoy.backends import registry
 from convoy.backends.kernels import shipped
+from convoy.backends.kernels.attention.kernel import ROWS, AttentionKernel
 from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import cache_key, compile_many
 from convoy.backends.kernels.cutlass.config import KernelConfig
@@ -59,6 +60,8 @@ LIKE_RELU = {"gelu": {"sm90_gemm": 3}, "hardswish": {"sm90_gemm": 2, "sm90_conv"
 #: And for other GPUs, of those that :func:`guessed` tries first.
 MORE_EPILOGUES = [{"activation": "gelu"}, {"activation": "hardswish"}]
 PER_MORE_EPILOGUE = 3
+#: Elements of a head of attention, as transformers have them: multiples of 16.
+HEADS = (16, 32, 48, 64, 80, 96, 128)
 
 
 def recorded(most: int) -> Iterator[tuple[str, Kernel]]:
@@ -131,6 +134,14 @@ def _whole_tiles(
     return found
 
 
+def attention(arch: int) -> Iterator[tuple[str, Kernel]]:
+    """Attention for the usual sizes of heads."""
+    for dim in HEADS:
+        for rows in ROWS:
+            for dtype in ("float16", "bfloat16"):
+                yield "attention", AttentionKernel(dim, dim, rows, dtype, arch)
+
+
 def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
     """For each precision and epilogue the kernels that come first for most workloads."""
     workloads = {record.workload for record in RecordStore([paths.records_dir()])}
@@ -182,6 +193,7 @@ def main() -> None:
         chosen += like_relu()
     else:
         chosen = [*guessed(A100), *depthwise()]
+    chosen += attention(options.arch)
     backend_of = {kernel: backend for backend, kernel in chosen}
     print(f"{len(backend_of)} kernels chosen in {time.monotonic() - started:.0f} s", flush=True)
     if options.list:

@@ -120,10 +120,10 @@ def _full(call: relax.Call) -> np.ndarray | None:
 
 
 def _arange(call: relax.Call) -> np.ndarray | None:
-    numbers = [getattr(arg, "value", None) for arg in call.args]
-    if not all(isinstance(number, int) for number in numbers):
+    begin, end, step = (getattr(arg, "value", None) for arg in call.args)
+    if not (isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)):
         return None
-    return np.arange(*numbers)
+    return np.arange(begin, end, step)
 
 
 #: Operators without a tensor to start from.
