@@ -179,6 +179,7 @@ def _slice_scatter(call: relax.Call) -> np.ndarray | None:
 _INDEXED: dict[str, Callable[[relax.Call], np.ndarray | None]] = {
     "relax.take": _take,
     "relax.mod": _mod,
+    "relax.floor_mod": _mod,
     "relax.strided_slice": _strided_slice,
     "relax.slice_scatter": _slice_scatter,
 }

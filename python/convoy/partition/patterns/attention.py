@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from ...graph.expr import FLOAT_DTYPES, dtype_of, is_const, op_name, rank_of, shape_of
+from ...graph.expr import FLOAT_DTYPES, dtype_of, op_name, rank_of, shape_of
 from ...ir.attention import Attention, RowView
 from ...ir.workload import Workload
 from .attention_bias import Masks, combined
-from .base import GraphView, Pattern, Site
+from .base import GraphView, Pattern, Site, typed
 from .softmax_chain import Weights, weights_of
 from .sources import Source, destinations, sources
 from .strided import Factors, Strided, common, joined
@@ -124,7 +124,7 @@ def _joined(
     padded = [(1, (0,) * len(lists))] * (3 - len(shared)) + shared
     (outer, by_outer), (batch, by_batch), (heads, by_head) = padded
     q, k, v, o = (operand.source for operand in chosen)
-    shapes = [shape_of_source(source) for source in (q, k, v, o)]
+    shapes = [shape_of(typed(source.tensor)) for source in (q, k, v, o)]
     if masks.bias is not None:
         shapes.append(masks.bias.shape)
     strides = zip(by_outer, by_batch, by_head, steps, strict=True)
@@ -156,14 +156,6 @@ def _joined(
     core = [*weights.covered, end, *o.covered, target]
     covered = _covered(graph, core, [*q.covered, *k.covered, *v.covered])
     return Site(covered, (target,), workload, tuple(inputs))
-
-
-def shape_of_source(source: Source) -> tuple[int, ...]:
-    """Shape of the tensor, which may be an expression without a type yet."""
-    tensor = source.tensor
-    if isinstance(tensor, relax.Var) or is_const(tensor):
-        return shape_of(tensor)
-    return shape_of(relax.BlockBuilder().normalize(tensor))
 
 
 def _float32(value: float) -> float:

@@ -35,38 +35,37 @@ class Masks:
 
 
 def combined(terms: Sequence[Term], dtype: str) -> Masks | None:
-    """One bias for all terms; None where there is none, such as of terms of unlike shapes."""
+    """One bias for all terms; None where there is none, such as of numbers for whole queries."""
     if not terms:
         return Masks()
-    if all(isinstance(term.value, np.ndarray) for term in terms):
-        return _of_constants(terms, dtype)
-    if len({term.scores for term in terms}) > 1 or any(term.shape[-1:] == () for term in terms):
-        return None
-    wide = any(term.dtype != dtype for term in terms)
-    kept = "float32" if wide else dtype
-    values = [_expression(term, kept) for term in terms]
-    value = functools.reduce(relax.op.add, values)
-    shape = np.broadcast_shapes(*(term.shape for term in terms))
-    if shape[-1] != terms[0].scores[-1]:
-        return None  # the same for all keys, which is no bias at all
-    layout = Strided.compact(shape).spread(terms[0].scores)
-    return Masks(bias=Bias(value, shape, kept, layout))
-
-
-def _expression(term: Term, dtype: str) -> relax.Expr:
-    if isinstance(term.value, np.ndarray):
-        return make_const(term.value.astype(numpy_dtype(dtype)))
-    return term.value if term.dtype == dtype else relax.op.astype(term.value, dtype)
-
-
-def _of_constants(terms: Sequence[Term], dtype: str) -> Masks | None:
     extents = _batches([term.scores[:-2] for term in terms])
     if extents is None:
         return None
+    if all(isinstance(term.value, np.ndarray) for term in terms):
+        return _of_constants(terms, extents, dtype)
+    kept = "float32" if any(term.dtype != dtype for term in terms) else dtype
+    shapes = [_cut(term.shape, term.scores, extents) for term in terms]
+    values = [_expression(*pair, kept) for pair in zip(terms, shapes, strict=True)]
+    shape = tuple(map(int, np.broadcast_shapes(*shapes)))
+    if shape[-1] != terms[0].scores[-1]:
+        return None  # the same for all keys, which is no bias at all
+    layout = Strided.compact(shape).spread((*extents, *terms[0].scores[-2:]))
+    return Masks(bias=Bias(functools.reduce(relax.op.add, values), shape, kept, layout))
+
+
+def _expression(term: Term, shape: tuple[int, ...], dtype: str) -> relax.Expr:
+    if isinstance(term.value, np.ndarray):
+        return make_const(term.value.reshape(shape).astype(numpy_dtype(dtype)))
+    value = term.value if term.dtype == dtype else relax.op.astype(term.value, dtype)
+    return value if term.shape == shape else relax.op.reshape(value, shape)
+
+
+def _of_constants(terms: Sequence[Term], extents: Sequence[int], dtype: str) -> Masks:
     rows, keys = terms[0].scores[-2:]
     total = np.zeros((1,) * (len(extents) + 2), np.float32)
     for term in terms:
-        total = total + _expanded(np.asarray(term.value, np.float32), term.scores, extents)
+        value = np.asarray(term.value, np.float32)
+        total = total + value.reshape(_cut(value.shape, term.scores, extents))
     if not total.any():
         return Masks()
     if _is_causal(total, (rows, keys)):
@@ -76,7 +75,7 @@ def _of_constants(terms: Sequence[Term], dtype: str) -> Masks | None:
     # A finite number that would become minus infinity stays as it is.
     fits = bool(np.array_equal(np.isinf(narrow.astype(np.float32)), np.isinf(total)))
     kept = dtype if fits and all(term.dtype == dtype for term in terms) else "float32"
-    value = narrow if kept == dtype else total
+    value = narrow if kept == dtype else np.asarray(total)
     layout = Strided.compact(value.shape).spread((*extents, rows, keys))
     return Masks(bias=Bias(make_const(value), value.shape, kept, layout))
 
@@ -92,17 +91,22 @@ def _batches(shapes: Sequence[tuple[int, ...]]) -> list[int] | None:
     return [b // a for a, b in itertools.pairwise(ordered)][::-1]
 
 
-def _expanded(value: np.ndarray, scores: tuple[int, ...], extents: Sequence[int]) -> np.ndarray:
-    """A term with its batch dimensions cut into ``extents``; 1 where it is broadcast."""
-    aligned = (1,) * (len(scores) - value.ndim) + value.shape
-    shape: list[int] = []
+def _cut(
+    shape: tuple[int, ...], scores: tuple[int, ...], extents: Sequence[int]
+) -> tuple[int, ...]:
+    """A term's shape with its batch dimensions cut into ``extents``; 1 where it is broadcast."""
+    aligned = (1,) * (len(scores) - len(shape)) + shape
+    found: list[int] = []
     left = list(extents)
     for extent, own in zip(scores[:-2], aligned[:-2], strict=True):
         reached = 1
         while reached < extent:
             reached *= left[0]
-            shape.append(left.pop(0) if own > 1 else (left.pop(0), 1)[1])
-    return value.reshape((*shape, *aligned[-2:]))
+            found.append(left[0] if own > 1 else 1)
+            left.pop(0)
+    cut = (*found, *aligned[-2:])
+    before = len(cut) - len(shape)
+    return shape if before >= 0 and cut == (1,) * before + shape else cut
 
 
 def _is_causal(total: np.ndarray, matrix: tuple[int, int]) -> bool:

@@ -120,8 +120,16 @@ def _wrong_operand(site: Site) -> str:
     if len(values) != len(operands):
         return f"{len(values)} operands where the workload has {len(operands)}"
     for (name, shape, dtype), value in zip(operands, values, strict=True):
-        if isinstance(value, relax.Call):
-            value = relax.BlockBuilder().normalize(value)
+        value = typed(value)
         if (shape_of(value), dtype_of(value)) != (shape, dtype):
             return f"operand {name} is {shape_of(value)} {dtype_of(value)}, not {shape} {dtype}"
     return ""
+
+
+def typed(value: relax.Expr) -> relax.Expr:
+    """A call as a variable of its type; nested calls need no scope for that."""
+    if not isinstance(value, relax.Call):
+        return value
+    args = [typed(arg) for arg in value.args]
+    call = relax.Call(value.op, args, value.attrs, value.ty_args)
+    return relax.Var("value", relax.BlockBuilder().normalize(call).ty)

@@ -1,0 +1,148 @@
+"""Attention as PyTorch's modules and users write it, from torch.export to a fused workload."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..attention.graphs import check
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def checked(module, *inputs, count=1):
+    """Check a torch module; returns the attention workloads that are found in it."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    torch.manual_seed(0)
+    module = module.eval()
+    with torch.no_grad():
+        wanted = module(*inputs).numpy()
+    relax_module = from_exported_program(torch.export.export(module, inputs))
+    return check(relax_module, [x.numpy() for x in inputs], wanted, count)
+
+
+class Sdpa(nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, q, k, v, mask=None):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **self.options)
+
+
+def qkv(queries=10, keys=12, value=16):
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((queries, 16), (keys, 16), (keys, value))
+    return [torch.randn(2, 4, *size, generator=generator) for size in sizes]
+
+
+def test_boolean_mask_with_a_row_that_hides_all():
+    mask = torch.rand(2, 1, 10, 12, generator=torch.Generator().manual_seed(1)) > 0.5
+    mask[0, 0, 3] = False
+    (found,) = checked(Sdpa(), *qkv(), mask)
+    assert found.attention.zeros and found.attention.bias.shape == (2, 1, 10, 12)
+
+
+def test_float_mask_and_other_sizes_of_values():
+    (found,) = checked(Sdpa(scale=0.3), *qkv(value=24), torch.randn(4, 1, 12))
+    assert found.attention.bias.shape == (4, 1, 12)
+    assert (found.c // found.groups, found.k // found.groups) == (16, 24)
+
+
+def test_causal():
+    (found,) = checked(Sdpa(is_causal=True), *qkv(12, 12))
+    assert found.attention.causal and not found.attention.bias.shape
+
+
+class Encoder(nn.Module):
+    """A layer before it, so that the projection's result is no input of the network."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_encoder_layer_reads_the_projection_in_place():
+    (found,) = checked(Encoder(), torch.randn(3, 9, 64))
+    a = found.attention
+    assert a.q.shape == a.k.shape == a.v.shape
+    assert [a.q.offset, a.k.offset, a.v.offset] == [0, 64, 128]
+
+
+class CrossAttention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+
+    def forward(self, x, memory):
+        return self.attention(x, memory, memory, need_weights=False)[0]
+
+
+def test_cross_attention():
+    (found,) = checked(CrossAttention(), torch.randn(2, 7, 64), torch.randn(2, 15, 64))
+    assert (found.h, found.w) == (7, 15)
+
+
+class NeedsWeights(CrossAttention):
+    def forward(self, x, memory):
+        out, weights = self.attention(x, memory, memory, need_weights=True)
+        return out.sum(-1) + weights.sum(-1)
+
+
+def test_weights_that_are_needed_stay():
+    checked(NeedsWeights(), torch.randn(2, 7, 64), torch.randn(2, 15, 64), count=0)
+
+
+class Windows(nn.Module):
+    """Shifted windows of a map, with a bias for each head and a mask for each window."""
+
+    def __init__(self, side=8, window=4, width=32, heads=2):
+        super().__init__()
+        self.side, self.window, self.heads = side, window, heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        tokens = window * window
+        self.table = nn.Parameter(torch.randn(50, heads))
+        self.register_buffer("index", torch.randint(0, 50, (tokens * tokens,)))
+
+    def forward(self, x):
+        b, side, w, heads = x.shape[0], self.side, self.window, self.heads
+        count, tokens, width = side // w, w * w, x.shape[-1]
+        windows = x.view(b, count, w, count, w, width).permute(0, 1, 3, 2, 4, 5)
+        windows = windows.reshape(b * count * count, tokens, width)
+        parts = self.qkv(windows).reshape(-1, tokens, 3, heads, width // heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = (q * (width // heads) ** -0.5) @ k.transpose(-2, -1)
+        bias = self.table[self.index].view(tokens, tokens, heads).permute(2, 0, 1)
+        scores = scores + bias.unsqueeze(0)
+        groups = torch.arange(count * count).view(-1, 1) * torch.arange(tokens) % 3
+        mask = (groups.unsqueeze(1) != groups.unsqueeze(2)).float() * -100.0
+        scores = scores.view(b, count * count, heads, tokens, tokens)
+        scores = scores + mask.unsqueeze(1).unsqueeze(0)
+        weights = scores.view(-1, heads, tokens, tokens).softmax(-1)
+        out = (F.dropout(weights, 0.1, self.training) @ v).transpose(1, 2)
+        return self.out(out.reshape(b * count * count, tokens, width))
+
+
+def test_shifted_windows():
+    (found,) = checked(Windows(), torch.randn(3, 8, 8, 32))
+    a = found.attention
+    assert a.outer == 3 and found.n == 3 * 4
+    assert a.bias.shape == (1, 4, 2, 16, 16) and a.bias.strides[0] == 0
+
+
+class Einsum(nn.Module):
+    def forward(self, x):
+        q, k, v = x.split(16, -1)
+        weights = torch.einsum("bqd,bkd->bqk", q, k).softmax(-1)
+        return torch.einsum("bqk,bkd->bqd", weights, v)
+
+
+def test_einsum_of_one_head():
+    (found,) = checked(Einsum(), torch.randn(2, 10, 48))
+    assert found.attention.scale == 1.0
