@@ -122,8 +122,11 @@ class Attention:
         return cls(**checks.checked(data, _FIELDS, "attention", InvalidWorkload, required))
 
 
-def _view(data: Any) -> RowView:
-    return RowView(**checks.checked(data, _VIEW, "view", InvalidWorkload))
+def _view(name: str) -> checks.Check:
+    def check(data: Any) -> RowView:
+        return RowView(**checks.checked(data, _VIEW, f"view {name}", InvalidWorkload))
+
+    return check
 
 
 _INDEX = checks.integer(0, 1 << 48)
@@ -133,7 +136,7 @@ _VIEW: Mapping[str, checks.Check] = {
     "strides": checks.tuple_of(_INDEX, 4),
 }
 _FIELDS: Mapping[str, checks.Check] = {
-    **dict.fromkeys(("q", "k", "v", "o", "bias"), _view),
+    **{name: _view(name) for name in ("q", "k", "v", "o", "bias")},
     "bias_dtype": checks.one_of(("float16", "bfloat16", "float32")),
     "scale": checks.number(-3.4e38, 3.4e38),
     **dict.fromkeys(("causal", "zeros"), checks.boolean),
