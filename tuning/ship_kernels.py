@@ -23,7 +23,7 @@ from pathlib import Path
 from convoy import paths
 from convoy.backends import registry
 from convoy.backends.kernels import shipped
-from convoy.backends.kernels.attention.kernel import ROWS, AttentionKernel
+from convoy.backends.kernels.attention.kernel import TILES, AttentionKernel
 from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import cache_key, compile_many
 from convoy.backends.kernels.cutlass.config import KernelConfig
@@ -137,9 +137,9 @@ def _whole_tiles(
 def attention(arch: int) -> Iterator[tuple[str, Kernel]]:
     """Attention for the usual sizes of heads."""
     for dim in HEADS:
-        for rows in ROWS:
+        for tile in TILES:
             for dtype in ("float16", "bfloat16"):
-                yield "attention", AttentionKernel(dim, dim, rows, dtype, arch)
+                yield "attention", AttentionKernel(dim, dim, *tile, dtype, arch)
 
 
 def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:

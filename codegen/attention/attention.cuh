@@ -45,7 +45,8 @@ struct Config {
 };
 
 struct Strides {
-  int64_t outer, batch, head, row;
+  int64_t outer, batch, head;
+  int row;
 };
 
 struct Params {
@@ -53,8 +54,9 @@ struct Params {
   void* o;
   Strides q_strides, k_strides, v_strides, o_strides, bias_strides;
   int batch, heads, queries, keys, dim, value_dim;
-  int row_tiles;  // blocks of a head
-  float scale;    // times log2(e)
+  int row_tiles;    // blocks of a head
+  float scale;      // times log2(e)
+  bool late_scale;  // applied in the softmax: no bias is in the way, and the scale is positive
   bool causal, zeros, wide_bias;
 };
 
@@ -64,13 +66,18 @@ __device__ inline int64_t start_of(const Strides& s, int outer, int batch, int h
 
 // kRows rows from `first` on to shared memory; zeros beyond `rows` and `columns`.
 template <int kRows, int kColumns, int kPitch, int kThreads, class T>
-__device__ void load_rows(T* shared, const T* global, int64_t stride, int first, int rows,
+__device__ void load_rows(T* shared, const T* global, int stride, int first, int rows,
                           int columns) {
-  constexpr int kVectors = kColumns / 8;
-  for (int i = threadIdx.x; i < kRows * kVectors; i += kThreads) {
+  constexpr int kVectors = kColumns / 8, kCount = kRows * kVectors;
+  const T* start = global + int64_t(first) * stride;
+  int left = rows - first;
+#pragma unroll
+  for (int begin = 0; begin < kCount; begin += kThreads) {
+    int i = begin + threadIdx.x;
+    if (kCount % kThreads != 0 && i >= kCount) break;
     int row = i / kVectors, column = i % kVectors * 8;
-    bool inside = first + row < rows && column < columns;
-    const T* from = inside ? global + (first + row) * stride + column : global;
+    bool inside = row < left && column < columns;
+    const T* from = inside ? start + int64_t(row) * stride + column : global;
     copy_async(shared + row * kPitch + column, from, inside);
   }
 }
@@ -87,18 +94,23 @@ struct Partial {
 template <class Config>
 using Scores = float[Config::kSlice / 8][4];
 
-// Scores of 16 queries and the warp's keys of a tile.
-template <class Config, class T>
+// Scores of 16 queries and the warp's keys of a tile; with kPart only of the first `groups` times 16
+// keys. Products that follow each other have sums of their own, so that none waits for the last one.
+template <class Config, bool kPart, class T>
 __device__ void multiply_keys(Scores<Config>& scores, const uint32_t (&q)[Config::kDim / 16][4],
-                              const T* keys) {
+                              const T* keys, int groups) {
   int lane = threadIdx.x % 32;
   const T* own = keys + (lane / 16 * 8 + lane % 8) * Config::kPitch + lane / 8 % 2 * 8;
 #pragma unroll
-  for (int j = 0; j < Config::kSlice / 16; ++j) {
+  for (int j = 0; j < Config::kSlice / 8; ++j) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scores[2 * j][i] = scores[2 * j + 1][i] = 0.f;
+    for (int i = 0; i < 4; ++i) scores[j][i] = 0.f;
+  }
 #pragma unroll
-    for (int step = 0; step < Config::kDim / 16; ++step) {
+  for (int step = 0; step < Config::kDim / 16; ++step) {
+#pragma unroll
+    for (int j = 0; j < Config::kSlice / 16; ++j) {
+      if (kPart && j >= groups) break;
       uint32_t b[4];
       load_matrices(b, own + j * 16 * Config::kPitch + step * 16);
       Numbers<T>::mma(scores[2 * j], q[step], b[0], b[1]);
@@ -107,33 +119,47 @@ __device__ void multiply_keys(Scores<Config>& scores, const uint32_t (&q)[Config
   }
 }
 
-// Adds the bias and hides what a query does not see; `row` and `key` are those of the thread's first
-// score. Scores become logarithms to base 2.
-template <class Config, class T>
-__device__ void bias_and_mask(Scores<Config>& scores, const Params& p, int64_t bias_start, int row,
-                              int key, bool masked) {
-  constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLog2E = 1.4426950408889634f;
+
+// Scales, and adds a bias of type B; `row` and `key` are those of the thread's first score. Beyond the
+// last query or key nothing is added.
+template <class Config, class B, class Widen>
+__device__ void add_bias(Scores<Config>& scores, const Params& p, const B* bias, int row, int key,
+                         Widen widen) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    int own_row = row + 8 * half;
+    if (own_row >= p.queries) continue;
+    const B* from = bias + int64_t(own_row) * p.bias_strides.row;
+#pragma unroll
+    for (int j = 0; j < Config::kSlice / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        int own_key = key + j * 8 + i;
+        float& score = scores[j][2 * half + i];
+        if (own_key < p.keys) score = score * p.scale + widen(from[own_key]) * kLog2E;
+      }
+    }
+  }
+}
+
+// Hides what a query does not see.
+template <class Config>
+__device__ void mask(Scores<Config>& scores, const Params& p, int row, int key) {
 #pragma unroll
   for (int j = 0; j < Config::kSlice / 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       int own_row = row + i / 2 * 8, own_key = key + j * 8 + i % 2;
-      float score = scores[j][i] * p.scale;
-      if (p.bias != nullptr && own_row < p.queries && own_key < p.keys) {
-        int64_t at = bias_start + own_row * p.bias_strides.row + own_key;
-        float bias = p.wide_bias ? static_cast<const float*>(p.bias)[at]
-                                 : Numbers<T>::widen(static_cast<const T*>(p.bias)[at]);
-        score += bias * kLog2E;
-      }
-      if (masked && (own_key >= p.keys || (p.causal && own_key > own_row))) score = -kInfinity;
-      scores[j][i] = score;
+      if (own_key >= p.keys || (p.causal && own_key > own_row)) scores[j][i] = -kInfinity;
     }
   }
 }
 
-// One step of the online softmax: scores become powers, and what was summed before is rescaled.
+// One step of the online softmax of `scale` times the scores: they become powers of 2, and what was
+// summed before is rescaled. `scale` is positive.
 template <class Config>
-__device__ void online_softmax(Scores<Config>& scores, Partial<Config>& partial) {
+__device__ void online_softmax(Scores<Config>& scores, Partial<Config>& partial, float scale) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float largest = partial.largest[half];
@@ -144,13 +170,13 @@ __device__ void online_softmax(Scores<Config>& scores, Partial<Config>& partial)
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 2));
     // Where nothing has been seen yet all powers are 0, not those of a difference of infinities.
-    float base = largest == -kInfinity ? 0.f : largest;
-    float rescale = exp2_approx(partial.largest[half] - base), sum = 0.f;
+    float base = largest == -kInfinity ? 0.f : largest * scale;
+    float rescale = exp2_approx(partial.largest[half] * scale - base), sum = 0.f;
 #pragma unroll
     for (int j = 0; j < Config::kSlice / 8; ++j) {
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores[j][i] = exp2_approx(scores[j][i] - base);
+        scores[j][i] = exp2_approx(scores[j][i] * scale - base);
         sum += scores[j][i];
       }
     }
@@ -164,17 +190,18 @@ __device__ void online_softmax(Scores<Config>& scores, Partial<Config>& partial)
   }
 }
 
-// Adds powers times values. The accumulators of two neighbouring score tiles are the fragment of a
-// 16x16 operand.
-template <class Config, class T>
+// Adds powers times values, with kPart only of the first `groups` times 16 keys. The accumulators of
+// two neighbouring score tiles are the fragment of a 16x16 operand.
+template <class Config, bool kPart, class T>
 __device__ void multiply_values(Partial<Config>& partial, const Scores<Config>& powers,
-                                const T* values) {
+                                const T* values, int groups) {
   int lane = threadIdx.x % 32;
   const T* own = values + lane % 16 * Config::kValuePitch + lane / 16 * 8;
 #pragma unroll
   for (int j = 0; j < Config::kSlice / 16; ++j) {
-    const float(&low)[4] = powers[2 * j];
-    const float(&high)[4] = powers[2 * j + 1];
+    if (kPart && j >= groups) break;
+    const float (&low)[4] = powers[2 * j];
+    const float (&high)[4] = powers[2 * j + 1];
     uint32_t a[4] = {Numbers<T>::pack(low[0], low[1]), Numbers<T>::pack(low[2], low[3]),
                      Numbers<T>::pack(high[0], high[1]), Numbers<T>::pack(high[2], high[3])};
 #pragma unroll
@@ -185,6 +212,34 @@ __device__ void multiply_values(Partial<Config>& partial, const Scores<Config>& 
       Numbers<T>::mma(partial.values[2 * column + 1], a, b[2], b[3]);
     }
   }
+}
+
+// What a warp does with its keys of a tile. Where all of its queries see all of them, nothing is
+// masked (kPart false).
+template <class Config, bool kPart, class T>
+__device__ void add_keys(Partial<Config>& partial, const Params& p,
+                         const uint32_t (&q)[Config::kDim / 16][4], const T* keys, const T* values,
+                         int64_t bias, int first_row, int first_key, int groups) {
+  int lane = threadIdx.x % 32, row = first_row + lane / 4, key = first_key + lane % 4 * 2;
+  Scores<Config> scores;
+  multiply_keys<Config, kPart>(scores, q, keys, groups);
+  if (p.bias != nullptr && p.wide_bias) {
+    add_bias<Config>(scores, p, static_cast<const float*>(p.bias) + bias, row, key,
+                     [](float value) { return value; });
+  } else if (p.bias != nullptr) {
+    add_bias<Config>(scores, p, static_cast<const T*>(p.bias) + bias, row, key,
+                     [](T value) { return Numbers<T>::widen(value); });
+  }
+  if (p.bias == nullptr && !p.late_scale) {
+#pragma unroll
+    for (int j = 0; j < Config::kSlice / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[j][i] *= p.scale;
+    }
+  }
+  if (kPart) mask<Config>(scores, p, row, key);
+  online_softmax<Config>(scores, partial, p.late_scale ? p.scale : 1.f);
+  multiply_values<Config, kPart>(partial, scores, values, groups);
 }
 
 // 1 / sum. A row that has seen no key: zeros, or the NaN of 0 / 0.
@@ -215,7 +270,7 @@ __device__ void store_rows(const Partial<Config>& partial, const Params& p, T* s
   for (int i = lane; i < 16 * kVectors; i += 32) {
     int row = i / kVectors, column = i % kVectors * 8;
     if (first_row + row >= p.queries || column >= p.value_dim) continue;
-    *reinterpret_cast<uint4*>(o + (first_row + row) * p.o_strides.row + column) =
+    *reinterpret_cast<uint4*>(o + int64_t(first_row + row) * p.o_strides.row + column) =
         *reinterpret_cast<const uint4*>(own + row * Config::kValuePitch + column);
   }
 }
@@ -224,6 +279,7 @@ __device__ void store_rows(const Partial<Config>& partial, const Params& p, T* s
 template <class Config, class T>
 __device__ void join_and_store(const Partial<Config>& partial, const Params& p, float* shared, T* o,
                                int first_row) {
+  float scale = p.late_scale ? p.scale : 1.f;  // of the largest scores
   constexpr int kRows = Config::kRows, kColumns = Config::kValueDim;
   float* largest = shared + Config::kKeyWarps * kRows * kColumns;
   float* sums = largest + Config::kKeyWarps * kRows;
@@ -233,7 +289,7 @@ __device__ void join_and_store(const Partial<Config>& partial, const Params& p, 
   for (int half = 0; half < 2; ++half) {
     int row = base + 8 * half;
     if (lane % 4 == 0) {
-      largest[row] = partial.largest[half];
+      largest[row] = partial.largest[half] * scale;
       sums[row] = partial.sum[half];
     }
 #pragma unroll
@@ -261,12 +317,12 @@ __device__ void join_and_store(const Partial<Config>& partial, const Params& p, 
 #pragma unroll
       for (int e = 0; e < 8; ++e) result[e] += weight * shared[at * kColumns + column + e];
     }
-    float scale = reciprocal(sum, p.zeros);
-    uint4 packed = {Numbers<T>::pack(result[0] * scale, result[1] * scale),
-                    Numbers<T>::pack(result[2] * scale, result[3] * scale),
-                    Numbers<T>::pack(result[4] * scale, result[5] * scale),
-                    Numbers<T>::pack(result[6] * scale, result[7] * scale)};
-    *reinterpret_cast<uint4*>(o + (first_row + row) * p.o_strides.row + column) = packed;
+    float over = reciprocal(sum, p.zeros);
+    uint4 packed = {Numbers<T>::pack(result[0] * over, result[1] * over),
+                    Numbers<T>::pack(result[2] * over, result[3] * over),
+                    Numbers<T>::pack(result[4] * over, result[5] * over),
+                    Numbers<T>::pack(result[6] * over, result[7] * over)};
+    *reinterpret_cast<uint4*>(o + int64_t(first_row + row) * p.o_strides.row + column) = packed;
   }
 }
 
@@ -294,6 +350,8 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
   int block_row = tile * Config::kRows, first_row = block_row + row_warp * 16;
   int keys = p.causal ? min(p.keys, block_row + Config::kRows) : p.keys;
   int tiles = (keys + kKeyTile - 1) / kKeyTile;
+  int warp_keys = p.causal ? min(p.keys, first_row + 16) : p.keys;
+  if (first_row >= p.queries) warp_keys = 0;  // a warp that only loads
 
   auto load_tile = [&](int t) {
     T* stage = stages + t % Config::kStages * Config::kStageElements;
@@ -302,8 +360,8 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
     load_rows<kKeyTile, Config::kValueDim, Config::kValuePitch, kThreads>(
         stage + kKeyTile * Config::kPitch, v, p.v_strides.row, t * kKeyTile, p.keys, p.value_dim);
   };
-  load_rows<Config::kRows, Config::kDim, Config::kPitch, kThreads>(
-      queries, q, p.q_strides.row, block_row, p.queries, p.dim);
+  load_rows<Config::kRows, Config::kDim, Config::kPitch, kThreads>(queries, q, p.q_strides.row,
+                                                                   block_row, p.queries, p.dim);
   load_tile(0);
   commit_copies();
 
@@ -324,15 +382,19 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
     const T* stage = stages + t % Config::kStages * Config::kStageElements;
     int slice = key_warp * Config::kSlice;  // of the tile's keys
     int first_key = t * kKeyTile + slice;
-    Scores<Config> scores;
-    multiply_keys<Config>(scores, q_fragment, stage + slice * Config::kPitch);
-    int last_key = first_key + Config::kSlice - 1;
-    bool masked = last_key >= p.keys || (p.causal && last_key > first_row);
-    bias_and_mask<Config, T>(scores, p, bias, first_row + lane / 4, first_key + lane % 4 * 2,
-                             masked);
-    online_softmax<Config>(scores, partial);
-    multiply_values<Config>(partial, scores,
-                            stage + kKeyTile * Config::kPitch + slice * Config::kValuePitch);
+    const T* own_keys = stage + slice * Config::kPitch;
+    const T* own_values = stage + kKeyTile * Config::kPitch + slice * Config::kValuePitch;
+    // Keys that some query of the warp sees.
+    int seen = min(warp_keys - first_key, Config::kSlice);
+    bool whole =
+        seen == Config::kSlice && (!p.causal || first_key + Config::kSlice - 1 <= first_row);
+    if (whole) {
+      add_keys<Config, false>(partial, p, q_fragment, own_keys, own_values, bias, first_row,
+                              first_key, Config::kSlice / 16);
+    } else if (seen > 0) {
+      add_keys<Config, true>(partial, p, q_fragment, own_keys, own_values, bias, first_row,
+                             first_key, (seen + 15) / 16);
+    }
     __syncthreads();  // before the stage is loaded again
   }
 #pragma unroll

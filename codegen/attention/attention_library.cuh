@@ -25,7 +25,7 @@ inline bool is_aligned(const void* pointer) {
 }
 
 inline Strides strides_of(const ConvoyAttentionView& view) {
-  return {view.strides[0], view.strides[1], view.strides[2], view.strides[3]};
+  return {view.strides[0], view.strides[1], view.strides[2], int(view.strides[3])};
 }
 
 template <class Config>
@@ -46,7 +46,9 @@ struct Library {
     if (a.dim % 8 || a.value_dim % 8) return kMisaligned;
     for (const ConvoyAttentionView* view : {&a.q_view, &a.k_view, &a.v_view, &a.o_view}) {
       if (!is_aligned(*view)) return kMisaligned;
+      if (view->strides[3] > INT32_MAX) return kTooLarge;
     }
+    if (a.bias_view.strides[3] > INT32_MAX) return kTooLarge;
     bool fits = a.queries <= INT32_MAX - Config::kRows && a.keys <= INT32_MAX - Config::kKeyTile;
     return fits && blocks(a) <= INT32_MAX ? kOk : kTooLarge;
   }
@@ -81,6 +83,7 @@ struct Library {
     p.value_dim = a.value_dim;
     p.row_tiles = (a.queries + Config::kRows - 1) / Config::kRows;
     p.scale = a.scale * 1.4426950408889634f;
+    p.late_scale = p.bias == nullptr && p.scale > 0.f;
     p.causal = a.causal != 0;
     p.zeros = a.zeros != 0;
     state->blocks = int(blocks(a));
@@ -90,8 +93,7 @@ struct Library {
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {
-    attention<Config>
-        <<<state.blocks, Config::kThreads, state.shared_bytes, stream>>>(state.params);
+    attention<Config><<<state.blocks, Config::kThreads, state.shared_bytes, stream>>>(state.params);
     return from_cuda(cudaGetLastError());
   }
 
@@ -103,27 +105,27 @@ struct Library {
 
 }  // namespace convoy::attention
 
-#define CONVOY_EXPORT_ATTENTION(Config)                                                            \
-  using AttentionLibrary = convoy::attention::Library<Config>;                                     \
-  using AttentionState = convoy::attention::State;                                                 \
-  CONVOY_API int32_t convoy_kernel_attention_abi(void) { return CONVOY_ATTENTION_ABI_VERSION; }    \
-  CONVOY_API int32_t convoy_kernel_attention_check(const ConvoyAttention* problem) {               \
-    return AttentionLibrary::check(*problem);                                                      \
-  }                                                                                                \
-  CONVOY_API int64_t convoy_kernel_state_bytes(void) {                                             \
-    return convoy::state_bytes<AttentionState>();                                                  \
-  }                                                                                                \
-  CONVOY_API int32_t convoy_kernel_attention_prepare(                                              \
-      const ConvoyAttention* problem, const ConvoyAttentionOperands* operands, void* buffer) {     \
-    if (int32_t code = AttentionLibrary::check(*problem)) return code;                             \
-    auto* state = new (convoy::state_at<AttentionState>(buffer)) AttentionState();                 \
-    return AttentionLibrary::prepare(*problem, *operands, state);                                  \
-  }                                                                                                \
-  CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                      \
-    return AttentionLibrary::launch(*convoy::state_at<AttentionState>(buffer),                     \
-                                    static_cast<cudaStream_t>(stream));                            \
-  }                                                                                                \
-  CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {     \
-    return AttentionLibrary::footprint(*convoy::state_at<AttentionState>(buffer), footprint);      \
-  }                                                                                                \
+#define CONVOY_EXPORT_ATTENTION(Config)                                                         \
+  using AttentionLibrary = convoy::attention::Library<Config>;                                  \
+  using AttentionState = convoy::attention::State;                                              \
+  CONVOY_API int32_t convoy_kernel_attention_abi(void) { return CONVOY_ATTENTION_ABI_VERSION; } \
+  CONVOY_API int32_t convoy_kernel_attention_check(const ConvoyAttention* problem) {            \
+    return AttentionLibrary::check(*problem);                                                   \
+  }                                                                                             \
+  CONVOY_API int64_t convoy_kernel_state_bytes(void) {                                          \
+    return convoy::state_bytes<AttentionState>();                                               \
+  }                                                                                             \
+  CONVOY_API int32_t convoy_kernel_attention_prepare(                                           \
+      const ConvoyAttention* problem, const ConvoyAttentionOperands* operands, void* buffer) {  \
+    if (int32_t code = AttentionLibrary::check(*problem)) return code;                          \
+    auto* state = new (convoy::state_at<AttentionState>(buffer)) AttentionState();              \
+    return AttentionLibrary::prepare(*problem, *operands, state);                               \
+  }                                                                                             \
+  CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                   \
+    return AttentionLibrary::launch(*convoy::state_at<AttentionState>(buffer),                  \
+                                    static_cast<cudaStream_t>(stream));                         \
+  }                                                                                             \
+  CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {  \
+    return AttentionLibrary::footprint(*convoy::state_at<AttentionState>(buffer), footprint);   \
+  }                                                                                             \
   CONVOY_API const char* convoy_kernel_error(int32_t code) { return convoy::describe(code); }

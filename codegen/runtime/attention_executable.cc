@@ -24,9 +24,9 @@ ConvoyAttention MakeProblem(const Workload& load) {
   problem.keys = narrow(load.w);
   problem.dim = narrow(load.c / load.groups);
   problem.value_dim = narrow(load.k / load.groups);
-  problem.bias = attention.bias.shape.empty()               ? CONVOY_NO_BIAS
+  problem.bias = attention.bias.shape.empty()              ? CONVOY_NO_BIAS
                  : attention.bias_dtype == Dtype::kFloat32 ? CONVOY_FLOAT32_BIAS
-                                                            : CONVOY_BIAS;
+                                                           : CONVOY_BIAS;
   problem.causal = attention.causal;
   problem.zeros = attention.zeros;
   problem.scale = attention.scale;

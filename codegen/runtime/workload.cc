@@ -25,10 +25,10 @@ T Choose(const json::Object& object, const char* field, const Choice<T> (&choice
 }
 
 constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
-                             {"dgrad", Op::kDgrad},
-                             {"wgrad", Op::kWgrad},
-                             {"matmul", Op::kMatmul},
-                             {"attention", Op::kAttention}};
+                               {"dgrad", Op::kDgrad},
+                               {"wgrad", Op::kWgrad},
+                               {"matmul", Op::kMatmul},
+                               {"attention", Op::kAttention}};
 constexpr Choice<Dtype> kDtypes[] = {
     {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
 constexpr Choice<Activation> kActivations[] = {{"none", Activation::kNone},
@@ -119,8 +119,8 @@ Attention ParseAttention(const json::Object& object, const Workload& load) {
   attention.zeros = Get<bool>(object, "zeros", false);
   attention.outer = Get<int64_t>(object, "outer", 1);
   if (attention.outer < 1 || load.n % attention.outer) {
-    TVM_FFI_THROW(InvalidWorkload) << "outer = " << attention.outer << " of " << load.n
-                                   << " batches; expected a divisor";
+    TVM_FFI_THROW(InvalidWorkload)
+        << "outer = " << attention.outer << " of " << load.n << " batches; expected a divisor";
   }
   std::array<int64_t, 4> queries = {attention.outer, load.n / attention.outer, load.groups, load.h};
   std::array<int64_t, 4> keys = {queries[0], queries[1], queries[2], load.w};

@@ -76,7 +76,7 @@ struct Workload {
   Dtype dtype, out_dtype, acc_dtype;
   bool tf32;
   Epilogue epilogue;
-  Attention attention;  // only of kAttention
+  Attention attention;            // only of kAttention
   std::vector<Operand> operands;  // in call order, outputs last
   int num_outputs;
 

@@ -17,7 +17,7 @@ extern "C" void run(const int* sizes, const int64_t* strides, float scale, const
   using convoy::attention::Strides;
   auto of = [&](int i) {
     const int64_t* s = strides + 4 * i;
-    return Strides{s[0], s[1], s[2], s[3]};
+    return Strides{s[0], s[1], s[2], int(s[3])};
   };
   convoy::attention::Params p{};
   p.q = q, p.k = k, p.v = v, p.bias = bias, p.o = o;
@@ -28,6 +28,7 @@ extern "C" void run(const int* sizes, const int64_t* strides, float scale, const
   p.causal = sizes[7] != 0, p.zeros = sizes[8] != 0, p.wide_bias = sizes[9] != 0;
   p.row_tiles = (p.queries + Config::kRows - 1) / Config::kRows;
   p.scale = scale * 1.4426950408889634f;
+  p.late_scale = bias == nullptr && scale > 0;
   int blocks = p.row_tiles * sizes[0] * p.batch * p.heads;
   emulator::launch(blocks, Config::kThreads, convoy::attention::shared,
                    sizeof(convoy::attention::shared),

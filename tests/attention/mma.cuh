@@ -53,6 +53,19 @@ inline void enter() {
 
 inline void wait() { swapcontext(&fibers[current].context, &scheduler); }
 
+// Until all threads of the block are here. Each waits at least once, so that those of a warp, whose
+// steps are the same, stay side by side.
+inline int arrived = 0, generation = 0;
+inline void wait_for_block() {
+  int mine = generation;
+  if (++arrived == int(fibers.size())) {
+    arrived = 0;
+    ++generation;
+  }
+  do wait();
+  while (generation == mine);
+}
+
 inline void launch(int blocks, int threads, void* shared, size_t shared_bytes,
                    std::function<void()> kernel) {
   constexpr size_t kStack = 256 << 10;
@@ -103,7 +116,7 @@ void together(Fill fill, Use use) {
 
 #define threadIdx emulator::thread_index
 #define blockIdx emulator::block_index
-#define __syncthreads emulator::wait
+#define __syncthreads emulator::wait_for_block
 #define __syncwarp emulator::wait
 
 inline float __shfl_xor_sync(unsigned, float value, int mask) {

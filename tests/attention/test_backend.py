@@ -13,7 +13,7 @@ from tvm.relax import op
 
 import convoy
 from convoy.backends.kernels.attention import family
-from convoy.backends.kernels.attention.kernel import ROWS, AttentionKernel, kernel_from_json
+from convoy.backends.kernels.attention.kernel import TILES, AttentionKernel, kernel_from_json
 from convoy.backends.kernels.attention.library import AttentionLibrary, Problem
 from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.toolkit import find_toolkit
@@ -45,7 +45,8 @@ def compiler(monkeypatch):
 def test_a_candidate_for_each_block_size(backend, compiler, device):
     for workload in (VIT, cases.workload(64, 3, 49, dim=32, dtype="bfloat16")):
         candidates = backend.propose(workload, device)
-        assert {c.kernel_fields()["rows"] for c in candidates} == set(ROWS)
+        fields = [c.kernel_fields() for c in candidates]
+        assert {(f["rows"], f["key_tile"]) for f in fields} == set(TILES)
         assert {c.kernel_fields()["arch"] for c in candidates} == {90 if device is H200 else 80}
         for candidate in candidates:
             backend.check(candidate)
@@ -97,7 +98,7 @@ def test_others_decline_attention(name):
 
 
 def test_kernels_as_json():
-    kernel = AttentionKernel(64, 128, 32, "bfloat16", 80)
+    kernel = AttentionKernel(64, 128, 32, 128, "bfloat16", 80)
     assert kernel_from_json(kernel.to_json()) == kernel
     for changes in ({"dim": 24}, {"rows": 48}, {"arch": 89}, {"dtype": "float32"}, {"family": "x"}):
         with pytest.raises(InvalidOption):
@@ -115,14 +116,14 @@ def test_estimates_grow_with_the_work(backend, compiler):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", ROWS)
-def test_library_and_backend_agree(backend, tmp_path, rows):
+@pytest.mark.parametrize("tile", TILES)
+def test_library_and_backend_agree(backend, tmp_path, tile):
     """It compiles without spills for the largest heads, and checks what the backend checks."""
     try:
         toolkit = find_toolkit()
     except LibraryMissing as missing:
         pytest.skip(f"no CUDA compiler: {missing.got}")
-    kernel = AttentionKernel(128, 128, rows)
+    kernel = AttentionKernel(128, 128, *tile)
     messages = compile_to(kernel, tmp_path / "kernel.so", toolkit, ["-Xptxas=-v"])
     assert "0 bytes spill stores, 0 bytes spill loads" in messages
     library = AttentionLibrary(tmp_path / "kernel.so")

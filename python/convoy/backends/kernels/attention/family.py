@@ -12,7 +12,7 @@ from .. import kernel as kernels
 from .. import toolkit
 from ..backend import Family, KernelBackend
 from ..compile import Progress
-from .kernel import MOST_DIM, ROWS, AttentionKernel, kernel_from_json
+from .kernel import MOST_DIM, TILES, AttentionKernel, kernel_from_json
 
 #: In records, plans and ``backends=(...)``.
 NAME = "attention"
@@ -43,7 +43,7 @@ def _has_compiler() -> bool:
     return True
 
 
-def attention_backend(limit: int = 4, progress: Progress | None = None) -> AttentionBackend:
+def attention_backend(limit: int = 6, progress: Progress | None = None) -> AttentionBackend:
     """Fused attention in float16 and bfloat16. ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
@@ -68,11 +68,12 @@ def _padded(size: int) -> int:
 
 
 def _launches(w: Workload, device: Device) -> list[Launch]:
-    """A kernel for each number of queries of a block, best guess first."""
+    """A kernel for each tile whose shared memory the GPU has, best guess first."""
     arch = 90 if device.arch == 90 else 80
     dim, value_dim = _padded(w.c // w.groups), _padded(w.k // w.groups)
-    found = [AttentionKernel(dim, value_dim, rows, w.dtype, arch) for rows in ROWS]
-    return [Launch(kernel) for kernel in sorted(found, key=lambda k: _guess(k, w, device))]
+    found = [AttentionKernel(dim, value_dim, *tile, w.dtype, arch) for tile in TILES]
+    fitting = [kernel for kernel in found if kernel.shared_bytes <= device.shared_memory_per_block]
+    return [Launch(kernel) for kernel in sorted(fitting, key=lambda k: _guess(k, w, device))]
 
 
 def _guess(kernel: AttentionKernel, w: Workload, device: Device) -> tuple[float, int]:
@@ -82,7 +83,7 @@ def _guess(kernel: AttentionKernel, w: Workload, device: Device) -> tuple[float,
     steps = -(-w.w // kernel.key_tile)
     waves = -(-blocks(kernel, w) * (kernel.threads // 128) // (3 * device.sm_count))
     share = min(1.0, blocks(kernel, w) / device.sm_count)
-    step = max(16, kernel.rows) / 64 * max(0.5, share)
+    step = kernel.rows / 64 * max(0.5, share) * kernel.key_tile / 64
     return waves * (steps * (0.5 + step) + 2.0), -kernel.rows
 
 

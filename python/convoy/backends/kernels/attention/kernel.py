@@ -17,9 +17,12 @@ MOST_DIM = 128
 ARCHES = (80, 90)
 _ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 _SHORT = {"float16": "f16", "bfloat16": "bf16"}
-#: Warps along queries (16 each) and along keys, and keys of a tile, by queries of a block.
-_WARPS = {128: (8, 1, 64), 64: (4, 1, 64), 32: (2, 2, 64), 16: (1, 4, 64)}
-ROWS = tuple(_WARPS)
+#: Warps along queries (16 each) and along keys, by queries of a block and keys of a tile.
+_WARPS = {
+    (16, 64): (1, 4), (16, 128): (1, 4), (32, 64): (2, 2), (32, 128): (2, 4), (64, 64): (4, 1),
+    (128, 64): (8, 1),
+}  # fmt: skip
+TILES = tuple(_WARPS)
 
 
 @dataclass(frozen=True, order=True)
@@ -27,7 +30,7 @@ class AttentionKernel:
     """One instance of ``attention.cuh``.
 
     dim, value_dim  elements of a head in q and k, and in v and o, rounded up to multiples of 16
-    rows            queries of a block: 16, 32, 64 or 128
+    rows, key_tile  queries of a block, and keys of a step of its main loop: one of TILES
     dtype           of all operands but the bias
     arch            80 or 90: the GPU whose machine code it is
 
@@ -37,6 +40,7 @@ class AttentionKernel:
     dim: int
     value_dim: int
     rows: int = 64
+    key_tile: int = 64
     dtype: str = "float16"
     arch: int = 90
 
@@ -45,21 +49,23 @@ class AttentionKernel:
         for name, size in (("dim", self.dim), ("value_dim", self.value_dim)):
             if size % 16:
                 raise InvalidOption(f"{name} = {size}", "a multiple of 16")
-        if self.rows not in _WARPS:
-            raise InvalidOption(f"rows = {self.rows}", f"one of {', '.join(map(str, ROWS))}")
+        if (self.rows, self.key_tile) not in _WARPS:
+            tiles = ", ".join(f"{rows} x {keys}" for rows, keys in TILES)
+            raise InvalidOption(f"a tile of {self.rows} x {self.key_tile}", f"one of {tiles}")
         if self.arch not in ARCHES:
             raise InvalidOption(f"arch = {self.arch}", f"one of {', '.join(map(str, ARCHES))}")
 
     @property
-    def key_tile(self) -> int:
-        """Keys of a step of its main loop."""
-        return _WARPS[self.rows][2]
-
-    @property
     def threads(self) -> int:
         """Threads of a block."""
-        row_warps, key_warps, _ = _WARPS[self.rows]
+        row_warps, key_warps = _WARPS[self.rows, self.key_tile]
         return 32 * row_warps * key_warps
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block for many keys."""
+        widest, both = max(self.dim, self.value_dim), self.dim + self.value_dim
+        return 2 * (self.rows * (widest + 8) + 2 * self.key_tile * (both + 16))
 
     @property
     def name(self) -> str:
@@ -69,7 +75,7 @@ class AttentionKernel:
     @property
     def label(self) -> str:
         value = f"v{self.value_dim}" if self.value_dim != self.dim else ""
-        return f"attention_d{self.dim}{value}_rows{self.rows}_{_SHORT[self.dtype]}"
+        return f"attention_d{self.dim}{value}_{self.rows}x{self.key_tile}_{_SHORT[self.dtype]}"
 
     @property
     def header(self) -> str:
@@ -78,7 +84,8 @@ class AttentionKernel:
     @property
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
-        sizes = (self.dim, self.value_dim, *_WARPS[self.rows])
+        warps = _WARPS[self.rows, self.key_tile]
+        sizes = (self.dim, self.value_dim, *warps, self.key_tile)
         arguments = ", ".join([_ELEMENT[self.dtype], *map(str, sizes)])
         return (
             f"// {self.name}\n"
@@ -120,7 +127,7 @@ _DIM = checks.integer(16, MOST_DIM)
 _FIELDS: Mapping[str, checks.Check] = {
     "dim": _DIM,
     "value_dim": _DIM,
-    "rows": checks.integer(1, 1024),
+    **dict.fromkeys(("rows", "key_tile"), checks.integer(1, 1024)),
     "dtype": checks.one_of(tuple(_ELEMENT)),
     "arch": checks.integer(1, 1000),
 }
