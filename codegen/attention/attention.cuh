@@ -25,6 +25,10 @@ struct Config {
   static constexpr int kRows = 16 * kRowWarps, kSlice = kKeyTile / kKeyWarps;
   static constexpr int kThreads = 32 * kRowWarps * kKeyWarps;
   static constexpr int kStages = 2;
+  // Queries stay in registers; those of the largest heads have no room there and are loaded again for
+  // each tile.
+  static constexpr bool kKeepQueries = kDim <= 96;
+  static constexpr int kKept = kKeepQueries ? kDim / 16 : 1;
   // Rows in shared memory are 16 bytes longer than they need be: eight of them then lie in
   // different banks.
   static constexpr int kPitch = kDim + 8, kValuePitch = kValueDim + 8;
@@ -97,8 +101,8 @@ using Scores = float[Config::kSlice / 8][4];
 // Scores of 16 queries and the warp's keys of a tile; with kPart only of the first `groups` times 16
 // keys. Products that follow each other have sums of their own, so that none waits for the last one.
 template <class Config, bool kPart, class T>
-__device__ void multiply_keys(Scores<Config>& scores, const uint32_t (&q)[Config::kDim / 16][4],
-                              const T* keys, int groups) {
+__device__ void multiply_keys(Scores<Config>& scores, uint32_t (&q)[Config::kKept][4],
+                              const T* queries, const T* keys, int groups) {
   int lane = threadIdx.x % 32;
   const T* own = keys + (lane / 16 * 8 + lane % 8) * Config::kPitch + lane / 8 % 2 * 8;
 #pragma unroll
@@ -108,13 +112,16 @@ __device__ void multiply_keys(Scores<Config>& scores, const uint32_t (&q)[Config
   }
 #pragma unroll
   for (int step = 0; step < Config::kDim / 16; ++step) {
+    constexpr bool kKeep = Config::kKeepQueries;
+    if (!kKeep) load_matrices(q[0], queries + step * 16);
+    const uint32_t (&a)[4] = q[kKeep ? step : 0];
 #pragma unroll
     for (int j = 0; j < Config::kSlice / 16; ++j) {
       if (kPart && j >= groups) break;
       uint32_t b[4];
       load_matrices(b, own + j * 16 * Config::kPitch + step * 16);
-      Numbers<T>::mma(scores[2 * j], q[step], b[0], b[1]);
-      Numbers<T>::mma(scores[2 * j + 1], q[step], b[2], b[3]);
+      Numbers<T>::mma(scores[2 * j], a, b[0], b[1]);
+      Numbers<T>::mma(scores[2 * j + 1], a, b[2], b[3]);
     }
   }
 }
@@ -217,12 +224,12 @@ __device__ void multiply_values(Partial<Config>& partial, const Scores<Config>& 
 // What a warp does with its keys of a tile. Where all of its queries see all of them, nothing is
 // masked (kPart false).
 template <class Config, bool kPart, class T>
-__device__ void add_keys(Partial<Config>& partial, const Params& p,
-                         const uint32_t (&q)[Config::kDim / 16][4], const T* keys, const T* values,
-                         int64_t bias, int first_row, int first_key, int groups) {
+__device__ void add_keys(Partial<Config>& partial, const Params& p, uint32_t (&q)[Config::kKept][4],
+                         const T* queries, const T* keys, const T* values, int64_t bias,
+                         int first_row, int first_key, int groups) {
   int lane = threadIdx.x % 32, row = first_row + lane / 4, key = first_key + lane % 4 * 2;
   Scores<Config> scores;
-  multiply_keys<Config, kPart>(scores, q, keys, groups);
+  multiply_keys<Config, kPart>(scores, q, queries, keys, groups);
   if (p.bias != nullptr && p.wide_bias) {
     add_bias<Config>(scores, p, static_cast<const float*>(p.bias) + bias, row, key,
                      [](float value) { return value; });
@@ -365,18 +372,18 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
   load_tile(0);
   commit_copies();
 
-  uint32_t q_fragment[Config::kDim / 16][4];
+  uint32_t q_fragment[Config::kKept][4];
+  const T* own_queries = queries + (row_warp * 16 + lane % 16) * Config::kPitch + lane / 16 * 8;
   Partial<Config> partial;
   for (int t = 0; t < tiles; ++t) {
     if (t + 1 < tiles) load_tile(t + 1);
     commit_copies();  // possibly an empty group, so that their number tells which one is there
     wait_copies<1>();
     __syncthreads();
-    if (t == 0) {
-      const T* own = queries + (row_warp * 16 + lane % 16) * Config::kPitch + lane / 16 * 8;
+    if (Config::kKeepQueries && t == 0) {
 #pragma unroll
-      for (int step = 0; step < Config::kDim / 16; ++step) {
-        load_matrices(q_fragment[step], own + step * 16);
+      for (int step = 0; step < Config::kKept; ++step) {
+        load_matrices(q_fragment[step], own_queries + step * 16);
       }
     }
     const T* stage = stages + t % Config::kStages * Config::kStageElements;
@@ -389,11 +396,11 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
     bool whole =
         seen == Config::kSlice && (!p.causal || first_key + Config::kSlice - 1 <= first_row);
     if (whole) {
-      add_keys<Config, false>(partial, p, q_fragment, own_keys, own_values, bias, first_row,
-                              first_key, Config::kSlice / 16);
+      add_keys<Config, false>(partial, p, q_fragment, own_queries, own_keys, own_values, bias,
+                              first_row, first_key, Config::kSlice / 16);
     } else if (seen > 0) {
-      add_keys<Config, true>(partial, p, q_fragment, own_keys, own_values, bias, first_row,
-                             first_key, (seen + 15) / 16);
+      add_keys<Config, true>(partial, p, q_fragment, own_queries, own_keys, own_values, bias,
+                             first_row, first_key, (seen + 15) / 16);
     }
     __syncthreads();  // before the stage is loaded again
   }
