@@ -60,8 +60,8 @@ LIKE_RELU = {"gelu": {"sm90_gemm": 3}, "hardswish": {"sm90_gemm": 2, "sm90_conv"
 #: And for other GPUs, of those that :func:`guessed` tries first.
 MORE_EPILOGUES = [{"activation": "gelu"}, {"activation": "hardswish"}]
 PER_MORE_EPILOGUE = 3
-#: Elements of a head of attention, as transformers have them: multiples of 16.
-HEADS = (16, 32, 48, 64, 80, 96, 128)
+#: Elements of a head of attention, as most transformers have them.
+HEADS = (32, 64, 96, 128)
 
 
 def recorded(most: int) -> Iterator[tuple[str, Kernel]]:

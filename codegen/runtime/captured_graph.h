@@ -11,6 +11,19 @@ namespace convoy {
 // synchronised while one of its streams is captured, and the attempt invalidates that capture.
 cuda::Error SynchronizeDevice();
 
+// Lets this thread allocate and free while a stream is captured, which captures in the modes
+// "global" and "thread local" forbid.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { Cuda().cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { Cuda().cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cuda::CaptureMode mode_ = cuda::kCaptureRelaxed;
+};
+
 class CapturedGraph {
  public:
   // Captures what `enqueue` puts on `stream`, side streams that it forks and joins included. Throws

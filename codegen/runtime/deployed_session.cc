@@ -6,7 +6,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
+#include "captured_graph.h"
 #include "library.h"
 
 namespace convoy {
@@ -191,6 +193,9 @@ void DeployedSession::Run(void* stream) {
 void DeployedSession::Call() {
   std::vector<ffi::AnyView> arguments(inputs_.begin(), inputs_.end());
   ffi::Any result;
+  std::optional<RelaxedCapture>
+      relaxed;  // the caller may capture: outputs are allocated all the same
+  if (OnGpu()) relaxed.emplace();
   main_.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
   outputs_ = Flattened(result);
   if (outputs_.size() != module_->outputs.size()) {

@@ -52,15 +52,15 @@ class CapturedCall {
   // What the graph uses may be allocated anew from now on, so the device is waited for. Errors are
   // of no use here; at process exit the driver may be gone.
   ~CapturedCall() {
-    cuda::CaptureMode mode = cuda::kCaptureRelaxed;
     const CudaApi& api = Cuda();
     int previous = 0;
     api.cudaGetDevice(&previous);
     if (previous != device_) api.cudaSetDevice(device_);
-    api.cudaThreadExchangeStreamCaptureMode(&mode);
-    SynchronizeDevice();
-    graph_.reset();
-    api.cudaThreadExchangeStreamCaptureMode(&mode);
+    {
+      RelaxedCapture relaxed;
+      SynchronizeDevice();
+      graph_.reset();
+    }
     if (previous != device_) api.cudaSetDevice(previous);
     api.cudaGetLastError();
   }
