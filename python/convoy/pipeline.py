@@ -41,6 +41,7 @@ from .cost.sources import cost_model, named
 from .errors import InvalidOption, NoGpu, NotSchedulable
 from .graph.rewriter import main_function
 from .ir.artifact import Meta
+from .ir.defaults import BACKENDS, BUDGET_S
 from .ir.device import Device
 from .ir.plan import Plan
 from .ir.schedule import Schedule
@@ -67,10 +68,7 @@ from .streams.schedule import ONE_STREAM, Timing, check_streams, schedule
 from .threads import one_at_a_time
 from .tir import Rescheduled
 
-BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention", "tvm")
 SEARCH = "exact"
-#: Seconds that a placement measures by default.
-BUDGET_S = 5.0
 
 
 @one_at_a_time

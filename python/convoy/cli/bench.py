@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from ..errors import InvalidOption
+from ..ir.defaults import BUDGET_S
 from . import options
 from .options import Backends, BudgetSeconds, Html, Kernels, Objective, Params, Records, Streams
 from .output import say
@@ -46,7 +47,7 @@ def bench(
     backends: Backends = options.ALL_BACKENDS,
     records: Records = None,
     kernels: Kernels = "shipped",
-    budget: BudgetSeconds = options.BUDGET_S,
+    budget: BudgetSeconds = BUDGET_S,
     streams: Streams = "auto",
     seconds: Annotated[float, typer.Option(help="Of timing, for each system and batch.")] = 2.0,
     as_json: Annotated[

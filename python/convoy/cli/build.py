@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..ir.defaults import BUDGET_S
 from . import options
 from .options import (
     Backends,
@@ -41,7 +42,7 @@ def build(
     records: Records = None,
     search: Search = "exact",
     kernels: Kernels = "shipped",
-    budget: BudgetSeconds = options.BUDGET_S,
+    budget: BudgetSeconds = BUDGET_S,
     streams: Streams = "auto",
     cuda_graph: Annotated[
         bool, typer.Option("--graph/--no-graph", help="Replay the network as one CUDA graph.")

@@ -8,14 +8,13 @@ from typing import Any
 
 from ..backends.base import Backend
 from ..errors import NoGpu
+from ..ir.defaults import LIBRARIES
 from ..ir.device import Device
 from ..ir.workload import Workload
 from ..records import environment as environments
 from ..records.environment import Environment
 from ..records.store import RecordStore
 from ..report.tables import Column
-
-BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def of_lists(lists: Mapping[str, Sequence[Workload]], store: RecordStore) -> lis
     except NoGpu:
         device = Device()
         environment = environments.for_device(device)
-    backends = [registry.get(name) for name in BACKENDS]
+    backends = [registry.get(name) for name in LIBRARIES]
     return [
         row
         for name, workloads in lists.items()

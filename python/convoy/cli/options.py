@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional, TypedDict
 import typer
 
 from ..errors import InvalidOption
+from ..ir.defaults import BACKENDS, BUDGET_S
 
 if TYPE_CHECKING:
     import tvm
@@ -53,9 +54,7 @@ Html = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-#: Seconds of measuring, as convoy.place has it.
-BUDGET_S = 5.0
-ALL_BACKENDS = "cudnn,cutlass,hopper,depthwise,attention,tvm"
+ALL_BACKENDS = ",".join(BACKENDS)
 
 
 class PlacementOptions(TypedDict):

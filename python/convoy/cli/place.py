@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from ..ir.defaults import BUDGET_S
 from . import options
 from .options import (
     Backends,
@@ -45,7 +46,7 @@ def place(
     records: Records = None,
     search: Search = "exact",
     kernels: Kernels = "shipped",
-    budget: BudgetSeconds = options.BUDGET_S,
+    budget: BudgetSeconds = BUDGET_S,
     seconds: Seconds = 60.0,
     costs: Annotated[
         str, typer.Option(help="measured, recorded or predicted; none: what there is.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from ..errors import InvalidOption
+from ..ir.defaults import LIBRARIES
 from ..ir.workload import Workload
 from .options import End, Shape
 from .output import say
@@ -45,9 +46,7 @@ def tune(
         _path, typer.Option(help="Write the workloads to this list and stop; needs no GPU.")
     ] = None,
     records: Annotated[_path, typer.Option(help="Record file to add to; default: yours.")] = None,
-    backends: Annotated[
-        str, typer.Option(help="Separated by commas.")
-    ] = "cudnn,cutlass,hopper,depthwise,attention",
+    backends: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(LIBRARIES),
     search: Annotated[str, typer.Option(help="model, random, exhaustive or order.")] = "model",
     trials: Annotated[int, typer.Option(help="Candidates of each workload; 0: all.")] = 16,
     seconds: Annotated[_float, typer.Option(help="Stop after so many seconds.")] = None,

@@ -20,6 +20,7 @@ from ..errors import InvalidOption
 from ..ir import fields as checks
 from ..ir.activation import ACTIVATIONS
 from ..ir.candidate import Candidate
+from ..ir.defaults import LIBRARIES
 from ..ir.device import Device
 from ..ir.workload import DTYPE_BYTES, OPS, Workload
 
@@ -29,7 +30,6 @@ Features = dict[str, float]
 #: Schedules, families and schedulers get these numbers; 0 is for what is not known.
 _SCHEDULES = ("cooperative", "pingpong")
 _SCHEDULERS = ("tiles", "streamk", "splitk")
-_BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
 
 #: cudnnBackendKnobType_t of cuDNN 9 that engines were seen to have.
 KNOBS = tuple(range(45))
@@ -111,7 +111,7 @@ def candidate_features(workload: Workload, candidate: Candidate, device: Device)
     """What distinguishes candidates of one workload."""
     options = _options(candidate.config)
     found: Features = {
-        "backend": _number(candidate.backend, _BACKENDS),
+        "backend": _number(candidate.backend, LIBRARIES),
         "priority": candidate.priority,
         "log_workspace": math.log2(1 + candidate.workspace),
         "deterministic": float(candidate.deterministic),

@@ -13,6 +13,7 @@ from .. import paths
 from ..backends import registry
 from ..errors import InvalidOption, NoGpu
 from ..ir.candidate import Candidate
+from ..ir.defaults import LIBRARIES
 from ..ir.workload import Workload
 from ..records.environment import Environment
 from ..records.store import RecordStore
@@ -30,14 +31,13 @@ if TYPE_CHECKING:  # NumPy takes a while to load, and a run may find everything 
     from ..cost.ranking import Sample
 
 SEARCHES = ("model", "random", "exhaustive", "order")
-BACKENDS = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
 
 
 def autotune(
     workloads: Sequence[Workload],
     *,
     records: str | os.PathLike[str] | None = None,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] = LIBRARIES,
     search: str | Search = "model",
     budget: Budget = DEFAULT_BUDGET,
     compile: bool = True,
