@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import tvm_ffi
 
-from convoy.ir.activation import activate
+from convoy.ir.activation_values import activate
 from convoy.measure import reference
 
 _counter = itertools.count()

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA, activate
+from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
+from convoy.ir.activation_values import activate
 from convoy.normalize.normal_form import normalize
 from convoy.partition.subgraphs import find_subgraphs
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.activation import activate
+from ..ir.activation_values import activate
 from ..ir.workload import Workload
 from . import attention_reference as attention
 

@@ -18,7 +18,8 @@ from tvm import relax
 
 from ..graph.expr import FLOAT_DTYPES, as_numpy, dtype_of, is_const, op_name, shape_of
 from ..graph.rewriter import Rewriter
-from ..ir.activation import WITH_ALPHA, activate
+from ..ir.activation import WITH_ALPHA
+from ..ir.activation_values import activate
 from ..ops import activation as own
 from .elementwise_values import VALUES, Array, Bound, evaluate
 

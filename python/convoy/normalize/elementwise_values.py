@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from ..graph.expr import as_numpy, is_const, op_name, shape_of
-from ..ir.activation import activate, erf
+from ..ir.activation_values import activate, erf
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: A call, and the variable that it is bound to (None: it is being visited).
@@ -42,7 +42,8 @@ def evaluate(x: relax.Var, at: Array, calls: Sequence[Bound]) -> Array | None:
 
 
 def _argument(arg: relax.Expr, values: Mapping[relax.Expr, Array], call: relax.Call) -> Any:
-    """Values of an operand: those of a variable, or a constant with one value that spreads."""
+    """Values of an operand: those of a variable, or a constant with one value that spreads. Zeros
+    for each channel are a bias that has not been trained, and no part of an activation."""
     if arg in values:
         return values[arg]
     if not is_const(arg):
@@ -51,6 +52,8 @@ def _argument(arg: relax.Expr, values: Mapping[relax.Expr, Array], call: relax.C
     if not array.size or array.ndim > len(shape) or array.dtype.kind not in "fV":
         return None
     first = array.reshape(-1)[0]
+    if array.size > 1 and not first:
+        return None
     return float(first) if bool((array == first).all()) else None
 
 

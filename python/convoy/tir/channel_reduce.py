@@ -57,7 +57,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     rows = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
     *others, channels = (int(sch.get(loop).extent) for loop in spatial)
     width = vector_width(channels, loads_of(sch.get(reduce))[0].buffer.dtype)
-    lanes = _lanes(channels // width, math.prod(others))
+    lanes = _lanes(channels // width, math.prod(others), 1 if width > 1 else 2)
     sch.reorder(*spatial, *rows)
     row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
     parts = _ROW_THREADS
@@ -103,10 +103,12 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     finish_output(sch, final, lane, width)
 
 
-def _lanes(groups: int, others: int) -> int:
-    """Threads side by side: the largest divisor of ``groups`` that leaves enough blocks."""
-    fits = [n for n in range(1, min(groups, _CHANNEL_THREADS) + 1) if groups % n == 0]
-    return max([n for n in fits if others * groups // n >= _BLOCKS], default=1)
+def _lanes(groups: int, others: int, fewest: int) -> int:
+    """Threads side by side: the largest divisor of ``groups`` that leaves enough blocks, or the
+    smallest from ``fewest`` on."""
+    fits = [n for n in range(fewest, min(groups, _CHANNEL_THREADS) + 1) if groups % n == 0]
+    enough = [n for n in fits if others * groups // n >= _BLOCKS]
+    return max(enough, default=min(fits, default=1))
 
 
 def _keep_loads_in_flight(sch: s_tir.Schedule, step: LoopRV) -> None:

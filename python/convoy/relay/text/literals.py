@@ -17,6 +17,9 @@ _NUMBER = re.compile(r"(-*)([0-9][0-9.eE+\-]*|inf|nan)(?:([fi])([0-9]*))?")
 _INT = re.compile(r"[0-9]{1,20}")
 _FLOAT = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|inf|nan")
 _MAX_INT64 = 2**63
+_FINITE = {width: np.finfo(f"float{width}").max for width in ("16", "32", "64")}
+#: The shortest text of the largest number may lie beyond it.
+_LARGEST = {width: max(float(most), float(str(most))) for width, most in _FINITE.items()}
 
 Number = int | float
 
@@ -51,9 +54,7 @@ def _float(text: str, digits: str, width: str, sign: int) -> tuple[float, str]:
     if not _FLOAT.fullmatch(digits):
         raise BadNumber(f"invalid number '{_short(text)}'", "a number such as 1.5f or 1e-05f")
     value = sign * float(digits)
-    with np.errstate(over="ignore"):
-        rounded = np.dtype(f"float{width}").type(value)  # the shortest text may lie beyond it
-    if not digits.startswith(("inf", "nan")) and not np.isfinite(rounded):
+    if not digits.startswith(("inf", "nan")) and abs(value) > _LARGEST[width]:
         raise BadNumber(f"'{_short(text)}', which does not fit float{width}", "a smaller number")
     return value, f"float{width}"
 
