@@ -32,7 +32,16 @@ def library(kernel: AttentionKernel) -> ctypes.CDLL:
         shutil.copy(file, folder)
     shutil.copy(HERE / "emulated.cc", folder)
     out = folder / "kernel.so"
-    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-DCONFIG={match[1]}"]
+    # Variables of the emulator are those of this library alone.
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-fno-gnu-unique",
+        f"-DCONFIG={match[1]}",
+    ]
     subprocess.run([*command, "-o", out, folder / "emulated.cc"], check=True)
     return ctypes.CDLL(str(out))
 

@@ -95,7 +95,15 @@ def load() -> Kernels:
         pytest.skip(f"no CUDA headers: {missing.got}")
     folder = Path(tempfile.mkdtemp(prefix="convoy-depthwise-"))
     library = folder / "emulated.so"
-    command = [str(toolkit.nvcc), "-x", "c++", "-std=c++17", "-O1", "-Xcompiler=-fPIC,-w"]
+    # Variables of the emulator are those of this library alone.
+    command = [
+        str(toolkit.nvcc),
+        "-x",
+        "c++",
+        "-std=c++17",
+        "-O1",
+        "-Xcompiler=-fPIC,-w,-fno-gnu-unique",
+    ]
     includes = (_SOURCE.parent, paths.codegen_dir() / "depthwise", paths.include_dir())
     command += [f"-I{path}" for path in (*includes, *toolkit.includes)]
     command += ["-shared", "-cudart=none", str(_SOURCE), f"-Xlinker={toolkit.cudart}"]
