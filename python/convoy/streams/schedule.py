@@ -176,8 +176,8 @@ def _times(
 def time_functions(
     program: Program,
     executable: relax.VMExecutable,
-    names: Sequence[str] = ("main",),
-    cuda_graph: bool = True,
+    names: Sequence[str],
+    cuda_graph: bool,
     device: int = 0,
 ) -> list[tuple[float, float]]:
     """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronised

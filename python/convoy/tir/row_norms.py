@@ -111,7 +111,7 @@ class _Kernel:
     def _layer_norm(self, block: Expr) -> None:
         count, epsilon = float(self.norm.columns), self.norm.epsilon
         with self._threads(block) as at:
-            self._load(at, lambda sum_, x: sum_ + x, 0.0, 0)
+            self._load(at, _add, 0.0, 0)
         with self._threads(block) as at:
             mean = self._statistic(at, 0, _add) / count
             self._each(at, lambda s, x: s + (x - mean) * (x - mean), 0.0, 1)

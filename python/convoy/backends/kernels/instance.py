@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import InvalidOption
@@ -61,3 +62,17 @@ class TemplateInstance:
             if field.default is dataclasses.MISSING
         ]
         return cls(**checks.checked(data, cls.fields, cls.family, InvalidOption, required))
+
+
+def instance_from_json(data: Any, kinds: Sequence[type[T]]) -> T:
+    """Inverse of :meth:`TemplateInstance.to_json` for one of several families; raises InvalidOption
+    on unknown families or fields."""
+    if not isinstance(data, dict):
+        raise InvalidOption(f"kernel {reprlib.repr(data)}", "a JSON object")
+    fields = dict(data)
+    family = fields.pop("family", None)
+    for kind in kinds:
+        if kind.family == family:
+            return kind.from_json(fields)
+    families = ", ".join(kind.family for kind in kinds)
+    raise InvalidOption(f"kernel family {reprlib.repr(family)}", f"one of {families}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ....errors import InvalidOption
 from ....ir import fields as checks
-from ..instance import TemplateInstance
+from ..instance import TemplateInstance, instance_from_json
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
 SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
@@ -139,17 +137,9 @@ class GroupedKernel(DepthwiseLibrary):
 FilterKernel = ConvKernel | WgradKernel
 DepthwiseKernel = ConvKernel | WgradKernel | GroupedKernel
 
-_KINDS = (ConvKernel, WgradKernel, GroupedKernel)
+_KINDS: tuple[type[DepthwiseKernel], ...] = (ConvKernel, WgradKernel, GroupedKernel)
 
 
 def kernel_from_json(data: Any) -> DepthwiseKernel:
     """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
-    if not isinstance(data, dict):
-        raise InvalidOption(f"kernel {reprlib.repr(data)}", "a JSON object")
-    fields = dict(data)
-    family = fields.pop("family", None)
-    for kind in _KINDS:
-        if kind.family == family:
-            return kind.from_json(fields)
-    families = ", ".join(kind.family for kind in _KINDS)
-    raise InvalidOption(f"kernel family {reprlib.repr(family)}", f"one of {families}")
+    return instance_from_json(data, _KINDS)
