@@ -20,6 +20,7 @@ from convoy.graph.expr import numpy_dtype
 from convoy.ir.workload import Workload
 
 HERE = Path(__file__).parent
+FIBERS = HERE.parent / "helpers/fibers.h"
 
 
 @functools.cache
@@ -28,7 +29,7 @@ def library(kernel: AttentionKernel) -> ctypes.CDLL:
     match = re.search(r"Config<(.*)>;", kernel.source)
     assert match is not None
     folder = Path(tempfile.mkdtemp(prefix="convoy-attention-"))
-    for file in (paths.codegen_dir() / "attention/attention.cuh", HERE / "mma.cuh"):
+    for file in (paths.codegen_dir() / "attention/attention.cuh", HERE / "mma.cuh", FIBERS):
         shutil.copy(file, folder)
     shutil.copy(HERE / "emulated.cc", folder)
     out = folder / "kernel.so"

@@ -3,15 +3,14 @@
 // (m16n8k16, ldmatrix). Copies are done at once, so races between stages are not seen.
 #pragma once
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <vector>
+
+#include "fibers.h"
 
 #define __device__
 #define __global__
@@ -35,24 +34,6 @@ struct Index {
 };
 inline Index thread_index, block_index;
 
-struct Fiber {
-  ucontext_t context;
-  std::unique_ptr<char[]> stack;
-  bool done = false;
-};
-inline std::vector<Fiber> fibers;
-inline ucontext_t scheduler;
-inline size_t current;
-inline std::function<void()> body;
-
-inline void enter() {
-  body();
-  fibers[current].done = true;
-  swapcontext(&fibers[current].context, &scheduler);
-}
-
-inline void wait() { swapcontext(&fibers[current].context, &scheduler); }
-
 // Until all threads of the block are here. Each waits at least once, so that those of a warp, whose
 // steps are the same, stay side by side.
 inline int arrived = 0, generation = 0;
@@ -68,29 +49,11 @@ inline void wait_for_block() {
 
 inline void launch(int blocks, int threads, void* shared, size_t shared_bytes,
                    std::function<void()> kernel) {
-  constexpr size_t kStack = 256 << 10;
   body = std::move(kernel);
-  fibers = std::vector<Fiber>(threads);
-  for (Fiber& fiber : fibers) fiber.stack.reset(new char[kStack]);
   for (int block = 0; block < blocks; ++block) {
     block_index = {unsigned(block)};
     std::memset(shared, 0xff, shared_bytes);  // NaN
-    for (Fiber& fiber : fibers) {
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = kStack;
-      fiber.context.uc_link = nullptr;
-      makecontext(&fiber.context, enter, 0);
-      fiber.done = false;
-    }
-    for (int left = threads; left > 0;) {
-      for (current = 0; current < fibers.size(); ++current) {
-        if (fibers[current].done) continue;
-        thread_index = {unsigned(current)};
-        swapcontext(&scheduler, &fibers[current].context);
-        left -= fibers[current].done;
-      }
-    }
+    run_block(threads, [](size_t thread) { thread_index = {unsigned(thread)}; });
   }
 }
 

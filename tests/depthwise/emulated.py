@@ -104,7 +104,12 @@ def load() -> Kernels:
         "-O1",
         "-Xcompiler=-fPIC,-w,-fno-gnu-unique",
     ]
-    includes = (_SOURCE.parent, paths.codegen_dir() / "depthwise", paths.include_dir())
+    includes = (
+        _SOURCE.parent,
+        _SOURCE.parents[1] / "helpers",
+        paths.codegen_dir() / "depthwise",
+        paths.include_dir(),
+    )
     command += [f"-I{path}" for path in (*includes, *toolkit.includes)]
     command += ["-shared", "-cudart=none", str(_SOURCE), f"-Xlinker={toolkit.cudart}"]
     subprocess.run([*command, "-o", str(library)], check=True, timeout=300)

@@ -4,14 +4,14 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include <ucontext.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <vector>
+
+#include "fibers.h"
 
 #undef __launch_bounds__
 #define __launch_bounds__(...)
@@ -23,59 +23,18 @@ namespace emulator {
 inline uint3 thread_index, block_index;
 inline dim3 block_size, grid_size;
 
-struct Fiber {
-  ucontext_t context;
-  std::unique_ptr<char[]> stack;
-  bool done = false;
-};
-
-inline std::vector<Fiber> fibers;
-inline ucontext_t scheduler;
-inline size_t current;
-inline std::function<void()> body;
-
-inline void enter() {
-  body();
-  fibers[current].done = true;
-  swapcontext(&fibers[current].context, &scheduler);
-}
-
-inline void wait() { swapcontext(&fibers[current].context, &scheduler); }
-
 // Calls `kernel` for every thread of the grid; `shared` bytes are poisoned before each block.
 inline void launch(dim3 grid, dim3 block, void* shared, size_t shared_bytes,
                    std::function<void()> kernel) {
-  constexpr size_t kStack = 256 << 10;
   body = std::move(kernel);
   grid_size = grid;
   block_size = block;
-  if (fibers.size() < block.x) {
-    fibers.resize(block.x);
-    for (Fiber& fiber : fibers) {
-      if (!fiber.stack) fiber.stack.reset(new char[kStack]);
-    }
-  }
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
         block_index = {x, y, z};
         std::memset(shared, 0xff, shared_bytes);  // NaN
-        for (size_t i = 0; i < block.x; ++i) {
-          getcontext(&fibers[i].context);
-          fibers[i].context.uc_stack.ss_sp = fibers[i].stack.get();
-          fibers[i].context.uc_stack.ss_size = kStack;
-          fibers[i].context.uc_link = nullptr;
-          makecontext(&fibers[i].context, enter, 0);
-          fibers[i].done = false;
-        }
-        for (size_t left = block.x; left > 0;) {
-          for (current = 0; current < block.x; ++current) {
-            if (fibers[current].done) continue;
-            thread_index = {unsigned(current), 0, 0};
-            swapcontext(&scheduler, &fibers[current].context);
-            left -= fibers[current].done;
-          }
-        }
+        run_block(block.x, [](size_t thread) { thread_index = {unsigned(thread), 0, 0}; });
       }
 }
 
