@@ -83,7 +83,7 @@ CudaApi* OpenCuda() {
 
 // cuDNN ends the process when it cannot load cuBLASLt, so that is opened before cuDNN is asked
 // anything. cuDNN's own search then finds the copy that is loaded already.
-void OpenCublasLt(const CudnnApi& cudnn) {
+void OpenCublasLtFor(const CudnnApi& cudnn) {
   std::string name =
       "libcublasLt.so." + std::to_string(static_cast<int>(cudnn.cudnnGetCudartVersion() / 1000));
   std::string near = DirectoryOf(cudnn.path);
@@ -117,8 +117,29 @@ CudnnApi* OpenCudnn() {
   api->name = reinterpret_cast<decltype(api->name)>(Symbol(library, #name, api->path));
   CONVOY_CUDNN_FUNCTIONS(CONVOY_RESOLVE)
 #undef CONVOY_RESOLVE
-  OpenCublasLt(*api);
+  OpenCublasLtFor(*api);
   api->version = static_cast<int>(api->cudnnGetVersion());
+  return api.release();
+}
+
+CublasLtApi* OpenCublasLt() {
+  auto api = std::make_unique<CublasLtApi>();
+  std::string name = "libcublasLt.so.13", tried;
+  std::string near = DirectoryOf(Cuda().path);
+  void* library =
+      OpenFirst({ConfiguredPaths().cublaslt, name, near.empty() ? "" : near + "/" + name},
+                RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
+  if (library == nullptr) {
+    TVM_FFI_THROW(LibraryMissing)
+        << "cuBLASLt (libcublasLt.so.13) was not found. Install it with "
+           "`pip install \"nvidia-cublas>=13,<14\"` or set CONVOY_CUBLASLT to its path. Tried:"
+        << tried;
+  }
+#define CONVOY_RESOLVE(result, name, arguments) \
+  api->name = reinterpret_cast<decltype(api->name)>(Symbol(library, #name, api->path));
+  CONVOY_CUBLASLT_FUNCTIONS(CONVOY_RESOLVE)
+#undef CONVOY_RESOLVE
+  api->version = static_cast<int64_t>(api->cublasLtGetVersion());
   return api.release();
 }
 
@@ -156,6 +177,12 @@ const CudaApi& Cuda() {
 const CudnnApi& Cudnn() {
   static std::atomic<CudnnApi*> api{nullptr};
   return OpenOnce(&api, OpenCudnn);
+}
+
+const CublasLtApi& CublasLt() {
+  static std::atomic<CublasLtApi*> api{nullptr};
+  Cuda();  // looked for beside it, and opened under the same lock
+  return OpenOnce(&api, OpenCublasLt);
 }
 
 bool HasCudaDriver() {

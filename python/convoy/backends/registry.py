@@ -20,6 +20,7 @@ BUILT_IN = {
     "hopper": "convoy.backends.kernels.sm90.family:sm90_backend",
     "depthwise": "convoy.backends.kernels.depthwise.family:depthwise_backend",
     "attention": "convoy.backends.kernels.attention.family:attention_backend",
+    "cublaslt": "convoy.backends.cublaslt:CublasLtBackend",
     "tvm": "convoy.backends.tvm:TvmBackend",
 }
 

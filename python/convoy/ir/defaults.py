@@ -1,7 +1,7 @@
 """Defaults that Python's functions and the command line share."""
 
 #: Backends with library kernels, which are tuned and have records.
-LIBRARIES = ("cudnn", "cutlass", "hopper", "depthwise", "attention")
+LIBRARIES = ("cudnn", "cutlass", "hopper", "depthwise", "attention", "cublaslt")
 #: Backends that placement chooses from.
 BACKENDS = (*LIBRARIES, "tvm")
 #: Seconds that a placement measures on a GPU.

@@ -26,7 +26,7 @@ Match = Literal["strict", "loose"]
 MATCHES: tuple[Match, ...] = ("strict", "loose")
 
 # Fields of Environment that name a library which only some backends use.
-LIBRARIES = ("cuda", "cudnn", "cutlass", "kernels")
+LIBRARIES = ("cuda", "cudnn", "cublas", "cutlass", "kernels")
 _CUDNN_WHEELS = ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 
 
@@ -39,6 +39,7 @@ class Environment:
     driver    NVIDIA driver, e.g. ``580.95.05``
     cuda      version of libcudart, e.g. ``13.0``
     cudnn     e.g. ``9.19.1``
+    cublas    e.g. ``13.10.0``
     cutlass   e.g. ``4.2.0``
     kernels   hashes of the kernel sources that convoy compiles, ``HEADER=HASH`` each: all of
               them for a machine, the one that matters for a record
@@ -54,6 +55,7 @@ class Environment:
     driver: str = ""
     cuda: str = ""
     cudnn: str = ""
+    cublas: str = ""
     cutlass: str = ""
     kernels: str = ""
     convoy: str = ""
@@ -80,8 +82,9 @@ class Environment:
         """Whether measurements taken in ``other`` count here.
 
         ``strict``: the same GPU, and nothing known on both sides differs. ``loose``: the same
-        GPU with as many multiprocessors, the same kernel sources, and the same major version of
-        cuDNN and CUTLASS; driver, CUDA and minor versions may differ.
+        GPU with as many multiprocessors, the same kernel sources, the same cuBLAS, whose
+        algorithms are kept as bytes, and the same major version of cuDNN and CUTLASS; driver, CUDA
+        and minor versions may differ.
         Raises InvalidOption for another mode.
         """
         if mode not in MATCHES:
@@ -95,6 +98,7 @@ class Environment:
             and same_kernels(self.kernels, other.kernels)
             and _same_major(self.cudnn, other.cudnn)
             and _same_major(self.cutlass, other.cutlass)
+            and _agree(self.cublas, other.cublas)
         )
 
     def narrowed(self, libraries: Iterable[str], kernel_source: str = "") -> Environment:
@@ -173,6 +177,7 @@ def current(ordinal: int = 0) -> Environment:
     libraries = Environment(
         cuda=_cudart_version(),
         cudnn=_cudnn_version(),
+        cublas=_cublas_version(),
         cutlass=_wheel_version("nvidia-cutlass"),
         kernels=kernel_hashes(),
         convoy=_convoy_version(),
@@ -240,6 +245,15 @@ def _cudnn_version() -> str:
                 return version
     try:
         number = int(library.function("cudnn.version")())
+    except (ConvoyError, RuntimeError):
+        return ""
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
+
+
+def _cublas_version() -> str:
+    """Told by the runtime: which of several copies is used depends on what is loaded already."""
+    try:
+        number = int(library.function("cublaslt.version")())
     except (ConvoyError, RuntimeError):
         return ""
     return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
