@@ -14,12 +14,16 @@ using Status = int;
 
 constexpr Status kSuccess = 0;
 
-enum DataType : int { kFloat = 0, kHalf = 2, kBfloat16 = 9 };
+enum DataType : int { kFloat = 0, kHalf = 2, kInt32 = 4, kBfloat16 = 9, kBoolean = 11 };
 enum ConvolutionMode : int { kCrossCorrelation = 1 };
 
 enum PointwiseMode : int {
   kAdd = 0,
   kMultiply = 1,
+  kDivide = 6,
+  kSubtract = 9,
+  kExp = 13,
+  kLog = 15,
   kReluForward = 100,
   kTanhForward = 101,
   kSigmoidForward = 102,
@@ -28,7 +32,12 @@ enum PointwiseMode : int {
   kSoftplusForward = 105,
   kSwishForward = 106,
   kGeluTanhForward = 107,
+  kGreaterEqual = 303,
+  kGenerateIndex = 501,
+  kBinarySelect = 601,
 };
+
+enum ReductionOperator : int { kSum = 0, kMaximum = 3 };
 
 enum HeuristicMode : int { kHeuristicB = 1, kHeuristicFallback = 2, kHeuristicA = 3 };
 
@@ -69,6 +78,10 @@ enum DescriptorType : int {
   kOperationGraph = 15,
   kVariantPack = 16,
   kTensor = 17,
+  kMatmul = 18,
+  kOperationMatmul = 19,
+  kReduction = 21,
+  kOperationReduction = 22,
   kDeviceProperties = 38,
 };
 
@@ -85,6 +98,7 @@ enum AttributeType : int {
   kTypeNumericalNote = 11,
   kTypePointwiseMode = 14,
   kTypeDescriptor = 15,
+  kTypeReductionOperator = 18,
   kTypeBehaviorNote = 19,
   kTypeInt32 = 23,
   kTypeChar = 24,
@@ -97,6 +111,7 @@ enum Attribute : int {
   kPointwiseUpperClip = 4,
   kPointwiseLowerClipSlope = 5,
   kPointwiseEluAlpha = 6,
+  kPointwiseAxis = 9,
   kConvolutionComputeType = 100,
   kConvolutionMode = 101,
   kConvolutionDilations = 102,
@@ -141,6 +156,7 @@ enum Attribute : int {
   kOperationPointwiseX = 751,
   kOperationPointwiseB = 752,
   kOperationPointwiseY = 753,
+  kOperationPointwiseT = 758,
   kGraphHandle = 800,
   kGraphOperations = 801,
   kTensorByteAlignment = 900,
@@ -163,6 +179,16 @@ enum Attribute : int {
   kEngineNumericalNote = 1303,
   kEngineBehaviorNote = 1305,
   kEngineDeviceProperties = 1307,
+  kMatmulComputeType = 1500,
+  kOperationMatmulA = 1520,
+  kOperationMatmulB = 1521,
+  kOperationMatmulC = 1522,
+  kOperationMatmulDescriptor = 1523,
+  kReductionOperator = 1600,
+  kReductionComputeType = 1601,
+  kOperationReductionX = 1610,
+  kOperationReductionY = 1611,
+  kOperationReductionDescriptor = 1612,
   kDevicePropertiesHandle = 2701,
   kDevicePropertiesJson = 2702,
 };

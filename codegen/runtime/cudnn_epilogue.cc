@@ -55,8 +55,8 @@ const char* Name(cudnn::PointwiseMode mode) {
     case cudnn::kSoftplusForward: return "softplus";
     case cudnn::kSwishForward: return "swish";
     case cudnn::kGeluTanhForward: return "gelu_tanh";
+    default: return "?";  // of no epilogue
   }
-  return "?";
 }
 
 }  // namespace

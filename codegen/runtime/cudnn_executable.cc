@@ -84,7 +84,8 @@ class CudnnExecutable : public Executable {
       zero_bias_ = ZeroBias(device, bytes);
       ids_.push_back(kZeroBiasId);
     }
-    constants_ = EpilogueConstants(function.workload.epilogue);
+    constants_ = GraphConstants(function.workload);
+    offsets_ = OperandOffsets(function.workload);
     for (size_t i = 0; i < constants_.size(); ++i) {
       ids_.push_back(kConstantId + static_cast<int64_t>(i));
     }
@@ -107,6 +108,9 @@ class CudnnExecutable : public Executable {
   std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void* workspace) override {
     auto count = static_cast<int64_t>(ids_.size());
     Pointers all = pointers;
+    for (size_t i = 0; i < offsets_.size(); ++i) {
+      all[i] = static_cast<char*>(pointers[i]) + offsets_[i];
+    }
     size_t next = ids_.size() - constants_.size();
     if (zero_bias_) all[next - 1] = zero_bias_;
     for (float& constant : constants_) all[next++] = &constant;
@@ -150,6 +154,7 @@ class CudnnExecutable : public Executable {
   std::vector<int64_t> ids_;
   void* zero_bias_ = nullptr;
   std::vector<float> constants_;
+  std::vector<int64_t> offsets_;
   std::unique_ptr<CudnnGraph> graph_;
   std::vector<CudnnDescriptor> parts_;
   cudnn::Descriptor plan_ = nullptr;

@@ -24,14 +24,25 @@ std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
+std::vector<float> GraphConstants(const Workload& load) {
+  return load.op == Op::kAttention ? AttentionConstants(load.attention)
+                                   : EpilogueConstants(load.epilogue);
+}
+
 CudnnDescriptor& CudnnGraph::Tensor(int64_t id, const std::vector<int64_t>& shape,
                                     cudnn::DataType type, bool is_virtual) {
   std::vector<int64_t> d = Dimensions(shape);
+  return StridedTensor(id, d, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}, type, is_virtual);
+}
+
+CudnnDescriptor& CudnnGraph::StridedTensor(int64_t id, const std::vector<int64_t>& sizes,
+                                           const std::vector<int64_t>& strides,
+                                           cudnn::DataType type, bool is_virtual) {
   CudnnDescriptor& tensor = owned_.emplace_back(cudnn::kTensor);
   tensor.Set(cudnn::kTensorUniqueId, cudnn::kTypeInt64, id)
       .Set(cudnn::kTensorDataType, cudnn::kTypeDataType, type)
-      .Set(cudnn::kTensorDimensions, d)
-      .Set(cudnn::kTensorStrides, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]})
+      .Set(cudnn::kTensorDimensions, sizes)
+      .Set(cudnn::kTensorStrides, strides)
       .Set(cudnn::kTensorByteAlignment, cudnn::kTypeInt64, int64_t{16});
   if (is_virtual) tensor.Set(cudnn::kTensorIsVirtual, cudnn::kTypeBoolean, true);
   tensor.Finalize();
@@ -161,7 +172,9 @@ CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target, bool zer
   if (load.epilogue.affine_relu) {
     throw CudnnRefusal("a second output relu(scale * y + shift) is not built as a cuDNN graph");
   }
-  if (load.fused()) {
+  if (load.op == Op::kAttention) {
+    AddAttention(load);
+  } else if (load.fused()) {
     CudnnDescriptor& accumulator =
         Tensor(next_virtual_id_++, load.operands.back().shape, cudnn::kFloat, true);
     AddConvolution(load, accumulator);

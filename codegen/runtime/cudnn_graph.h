@@ -19,8 +19,15 @@ struct CudnnTarget {
 
 // Unique id of the bias that a graph adds of its own.
 constexpr int64_t kZeroBiasId = 50;
-// And of the first of EpilogueConstants, which are passed by value: pointers to the host's memory.
+// And of the first of GraphConstants, which are passed by value: pointers to the host's memory.
 constexpr int64_t kConstantId = 60;
+
+// The constants of a workload's graph, in order.
+std::vector<float> GraphConstants(const Workload& load);
+// Of attention: the scale, and what a score becomes that a query does not see.
+std::vector<float> AttentionConstants(const Attention& attention);
+// Where in their tensors the graph's operands begin, in bytes; empty where all begin at 0.
+std::vector<int64_t> OperandOffsets(const Workload& load);
 
 // Tensor i of the workload's operands has the unique id i + 1.
 class CudnnGraph {
@@ -36,12 +43,17 @@ class CudnnGraph {
  private:
   CudnnDescriptor& Tensor(int64_t id, const std::vector<int64_t>& shape, cudnn::DataType type,
                           bool is_virtual);
+  CudnnDescriptor& StridedTensor(int64_t id, const std::vector<int64_t>& sizes,
+                                 const std::vector<int64_t>& strides, cudnn::DataType type,
+                                 bool is_virtual);
   CudnnDescriptor& OperandTensor(const Workload& load, Role role);
   void AddConvolution(const Workload& load, const CudnnDescriptor& y);
   CudnnDescriptor& ConstantTensor(int64_t id);
   const CudnnDescriptor& AddPointwise(const PointwiseStep& step, const CudnnDescriptor& x,
                                       const CudnnDescriptor* b, const CudnnDescriptor& y);
   void AddEpilogue(const Workload& load, const CudnnDescriptor& accumulator, bool zero_bias);
+
+  void AddAttention(const Workload& load);
 
   CudnnTarget target_;
   std::deque<CudnnDescriptor> owned_;  // a graph refers to its parts

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
 from ..ir import fields as checks
+from ..ir.attention import Attention
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
@@ -24,6 +25,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
+
+#: Attention below this is not worth the seconds that an engine takes to compile.
+LEAST_ATTENTION_FLOPS = 5e8
 
 # In a refusal: nothing is wrong with the engine, but compiling it needs what is not here.
 _NO_DRIVER = "RUNTIME_PREREQUISITE_MISSING"
@@ -51,8 +55,9 @@ class CudnnBackend(Backend):
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
-        if workload.op == "attention":
-            return self._decline("op attention", "use the attention backend")
+        if workload.attention is not None:
+            reason = _no_attention(workload, workload.attention, device)
+            return self._decline(reason, "use the attention backend") if reason else None
         if device.arch < 70:
             return self._decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"
@@ -94,7 +99,8 @@ class CudnnBackend(Backend):
         version = _version(answer["cudnn_version"])
         if missing:
             found.reasons.append(
-                f"engines for {workload.epilogue.name} are compiled at run time, for which "
+                f"engines for {workload.epilogue.name or workload.op} are compiled at run time, "
+                "for which "
                 "NVIDIA's driver is missing"
             )
         why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
@@ -231,10 +237,31 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def _is_compiled(workload: Workload) -> bool:
-    """Whether only engines that are compiled at run time fuse the epilogue. Without a driver cuDNN
+    """Whether only engines that are compiled at run time fuse the operations. Without a driver cuDNN
     offers nothing for it, or engine 0, many times slower than the convolution alone."""
     epilogue = workload.epilogue
-    return epilogue.activation not in ("none", "relu") or epilogue.residual_last
+    fused = epilogue.activation not in ("none", "relu") or epilogue.residual_last
+    return fused or workload.op == "attention"
+
+
+def _no_attention(w: Workload, attention: Attention, device: Device) -> str:
+    """Reason why cuDNN is not asked for an attention; empty where it is."""
+    if device.arch < 80:
+        return f"attention on compute capability {device.arch / 10}"
+    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
+        return f"attention of {w.dtype} in, {w.out_dtype} out"
+    if w.acc_dtype != "float32":
+        return f"acc_dtype {w.acc_dtype}"
+    if attention.bias.shape:
+        return "attention with a bias"
+    views = (attention.q, attention.k, attention.v, attention.o)
+    if attention.outer > 1 or any(0 in view.strides[1:] for view in views):
+        return "attention whose operands are not (n, heads, rows) of one stride each"
+    if not all(view.is_aligned(8) for view in views):
+        return "rows that start between multiples of 8 elements"
+    if w.flops < LEAST_ATTENTION_FLOPS:
+        return f"attention of {w.flops / 1e9:.2f} GFLOP, which is faster in kernels of less overhead"
+    return ""
 
 
 def _wants_zero_bias(workload: Workload) -> bool:
