@@ -117,7 +117,10 @@ class LtExecutable : public Executable {
   LtAlgo algo_;
 };
 
-void Validate(const FunctionSpec& function, const BlobMap&) { Entry::FromJson(function.entry); }
+void Validate(const FunctionSpec& function, const BlobMap&) {
+  Entry::FromJson(function.entry);
+  CheckGemm(function.workload);
+}
 
 std::unique_ptr<Executable> Build(const BuildRequest& request) {
   return std::make_unique<LtExecutable>(request.function, request.device.device_id);

@@ -97,11 +97,15 @@ void CheckCublasLt(cublaslt::Status status, const char* what) {
                               << CublasLt().cublasLtGetStatusString(status);
 }
 
-LtGemm::LtGemm(const Workload& load) : epilogue_(EpilogueOf(load.epilogue)) {
-  if (!IsGemm(load) || epilogue_ == 0 || load.acc_dtype != Dtype::kFloat32) {
+void CheckGemm(const Workload& load) {
+  if (!IsGemm(load) || EpilogueOf(load.epilogue) == 0 || load.acc_dtype != Dtype::kFloat32) {
     TVM_FFI_THROW(InvalidOption) << "a workload for cuBLASLt that is no GEMM with bias, relu, GELU "
                                     "in its tanh form or a residual";
   }
+}
+
+LtGemm::LtGemm(const Workload& load) : epilogue_(EpilogueOf(load.epilogue)) {
+  CheckGemm(load);
   compute_ = load.dtype == Dtype::kFloat32 && load.tf32 ? cublaslt::kCompute32FFastTF32
                                                         : cublaslt::kCompute32F;
   cublaslt::DataType in = ToCublasLt(load.dtype), out = ToCublasLt(load.out_dtype);

@@ -47,6 +47,9 @@ struct LtAlgo {
   size_t workspace = 0;
 };
 
+// Throws InvalidOption where the workload is not a GEMM with an epilogue of cuBLASLt. Needs no cuBLASLt.
+void CheckGemm(const Workload& load);
+
 // d = activation(op(a) op(b) + c + bias). Matrices are column-major as cuBLASLt has them, so each is
 // the transpose of a row-major operand, and d the transpose of the result:
 //
@@ -55,7 +58,7 @@ struct LtAlgo {
 //   wgrad          dw^T = x^T dy    (c, k)
 class LtGemm {
  public:
-  // Throws InvalidOption where the workload is not a GEMM with an epilogue of cuBLASLt.
+  // Throws as CheckGemm does.
   explicit LtGemm(const Workload& load);
 
   // The description of the operation with the bias at that address.

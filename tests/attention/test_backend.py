@@ -19,7 +19,7 @@ from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.backends.registry import get
 from convoy.cost import attention as model
-from convoy.errors import InvalidOption, LibraryMissing
+from convoy.errors import InvalidOption, LibraryMissing, LibraryVersionMismatch
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.plan import Plan
@@ -95,6 +95,38 @@ def test_views_between_vectors_are_declined(backend):
 def test_others_decline_attention(name):
     decline = get(name).accepts(VIT, H200)
     assert decline is not None and "attention" in decline.reason
+
+
+LONG = cases.workload(batches=8, heads=16, queries=512, dim=64, layout="packed")
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason"),
+    [
+        (LONG, ""),
+        (cases.workload(batches=8, heads=16, queries=512, dim=64, causal=True), ""),
+        (cases.workload(batches=8, heads=16, queries=512, dim=64, dtype="bfloat16"), ""),
+        (VIT, "GFLOP"),
+        (cases.workload(batches=8, heads=16, queries=512, dim=64, bias=(1, 1, 1, 512)), "bias"),
+        (cases.workload(batches=4, heads=16, queries=512, dim=64, outer=2), "stride"),
+        (dataclasses.replace(LONG, dtype="float32", out_dtype="float32"), "float32"),
+    ],
+)
+def test_cudnn_takes_long_attention(workload, reason):
+    decline = get("cudnn").accepts(workload, H200)
+    assert (decline is None) == (not reason) and (not reason or reason in decline.reason)
+
+
+def test_cudnn_recognises_the_operations():
+    """Its fused engines are compiled at run time, for which the driver may be missing."""
+    try:
+        found = get("cudnn").propose(LONG, H200)
+    except (LibraryMissing, LibraryVersionMismatch) as err:
+        pytest.skip(str(err))
+    if isinstance(found, Decline):
+        assert "NVIDIA's driver is missing" in found.reason
+    else:
+        assert all("runtime_compilation" in candidate.notes for candidate in found)
 
 
 def test_kernels_as_json():

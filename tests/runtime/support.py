@@ -55,7 +55,7 @@ class Fakes:
         self.driver = compile_fake(folder, "fake_driver.cc", "driver/libcuda.so.1")
         self.cudnn = compile_fake(folder, "fake_cudnn.cc", "libcudnn.so.9")
         self.kernel = compile_fake(folder, "fake_kernel.cc")
-        self.cublaslt = compile_fake(folder, "fake_kernel.cc", "libcublasLt.so.13")
+        self.cublaslt = compile_fake(folder, "fake_cublaslt.cc", "libcublasLt.so.13")
 
     @functools.cached_property
     def blobs(self) -> dict[str, bytes]:

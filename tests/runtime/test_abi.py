@@ -1,4 +1,4 @@
-"""The declarations in cuda_abi.h and cudnn_abi.h against the headers of the real libraries."""
+"""The declarations in the *_abi.h of the runtime against the headers of the real libraries."""
 
 from __future__ import annotations
 
@@ -157,9 +157,20 @@ CUDNN = {
     "kFloat": "CUDNN_DATA_FLOAT",
     "kHalf": "CUDNN_DATA_HALF",
     "kBfloat16": "CUDNN_DATA_BFLOAT16",
+    "kInt32": "CUDNN_DATA_INT32",
+    "kBoolean": "CUDNN_DATA_BOOLEAN",
     "kCrossCorrelation": "CUDNN_CROSS_CORRELATION",
     "kAdd": "CUDNN_POINTWISE_ADD",
     "kMultiply": "CUDNN_POINTWISE_MUL",
+    "kDivide": "CUDNN_POINTWISE_DIV",
+    "kSubtract": "CUDNN_POINTWISE_SUB",
+    "kExp": "CUDNN_POINTWISE_EXP",
+    "kLog": "CUDNN_POINTWISE_LOG",
+    "kGreaterEqual": "CUDNN_POINTWISE_CMP_GE",
+    "kGenerateIndex": "CUDNN_POINTWISE_GEN_INDEX",
+    "kBinarySelect": "CUDNN_POINTWISE_BINARY_SELECT",
+    "kSum": "CUDNN_REDUCE_TENSOR_ADD",
+    "kMaximum": "CUDNN_REDUCE_TENSOR_MAX",
     "kReluForward": "CUDNN_POINTWISE_RELU_FWD",
     "kTanhForward": "CUDNN_POINTWISE_TANH_FWD",
     "kSigmoidForward": "CUDNN_POINTWISE_SIGMOID_FWD",
@@ -201,6 +212,10 @@ CUDNN = {
     "kOperationGraph": "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR",
     "kVariantPack": "CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR",
     "kTensor": "CUDNN_BACKEND_TENSOR_DESCRIPTOR",
+    "kMatmul": "CUDNN_BACKEND_MATMUL_DESCRIPTOR",
+    "kOperationMatmul": "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR",
+    "kReduction": "CUDNN_BACKEND_REDUCTION_DESCRIPTOR",
+    "kOperationReduction": "CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR",
     "kDeviceProperties": "CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR",
     "kTypeHandle": "CUDNN_TYPE_HANDLE",
     "kTypeDataType": "CUDNN_TYPE_DATA_TYPE",
@@ -214,6 +229,7 @@ CUDNN = {
     "kTypeNumericalNote": "CUDNN_TYPE_NUMERICAL_NOTE",
     "kTypePointwiseMode": "CUDNN_TYPE_POINTWISE_MODE",
     "kTypeDescriptor": "CUDNN_TYPE_BACKEND_DESCRIPTOR",
+    "kTypeReductionOperator": "CUDNN_TYPE_REDUCTION_OPERATOR_TYPE",
     "kTypeBehaviorNote": "CUDNN_TYPE_BEHAVIOR_NOTE",
     "kTypeInt32": "CUDNN_TYPE_INT32",
     "kTypeChar": "CUDNN_TYPE_CHAR",
@@ -222,6 +238,7 @@ CUDNN = {
     "kPointwiseLowerClip": "CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP",
     "kPointwiseLowerClipSlope": "CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE",
     "kPointwiseEluAlpha": "CUDNN_ATTR_POINTWISE_ELU_ALPHA",
+    "kPointwiseAxis": "CUDNN_ATTR_POINTWISE_AXIS",
     "kPointwiseUpperClip": "CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP",
     "kConvolutionComputeType": "CUDNN_ATTR_CONVOLUTION_COMP_TYPE",
     "kConvolutionMode": "CUDNN_ATTR_CONVOLUTION_CONV_MODE",
@@ -267,6 +284,17 @@ CUDNN = {
     "kOperationPointwiseX": "CUDNN_ATTR_OPERATION_POINTWISE_XDESC",
     "kOperationPointwiseB": "CUDNN_ATTR_OPERATION_POINTWISE_BDESC",
     "kOperationPointwiseY": "CUDNN_ATTR_OPERATION_POINTWISE_YDESC",
+    "kOperationPointwiseT": "CUDNN_ATTR_OPERATION_POINTWISE_TDESC",
+    "kMatmulComputeType": "CUDNN_ATTR_MATMUL_COMP_TYPE",
+    "kOperationMatmulA": "CUDNN_ATTR_OPERATION_MATMUL_ADESC",
+    "kOperationMatmulB": "CUDNN_ATTR_OPERATION_MATMUL_BDESC",
+    "kOperationMatmulC": "CUDNN_ATTR_OPERATION_MATMUL_CDESC",
+    "kOperationMatmulDescriptor": "CUDNN_ATTR_OPERATION_MATMUL_DESC",
+    "kReductionOperator": "CUDNN_ATTR_REDUCTION_OPERATOR",
+    "kReductionComputeType": "CUDNN_ATTR_REDUCTION_COMP_TYPE",
+    "kOperationReductionX": "CUDNN_ATTR_OPERATION_REDUCTION_XDESC",
+    "kOperationReductionY": "CUDNN_ATTR_OPERATION_REDUCTION_YDESC",
+    "kOperationReductionDescriptor": "CUDNN_ATTR_OPERATION_REDUCTION_DESC",
     "kGraphHandle": "CUDNN_ATTR_OPERATIONGRAPH_HANDLE",
     "kGraphOperations": "CUDNN_ATTR_OPERATIONGRAPH_OPS",
     "kTensorByteAlignment": "CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT",
@@ -303,3 +331,74 @@ def test_cudnn_constants(tmp_path: Path) -> None:
     source = '#include "cudnn_abi.h"\n#include <cudnn.h>\n'
     source += "".join(equal(f"convoy::cudnn::{ours}", theirs) for ours, theirs in CUDNN.items())
     compiles(source, tmp_path, headers, cuda_include())
+
+
+CUBLASLT = {
+    "kSuccess": "CUBLAS_STATUS_SUCCESS",
+    "kReal32F": "CUDA_R_32F",
+    "kReal16F": "CUDA_R_16F",
+    "kReal16BF": "CUDA_R_16BF",
+    "kCompute32F": "CUBLAS_COMPUTE_32F",
+    "kCompute32FFastTF32": "CUBLAS_COMPUTE_32F_FAST_TF32",
+    "kNoTranspose": "CUBLAS_OP_N",
+    "kTranspose": "CUBLAS_OP_T",
+    "kDescTransA": "CUBLASLT_MATMUL_DESC_TRANSA",
+    "kDescTransB": "CUBLASLT_MATMUL_DESC_TRANSB",
+    "kDescEpilogue": "CUBLASLT_MATMUL_DESC_EPILOGUE",
+    "kDescBiasPointer": "CUBLASLT_MATMUL_DESC_BIAS_POINTER",
+    "kDefault": "CUBLASLT_EPILOGUE_DEFAULT",
+    "kRelu": "CUBLASLT_EPILOGUE_RELU",
+    "kBias": "CUBLASLT_EPILOGUE_BIAS",
+    "kGelu": "CUBLASLT_EPILOGUE_GELU",
+    "kPreferenceMaxWorkspace": "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES",
+    "kPreferenceReductionSchemeMask": "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK",
+    "kPreferenceMinAlignmentA": "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES",
+    "kPreferenceMinAlignmentB": "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES",
+    "kPreferenceMinAlignmentC": "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES",
+    "kPreferenceMinAlignmentD": "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES",
+    "kReductionComputeType": "CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE",
+    "kAlgoId": "CUBLASLT_ALGO_CONFIG_ID",
+    "kAlgoTile": "CUBLASLT_ALGO_CONFIG_TILE_ID",
+    "kAlgoSplitK": "CUBLASLT_ALGO_CONFIG_SPLITK_NUM",
+    "kAlgoReductionScheme": "CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME",
+    "kAlgoSwizzle": "CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING",
+    "kAlgoCustomOption": "CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION",
+    "kAlgoStages": "CUBLASLT_ALGO_CONFIG_STAGES_ID",
+    "kAlgoInnerShape": "CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID",
+    "kAlgoClusterShape": "CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID",
+}
+
+
+def test_cublaslt_declarations(tmp_path: Path) -> None:
+    folder = cuda_include()
+    if not (folder / "cublasLt.h").is_file():
+        pytest.skip("no cublasLt.h")
+    text = (RUNTIME / "cublaslt_abi.h").read_text()
+    declared = set(re.findall(r"\b(k[A-Z]\w+)\s*=", text))
+    assert declared == set(CUBLASLT), "each constant has its counterpart here"
+    source = """
+#include "cublaslt_abi.h"
+#include <cublasLt.h>
+#include <type_traits>
+#include <utility>
+template <typename R, typename... A>
+std::integer_sequence<size_t, sizeof(R), sizeof(A)...> Sizes(R (*)(A...));
+#define DECLARE(result, name, arguments) using Ours_##name = result(*) arguments;
+CONVOY_CUBLASLT_FUNCTIONS(DECLARE)
+"""
+    source += "".join(equal(f"convoy::cublaslt::{o}", theirs) for o, theirs in CUBLASLT.items())
+    source += equal("sizeof(convoy::cublaslt::Algo)", "sizeof(cublasLtMatmulAlgo_t)")
+    result = "cublasLtMatmulHeuristicResult_t"
+    source += equal("sizeof(convoy::cublaslt::HeuristicResult)", f"sizeof({result})")
+    for ours, theirs in {"workspace": "workspaceSize", "state": "state"}.items():
+        source += equal(
+            f"offsetof(convoy::cublaslt::HeuristicResult, {ours})", f"offsetof({result}, {theirs})"
+        )
+    names = re.findall(r"X\([^,]+, (cublasLt\w+),", text)
+    assert len(names) == 15
+    for name in names:
+        source += (
+            f"static_assert(std::is_same<decltype(Sizes((Ours_{name})nullptr)), "
+            f'decltype(Sizes(&{name}))>::value, "{name}");\n'
+        )
+    compiles(source, tmp_path, folder)

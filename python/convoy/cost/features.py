@@ -128,12 +128,12 @@ def candidate_features(workload: Workload, candidate: Candidate, device: Device)
 
 def kind(candidate: Candidate) -> tuple[object, ...]:
     """What candidates have in common that differ in details alone: family and tile of a kernel and
-    how tiles are scheduled, or engine and tile of cuDNN."""
+    how tiles are scheduled, engine and tile of cuDNN, or algorithm of cuBLASLt."""
     options = _options(candidate.config)
     kernel = options.get("kernel")
     if kernel is None:
         knobs = dict(options.get("knobs", ()))
-        return candidate.backend, options.get("engine"), knobs.get(TILE_KNOB)
+        return candidate.backend, options.get("engine", candidate.kernel), knobs.get(TILE_KNOB)
     tile = kernel.get("tile") or (kernel.get("rows"), kernel.get("columns"))
     return candidate.backend, kernel.get("family"), tuple(tile), kernel.get("scheduler")
 

@@ -26,6 +26,7 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.objective import device_us
+from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
 from . import attention
 
@@ -44,10 +45,6 @@ _USUAL_ORDER, _LAST = 0.02, 20
 _ORDER = {"wgrad": 0.2}
 #: How far an estimate may be off, as its spread.
 _SPREAD = 0.07
-#: Floating point operations of one SM in a second by architecture, in 16 bits on tensor cores.
-_SM_FLOPS = {80: 2.9e12, 86: 0.9e12, 89: 1.3e12, 90: 7.5e12, 100: 15e12, 120: 2.5e12}
-#: Share of these that float32 has: with tf32, and without tensor cores.
-_TF32, _FLOAT32 = 0.5, 0.07
 _LAUNCH_US = 1.5
 
 #: Kernels by the name of their backend and their own.
@@ -139,14 +136,7 @@ class Neighbours:
         )
 
     def _least_us(self, workload: Workload) -> float:
-        """Time by arithmetic or memory bandwidth, whichever is more, and that of a launch."""
-        device = self._device
-        nearest = min(_SM_FLOPS, key=lambda arch: abs(arch - device.arch))
-        flops = _SM_FLOPS[nearest] * device.sm_count
-        if workload.dtype == "float32":
-            flops *= _TF32 if workload.math == "tf32" else _FLOAT32
-        seconds = max(workload.flops / flops, workload.bytes_moved / device.memory_bandwidth)
-        return _LAUNCH_US + seconds * 1e6
+        return _LAUNCH_US + roofline_us(workload, self._device)
 
 
 def _known(workload: Workload, samples: Sequence[HostSample]) -> _Known:

@@ -1,0 +1,20 @@
+"""The least time of a workload: by arithmetic or by memory bandwidth, whichever is more."""
+
+from __future__ import annotations
+
+from .device import Device
+from .workload import Workload
+
+#: Floating point operations of one SM in a second by architecture, in 16 bits on tensor cores.
+_SM_FLOPS = {80: 2.9e12, 86: 0.9e12, 89: 1.3e12, 90: 7.5e12, 100: 15e12, 120: 2.5e12}
+#: Share of these that float32 has: with tf32, and without tensor cores.
+_TF32, _FLOAT32 = 0.5, 0.07
+
+
+def roofline_us(workload: Workload, device: Device) -> float:
+    """Microseconds on all SMs of the device, each operand read once and each result written once."""
+    nearest = min(_SM_FLOPS, key=lambda arch: abs(arch - device.arch))
+    flops = _SM_FLOPS[nearest] * device.sm_count
+    if workload.dtype == "float32":
+        flops *= _TF32 if workload.math == "tf32" else _FLOAT32
+    return 1e6 * max(workload.flops / flops, workload.bytes_moved / device.memory_bandwidth)
