@@ -69,43 +69,42 @@ struct HeuristicResult {
 };
 
 // X(result, name, argument types).
-#define CONVOY_CUBLASLT_FUNCTIONS(X)                                                              \
-  X(size_t, cublasLtGetVersion, ())                                                               \
-  X(const char*, cublasLtGetStatusString, (::convoy::cublaslt::Status))                           \
-  X(::convoy::cublaslt::Status, cublasLtCreate, (::convoy::cublaslt::Handle*))                    \
-  X(::convoy::cublaslt::Status, cublasLtMatmulDescCreate,                                         \
-    (::convoy::cublaslt::MatmulDesc*, ::convoy::cublaslt::ComputeType,                            \
-     ::convoy::cublaslt::DataType))                                                               \
-  X(::convoy::cublaslt::Status, cublasLtMatmulDescSetAttribute,                                   \
-    (::convoy::cublaslt::MatmulDesc, ::convoy::cublaslt::MatmulDescAttribute, const void*,        \
-     size_t))                                                                                     \
-  X(::convoy::cublaslt::Status, cublasLtMatmulDescDestroy, (::convoy::cublaslt::MatmulDesc))      \
-  X(::convoy::cublaslt::Status, cublasLtMatrixLayoutCreate,                                       \
-    (::convoy::cublaslt::MatrixLayout*, ::convoy::cublaslt::DataType, uint64_t, uint64_t,         \
-     int64_t))                                                                                    \
-  X(::convoy::cublaslt::Status, cublasLtMatrixLayoutDestroy, (::convoy::cublaslt::MatrixLayout))  \
+#define CONVOY_CUBLASLT_FUNCTIONS(X)                                                               \
+  X(size_t, cublasLtGetVersion, ())                                                                \
+  X(const char*, cublasLtGetStatusString, (::convoy::cublaslt::Status))                            \
+  X(::convoy::cublaslt::Status, cublasLtCreate, (::convoy::cublaslt::Handle*))                     \
+  X(::convoy::cublaslt::Status, cublasLtMatmulDescCreate,                                          \
+    (::convoy::cublaslt::MatmulDesc*, ::convoy::cublaslt::ComputeType,                             \
+     ::convoy::cublaslt::DataType))                                                                \
+  X(::convoy::cublaslt::Status, cublasLtMatmulDescSetAttribute,                                    \
+    (::convoy::cublaslt::MatmulDesc, ::convoy::cublaslt::MatmulDescAttribute, const void*,         \
+     size_t))                                                                                      \
+  X(::convoy::cublaslt::Status, cublasLtMatmulDescDestroy, (::convoy::cublaslt::MatmulDesc))       \
+  X(::convoy::cublaslt::Status, cublasLtMatrixLayoutCreate,                                        \
+    (::convoy::cublaslt::MatrixLayout*, ::convoy::cublaslt::DataType, uint64_t, uint64_t,          \
+     int64_t))                                                                                     \
+  X(::convoy::cublaslt::Status, cublasLtMatrixLayoutDestroy, (::convoy::cublaslt::MatrixLayout))   \
   X(::convoy::cublaslt::Status, cublasLtMatmulPreferenceCreate, (::convoy::cublaslt::Preference*)) \
-  X(::convoy::cublaslt::Status, cublasLtMatmulPreferenceSetAttribute,                             \
-    (::convoy::cublaslt::Preference, ::convoy::cublaslt::PreferenceAttribute, const void*,        \
-     size_t))                                                                                     \
+  X(::convoy::cublaslt::Status, cublasLtMatmulPreferenceSetAttribute,                              \
+    (::convoy::cublaslt::Preference, ::convoy::cublaslt::PreferenceAttribute, const void*,         \
+     size_t))                                                                                      \
   X(::convoy::cublaslt::Status, cublasLtMatmulPreferenceDestroy, (::convoy::cublaslt::Preference)) \
-  X(::convoy::cublaslt::Status, cublasLtMatmulAlgoGetHeuristic,                                   \
-    (::convoy::cublaslt::Handle, ::convoy::cublaslt::MatmulDesc,                                  \
-     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::MatrixLayout,                          \
-     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::MatrixLayout,                          \
-     ::convoy::cublaslt::Preference, int, ::convoy::cublaslt::HeuristicResult*, int*))            \
-  X(::convoy::cublaslt::Status, cublasLtMatmulAlgoCheck,                                          \
-    (::convoy::cublaslt::Handle, ::convoy::cublaslt::MatmulDesc,                                  \
-     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::MatrixLayout,                          \
-     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::MatrixLayout,                          \
-     const ::convoy::cublaslt::Algo*, ::convoy::cublaslt::HeuristicResult*))                      \
-  X(::convoy::cublaslt::Status, cublasLtMatmulAlgoConfigGetAttribute,                             \
-    (const ::convoy::cublaslt::Algo*, ::convoy::cublaslt::AlgoConfig, void*, size_t, size_t*))    \
-  X(::convoy::cublaslt::Status, cublasLtMatmul,                                                   \
-    (::convoy::cublaslt::Handle, ::convoy::cublaslt::MatmulDesc, const void*, const void*,        \
-     ::convoy::cublaslt::MatrixLayout, const void*, ::convoy::cublaslt::MatrixLayout,             \
-     const void*, const void*, ::convoy::cublaslt::MatrixLayout, void*,                           \
-     ::convoy::cublaslt::MatrixLayout, const ::convoy::cublaslt::Algo*, void*, size_t,            \
-     ::convoy::cuda::Stream))
+  X(::convoy::cublaslt::Status, cublasLtMatmulAlgoGetHeuristic,                                    \
+    (::convoy::cublaslt::Handle, ::convoy::cublaslt::MatmulDesc, ::convoy::cublaslt::MatrixLayout, \
+     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::MatrixLayout,                           \
+     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::Preference, int,                        \
+     ::convoy::cublaslt::HeuristicResult*, int*))                                                  \
+  X(::convoy::cublaslt::Status, cublasLtMatmulAlgoCheck,                                           \
+    (::convoy::cublaslt::Handle, ::convoy::cublaslt::MatmulDesc, ::convoy::cublaslt::MatrixLayout, \
+     ::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::MatrixLayout,                           \
+     ::convoy::cublaslt::MatrixLayout, const ::convoy::cublaslt::Algo*,                            \
+     ::convoy::cublaslt::HeuristicResult*))                                                        \
+  X(::convoy::cublaslt::Status, cublasLtMatmulAlgoConfigGetAttribute,                              \
+    (const ::convoy::cublaslt::Algo*, ::convoy::cublaslt::AlgoConfig, void*, size_t, size_t*))     \
+  X(::convoy::cublaslt::Status, cublasLtMatmul,                                                    \
+    (::convoy::cublaslt::Handle, ::convoy::cublaslt::MatmulDesc, const void*, const void*,         \
+     ::convoy::cublaslt::MatrixLayout, const void*, ::convoy::cublaslt::MatrixLayout, const void*, \
+     const void*, ::convoy::cublaslt::MatrixLayout, void*, ::convoy::cublaslt::MatrixLayout,       \
+     const ::convoy::cublaslt::Algo*, void*, size_t, ::convoy::cuda::Stream))
 
 }  // namespace convoy::cublaslt

@@ -171,9 +171,9 @@ std::vector<LtAlgo> LtGemm::Heuristic(cublaslt::Handle handle, int count,
 bool LtGemm::Check(cublaslt::Handle handle, LtAlgo* algo) const {
   LtDescriptor operation = Operation(reinterpret_cast<const void*>(uintptr_t{kAlignment}));
   cublaslt::HeuristicResult result{};
-  cublaslt::Status status = CublasLt().cublasLtMatmulAlgoCheck(
-      handle, operation.get(), a_layout.get(), b_layout.get(), CLayout(), d_layout.get(),
-      &algo->algo, &result);
+  cublaslt::Status status =
+      CublasLt().cublasLtMatmulAlgoCheck(handle, operation.get(), a_layout.get(), b_layout.get(),
+                                         CLayout(), d_layout.get(), &algo->algo, &result);
   algo->workspace = result.workspace;
   return status == cublaslt::kSuccess;
 }
@@ -196,8 +196,8 @@ std::string Name(const cublaslt::Algo& algo) {
   auto value = [&](cublaslt::AlgoConfig attribute, size_t bytes, int64_t* number) {
     uint64_t raw = 0;  // little endian, as artifact.cc asserts
     size_t written = 0;
-    cublaslt::Status status = CublasLt().cublasLtMatmulAlgoConfigGetAttribute(
-        &algo, attribute, &raw, bytes, &written);
+    cublaslt::Status status =
+        CublasLt().cublasLtMatmulAlgoConfigGetAttribute(&algo, attribute, &raw, bytes, &written);
     *number = static_cast<int64_t>(raw);
     return status == cublaslt::kSuccess;
   };

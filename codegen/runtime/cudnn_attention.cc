@@ -53,8 +53,8 @@ void CudnnGraph::AddAttention(const Workload& load) {
   };
   auto pointwise = [&](cudnn::PointwiseMode mode, const CudnnDescriptor& x,
                        const CudnnDescriptor* second, cudnn::DataType type,
-                       const CudnnDescriptor* choose = nullptr,
-                       int64_t axis = -1, int64_t columns = 0) -> CudnnDescriptor& {
+                       const CudnnDescriptor* choose = nullptr, int64_t axis = -1,
+                       int64_t columns = 0) -> CudnnDescriptor& {
     CudnnDescriptor& description = owned_.emplace_back(cudnn::kPointwise);
     description.Set(cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, mode)
         .Set(cudnn::kPointwiseMathType, cudnn::kTypeDataType,
@@ -107,8 +107,7 @@ void CudnnGraph::AddAttention(const Workload& load) {
   CudnnDescriptor* s =
       &pointwise(cudnn::kMultiply, products, &ConstantTensor(kConstantId), cudnn::kFloat);
   if (attention.causal) {
-    CudnnDescriptor& row =
-        pointwise(cudnn::kGenerateIndex, *s, nullptr, cudnn::kInt32, nullptr, 2);
+    CudnnDescriptor& row = pointwise(cudnn::kGenerateIndex, *s, nullptr, cudnn::kInt32, nullptr, 2);
     CudnnDescriptor& column =
         pointwise(cudnn::kGenerateIndex, *s, nullptr, cudnn::kInt32, nullptr, 3);
     CudnnDescriptor& seen = pointwise(cudnn::kGreaterEqual, row, &column, cudnn::kBoolean);

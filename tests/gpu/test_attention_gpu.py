@@ -7,6 +7,7 @@ import pytest
 
 import convoy
 from convoy.backends.kernels.attention.family import attention_backend
+from convoy.backends.registry import get
 from convoy.errors import LibraryMissing
 from convoy.ir.candidate import Decline
 from convoy.measure import protocol
@@ -37,6 +38,25 @@ def test_candidates_against_float64(workload):
             binary = backend.build(workload, candidate, device)
         except LibraryMissing as missing:
             pytest.skip(f"no CUDA compiler: {missing.got}")
+        found = protocol.measure(workload, candidate, binary, device, cold=False)
+        assert found.ok, f"{candidate.kernel}: {found.failure}"
+
+
+LONG = [
+    cases.workload(8, 12, 197, dim=64, layout="packed"),
+    cases.workload(2, 8, 1000, dim=40),
+    cases.workload(2, 8, 700, 900, 128, dtype="bfloat16"),
+    cases.workload(1, 16, 1025, dim=64, layout="bshd", causal=True),
+]
+
+
+@pytest.mark.parametrize("workload", LONG, ids=lambda w: w.key)
+def test_engines_of_cudnn_against_float64(workload):
+    backend, device = get("cudnn"), present_device()
+    candidates = backend.propose(workload, device)
+    assert not isinstance(candidates, Decline), candidates.reason
+    for candidate in candidates:
+        binary = backend.build(workload, candidate, device)
         found = protocol.measure(workload, candidate, binary, device, cold=False)
         assert found.ok, f"{candidate.kernel}: {found.failure}"
 

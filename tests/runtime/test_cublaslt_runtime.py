@@ -1,5 +1,5 @@
-"""The cuBLASLt backend of the runtime against a stand-in that computes: numbers, and which algorithm
-is used when."""
+"""The cuBLASLt backend of the runtime against a stand-in that computes: numbers, and when which
+algorithm is used."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_candidates_are_the_algorithms_of_the_heuristic(fakes: Fakes) -> None:
         FAKE_CUBLASLT_ALGOS="3",
     )
     assert found == [[f"algo{60 + i}_tile7", 1024 * i, i - 1] for i in (1, 2, 3)]
-    assert lines == ["check", "matmul algo=3 bytes=3072"], "no heuristic where the algorithm is kept"
+    assert lines == ["check", "matmul algo=3 bytes=3072"], "the heuristic is not asked again"
 
 
 @pytest.mark.parametrize(

@@ -237,8 +237,8 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def _is_compiled(workload: Workload) -> bool:
-    """Whether only engines that are compiled at run time fuse the operations. Without a driver cuDNN
-    offers nothing for it, or engine 0, many times slower than the convolution alone."""
+    """Whether only engines that are compiled at run time fuse the operations. Without a driver
+    cuDNN offers nothing, or engine 0, many times slower than the convolution alone."""
     epilogue = workload.epilogue
     fused = epilogue.activation not in ("none", "relu") or epilogue.residual_last
     return fused or workload.op == "attention"
@@ -260,7 +260,7 @@ def _no_attention(w: Workload, attention: Attention, device: Device) -> str:
     if not all(view.is_aligned(8) for view in views):
         return "rows that start between multiples of 8 elements"
     if w.flops < LEAST_ATTENTION_FLOPS:
-        return f"attention of {w.flops / 1e9:.2f} GFLOP, which is faster in kernels of less overhead"
+        return f"attention of {w.flops / 1e9:.2f} GFLOP: engines are worth compiling for more"
     return ""
 
 

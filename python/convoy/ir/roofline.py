@@ -12,7 +12,7 @@ _TF32, _FLOAT32 = 0.5, 0.07
 
 
 def roofline_us(workload: Workload, device: Device) -> float:
-    """Microseconds on all SMs of the device, each operand read once and each result written once."""
+    """Microseconds on the whole device, each operand read once and each result written once."""
     nearest = min(_SM_FLOPS, key=lambda arch: abs(arch - device.arch))
     flops = _SM_FLOPS[nearest] * device.sm_count
     if workload.dtype == "float32":

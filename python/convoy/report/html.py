@@ -37,6 +37,7 @@ BACKEND_COLOURS = {
     "hopper": "#7b4fb5",
     "depthwise": "#2b7bb9",
     "attention": "#b5834f",
+    "cublaslt": "#3d8b37",
     "tvm": "#7a8699",
 }
 OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#8c6d31", "#4a6fa5")
