@@ -1,6 +1,7 @@
 // Attention as a cuDNN operation graph: the chain of operations that its fused engines recognise.
 //
-//   s = scale * q k^T; s = j > i ? lowest : s (causal); e = exp(s - max(s)); o = (e / sum(e)) v
+//   s = scale * q k^T;  s = s where row >= column, otherwise the lowest number (causal)
+//   e = exp(s - max(s));  o = (e / sum(e)) v
 #include <limits>
 
 #include "cudnn_graph.h"
@@ -15,6 +16,87 @@ cudnn::DataType ToCudnn(Dtype dtype) {
 }
 
 }  // namespace
+
+// The operations by name; each adds itself and its result, a virtual tensor, to the graph.
+class CudnnGraph::AttentionBuilder {
+ public:
+  AttentionBuilder(CudnnGraph* graph, const Workload& load)
+      : graph_(graph), n_(load.n), heads_(load.groups), queries_(load.h) {}
+
+  // Rows of an operand of the call, or its transpose.
+  CudnnDescriptor& Operand(int64_t id, const RowView& view, int64_t rows, int64_t columns,
+                           Dtype dtype, bool transposed = false) {
+    Sizes sizes = {n_, heads_, rows, columns};
+    Sizes strides = {view.strides[1], view.strides[2], view.strides[3], 1};
+    if (transposed) {
+      std::swap(sizes[2], sizes[3]);
+      std::swap(strides[2], strides[3]);
+    }
+    return graph_->StridedTensor(id, sizes, strides, ToCudnn(dtype), false);
+  }
+
+  // A value of so many columns for each query.
+  CudnnDescriptor& Value(int64_t columns, cudnn::DataType type = cudnn::kFloat) {
+    Sizes strides = {heads_ * queries_ * columns, queries_ * columns, columns, 1};
+    return graph_->StridedTensor(graph_->next_virtual_id_++, {n_, heads_, queries_, columns},
+                                 strides, type, true);
+  }
+
+  void Multiply(const CudnnDescriptor& a, const CudnnDescriptor& b, const CudnnDescriptor& c) {
+    CudnnDescriptor& matmul = Make(cudnn::kMatmul);
+    matmul.Set(cudnn::kMatmulComputeType, cudnn::kTypeDataType, cudnn::kFloat);
+    matmul.Finalize();
+    Add(Make(cudnn::kOperationMatmul)
+            .Set(cudnn::kOperationMatmulDescriptor, matmul)
+            .Set(cudnn::kOperationMatmulA, a)
+            .Set(cudnn::kOperationMatmulB, b)
+            .Set(cudnn::kOperationMatmulC, c));
+  }
+
+  CudnnDescriptor& Reduce(cudnn::ReductionOperator reduction_operator, const CudnnDescriptor& x) {
+    CudnnDescriptor& reduction = Make(cudnn::kReduction);
+    reduction.Set(cudnn::kReductionOperator, cudnn::kTypeReductionOperator, reduction_operator)
+        .Set(cudnn::kReductionComputeType, cudnn::kTypeDataType, cudnn::kFloat);
+    reduction.Finalize();
+    CudnnDescriptor& y = Value(1);
+    Add(Make(cudnn::kOperationReduction)
+            .Set(cudnn::kOperationReductionDescriptor, reduction)
+            .Set(cudnn::kOperationReductionX, x)
+            .Set(cudnn::kOperationReductionY, y));
+    return y;
+  }
+
+  // y = mode(x, b), or b where `chosen` is false; `axis` is that of an index.
+  CudnnDescriptor& Pointwise(cudnn::PointwiseMode mode, const CudnnDescriptor& x,
+                             const CudnnDescriptor* b, CudnnDescriptor& y,
+                             cudnn::DataType math = cudnn::kFloat, int64_t axis = -1,
+                             const CudnnDescriptor* chosen = nullptr) {
+    CudnnDescriptor& pointwise = Make(cudnn::kPointwise);
+    pointwise.Set(cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, mode)
+        .Set(cudnn::kPointwiseMathType, cudnn::kTypeDataType, math);
+    if (axis >= 0) pointwise.Set(cudnn::kPointwiseAxis, cudnn::kTypeInt64, axis);
+    pointwise.Finalize();
+    CudnnDescriptor& operation = Make(cudnn::kOperationPointwise);
+    operation.Set(cudnn::kOperationPointwiseDescriptor, pointwise)
+        .Set(cudnn::kOperationPointwiseX, x)
+        .Set(cudnn::kOperationPointwiseY, y);
+    if (b) operation.Set(cudnn::kOperationPointwiseB, *b);
+    if (chosen) operation.Set(cudnn::kOperationPointwiseT, *chosen);
+    Add(operation);
+    return y;
+  }
+
+ private:
+  CudnnDescriptor& Make(cudnn::DescriptorType type) { return graph_->owned_.emplace_back(type); }
+
+  void Add(CudnnDescriptor& operation) {
+    operation.Finalize();
+    graph_->operations_.push_back(operation.get());
+  }
+
+  CudnnGraph* graph_;
+  int64_t n_, heads_, queries_;
+};
 
 std::vector<float> AttentionConstants(const Attention& attention) {
   std::vector<float> constants = {attention.scale};
@@ -32,98 +114,42 @@ std::vector<int64_t> OperandOffsets(const Workload& load) {
 
 void CudnnGraph::AddAttention(const Workload& load) {
   const Attention& attention = load.attention;
-  if (attention.outer != 1 || !attention.bias.shape.empty()) {
-    throw CudnnRefusal("attention with a bias, or in groups of batches, is not built as a graph");
+  if (attention.outer != 1 || !attention.bias.shape.empty() || load.dtype == Dtype::kFloat32) {
+    throw CudnnRefusal("attention with a bias, in groups of batches or in float32 is not built");
   }
-  const int64_t b = load.n, h = load.groups, queries = load.h, keys = load.w;
-  const int64_t dim = load.c / h, value_dim = load.k / h;
-  auto operand = [&](int64_t id, const RowView& view, int64_t rows, int64_t columns,
-                     bool transposed) -> CudnnDescriptor& {
-    Sizes sizes = {b, h, rows, columns};
-    Sizes strides = {view.strides[1], view.strides[2], view.strides[3], 1};
-    if (transposed) {
-      std::swap(sizes[2], sizes[3]);
-      std::swap(strides[2], strides[3]);
-    }
-    return StridedTensor(id, sizes, strides, ToCudnn(load.dtype), false);
-  };
-  auto scores = [&](cudnn::DataType type, int64_t columns) -> CudnnDescriptor& {
-    return StridedTensor(next_virtual_id_++, {b, h, queries, columns},
-                         {h * queries * columns, queries * columns, columns, 1}, type, true);
-  };
-  auto pointwise = [&](cudnn::PointwiseMode mode, const CudnnDescriptor& x,
-                       const CudnnDescriptor* second, cudnn::DataType type,
-                       const CudnnDescriptor* choose = nullptr, int64_t axis = -1,
-                       int64_t columns = 0) -> CudnnDescriptor& {
-    CudnnDescriptor& description = owned_.emplace_back(cudnn::kPointwise);
-    description.Set(cudnn::kPointwiseMode, cudnn::kTypePointwiseMode, mode)
-        .Set(cudnn::kPointwiseMathType, cudnn::kTypeDataType,
-             type == cudnn::kInt32 || type == cudnn::kBoolean ? type : cudnn::kFloat);
-    if (axis >= 0) description.Set(cudnn::kPointwiseAxis, cudnn::kTypeInt64, axis);
-    description.Finalize();
-    CudnnDescriptor& y = scores(type, columns ? columns : keys);
-    CudnnDescriptor& operation = owned_.emplace_back(cudnn::kOperationPointwise);
-    operation.Set(cudnn::kOperationPointwiseDescriptor, description)
-        .Set(cudnn::kOperationPointwiseX, x);
-    if (second) operation.Set(cudnn::kOperationPointwiseB, *second);
-    if (choose) operation.Set(cudnn::kOperationPointwiseT, *choose);
-    operation.Set(cudnn::kOperationPointwiseY, y);
-    operation.Finalize();
-    operations_.push_back(operation.get());
-    return y;
-  };
-  auto reduce = [&](cudnn::ReductionOperator op, const CudnnDescriptor& x) -> CudnnDescriptor& {
-    CudnnDescriptor& description = owned_.emplace_back(cudnn::kReduction);
-    description.Set(cudnn::kReductionOperator, cudnn::kTypeReductionOperator, op)
-        .Set(cudnn::kReductionComputeType, cudnn::kTypeDataType, cudnn::kFloat);
-    description.Finalize();
-    CudnnDescriptor& y = StridedTensor(next_virtual_id_++, {b, h, queries, 1},
-                                       {h * queries, queries, 1, 1}, cudnn::kFloat, true);
-    CudnnDescriptor& operation = owned_.emplace_back(cudnn::kOperationReduction);
-    operation.Set(cudnn::kOperationReductionX, x)
-        .Set(cudnn::kOperationReductionY, y)
-        .Set(cudnn::kOperationReductionDescriptor, description);
-    operation.Finalize();
-    operations_.push_back(operation.get());
-    return y;
-  };
-  auto multiply = [&](const CudnnDescriptor& x, const CudnnDescriptor& y,
-                      const CudnnDescriptor& result) {
-    CudnnDescriptor& description = owned_.emplace_back(cudnn::kMatmul);
-    description.Set(cudnn::kMatmulComputeType, cudnn::kTypeDataType, cudnn::kFloat);
-    description.Finalize();
-    CudnnDescriptor& operation = owned_.emplace_back(cudnn::kOperationMatmul);
-    operation.Set(cudnn::kOperationMatmulA, x)
-        .Set(cudnn::kOperationMatmulB, y)
-        .Set(cudnn::kOperationMatmulC, result)
-        .Set(cudnn::kOperationMatmulDescriptor, description);
-    operation.Finalize();
-    operations_.push_back(operation.get());
-  };
+  AttentionBuilder build(this, load);
+  const int64_t keys = load.w, dim = load.c / load.groups, value_dim = load.k / load.groups;
+  CudnnDescriptor& q = build.Operand(1, attention.q, load.h, dim, load.dtype);
+  CudnnDescriptor& k = build.Operand(2, attention.k, keys, dim, load.dtype, true);
+  CudnnDescriptor& v = build.Operand(3, attention.v, keys, value_dim, load.dtype);
+  CudnnDescriptor& o = build.Operand(4, attention.o, load.h, value_dim, load.dtype);
 
-  CudnnDescriptor& products = scores(cudnn::kFloat, keys);
-  multiply(operand(1, attention.q, queries, dim, false), operand(2, attention.k, keys, dim, true),
-           products);
+  CudnnDescriptor& products = build.Value(keys);
+  build.Multiply(q, k, products);
   CudnnDescriptor* s =
-      &pointwise(cudnn::kMultiply, products, &ConstantTensor(kConstantId), cudnn::kFloat);
+      &build.Pointwise(cudnn::kMultiply, products, &ConstantTensor(kConstantId), build.Value(keys));
   if (attention.causal) {
-    CudnnDescriptor& row = pointwise(cudnn::kGenerateIndex, *s, nullptr, cudnn::kInt32, nullptr, 2);
-    CudnnDescriptor& column =
-        pointwise(cudnn::kGenerateIndex, *s, nullptr, cudnn::kInt32, nullptr, 3);
-    CudnnDescriptor& seen = pointwise(cudnn::kGreaterEqual, row, &column, cudnn::kBoolean);
-    s = &pointwise(cudnn::kBinarySelect, *s, &ConstantTensor(kConstantId + 1), cudnn::kFloat,
-                   &seen);
+    auto index = [&](int64_t axis) -> CudnnDescriptor& {
+      return build.Pointwise(cudnn::kGenerateIndex, *s, nullptr, build.Value(keys, cudnn::kInt32),
+                             cudnn::kInt32, axis);
+    };
+    CudnnDescriptor& row = index(2);
+    CudnnDescriptor& column = index(3);
+    CudnnDescriptor& seen = build.Pointwise(cudnn::kGreaterEqual, row, &column,
+                                            build.Value(keys, cudnn::kBoolean), cudnn::kBoolean);
+    s = &build.Pointwise(cudnn::kBinarySelect, *s, &ConstantTensor(kConstantId + 1),
+                         build.Value(keys), cudnn::kFloat, -1, &seen);
   }
-  CudnnDescriptor& maximum = reduce(cudnn::kMaximum, *s);
-  CudnnDescriptor& shifted = pointwise(cudnn::kSubtract, *s, &maximum, cudnn::kFloat);
-  CudnnDescriptor& e = pointwise(cudnn::kExp, shifted, nullptr, cudnn::kFloat);
-  CudnnDescriptor& sum = reduce(cudnn::kSum, e);
-  // Nobody reads log(sum) + max, but the engines want to see it.
-  CudnnDescriptor& logarithm = pointwise(cudnn::kLog, sum, nullptr, cudnn::kFloat, nullptr, -1, 1);
-  pointwise(cudnn::kAdd, maximum, &logarithm, cudnn::kFloat, nullptr, -1, 1);
-  CudnnDescriptor& p = pointwise(cudnn::kDivide, e, &sum, ToCudnn(load.dtype));
-  multiply(p, operand(3, attention.v, keys, value_dim, false),
-           operand(4, attention.o, queries, value_dim, false));
+  CudnnDescriptor& maximum = build.Reduce(cudnn::kMaximum, *s);
+  CudnnDescriptor& shifted = build.Pointwise(cudnn::kSubtract, *s, &maximum, build.Value(keys));
+  CudnnDescriptor& e = build.Pointwise(cudnn::kExp, shifted, nullptr, build.Value(keys));
+  CudnnDescriptor& sum = build.Reduce(cudnn::kSum, e);
+  // Nobody reads max(s) + log(sum(e)), but without it the engines do not recognise the graph.
+  CudnnDescriptor& logarithm = build.Pointwise(cudnn::kLog, sum, nullptr, build.Value(1));
+  build.Pointwise(cudnn::kAdd, maximum, &logarithm, build.Value(1));
+  CudnnDescriptor& p =
+      build.Pointwise(cudnn::kDivide, e, &sum, build.Value(keys, ToCudnn(load.dtype)));
+  build.Multiply(p, v, o);
 }
 
 }  // namespace convoy

@@ -41,6 +41,7 @@ class CudnnGraph {
   const CudnnTarget& target() const { return target_; }
 
  private:
+  class AttentionBuilder;
   CudnnDescriptor& Tensor(int64_t id, const std::vector<int64_t>& shape, cudnn::DataType type,
                           bool is_virtual);
   CudnnDescriptor& StridedTensor(int64_t id, const std::vector<int64_t>& sizes,
