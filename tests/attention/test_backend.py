@@ -20,7 +20,7 @@ from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.backends.registry import get
 from convoy.cost import attention as model
 from convoy.errors import InvalidOption, LibraryMissing, LibraryVersionMismatch
-from convoy.ir.candidate import Decline
+from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.plan import Plan
 from convoy.pipeline import predict_schedule
@@ -145,6 +145,15 @@ def test_estimates_grow_with_the_work(backend, compiler):
     times = [best(_batch(VIT, n)) for n in (1, 8, 64)]
     assert times == sorted(times) and 1.0 < times[0] < 10.0
     assert times[2] >= _batch(VIT, 64).flops / 990e6  # of an H200's peak
+
+
+def test_estimates_leave_long_attention_to_cudnn(backend, compiler):
+    """As on an H200: 2,048 tokens in 42 us instead of 102, 197 tokens of 8 images the same."""
+    long = cases.workload(heads=16, queries=2048, dim=64)
+    for workload, wins in ((long, True), (_batch(VIT, 4), False)):
+        (engine,) = model.estimates(workload, [Candidate("cudnn", "eng2")], H200)
+        own = model.estimates(workload, backend.propose(workload, H200), H200)
+        assert (engine.kernel_us < min(m.kernel_us for m in own)) == wins
 
 
 @pytest.mark.slow

@@ -13,7 +13,9 @@ from convoy.ir.workload import Workload
 from convoy.records.environment import Environment
 from convoy.records.record import Record
 
-H200 = Environment("NVIDIA H200", 132, "580.95.05", "13.0", "9.19.1", "4.2.0", "abc", "0.1.0")
+H200 = Environment(
+    "NVIDIA H200", 132, "580.95.05", "13.0", "9.19.1", "4.2.0", "abc", "0.1.0", cublas="13.1.0"
+)
 
 
 @pytest.fixture

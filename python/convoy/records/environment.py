@@ -39,7 +39,6 @@ class Environment:
     driver    NVIDIA driver, e.g. ``580.95.05``
     cuda      version of libcudart, e.g. ``13.0``
     cudnn     e.g. ``9.19.1``
-    cublas    e.g. ``13.10.0``
     cutlass   e.g. ``4.2.0``
     kernels   hashes of the kernel sources that convoy compiles, ``HEADER=HASH`` each: all of
               them for a machine, the one that matters for a record
@@ -48,6 +47,7 @@ class Environment:
               on it; host times do (placement.host)
     boot      which start of which machine, as a short hash; never compared here either. Virtual
               machines of very different speed may give one name to their processors
+    cublas    of cuBLASLt, e.g. ``13.10.0``
     """
 
     gpu: str = ""
@@ -55,12 +55,12 @@ class Environment:
     driver: str = ""
     cuda: str = ""
     cudnn: str = ""
-    cublas: str = ""
     cutlass: str = ""
     kernels: str = ""
     convoy: str = ""
     host: str = ""
     boot: str = ""
+    cublas: str = ""
 
     @functools.cached_property
     def id(self) -> str:

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from ..errors import InvalidOption
 from . import record_file
-from .environment import same_kernels
+from .environment import LIBRARIES, same_kernels
 from .record import Record
 from .store import expand
 
@@ -115,7 +115,7 @@ MEASUREMENT_COLUMNS = [
 
 def export_csv(records: Iterable[Record], stream: TextIO) -> int:
     """Write one row for each record with all that spreadsheets ask of it; returns the count."""
-    environment = ["gpu", "sm_count", "driver", "cuda", "cudnn", "cutlass", "kernels", "convoy"]
+    environment = ["gpu", "sm_count", "driver", *LIBRARIES, "convoy"]
     columns = ["workload", *WORKLOAD_COLUMNS, "stride", "padding", "dilation", "epilogue"]
     columns += ["backend", "kernel", "workspace", "config", *MEASUREMENT_COLUMNS]
     writer = csv.writer(stream, lineterminator="\n")
