@@ -11,9 +11,9 @@
 //
 // Link with -lconvoy_runtime -ltvm_ffi; `convoy config` prints the flags. At run time the process
 // also needs libtvm_runtime.so and, for a module for a GPU, libtvm_runtime_cuda.so, libcudart.so.13
-// and, where the network uses it, libcudnn.so.9. The first two are looked for the way the dynamic
-// linker does, then in the folders of CONVOY_TVM_LIBRARY_PATH, then where Python's site-packages
-// have them beside libconvoy_runtime.so.
+// and, where the network uses them, libcudnn.so.9 and libcublasLt.so.13. The first two are looked
+// for the way the dynamic linker does, then in the folders of CONVOY_TVM_LIBRARY_PATH, then where
+// Python's site-packages have them beside libconvoy_runtime.so.
 //
 // Errors: functions return 0, or a ConvoyStatus that says which side has to act; the text is
 // convoy_last_error(). No C++ exception leaves the library.
@@ -35,7 +35,7 @@ typedef enum ConvoyStatus {
   CONVOY_OK = 0,
   CONVOY_INVALID_ARGUMENT = 1,  // the call is wrong: an index, a size, a null pointer
   CONVOY_CORRUPT_FILE = 2,      // not a whole module of this version
-  CONVOY_MISSING_LIBRARY = 3,   // TVM's runtime, CUDA or cuDNN, or a wrong version of them
+  CONVOY_MISSING_LIBRARY = 3,   // TVM's runtime, CUDA, cuDNN or cuBLASLt, or a wrong version
   CONVOY_WRONG_DEVICE = 4,      // no GPU, or one that the module was not built for
   CONVOY_FAILED = 5             // anything else, such as memory that ran out
 } ConvoyStatus;

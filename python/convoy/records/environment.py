@@ -176,8 +176,8 @@ def current(ordinal: int = 0) -> Environment:
     found, _ = gpus.find_gpus()
     libraries = Environment(
         cuda=_cudart_version(),
-        cudnn=_cudnn_version(),
-        cublas=_cublas_version(),
+        cudnn=_opened_version("cudnn", _CUDNN_WHEELS),
+        cublas=_opened_version("cublaslt", ("nvidia-cublas",)),
         cutlass=_wheel_version("nvidia-cutlass"),
         kernels=kernel_hashes(),
         convoy=_convoy_version(),
@@ -237,23 +237,14 @@ def _cudart_version() -> str:
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
-def _cudnn_version() -> str:
-    """Of the wheel where it is the wheel's cuDNN that is used, otherwise told by the runtime."""
-    if not os.environ.get("CONVOY_CUDNN"):
-        for name in _CUDNN_WHEELS:
-            if version := _wheel_version(name):
+def _opened_version(name: str, wheels: Iterable[str]) -> str:
+    """Of the wheel where it is the wheel's library that is used, otherwise told by the runtime."""
+    if not os.environ.get(f"CONVOY_{name.upper()}"):
+        for wheel in wheels:
+            if version := _wheel_version(wheel):
                 return version
     try:
-        number = int(library.function("cudnn.version")())
-    except (ConvoyError, RuntimeError):
-        return ""
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
-
-
-def _cublas_version() -> str:
-    """Told by the runtime: which of several copies is used depends on what is loaded already."""
-    try:
-        number = int(library.function("cublaslt.version")())
+        number = int(library.function(f"{name}.version")())
     except (ConvoyError, RuntimeError):
         return ""
     return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
