@@ -28,6 +28,9 @@ class CudnnGraph::AttentionBuilder {
                            Dtype dtype, bool transposed = false) {
     Sizes sizes = {n_, heads_, rows, columns};
     Sizes strides = {view.strides[1], view.strides[2], view.strides[3], 1};
+    for (int axis = 2; axis >= 0; --axis) {  // along one element any stride is right, but 0
+      if (sizes[axis] == 1) strides[axis] = sizes[axis + 1] * strides[axis + 1];
+    }
     if (transposed) {
       std::swap(sizes[2], sizes[3]);
       std::swap(strides[2], strides[3]);

@@ -97,6 +97,16 @@ def test_others_decline_attention(name):
     assert decline is not None and "attention" in decline.reason
 
 
+def _with_strides(workload, batch, names="qkvo"):
+    """The stride of the batch is this one."""
+    views = {
+        name: dataclasses.replace(view, strides=(view.strides[0], batch, *view.strides[2:]))
+        for name in names
+        if (view := getattr(workload.attention, name))
+    }
+    return dataclasses.replace(workload, attention=dataclasses.replace(workload.attention, **views))
+
+
 LONG = cases.workload(batches=8, heads=16, queries=512, dim=64, layout="packed")
 
 
@@ -108,7 +118,9 @@ LONG = cases.workload(batches=8, heads=16, queries=512, dim=64, layout="packed")
         (cases.workload(batches=8, heads=16, queries=512, dim=64, dtype="bfloat16"), ""),
         (VIT, "GFLOP"),
         (cases.workload(batches=8, heads=16, queries=512, dim=64, bias=(1, 1, 1, 512)), "bias"),
-        (cases.workload(batches=4, heads=16, queries=512, dim=64, outer=2), "stride"),
+        (cases.workload(batches=4, heads=16, queries=512, dim=64, outer=2), "groups"),
+        (_with_strides(LONG, 0, "k"), "repeatedly"),
+        (_with_strides(_batch(LONG, 1), 0), ""),
         (dataclasses.replace(LONG, dtype="float32", out_dtype="float32"), "float32"),
     ],
 )

@@ -254,11 +254,15 @@ def _no_attention(w: Workload, attention: Attention, device: Device) -> str:
         return f"acc_dtype {w.acc_dtype}"
     if attention.bias.shape:
         return "attention with a bias"
-    views = (attention.q, attention.k, attention.v, attention.o)
-    if attention.outer > 1 or any(0 in view.strides[1:] for view in views):
-        return "attention whose operands are not (n, heads, rows) of one stride each"
-    if not all(view.is_aligned(8) for view in views):
-        return "rows that start between multiples of 8 elements"
+    if attention.outer > 1:
+        return "attention in groups of batches"
+    a = attention
+    for view, rows in ((a.q, w.h), (a.k, w.w), (a.v, w.w), (a.o, w.h)):
+        steps = zip((w.n, w.groups, rows), view.strides[1:], strict=True)
+        if any(size > 1 and stride == 0 for size, stride in steps):
+            return "attention that reads rows repeatedly"
+        if not view.is_aligned(8):
+            return "rows that start between multiples of 8 elements"
     if w.flops < LEAST_ATTENTION_FLOPS:
         return f"attention of {w.flops / 1e9:.2f} GFLOP: engines are worth compiling for more"
     return ""
