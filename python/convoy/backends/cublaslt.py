@@ -21,7 +21,7 @@ MAX_WORKSPACE = 32 << 20
 #: The kernel of a module that is built where its GPU is not.
 FIRST_CHOICE = "first_choice"
 #: A launch, and the share of the roofline beyond it: 13% off on average for the first choice at 45
-#: GEMMs of ConvNeXt, ViT, Swin and ResNet-50 on an H200.
+#: GEMMs on an H200 (benchmarks/results/h200/2026-11-23-gemm.json).
 _LAUNCH_US, _EFFICIENCY = 4.0, 0.8
 #: Those of cuBLASLt's epilogues. Its GELU is the tanh form, which is not the exact one.
 ACTIVATIONS = ("none", "relu", "gelu_tanh")
