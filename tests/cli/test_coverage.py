@@ -11,6 +11,7 @@ from convoy.cli.coverage import of_lists
 from convoy.cli.main import app
 from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
+from convoy.ir.defaults import LIBRARIES
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Epilogue, Workload
@@ -39,7 +40,7 @@ def test_counts(tmp_path: Path) -> None:
     store.append(measured(LARGE, "cudnn", Environment(gpu="NVIDIA B200", sm_count=148)))
     one, eight = of_lists({"net": WORKLOADS}, store)
     assert (one.batch, one.workloads, one.with_records, one.missing) == (1, 2, 2, ())
-    others = (("hopper", 0, 0), ("depthwise", 0, 0), ("attention", 0, 0))
+    others = [(name, 0, 0) for name in LIBRARIES[2:]]
     assert one.backends == (("cudnn", 1, 1), ("cutlass", 1, 2), *others)
     assert (eight.batch, eight.missing) == (8, (LARGE,))
     assert "cudnn 0/1, cutlass 0/1" in eight.by_backend
