@@ -12,22 +12,19 @@ from typing import Any, TypeVar
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
 from ..ir import fields as checks
-from ..ir.attention import Attention
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
 from ..runtime.device import current_device
 from ..runtime.library import call_json, function
 from .base import Backend, Binary
+from .cudnn_attention import why_no_attention
 from .cudnn_engines import Engines
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
-
-#: Attention below this is not worth the seconds that an engine takes to compile.
-LEAST_ATTENTION_FLOPS = 5e8
 
 # In a refusal: nothing is wrong with the engine, but compiling it needs what is not here.
 _NO_DRIVER = "RUNTIME_PREREQUISITE_MISSING"
@@ -56,7 +53,7 @@ class CudnnBackend(Backend):
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
         if workload.attention is not None:
-            reason = _no_attention(workload, workload.attention, device)
+            reason = why_no_attention(workload, workload.attention, device)
             return self._decline(reason, "use the attention backend") if reason else None
         if device.arch < 70:
             return self._decline(
@@ -242,30 +239,6 @@ def _is_compiled(workload: Workload) -> bool:
     epilogue = workload.epilogue
     fused = epilogue.activation not in ("none", "relu") or epilogue.residual_last
     return fused or workload.op == "attention"
-
-
-def _no_attention(w: Workload, attention: Attention, device: Device) -> str:
-    """Reason why cuDNN is not asked for an attention; empty where it is."""
-    if device.arch < 80:
-        return f"attention on compute capability {device.arch / 10}"
-    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
-        return f"attention of {w.dtype} in, {w.out_dtype} out"
-    if w.acc_dtype != "float32":
-        return f"acc_dtype {w.acc_dtype}"
-    if attention.bias.shape:
-        return "attention with a bias"
-    if attention.outer > 1:
-        return "attention in groups of batches"
-    a = attention
-    for view, rows in ((a.q, w.h), (a.k, w.w), (a.v, w.w), (a.o, w.h)):
-        steps = zip((w.n, w.groups, rows), view.strides[1:], strict=True)
-        if any(size > 1 and stride == 0 for size, stride in steps):
-            return "attention that reads rows repeatedly"
-        if not view.is_aligned(8):
-            return "rows that start between multiples of 8 elements"
-    if w.flops < LEAST_ATTENTION_FLOPS:
-        return f"attention of {w.flops / 1e9:.2f} GFLOP: engines are worth compiling for more"
-    return ""
 
 
 def _wants_zero_bias(workload: Workload) -> bool:
