@@ -85,6 +85,8 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   Resolve(handle, "convoy_kernel_state_bytes", &library.state_bytes);
   Resolve(handle, "convoy_kernel_launch", &library.launch);
   Resolve(handle, "convoy_kernel_error", &library.error);
+  library.launch_programmatic = reinterpret_cast<decltype(library.launch_programmatic)>(
+      dlsym(handle, "convoy_kernel_launch_programmatic"));
   return libraries->emplace(name, library).first->second;
 }
 
@@ -154,6 +156,7 @@ class KernelExecutable : public Executable {
       : library_(library),
         workload_(function.workload),
         shape_(MakeShape(function, sm_count)),
+        constant_weights_(Get<bool>(function.entry, "constant_weights", false)),
         symbol_(function.symbol) {
     if (library.check == nullptr) {
       TVM_FFI_THROW(CorruptArtefact)
@@ -171,7 +174,8 @@ class KernelExecutable : public Executable {
   int64_t workspace_bytes() const override { return workspace_bytes_; }
 
   std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void* workspace) override {
-    auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_));
+    auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_),
+                                             constant_weights_);
     ConvoyOperands operands = MakeOperands(workload_, pointers, workspace);
     if (int32_t code = library_.prepare(&shape_, &operands, call->state())) {
       TVM_FFI_THROW(RuntimeError) << "function '" << symbol_
@@ -184,6 +188,7 @@ class KernelExecutable : public Executable {
   const KernelLibrary& library_;
   const Workload workload_;  // a copy: executables outlive modules
   const ConvoyShape shape_;
+  const bool constant_weights_;
   const std::string symbol_;
   int64_t workspace_bytes_ = 0, state_bytes_ = 0;
 };
@@ -216,7 +221,10 @@ const bool registered = (RegisterBackend({"kernel", true, Validate, Build}), tru
 }  // namespace
 
 void KernelCall::Launch(const StreamState& stream) {
-  if (int32_t code = library_.launch(state_, stream.stream)) {
+  int32_t code = library_.launch_programmatic != nullptr
+                     ? library_.launch_programmatic(state_, stream.stream, constant_weights_)
+                     : library_.launch(state_, stream.stream);
+  if (code != 0) {
     TVM_FFI_THROW(RuntimeError) << "kernel launch failed: " << library_.error(code);
   }
 }

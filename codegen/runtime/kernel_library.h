@@ -7,12 +7,14 @@
 
 #include "convoy/attention_abi.h"
 #include "convoy/kernel_abi.h"
+#include "convoy/programmatic_abi.h"
 #include "executable.h"
 
 namespace convoy {
 
 // Functions of convoy/kernel_abi.h or, where `attention_prepare` is there, of
-// convoy/attention_abi.h; those of the other one are null.
+// convoy/attention_abi.h; those of the other one are null, and so is `launch_programmatic` where the
+// kernel starts only when its predecessor has ended.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
   decltype(&convoy_kernel_workspace) workspace = nullptr;
@@ -21,13 +23,16 @@ struct KernelLibrary {
   decltype(&convoy_kernel_attention_prepare) attention_prepare = nullptr;
   decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
   decltype(&convoy_kernel_launch) launch = nullptr;
+  decltype(&convoy_kernel_launch_programmatic) launch_programmatic = nullptr;
   decltype(&convoy_kernel_error) error = nullptr;
 };
 
 class KernelCall : public Prepared {
  public:
-  KernelCall(const KernelLibrary& library, size_t state_bytes)
+  // `constant_weights`: nothing on the device writes the operand b any more.
+  KernelCall(const KernelLibrary& library, size_t state_bytes, bool constant_weights = false)
       : library_(library),
+        constant_weights_(constant_weights),
         state_(std::aligned_alloc(64, std::max<size_t>(64, (state_bytes + 63) / 64 * 64))) {}
   ~KernelCall() override { std::free(state_); }
 
@@ -37,6 +42,7 @@ class KernelCall : public Prepared {
 
  private:
   const KernelLibrary& library_;
+  const bool constant_weights_;
   void* state_;
 };
 

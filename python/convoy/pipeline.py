@@ -57,7 +57,7 @@ from .partition import patterns
 from .partition.alternatives import plausible_workloads
 from .partition.match_graph import MatchGraph
 from .partition.partition import partition
-from .partition.rewrite import rewrite
+from .partition.rewrite import rewrite, with_constant_weights
 from .placement.placement import Placement, restore
 from .placement.select import explained, select
 from .progress import Progress, stages
@@ -426,10 +426,11 @@ def _lower(
     placement: Placement, target: str | tvm.target.Target, backends: Sequence[Backend]
 ) -> Lowered:
     """Lower to calls of kernels and of external functions, which are built here, once."""
-    plan = placement.plan
-    built = build_entries(plan, {backend.name: backend for backend in backends})
+    plan, rewritten = placement.plan, _rewritten(placement)
+    constant = with_constant_weights(rewritten)
+    built = build_entries(plan, {backend.name: backend for backend in backends}, constant)
     functions = create_module(built.entries, built.blobs, arch=plan.device.arch)
-    return Lowered.of(_rewritten(placement), target, [functions], plan.suffix)
+    return Lowered.of(rewritten, target, [functions], plan.suffix)
 
 
 def _link_unscheduled(

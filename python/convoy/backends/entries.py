@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,13 @@ class Entries:
     blobs: dict[str, bytes]
 
 
-def build_entries(plan: Plan, backends: Mapping[str, Backend]) -> Entries:
+def build_entries(
+    plan: Plan, backends: Mapping[str, Backend], constant_weights: Container[str] = ()
+) -> Entries:
     """Build the chosen candidates of a plan, those that need compiling together first.
+
+    Args:
+        constant_weights: Functions whose weights nothing writes while the module runs.
 
     Raises CompileFailed or LibraryMissing.
     """
@@ -37,6 +42,7 @@ def build_entries(plan: Plan, backends: Mapping[str, Backend]) -> Entries:
     for symbol, choice in plan.functions().items():
         candidate = choice.chosen.candidate
         binary = backends[candidate.backend].build(choice.workload, candidate, plan.device)
-        entries.append({**binary.entry, "symbol": symbol})
+        constant = {"constant_weights": True} if symbol in constant_weights else {}
+        entries.append({**binary.entry, **constant, "symbol": symbol})
         blobs.update(binary.blobs)
     return Entries(entries, blobs)

@@ -30,7 +30,10 @@ from ..partition import patterns
 from ..records import environment, store
 
 #: What else decides which libraries are used.
-_VARIABLES = ("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC")
+_VARIABLES = (
+    *("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC"),
+    "CONVOY_PROGRAMMATIC_LAUNCH",
+)
 
 
 def build_key(

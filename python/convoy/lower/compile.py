@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
+from .programmatic import pipeline
 from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
 
 Build = Callable[[tvm.IRModule], Any]
@@ -23,7 +24,7 @@ def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
     of hundreds of arguments are half of the compile time of a training step.
     """
     with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        return tvm.tirx.build(without_source(functions), target=target, pipeline="default")
+        return tvm.tirx.build(without_source(functions), target=target, pipeline=pipeline(target))
 
 
 def compiled(

@@ -11,7 +11,7 @@ from tvm import relax
 
 from ..errors import InvalidOption
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, shape_of
-from ..graph.rewriter import Rewriter
+from ..graph.rewriter import Rewriter, bindings_of, main_function
 from .match_graph import Subgraph
 from .subgraphs import find_subgraphs
 
@@ -53,6 +53,19 @@ def rewrite(
         attached = list((mod.attrs or {}).get("external_mods", []))
         mod = mod.with_attr("external_mods", [*attached, external_module])
     return mod
+
+
+def with_constant_weights(mod: tvm.IRModule) -> set[str]:
+    """External functions of a rewritten module whose second operand is a constant in every call:
+    nothing writes it while the module runs."""
+    constant: dict[str, bool] = {}
+    for binding in bindings_of(main_function(mod)[1]):
+        call = binding.value
+        if op_name(call) == "relax.call_dps_packed":
+            symbol, operands = str(call.args[0].global_symbol), list(call.args[1])
+            weights = len(operands) > 1 and is_const(operands[1])
+            constant[symbol] = constant.get(symbol, True) and weights
+    return {symbol for symbol, weights in constant.items() if weights}
 
 
 class _ReplaceSubgraphs(Rewriter):

@@ -1,0 +1,14 @@
+"""The switch of programmatic dependent launches (sm_90): kernels that start, and read constant
+weights, before their predecessor in the stream has ended."""
+
+from __future__ import annotations
+
+import os
+
+#: "0" turns programmatic launches off in what is built from then on.
+VARIABLE = "CONVOY_PROGRAMMATIC_LAUNCH"
+
+
+def wanted() -> bool:
+    """Whether modules that are built now may launch kernels that way."""
+    return os.environ.get(VARIABLE, "1") != "0"
