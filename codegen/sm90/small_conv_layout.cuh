@@ -1,0 +1,56 @@
+// Index arithmetic of small_conv.cuh. Plain C++ too: the tests compile this file for the host.
+#pragma once
+
+#include "phases.cuh"
+
+namespace convoy::sm90 {
+
+// Sizes of the problem; pixels is n * p * q, a chunk 64 channels.
+struct SmallConvShape {
+  int pixels, p, q, k;
+  int stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+  int filter_w, taps, chunks;
+};
+
+// Where the window of an output pixel begins in x.
+struct SmallConvPixel {
+  int n, h, w;
+};
+
+CONVOY_HD SmallConvPixel small_conv_pixel(const SmallConvShape& s, int pixel) {
+  const int row = pixel / s.q, image = row / s.p;
+  return {image, (row - image * s.p) * s.stride_h - s.pad_top,
+          (pixel - row * s.q) * s.stride_w - s.pad_left};
+}
+
+// A step of the reduction: 64 channels of one tap.
+struct SmallConvStep {
+  int tap, channel, offset_h, offset_w;
+};
+
+CONVOY_HD SmallConvStep small_conv_step(const SmallConvShape& s, int step) {
+  const int tap = step / s.chunks, row = tap / s.filter_w;
+  return {tap, (step - tap * s.chunks) * 64, row * s.dilation_h,
+          (tap - row * s.filter_w) * s.dilation_w};
+}
+
+// The steps of one of `slices` blocks: at least one each, as evenly as they divide.
+struct SmallConvSteps {
+  int begin, end;
+  CONVOY_HD SmallConvSteps(const SmallConvShape& s, int rank, int slices)
+      : begin(s.taps * s.chunks * rank / slices), end(s.taps * s.chunks * (rank + 1) / slices) {}
+  CONVOY_HD int count() const { return end - begin; }
+};
+
+// Which block of a cluster owns which rows of a tile, in runs of equal length.
+struct SmallConvOwners {
+  int own_rows, slices;
+  CONVOY_HD SmallConvOwners(int rows, int slices) : own_rows(rows / slices), slices(slices) {}
+  CONVOY_HD int owner(int row) const { return row / own_rows; }
+  // Row of the owner's buffer for the sums of block `rank`.
+  CONVOY_HD int place(int row, int rank) const { return rank * own_rows + row % own_rows; }
+  // Warps of all blocks (16 rows each) that send to an owner.
+  CONVOY_HD int arrivals() const { return slices * (own_rows > 16 ? own_rows / 16 : 1); }
+};
+
+}  // namespace convoy::sm90

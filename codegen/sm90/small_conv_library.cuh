@@ -1,0 +1,169 @@
+// small_conv behind the C ABI: fprop of one element type.
+//
+// ConvoyShape.split_k is the number of blocks of a cluster; ConvoyShape.swizzle is
+// kActivations * tile + activation: a place in kSmallConvTiles and an Activation.
+#pragma once
+
+#include <algorithm>
+
+#include "convoy/programmatic_abi.h"
+#include "library.cuh"
+#include "small_conv.cuh"
+#include "tensor_map.cuh"
+
+namespace convoy::sm90 {
+
+struct SmallConvTile {
+  int warpgroups, columns;
+};
+constexpr SmallConvTile kSmallConvTiles[] = {{1, 32}, {1, 64}, {1, 128}, {2, 32}, {2, 64}};
+constexpr int kSmallConvTileCount = 5;
+// Two generations of kernels fit an SM.
+constexpr int kMostSmallConvShared = 112 << 10;
+
+// The im2col map of x, with the strides of the convolution: pixels of output rows, 64 channels.
+template <class T>
+int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, int pixels) {
+  static const auto encode =
+      driver_function<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+  if (!encode) return kDriver + int32_t(CUDA_ERROR_NOT_FOUND);
+  const cuuint64_t c = s.c, w = s.w, h = s.h;
+  cuuint64_t sizes[4] = {c, w, h, cuuint64_t(s.n)};
+  cuuint64_t bytes[3] = {c * sizeof(T), w * c * sizeof(T), h * w * c * sizeof(T)};
+  int lower[2] = {-s.pad_left, -s.pad_top};
+  int upper[2] = {s.pad_right - s.dilation_w * (s.s - 1), s.pad_bottom - s.dilation_h * (s.r - 1)};
+  cuuint32_t strides[4] = {1, cuuint32_t(s.stride_w), cuuint32_t(s.stride_h), 1};
+  return from_driver(encode(map, map_type<T>(), 4, const_cast<void*>(x), sizes, bytes, lower, upper,
+                            64, cuuint32_t(pixels), strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}
+
+template <class T>
+struct SmallConv {
+  struct State {
+    SmallConvParams params;
+    void (*kernel)(SmallConvParams);
+    dim3 grid;
+    int threads, shared_bytes;
+  };
+
+  static int32_t check(const ConvoyShape& s) {
+    if (int32_t code = check_sizes(s)) return code;
+    if (s.op != CONVOY_FPROP) return kWrongOp;
+    if (s.groups != 1 || s.stride_h > 8 || s.stride_w > 8) return kUnsupported;
+    if (s.c % 8 || s.k % 8) return kMisaligned;
+    if (s.swizzle < 0 || s.swizzle / depthwise::kActivations >= kSmallConvTileCount) {
+      return kUnsupported;
+    }
+    const int64_t steps = int64_t(s.r) * s.s * ((s.c + 63) / 64);
+    const bool power = s.split_k == 1 || s.split_k == 2 || s.split_k == 4 || s.split_k == 8;
+    if (!power || s.split_k > steps) return kBadSplit;
+    const int reach_h = s.dilation_h * (s.r - 1), reach_w = s.dilation_w * (s.s - 1);
+    for (int corner : {s.pad_top, s.pad_left, s.pad_bottom - reach_h, s.pad_right - reach_w}) {
+      if (corner < -127 || corner > 127) return kUnsupported;  // a limit of tensor maps
+    }
+    if (reach_h > 255 || reach_w > 255) return kUnsupported;
+    const int64_t x = int64_t(s.n) * s.h * s.w * s.c, y = int64_t(s.n) * s.p * s.q;
+    const bool fits = steps < 1 << 24 && x < int64_t(1) << 40 && y <= int64_t(65535) * 64;
+    return fits && s.k <= 65535 * 32 ? kOk : kTooLarge;
+  }
+
+  static int64_t workspace(const ConvoyShape&) { return 0; }
+
+  static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+    if (int32_t code = check_pointers(o)) return code;
+    if (!is_aligned(o.bias) || !is_aligned(o.residual)) return kMisaligned;
+    switch (s.swizzle / depthwise::kActivations) {
+      case 0: return prepare_tile<0>(s, o, state);
+      case 1: return prepare_tile<1>(s, o, state);
+      case 2: return prepare_tile<2>(s, o, state);
+      case 3: return prepare_tile<3>(s, o, state);
+      default: return prepare_tile<4>(s, o, state);
+    }
+  }
+
+  static int32_t launch(const State& state, cudaStream_t stream) {
+    return enqueue(state, stream, false, false);
+  }
+
+  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
+                                     bool constant_weights) {
+    return enqueue(state, stream, true, constant_weights);
+  }
+
+  static int32_t footprint(const State& state, ConvoyFootprint* out) {
+    return fill_footprint(reinterpret_cast<const void*>(state.kernel),
+                          int(state.grid.x * state.grid.y * state.grid.z), state.threads,
+                          state.shared_bytes, out);
+  }
+
+ private:
+  static SmallConvShape shape_of(const ConvoyShape& s) {
+    return {s.n * s.p * s.q, s.p,       s.q,          s.k,          s.stride_h,
+            s.stride_w,      s.pad_top, s.pad_left,   s.dilation_h, s.dilation_w,
+            s.s,             s.r * s.s, (s.c + 63) / 64};
+  }
+
+  template <int kTile>
+  static int32_t prepare_tile(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+    constexpr SmallConvTile kShape = kSmallConvTiles[kTile];
+    using Config = SmallConvConfig<T, kShape.warpgroups, kShape.columns>;
+    SmallConvParams& params = state->params;
+    if (int32_t code = encode_windows<T>(&params.x, o.a, s, Config::kRows)) return code;
+    const int64_t c = s.c, taps = int64_t(s.r) * s.s;
+    if (int32_t code = encode_tiled<T, 3>(&params.w, o.b, {c, taps, s.k}, {c, taps * c},
+                                          {64, 1, Config::kColumns})) {
+      return code;
+    }
+    params.bias = o.bias;
+    params.residual = o.residual;
+    params.y = o.d;
+    params.shape = shape_of(s);
+    const int steps = (params.shape.taps * params.shape.chunks + s.split_k - 1) / s.split_k;
+    params.stages = 1;
+    while (params.stages < steps &&
+           Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared) {
+      ++params.stages;
+    }
+    params.activation = s.swizzle % depthwise::kActivations;
+    params.clip_min = s.clip_min;
+    params.clip_max = s.clip_max;
+    params.constant_weights = 0;
+    state->kernel = &small_conv<Config>;
+    state->grid = dim3(unsigned(s.split_k), unsigned((s.k + Config::kColumns - 1) / Config::kColumns),
+                       unsigned((params.shape.pixels + Config::kRows - 1) / Config::kRows));
+    state->threads = Config::kThreads;
+    state->shared_bytes = Config::shared_bytes(params.stages);
+    return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared);
+  }
+
+  static int32_t enqueue(const State& state, cudaStream_t stream, bool programmatic,
+                         bool constant_weights) {
+    SmallConvParams params = state.params;
+    params.constant_weights = constant_weights;
+    cudaLaunchAttribute attributes[2];
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim = {state.grid.x, 1, 1};
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = state.grid;
+    config.blockDim = dim3(unsigned(state.threads));
+    config.dynamicSmemBytes = size_t(state.shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = programmatic ? 2 : 1;
+    return from_cuda(cudaLaunchKernelEx(&config, state.kernel, params));
+  }
+};
+
+}  // namespace convoy::sm90
+
+#define CONVOY_EXPORT_SMALL_CONV(Kernel)                                                      \
+  CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)                                         \
+  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,      \
+                                                       int32_t constant_weights) {            \
+    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),              \
+                                       static_cast<cudaStream_t>(stream), constant_weights);  \
+  }
