@@ -156,6 +156,7 @@ class KernelExecutable : public Executable {
       : library_(library),
         workload_(function.workload),
         shape_(MakeShape(function, sm_count)),
+        programmatic_(Get<bool>(function.entry, "programmatic", true)),
         constant_weights_(Get<bool>(function.entry, "constant_weights", false)),
         symbol_(function.symbol) {
     if (library.check == nullptr) {
@@ -175,7 +176,7 @@ class KernelExecutable : public Executable {
 
   std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void* workspace) override {
     auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_),
-                                             constant_weights_);
+                                             programmatic_, constant_weights_);
     ConvoyOperands operands = MakeOperands(workload_, pointers, workspace);
     if (int32_t code = library_.prepare(&shape_, &operands, call->state())) {
       TVM_FFI_THROW(RuntimeError) << "function '" << symbol_
@@ -188,7 +189,7 @@ class KernelExecutable : public Executable {
   const KernelLibrary& library_;
   const Workload workload_;  // a copy: executables outlive modules
   const ConvoyShape shape_;
-  const bool constant_weights_;
+  const bool programmatic_, constant_weights_;
   const std::string symbol_;
   int64_t workspace_bytes_ = 0, state_bytes_ = 0;
 };
@@ -221,7 +222,7 @@ const bool registered = (RegisterBackend({"kernel", true, Validate, Build}), tru
 }  // namespace
 
 void KernelCall::Launch(const StreamState& stream) {
-  int32_t code = library_.launch_programmatic != nullptr
+  int32_t code = programmatic_
                      ? library_.launch_programmatic(state_, stream.stream, constant_weights_)
                      : library_.launch(state_, stream.stream);
   if (code != 0) {

@@ -29,9 +29,12 @@ struct KernelLibrary {
 
 class KernelCall : public Prepared {
  public:
+  // `programmatic`: launched before its predecessor has ended, where the library can be.
   // `constant_weights`: nothing on the device writes the operand b any more.
-  KernelCall(const KernelLibrary& library, size_t state_bytes, bool constant_weights = false)
+  KernelCall(const KernelLibrary& library, size_t state_bytes, bool programmatic = false,
+             bool constant_weights = false)
       : library_(library),
+        programmatic_(programmatic && library.launch_programmatic != nullptr),
         constant_weights_(constant_weights),
         state_(std::aligned_alloc(64, std::max<size_t>(64, (state_bytes + 63) / 64 * 64))) {}
   ~KernelCall() override { std::free(state_); }
@@ -42,7 +45,7 @@ class KernelCall : public Prepared {
 
  private:
   const KernelLibrary& library_;
-  const bool constant_weights_;
+  const bool programmatic_, constant_weights_;
   void* state_;
 };
 

@@ -1,7 +1,7 @@
 // small_conv behind the C ABI: fprop of one element type.
 //
-// ConvoyShape.split_k is the number of blocks of a cluster; ConvoyShape.swizzle is
-// kActivations * tile + activation: a place in kSmallConvTiles and an Activation.
+// ConvoyShape.swizzle is kActivations * (kSmallConvSplits * tile + log2(blocks)) + activation: a place
+// in kSmallConvTiles, the blocks of a cluster (1, 2, 4 or 8) and an Activation.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct SmallConvTile {
   int warpgroups, columns;
 };
 constexpr SmallConvTile kSmallConvTiles[] = {{1, 32}, {1, 64}, {1, 128}, {2, 32}, {2, 64}};
-constexpr int kSmallConvTileCount = 5;
+constexpr int kSmallConvTileCount = 5, kSmallConvSplits = 4;
 // Two generations of kernels fit an SM.
 constexpr int kMostSmallConvShared = 112 << 10;
 
@@ -53,12 +53,9 @@ struct SmallConv {
     if (s.op != CONVOY_FPROP) return kWrongOp;
     if (s.groups != 1 || s.stride_h > 8 || s.stride_w > 8) return kUnsupported;
     if (s.c % 8 || s.k % 8) return kMisaligned;
-    if (s.swizzle < 0 || s.swizzle / depthwise::kActivations >= kSmallConvTileCount) {
-      return kUnsupported;
-    }
+    if (s.swizzle < 0 || tile(s) >= kSmallConvTileCount) return kUnsupported;
     const int64_t steps = int64_t(s.r) * s.s * ((s.c + 63) / 64);
-    const bool power = s.split_k == 1 || s.split_k == 2 || s.split_k == 4 || s.split_k == 8;
-    if (!power || s.split_k > steps) return kBadSplit;
+    if (s.split_k != 1 || slices(s) > steps) return kBadSplit;
     const int reach_h = s.dilation_h * (s.r - 1), reach_w = s.dilation_w * (s.s - 1);
     for (int corner : {s.pad_top, s.pad_left, s.pad_bottom - reach_h, s.pad_right - reach_w}) {
       if (corner < -127 || corner > 127) return kUnsupported;  // a limit of tensor maps
@@ -74,7 +71,7 @@ struct SmallConv {
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
     if (int32_t code = check_pointers(o)) return code;
     if (!is_aligned(o.bias) || !is_aligned(o.residual)) return kMisaligned;
-    switch (s.swizzle / depthwise::kActivations) {
+    switch (tile(s)) {
       case 0: return prepare_tile<0>(s, o, state);
       case 1: return prepare_tile<1>(s, o, state);
       case 2: return prepare_tile<2>(s, o, state);
@@ -99,6 +96,13 @@ struct SmallConv {
   }
 
  private:
+  static int tile(const ConvoyShape& s) {
+    return s.swizzle / depthwise::kActivations / kSmallConvSplits;
+  }
+  static int slices(const ConvoyShape& s) {
+    return 1 << s.swizzle / depthwise::kActivations % kSmallConvSplits;
+  }
+
   static SmallConvShape shape_of(const ConvoyShape& s) {
     return {s.n * s.p * s.q, s.p,       s.q,          s.k,          s.stride_h,
             s.stride_w,      s.pad_top, s.pad_left,   s.dilation_h, s.dilation_w,
@@ -120,7 +124,7 @@ struct SmallConv {
     params.residual = o.residual;
     params.y = o.d;
     params.shape = shape_of(s);
-    const int steps = (params.shape.taps * params.shape.chunks + s.split_k - 1) / s.split_k;
+    const int steps = (params.shape.taps * params.shape.chunks + slices(s) - 1) / slices(s);
     params.stages = 1;
     while (params.stages < steps &&
            Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared) {
@@ -131,7 +135,7 @@ struct SmallConv {
     params.clip_max = s.clip_max;
     params.constant_weights = 0;
     state->kernel = &small_conv<Config>;
-    state->grid = dim3(unsigned(s.split_k), unsigned((s.k + Config::kColumns - 1) / Config::kColumns),
+    state->grid = dim3(unsigned(slices(s)), unsigned((s.k + Config::kColumns - 1) / Config::kColumns),
                        unsigned((params.shape.pixels + Config::kRows - 1) / Config::kRows));
     state->threads = Config::kThreads;
     state->shared_bytes = Config::shared_bytes(params.stages);

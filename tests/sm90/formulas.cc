@@ -1,6 +1,7 @@
 // The index arithmetic of codegen/sm90 compiled for the host, for the tests to call.
 #include "divider.cuh"
 #include "phases.cuh"
+#include "small_conv_layout.cuh"
 #include "stem_layout.cuh"
 #include "stem_wgrad_layout.cuh"
 #include "tile_order.cuh"
@@ -130,6 +131,35 @@ void wgrad_strips_of(int q, int stride_w, int pad_left, int filter_w, int channe
   WindowGrid grid = wgrad_strips(q, stride_w, pad_left, filter_w, channels);
   out[0] = grid.strips;
   out[1] = grid.strip_columns;
+}
+
+// Sizes in the order of SmallConvShape.
+void small_conv_pixel_of(const SmallConvShape* shape, int pixel, int* out) {
+  SmallConvPixel found = small_conv_pixel(*shape, pixel);
+  out[0] = found.n;
+  out[1] = found.h;
+  out[2] = found.w;
+}
+
+void small_conv_step_of(const SmallConvShape* shape, int step, int* out) {
+  SmallConvStep found = small_conv_step(*shape, step);
+  out[0] = found.tap;
+  out[1] = found.channel;
+  out[2] = found.offset_h;
+  out[3] = found.offset_w;
+}
+
+void small_conv_steps_of(const SmallConvShape* shape, int rank, int slices, int* out) {
+  SmallConvSteps found(*shape, rank, slices);
+  out[0] = found.begin;
+  out[1] = found.end;
+}
+
+void small_conv_owner_of(int rows, int slices, int row, int rank, int* out) {
+  SmallConvOwners owners(rows, slices);
+  out[0] = owners.owner(row);
+  out[1] = owners.place(row, rank);
+  out[2] = owners.arrivals();
 }
 
 }  // extern "C"

@@ -124,6 +124,22 @@ class Formulas:
         """(strips, columns of a strip)."""
         return self._fill("wgrad_strips_of", 2, q, stride_w, pad_left, filter_w, channels)
 
+    def small_conv_pixel(self, shape: tuple[int, ...], pixel: int):
+        """(n, h, w) of a window's first element; ``shape`` as SmallConvShape."""
+        return self._fill("small_conv_pixel_of", 3, (ctypes.c_int * 13)(*shape), pixel)
+
+    def small_conv_step(self, shape: tuple[int, ...], step: int):
+        """(tap, channel, offset_h, offset_w)."""
+        return self._fill("small_conv_step_of", 4, (ctypes.c_int * 13)(*shape), step)
+
+    def small_conv_steps(self, shape: tuple[int, ...], rank: int, slices: int):
+        """(begin, end)."""
+        return self._fill("small_conv_steps_of", 2, (ctypes.c_int * 13)(*shape), rank, slices)
+
+    def small_conv_owner(self, rows: int, slices: int, row: int, rank: int):
+        """(owner of a row, where block ``rank`` sends it, arrivals at an owner)."""
+        return self._fill("small_conv_owner_of", 3, rows, slices, row, rank)
+
 
 @functools.cache
 def load() -> Formulas:

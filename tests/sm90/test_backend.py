@@ -34,7 +34,6 @@ def changed(base: Workload = BASE, **fields) -> Workload:
 @pytest.mark.parametrize(
     ("workload", "reason"),
     [
-        (changed(op="fprop"), "op fprop with C = 128"),
         (changed(STEM_FPROP, r=13), "at most 11 rows"),
         (changed(STEM_FPROP, r=11, s=11), "320 weights"),
         (changed(STEM_FPROP, stride=(8, 2)), "stride 8 beyond"),

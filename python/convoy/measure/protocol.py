@@ -71,9 +71,8 @@ def measure(
     """
     try:
         problem = _problem(workload)
-        module = create_module(
-            [{**binary.entry, "symbol": _SYMBOL}], binary.blobs, arch=device.arch
-        )
+        entry = {**binary.entry, "constant_weights": True, "symbol": _SYMBOL}
+        module = create_module([entry], binary.blobs, arch=device.arch)
         run = module[_SYMBOL]
         error = error_of(problem, run)
         limit = tolerance(workload)

@@ -145,6 +145,7 @@ class KernelBackend(Backend, Generic[K]):
                 "library": entry.sha256,
                 "split_k": launch.split_k,
                 "swizzle": launch.swizzle,
+                **({} if programmatic.wanted() else {"programmatic": False}),
             },
             {entry.sha256: entry.library},
         )

@@ -1,5 +1,5 @@
-"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, and the first
-convolution of a network (the stem) in all directions."""
+"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, the first convolution
+of a network (the stem) in all directions, and fprop of small batches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ....ir.device import Device
 from ....ir.workload import Epilogue, Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
-from . import space
+from . import small, space
 from .dgrad import LARGEST_TILE, MOST_PHASES
 from .kernels import Sm90Kernel, kernel_from_json
+from .small import SmallConvKernel
 from .space import Launch
 from .stem import (
     LARGEST_STEM_FILTER,
@@ -33,8 +34,8 @@ STEM_CHANNELS = 4
 
 
 def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBackend[Sm90Kernel]:
-    """dgrad, strided convolutions above all, and all directions of a network's first one, in fp16
-    and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a workload."""
+    """dgrad, strided convolutions above all, all directions of a network's first one, and small
+    fprop, in fp16 and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
@@ -53,14 +54,24 @@ def is_stem(workload: Workload) -> bool:
     return workload.c <= STEM_CHANNELS
 
 
+def is_small(workload: Workload) -> bool:
+    """Whether the kernel for small batches is meant for the workload."""
+    return workload.op == "matmul" or (workload.op == "fprop" and not is_stem(workload))
+
+
 def _launches(workload: Workload, device: Device) -> list[Launch]:
+    if is_small(workload):
+        kernel = SmallConvKernel(workload.dtype)
+        return [Launch(kernel, swizzle=choice) for choice in small.swizzles(workload, device)]
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
     return find(workload, device)
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
     """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
-    if _fits(launch.kernel, workload):
+    if isinstance(launch.kernel, SmallConvKernel):
+        return small.why_not(launch.kernel, launch.swizzle, workload)
+    if not is_small(workload) and _fits(launch.kernel, workload):
         return ""
     return f"{launch.kernel.name} is of another operation or compiled for other sizes"
 
@@ -83,15 +94,15 @@ def _fits(kernel: Sm90Kernel, w: Workload) -> bool:
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
-    window = w.op in ("fprop", "wgrad")
-    if not (w.op == "dgrad" or (window and is_stem(w))):
-        found = f"op {w.op}" + (f" with C = {w.c}" if window else "")
-        expected = f"only dgrad, and fprop and wgrad with at most {STEM_CHANNELS} channels"
+    window = w.op in ("fprop", "wgrad") and is_stem(w)
+    if not (w.op == "dgrad" or window or is_small(w)):
+        found = f"op {w.op}" + (f" with C = {w.c}" if w.op == "wgrad" else "")
+        expected = f"only dgrad, fprop, and wgrad with at most {STEM_CHANNELS} channels"
         yield f"{found}: {expected}", "use the cudnn or cutlass backend"
         return
     if device.arch != 90:
         yield f"architecture sm_{device.arch}: the kernels are sm_90a code", ""
-    if w.dilation != (1, 1):
+    if w.dilation != (1, 1) and not is_small(w):
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
     if w.groups != 1:
         yield f"groups = {w.groups}", "use the cudnn backend"
@@ -101,6 +112,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
     if w.k % 8:
         yield f"K = {w.k}", "pad K to a multiple of 8"
+    if is_small(w):
+        yield from small.objections(w)
+        return
     if window:
         yield from _window_objections(w)
         return

@@ -6,12 +6,14 @@ from typing import Any
 
 from ..instance import instance_from_json
 from .dgrad import DgradKernel
+from .small import SmallConvKernel
 from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
-Sm90Kernel = DgradKernel | StemDgradKernel | StemFpropKernel | StemWgradKernel
+Sm90Kernel = DgradKernel | SmallConvKernel | StemDgradKernel | StemFpropKernel | StemWgradKernel
 
 _KINDS: tuple[type[Sm90Kernel], ...] = (
     DgradKernel,
+    SmallConvKernel,
     StemDgradKernel,
     StemFpropKernel,
     StemWgradKernel,

@@ -1,0 +1,186 @@
+"""small_conv: its index arithmetic against the definition, and what the backend offers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from convoy.backends.kernels.compile import compile_kernel, compile_to
+from convoy.backends.kernels.library import KernelLibrary, Shape
+from convoy.backends.kernels.sm90 import small
+from convoy.backends.kernels.sm90.family import sm90_backend
+from convoy.backends.kernels.sm90.small import SmallConvKernel
+from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
+from convoy.errors import InvalidWorkload, LibraryMissing
+from convoy.ir.device import Device
+from convoy.ir.workload import Epilogue, Workload
+from convoy.measure.reference import full
+
+from .formulas import Formulas, load
+
+DEVICE = Device()
+BASE = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, (1, 1), (1, 1, 1, 1))
+
+
+@pytest.fixture(scope="module")
+def f() -> Formulas:
+    return load()
+
+
+@st.composite
+def workloads(draw, channels=(8, 24, 64, 72, 128), images=(1, 2, 3)):
+    size, taps, pad = st.integers(1, 12), st.integers(1, 3), st.integers(0, 2)
+    step = st.integers(1, 3)
+    try:
+        return Workload(
+            "fprop",
+            draw(st.sampled_from(images)),
+            draw(size),
+            draw(size),
+            draw(st.sampled_from(channels)),
+            draw(st.sampled_from((8, 40, 64, 72))),
+            draw(taps),
+            draw(taps),
+            (draw(step), draw(step)),
+            (draw(pad), draw(pad), draw(pad), draw(pad)),
+            (draw(step), draw(step)),
+        )
+    except InvalidWorkload:
+        assume(False)
+
+
+def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) -> np.ndarray:
+    """y as the kernel computes it, with im2col copies as CUDA defines them; all channels at once."""
+    (stride_h, stride_w), (top, left, *_), (dilation_h, dilation_w) = w.stride, w.padding, w.dilation
+    pixels = w.n * w.p * w.q
+    chunks = -(-w.c // small.CHUNK)
+    shape = (pixels, w.p, w.q, w.k, stride_h, stride_w, top, left, dilation_h, dilation_w)
+    shape += (w.s, w.r * w.s, chunks)
+    y = np.full((pixels, w.k), np.nan)
+    for first in range(0, pixels, rows):
+        sums = np.full((slices, rows, w.k), np.nan)  # of each owner: rows in its buffer
+        arrived = [0] * slices
+        for rank in range(slices):
+            begin, end = f.small_conv_steps(shape, rank, slices)
+            assert end > begin, "a block without a step never sees its weights"
+            tile = np.zeros((rows, w.k))
+            for step in range(begin, end):
+                tap, channel, offset_h, offset_w = f.small_conv_step(shape, step)
+                own = slice(channel, min(channel + small.CHUNK, w.c))
+                filters = weights.reshape(w.k, -1, w.c)[:, tap, own]
+                tile += copied(f.small_conv_pixel(shape, first), w, rows, x)(
+                    offset_h, offset_w, own
+                ) @ filters.T
+            for row in range(rows):
+                owner, place, arrivals = f.small_conv_owner(rows, slices, row, rank)
+                assert np.isnan(sums[owner, place]).all(), "two rows at one place"
+                sums[owner, place] = tile[row]
+            for row in range(0, rows, 16):  # a warp tells all owners of its rows
+                for owner in {f.small_conv_owner(rows, slices, row + i, 0)[0] for i in range(16)}:
+                    arrived[owner] += 1
+        assert arrived == [arrivals] * slices
+        own_rows = rows // slices
+        for owner in range(slices):
+            parts = sums[owner].reshape(slices, own_rows, w.k)
+            at = first + owner * own_rows
+            y[at : at + own_rows] = parts.sum(0)[: max(0, pixels - at)]
+    return y.reshape(w.n, w.p, w.q, w.k)
+
+
+def copied(start: tuple[int, int, int], w: Workload, rows: int, x):
+    """An im2col copy: ``rows`` pixels of the bounding box from ``start`` on, zeros outside of x."""
+    (top, left, bottom, right), (stride_h, stride_w) = w.padding, w.stride
+    upper_h = w.h - 1 + bottom - w.dilation[0] * (w.r - 1)
+    upper_w = w.w - 1 + right - w.dilation[1] * (w.s - 1)
+
+    def copy(offset_h: int, offset_w: int, channels: slice) -> np.ndarray:
+        n, h, v = start
+        found = np.zeros((rows, channels.stop - channels.start))
+        for row in range(rows):
+            at_h, at_w = h + offset_h, v + offset_w
+            if n < w.n and 0 <= at_h < w.h and 0 <= at_w < w.w:
+                found[row] = x[n, at_h, at_w, channels]
+            v += stride_w
+            if v > upper_w:
+                v, h = -left, h + stride_h
+                if h > upper_h:
+                    h, n = -top, n + 1
+        return found
+
+    return copy
+
+
+@given(workloads(), st.sampled_from((64, 128)), st.sampled_from(small.SPLITS))
+@settings(max_examples=25)
+def test_is_a_convolution(f, w, rows, slices):
+    assume(slices <= small.steps(w))
+    rng = np.random.default_rng(0)
+    x, weights = (rng.integers(-4, 5, size) for _, size, _ in w.operand_shapes()[:2])
+    (wanted,) = full(w, {"x": x.astype("float16"), "w": weights.astype("float16")})
+    np.testing.assert_array_equal(by_the_kernel(f, w, rows, slices, x, weights), wanted)
+
+
+def test_every_swizzle_is_a_choice():
+    for tile in range(len(small.TILES)):
+        for split in small.SPLITS:
+            for activation in small.ACTIVATIONS:
+                swizzle = small.swizzle_of(tile, split, activation)
+                assert small.choices(swizzle) == (tile, split, activation)
+    assert small.choices(len(small.TILES) * len(small.SPLITS) * len(small.ACTIVATIONS)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"n": 256}, "12845056 outputs"),
+        ({"c": 260}, "C = 260"),
+        ({"stride": (9, 1)}, "stride 9x1"),
+        ({"groups": 2}, "groups = 2"),
+        ({"epilogue": Epilogue(bias=True, affine_relu=True)}, "epilogue"),
+        ({"epilogue": Epilogue(activation="gelu")}, "epilogue gelu"),
+        ({"r": 300, "padding": (200, 1, 200, 1)}, "range"),
+    ],
+)
+def test_declines_with_the_reason(fields, reason):
+    decline = sm90_backend().accepts(dataclasses.replace(BASE, **fields), DEVICE)
+    assert decline is not None and reason in decline.reason
+
+
+def test_few_tiles_are_split_and_many_are_not():
+    def first(w: Workload) -> int:
+        tile, split, _ = small.choices(small.swizzles(w, DEVICE)[0])
+        return split
+
+    assert first(dataclasses.replace(BASE, h=7, w=7, c=512, k=512)) > 1
+    assert first(dataclasses.replace(BASE, n=16, h=28, w=28, c=64, r=1, s=1, padding=(0,) * 4)) == 1
+
+
+@pytest.fixture(scope="module")
+def toolkit() -> Toolkit:
+    try:
+        return find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
+
+
+def test_compiles_without_spills(toolkit, tmp_path):
+    library = tmp_path / "kernel.so"
+    words = compile_to(SmallConvKernel("bfloat16"), library, toolkit, ["-Xptxas=-v"])
+    spills = re.findall(r"(\d+) bytes spill", words)
+    assert spills and set(spills) == {"0"}, words
+    assert "C75" not in words, words  # ptxas: wgmma serialised
+
+
+@given(workloads(channels=(8, 72, 100), images=(1, 40_000)))
+@settings(max_examples=100)
+def test_library_takes_what_the_backend_offers(toolkit, w):
+    library = KernelLibrary(compile_kernel(SmallConvKernel(), toolkit=toolkit).path)
+    found = sm90_backend().propose(w, DEVICE)
+    for candidate in found if isinstance(found, list) else ():
+        launch = sm90_backend().launch_of(candidate)
+        assert library.check(Shape.of(w, 132, swizzle=launch.swizzle)) == ""
