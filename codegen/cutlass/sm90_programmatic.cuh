@@ -14,9 +14,7 @@ CUTLASS_DEVICE void launch_dependents() {
 }
 
 // Returns when the kernels before this one have ended and what they wrote is visible to the grid.
-CUTLASS_DEVICE void wait_for_predecessors() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
+CUTLASS_DEVICE void wait_for_predecessors() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // A main loop (GEMM or convolution) of one producer warp that waits before its first load of A. All
 // else that a kernel touches follows from that load: the residual's loads start behind it, and
@@ -43,8 +41,8 @@ struct WaitingMainloop : Base {
   template <class TensorA, class TensorB, class BlockCoord, class TileIterator>
   CUTLASS_DEVICE void load(Params const& params, Pipeline pipeline, PipelineState state,
                            cute::tuple<TensorA, TensorB> const& inputs, BlockCoord const& block,
-                           TileIterator tile, int tile_count, int thread_index,
-                           uint32_t block_rank, typename Base::TensorStorage& storage) {
+                           TileIterator tile, int tile_count, int thread_index, uint32_t block_rank,
+                           typename Base::TensorStorage& storage) {
     if (!waited) {
       waited = true;
       int early = !params.constant_weights ? 0 : tile_count < kStages ? tile_count : kStages;
@@ -122,9 +120,10 @@ struct ProgrammaticConvProblem : Sm90ConvProblem<Config_> {
   using Collective =
       typename Sm90ConvCollective<Config, typename Base::TileShape, Base::kStages>::Type;
   using Mainloop = Sm90ConvMainloop<WaitingMainloop<Collective>, Config::kSplitK>;
-  using Kernel = EarlyKernel<cutlass::gemm::kernel::GemmUniversal<
-      typename Base::GemmShape, Mainloop, typename Base::Epilogue::Collective,
-      typename Config::SchedulerTag>>;
+  using Kernel =
+      EarlyKernel<cutlass::gemm::kernel::GemmUniversal<typename Base::GemmShape, Mainloop,
+                                                       typename Base::Epilogue::Collective,
+                                                       typename Config::SchedulerTag>>;
 
   static typename Kernel::Arguments arguments(ConvoyShape const& s, ConvoyOperands const& o) {
     auto base = Base::arguments(s, o);
@@ -195,10 +194,10 @@ using Sm90ProgrammaticGemm = Sm90Programmatic<ProgrammaticGemmProblem<Config>>;
 
 }  // namespace convoy
 
-#define CONVOY_EXPORT_PROGRAMMATIC_KERNEL(Kernel)                                             \
-  CONVOY_EXPORT_KERNEL(Kernel)                                                                \
-  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,      \
-                                                       int32_t constant_weights) {            \
-    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),              \
-                                       static_cast<cudaStream_t>(stream), constant_weights);  \
+#define CONVOY_EXPORT_PROGRAMMATIC_KERNEL(Kernel)                                            \
+  CONVOY_EXPORT_KERNEL(Kernel)                                                               \
+  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,     \
+                                                       int32_t constant_weights) {           \
+    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),             \
+                                       static_cast<cudaStream_t>(stream), constant_weights); \
   }

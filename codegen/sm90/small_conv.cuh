@@ -19,8 +19,8 @@
 namespace convoy::sm90 {
 
 struct SmallConvParams {
-  CUtensorMap x;  // (c, w, h, n) as im2col, boxes of 64 channels x the tile's pixels
-  CUtensorMap w;  // (c, r * s, k), boxes of 64 x 1 x the tile's channels
+  CUtensorMap x;                // (c, w, h, n) as im2col, boxes of 64 channels x the tile's pixels
+  CUtensorMap w;                // (c, r * s, k), boxes of 64 x 1 x the tile's channels
   const void *bias, *residual;  // may be null
   void* y;
   SmallConvShape shape;
@@ -125,10 +125,9 @@ __device__ void send_sums(const SmallConvShared<Config>& shared, const SmallConv
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const bool odd = lane & 1;
   const int row = 16 * warp + lane / 4 + 8 * odd;
-  const uint32_t to =
-      cluster_address(shared.sums() + 4 * (owners.place(row, cluster_rank()) * Config::kPitch +
-                                           lane % 4 / 2 * 4),
-                      owners.owner(row));
+  const uint32_t to = cluster_address(
+      shared.sums() + 4 * (owners.place(row, cluster_rank()) * Config::kPitch + lane % 4 / 2 * 4),
+      owners.owner(row));
 #pragma unroll
   for (int j = 0; j < Config::kColumns / 8; ++j) {
     const float* v = &d[4 * j];

@@ -104,9 +104,8 @@ struct SmallConv {
   }
 
   static SmallConvShape shape_of(const ConvoyShape& s) {
-    return {s.n * s.p * s.q, s.p,       s.q,          s.k,          s.stride_h,
-            s.stride_w,      s.pad_top, s.pad_left,   s.dilation_h, s.dilation_w,
-            s.s,             s.r * s.s, (s.c + 63) / 64};
+    return {s.n * s.p * s.q, s.p,          s.q,          s.k, s.stride_h, s.stride_w,     s.pad_top,
+            s.pad_left,      s.dilation_h, s.dilation_w, s.s, s.r * s.s,  (s.c + 63) / 64};
   }
 
   template <int kTile>
@@ -135,8 +134,9 @@ struct SmallConv {
     params.clip_max = s.clip_max;
     params.constant_weights = 0;
     state->kernel = &small_conv<Config>;
-    state->grid = dim3(unsigned(slices(s)), unsigned((s.k + Config::kColumns - 1) / Config::kColumns),
-                       unsigned((params.shape.pixels + Config::kRows - 1) / Config::kRows));
+    state->grid =
+        dim3(unsigned(slices(s)), unsigned((s.k + Config::kColumns - 1) / Config::kColumns),
+             unsigned((params.shape.pixels + Config::kRows - 1) / Config::kRows));
     state->threads = Config::kThreads;
     state->shared_bytes = Config::shared_bytes(params.stages);
     return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared);
@@ -164,10 +164,10 @@ struct SmallConv {
 
 }  // namespace convoy::sm90
 
-#define CONVOY_EXPORT_SMALL_CONV(Kernel)                                                      \
-  CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)                                         \
-  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,      \
-                                                       int32_t constant_weights) {            \
-    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),              \
-                                       static_cast<cudaStream_t>(stream), constant_weights);  \
+#define CONVOY_EXPORT_SMALL_CONV(Kernel)                                                     \
+  CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)                                        \
+  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,     \
+                                                       int32_t constant_weights) {           \
+    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),             \
+                                       static_cast<cudaStream_t>(stream), constant_weights); \
   }

@@ -23,7 +23,7 @@ struct MmaRows;
     }                                                                                     \
   };
 
-#define CONVOY_MMA_ROWS_OF(T, PTX)          \
+#define CONVOY_MMA_ROWS_OF(T, PTX)            \
   CONVOY_MMA_ROWS(T, PTX, 32, 16, 16, 17, 18) \
   CONVOY_MMA_ROWS(T, PTX, 64, 32, 32, 33, 34) \
   CONVOY_MMA_ROWS(T, PTX, 128, 64, 64, 65, 66)

@@ -55,8 +55,12 @@ def workloads(draw, channels=(8, 24, 64, 72, 128), images=(1, 2, 3)):
 
 
 def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) -> np.ndarray:
-    """y as the kernel computes it, with im2col copies as CUDA defines them; all channels at once."""
-    (stride_h, stride_w), (top, left, *_), (dilation_h, dilation_w) = w.stride, w.padding, w.dilation
+    """y as the kernel computes it, with CUDA's im2col copies; all channels at once."""
+    (stride_h, stride_w), (top, left, *_), (dilation_h, dilation_w) = (
+        w.stride,
+        w.padding,
+        w.dilation,
+    )
     pixels = w.n * w.p * w.q
     chunks = -(-w.c // small.CHUNK)
     shape = (pixels, w.p, w.q, w.k, stride_h, stride_w, top, left, dilation_h, dilation_w)
@@ -73,9 +77,10 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) 
                 tap, channel, offset_h, offset_w = f.small_conv_step(shape, step)
                 own = slice(channel, min(channel + small.CHUNK, w.c))
                 filters = weights.reshape(w.k, -1, w.c)[:, tap, own]
-                tile += copied(f.small_conv_pixel(shape, first), w, rows, x)(
-                    offset_h, offset_w, own
-                ) @ filters.T
+                tile += (
+                    copied(f.small_conv_pixel(shape, first), w, rows, x)(offset_h, offset_w, own)
+                    @ filters.T
+                )
             for row in range(rows):
                 owner, place, arrivals = f.small_conv_owner(rows, slices, row, rank)
                 assert np.isnan(sums[owner, place]).all(), "two rows at one place"
@@ -153,8 +158,7 @@ def test_declines_with_the_reason(fields, reason):
 
 def test_few_tiles_are_split_and_many_are_not():
     def first(w: Workload) -> int:
-        tile, split, _ = small.choices(small.swizzles(w, DEVICE)[0])
-        return split
+        return small.choices(small.swizzles(w, DEVICE)[0])[1]
 
     assert first(dataclasses.replace(BASE, h=7, w=7, c=512, k=512)) > 1
     assert first(dataclasses.replace(BASE, n=16, h=28, w=28, c=64, r=1, s=1, padding=(0,) * 4)) == 1

@@ -11,8 +11,8 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
-from .programmatic import pipeline
 from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
+from .programmatic import pipeline
 
 Build = Callable[[tvm.IRModule], Any]
 

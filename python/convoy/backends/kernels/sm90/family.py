@@ -1,5 +1,5 @@
-"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, the first convolution
-of a network (the stem) in all directions, and fprop of small batches."""
+"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, the first
+convolution of a network (the stem) in all directions, and fprop of small batches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ....ir.workload import Epilogue, Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from . import small, space
-from .dgrad import LARGEST_TILE, MOST_PHASES
-from .kernels import Sm90Kernel, kernel_from_json
+from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
+from .kernels import Sm90Kernel, StemKernel, kernel_from_json
 from .small import SmallConvKernel
 from .space import Launch
 from .stem import (
@@ -35,7 +35,8 @@ STEM_CHANNELS = 4
 
 def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBackend[Sm90Kernel]:
     """dgrad, strided convolutions above all, all directions of a network's first one, and small
-    fprop, in fp16 and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a workload."""
+    fprops, in fp16 and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a
+    workload."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
@@ -71,12 +72,12 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
     """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
     if isinstance(launch.kernel, SmallConvKernel):
         return small.why_not(launch.kernel, launch.swizzle, workload)
-    if not is_small(workload) and _fits(launch.kernel, workload):
+    if _fits(launch.kernel, workload):
         return ""
     return f"{launch.kernel.name} is of another operation or compiled for other sizes"
 
 
-def _fits(kernel: Sm90Kernel, w: Workload) -> bool:
+def _fits(kernel: DgradKernel | StemKernel, w: Workload) -> bool:
     """Whether a kernel is of the family and the compiled sizes that a workload needs."""
     if isinstance(kernel, StemFpropKernel):
         size = (kernel.channels, kernel.filter_h, kernel.filter_w)

@@ -9,7 +9,8 @@ from .dgrad import DgradKernel
 from .small import SmallConvKernel
 from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
-Sm90Kernel = DgradKernel | SmallConvKernel | StemDgradKernel | StemFpropKernel | StemWgradKernel
+StemKernel = StemDgradKernel | StemFpropKernel | StemWgradKernel
+Sm90Kernel = DgradKernel | SmallConvKernel | StemKernel
 
 _KINDS: tuple[type[Sm90Kernel], ...] = (
     DgradKernel,
