@@ -9,6 +9,7 @@
 #pragma once
 
 #include "cluster.cuh"
+#include "cluster_async.cuh"
 #include "grid_control.cuh"
 #include "ptx.cuh"
 #include "small_conv_layout.cuh"
@@ -125,24 +126,20 @@ __device__ void send_sums(const SmallConvShared<Config>& shared, const SmallConv
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const bool odd = lane & 1;
   const int row = 16 * warp + lane / 4 + 8 * odd;
-  const uint32_t to = cluster_address(
-      shared.sums() + 4 * (owners.place(row, cluster_rank()) * Config::kPitch + lane % 4 / 2 * 4),
-      owners.owner(row));
+  const int owner = owners.owner(row);
+  const int place = owners.place(row, cluster_rank()) * Config::kPitch + lane % 4 / 2 * 4;
+  const uint32_t to = cluster_address(shared.sums() + 4 * place, owner);
+  const uint32_t barrier = cluster_address(shared.all_sums(), owner);
 #pragma unroll
   for (int j = 0; j < Config::kColumns / 8; ++j) {
     const float* v = &d[4 * j];
     const float x = __shfl_xor_sync(~0u, odd ? v[0] : v[2], 1);
     const float y = __shfl_xor_sync(~0u, odd ? v[1] : v[3], 1);
     if (odd) {
-      cluster_store(to + 32 * j, x, y, v[2], v[3]);
+      store_async(to + 32 * j, barrier, x, y, v[2], v[3]);
     } else {
-      cluster_store(to + 32 * j, v[0], v[1], x, y);
+      store_async(to + 32 * j, barrier, v[0], v[1], x, y);
     }
-  }
-  __syncwarp();
-  const int owner = owners.owner(16 * warp) + lane;
-  if (owner <= owners.owner(16 * warp + 15)) {
-    cluster_arrive(cluster_address(shared.all_sums(), owner));
   }
 }
 
@@ -228,8 +225,9 @@ __global__ void __launch_bounds__(Config::kThreads)
       barrier_init(shared.full(i), 1);
       barrier_init(shared.empty(i), Config::kWarpgroups);
     }
-    barrier_init(shared.all_sums(), owners.arrivals());
+    barrier_init(shared.all_sums(), 1);
     fence_barrier_init();
+    barrier_expect(shared.all_sums(), Config::kRows * Config::kColumns * 4);
     prefetch_map(&params.x);
     prefetch_map(&params.w);
   }

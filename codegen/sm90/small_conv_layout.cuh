@@ -49,8 +49,6 @@ struct SmallConvOwners {
   CONVOY_HD int owner(int row) const { return row / own_rows; }
   // Row of the owner's buffer for the sums of block `rank`.
   CONVOY_HD int place(int row, int rank) const { return rank * own_rows + row % own_rows; }
-  // Warps of all blocks (16 rows each) that send to an owner.
-  CONVOY_HD int arrivals() const { return slices * (own_rows > 16 ? own_rows / 16 : 1); }
 };
 
 }  // namespace convoy::sm90

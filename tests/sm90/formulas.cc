@@ -159,7 +159,6 @@ void small_conv_owner_of(int rows, int slices, int row, int rank, int* out) {
   SmallConvOwners owners(rows, slices);
   out[0] = owners.owner(row);
   out[1] = owners.place(row, rank);
-  out[2] = owners.arrivals();
 }
 
 }  // extern "C"

@@ -137,8 +137,8 @@ class Formulas:
         return self._fill("small_conv_steps_of", 2, (ctypes.c_int * 13)(*shape), rank, slices)
 
     def small_conv_owner(self, rows: int, slices: int, row: int, rank: int):
-        """(owner of a row, where block ``rank`` sends it, arrivals at an owner)."""
-        return self._fill("small_conv_owner_of", 3, rows, slices, row, rank)
+        """(owner of a row, where block ``rank`` sends it)."""
+        return self._fill("small_conv_owner_of", 2, rows, slices, row, rank)
 
 
 @functools.cache

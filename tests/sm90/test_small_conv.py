@@ -68,7 +68,6 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) 
     y = np.full((pixels, w.k), np.nan)
     for first in range(0, pixels, rows):
         sums = np.full((slices, rows, w.k), np.nan)  # of each owner: rows in its buffer
-        arrived = [0] * slices
         for rank in range(slices):
             begin, end = f.small_conv_steps(shape, rank, slices)
             assert end > begin, "a block without a step never sees its weights"
@@ -82,13 +81,9 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) 
                     @ filters.T
                 )
             for row in range(rows):
-                owner, place, arrivals = f.small_conv_owner(rows, slices, row, rank)
+                owner, place = f.small_conv_owner(rows, slices, row, rank)
                 assert np.isnan(sums[owner, place]).all(), "two rows at one place"
                 sums[owner, place] = tile[row]
-            for row in range(0, rows, 16):  # a warp tells all owners of its rows
-                for owner in {f.small_conv_owner(rows, slices, row + i, 0)[0] for i in range(16)}:
-                    arrived[owner] += 1
-        assert arrived == [arrivals] * slices
         own_rows = rows // slices
         for owner in range(slices):
             parts = sums[owner].reshape(slices, own_rows, w.k)
