@@ -14,7 +14,6 @@ from ...ir.candidate import Candidate, Decline, make_config
 from ...ir.device import Device
 from ...ir.workload import Workload
 from ..base import Backend, Binary
-from . import shipped
 from .compile import Progress, compile_kernel, compile_many, is_compiled
 from .kernel import K, Launch
 
@@ -39,8 +38,6 @@ class Family(Generic[K]):
     splits           whether launches choose ``split_k``, which candidates then carry
     tensor_cores     whether the kernels use tensor cores, with tf32 for float32
     estimate_us      time of a launch by a model, in microseconds; None without one
-    programmatic     the same kernel, but able to start before its predecessor has ended; None where
-                     there is none
     """
 
     name: str
@@ -54,7 +51,6 @@ class Family(Generic[K]):
     splits: bool = False
     tensor_cores: bool = True
     estimate_us: Callable[[Launch[K], Workload, Device], float] | None = None
-    programmatic: Callable[[K], K | None] = lambda kernel: None
 
 
 class KernelBackend(Backend, Generic[K]):
@@ -137,7 +133,7 @@ class KernelBackend(Backend, Generic[K]):
             )
         if (error := self._failed.get(launch.kernel)) is not None:
             raise error
-        entry = compile_kernel(self._as_launched(launch.kernel))
+        entry = compile_kernel(launch.kernel)
         return Binary(
             {
                 "workload": workload.to_json(),
@@ -149,11 +145,6 @@ class KernelBackend(Backend, Generic[K]):
             },
             {entry.sha256: entry.library},
         )
-
-    def _as_launched(self, kernel: K) -> K:
-        """Its programmatic twin where that came with the package and is wanted."""
-        twin = self.family.programmatic(kernel) if programmatic.wanted() else None
-        return twin if twin is not None and shipped.has(twin) else kernel
 
     def prepare(
         self, jobs: Sequence[tuple[Workload, Candidate]], device: Device

@@ -61,8 +61,6 @@ class KernelConfig:
                 only): residuals in shared memory, stores; (0, 0) leaves both to CUTLASS
     residual_last     the residual is added behind the activation, as in ``Epilogue``
     epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
-    programmatic      can start before its predecessor has ended, and lets its successor do so
-                (sm90_conv and sm90_gemm of whole tiles or split-K, without clusters)
 
     A bias needs no configuration of its own: every kernel takes one, or a null pointer.
     Raises InvalidOption where a field is of another type or range, or fields contradict each other:
@@ -88,7 +86,6 @@ class KernelConfig:
     epilogue_stages: tuple[int, int] = (0, 0)
     epilogue_columns: int = 0
     residual_last: bool = False
-    programmatic: bool = False
 
     def __post_init__(self) -> None:
         checks.check_attributes(self, _FIELDS, "kernel", InvalidOption)
@@ -100,11 +97,6 @@ class KernelConfig:
             self._check_sm90()
         else:
             self._check_sm80()
-        if self.programmatic and not self.can_be_programmatic:
-            raise InvalidOption(
-                f"programmatic {self.mechanics}",
-                "sm90_conv or sm90_gemm of whole tiles or split-K, without clusters",
-            )
 
     def _check_residual_last(self) -> None:
         if not self.residual or self.activation == "none" or self.scheduler == "splitk":
@@ -203,8 +195,7 @@ class KernelConfig:
 
     @property
     def header(self) -> str:
-        family = "sm90_programmatic" if self.programmatic else self.family
-        return f"cutlass/{family}{'_activated' * is_activated(self)}.cuh"
+        return f"cutlass/{self.family}{'_activated' * is_activated(self)}.cuh"
 
     @property
     def source(self) -> str:
@@ -226,12 +217,6 @@ class KernelConfig:
     @property
     def is_sm90(self) -> bool:
         return self.family.startswith("sm90")
-
-    @property
-    def can_be_programmatic(self) -> bool:
-        """Whether the kernel exists with ``programmatic``."""
-        fprop = self.family in ("sm90_conv", "sm90_gemm")
-        return fprop and self.cluster == (1, 1) and self.scheduler in ("tiles", "splitk")
 
     @property
     def op(self) -> str:
@@ -297,7 +282,6 @@ class KernelConfig:
         parts += [self.iterator] if self.iterator != "optimized" else []
         if (self.align, self.align_out) != (8, 8):
             parts.append(f"a{self.align}-{self.align_out}")
-        parts += ["programmatic"] * self.programmatic
         return "_".join(parts)
 
     @property
@@ -344,7 +328,6 @@ _FIELDS: dict[str, checks.Check] = {
     "residual": checks.boolean,
     "affine_relu": checks.boolean,
     "residual_last": checks.boolean,
-    "programmatic": checks.boolean,
     "arch": checks.integer(0, 1000),
     "epilogue_stages": checks.tuple_of(checks.integer(0, 64), 2),
     "epilogue_columns": _EXTENT,

@@ -47,8 +47,6 @@ _KERNEL = {
     "sm80_wgrad": "Sm80Wgrad",
     "sm90_wgrad": "Sm90Wgrad",
 }
-#: Those that can be launched before their predecessor has ended.
-_PROGRAMMATIC = {"sm90_conv": "Sm90ProgrammaticConv", "sm90_gemm": "Sm90ProgrammaticGemm"}
 
 _TEMPLATE = """\
 // {name}
@@ -58,7 +56,7 @@ using Spec = convoy::{spec}<{out}, {activation}, {residual}, {affine}>;
 using Config = convoy::{config};
 using Kernel = convoy::{kernel}<Config>;
 
-{export}(Kernel)
+CONVOY_EXPORT_KERNEL(Kernel)
 """
 
 
@@ -73,10 +71,7 @@ def emit(config: KernelConfig) -> str:
         residual=bool_literal(config.residual),
         affine=bool_literal(config.affine_relu),
         config=_sm90(config) if config.is_sm90 else _sm80(config),
-        kernel=_KERNEL[config.family] if not config.programmatic else _PROGRAMMATIC[config.family],
-        export="CONVOY_EXPORT_PROGRAMMATIC_KERNEL"
-        if config.programmatic
-        else "CONVOY_EXPORT_KERNEL",
+        kernel=_KERNEL[config.family],
     )
 
 

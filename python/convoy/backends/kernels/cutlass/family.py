@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -41,7 +40,6 @@ def cutlass_backend(
         kernel_from_json=KernelConfig.from_json,
         limit=_limit_from_environment() if limit is None else limit,
         splits=True,
-        programmatic=_programmatic,
     )
     return KernelBackend(family, progress=progress)
 
@@ -49,10 +47,6 @@ def cutlass_backend(
 def rules_of(workload: Workload) -> ModuleType:
     """The module that knows the kernels of the workload's direction, and which of them fit."""
     return {"dgrad": dgrad, "wgrad": wgrad}.get(workload.op, rules)
-
-
-def _programmatic(kernel: KernelConfig) -> KernelConfig | None:
-    return dataclasses.replace(kernel, programmatic=True) if kernel.can_be_programmatic else None
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
