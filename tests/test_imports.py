@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1] / "python" / "convoy"
 #: Rooms (folders and top-level modules) from the lowest to the highest. A file may import from its
 #: own room and from those in front of it, inside functions too.
 ORDER = [
-    "errors", "paths", "progress", "programmatic", "child_process", "threads", "ir", "onnx", "runtime",
-    "graph", "ops", "tir", "normalize", "partition", "lower", "backends", "measure", "records", "cost",
-    "placement", "streams", "build_options", "build_cache", "pipeline", "training",
+    "errors", "paths", "progress", "programmatic", "child_process", "threads", "ir", "onnx",
+    "runtime", "graph", "ops", "tir", "normalize", "partition", "lower", "backends", "measure",
+    "records", "cost", "placement", "streams", "build_options", "build_cache", "pipeline", "training",
     "graph_executor", "relay", "frontend", "inference_session", "report", "bench", "pytorch",
     "tune", "demo", "cli", "__main__",
 ]  # fmt: skip

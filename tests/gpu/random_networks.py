@@ -3,7 +3,8 @@
     python random_networks.py FIRST LAST     (with python/ and tests/streams on PYTHONPATH)
 
 runs the networks of the seeds FIRST to LAST - 1 and prints a JSON line for each that is done, and
-one for each that went wrong. Convolutions are cuDNN's, all other kernels TVM's; storage and results
+one for each that went wrong. Convolutions are cuDNN's, on Hopper the larger one the own kernel that
+loads weights before its predecessor has ended, all other kernels TVM's; storage and results
 are filled with NaN before each run, and inputs are new each time.
 """
 
@@ -26,6 +27,7 @@ from tvm import relax
 from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
 
 from convoy.backends.cudnn import CudnnBackend
+from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.ir.artifact import Meta, TensorInfo
 from convoy.ir.device import Device
 from convoy.ir.schedule import Schedule
@@ -56,10 +58,11 @@ def convolutions() -> tuple[Any, dict[str, np.ndarray], dict[str, Any]]:
         workload = Workload(
             "fprop", n, h, w, c, c, size, size, padding=(pad,) * 4, dtype=DTYPE, out_dtype=DTYPE
         )
-        backend = CudnnBackend()
+        own = device.arch == 90 and size == 3
+        backend = sm90_backend() if own else CudnnBackend()
         candidate = backend.propose(workload, device)[0]
         binary = backend.build(workload, candidate, device)
-        entries.append({**binary.entry, "symbol": name})
+        entries.append({**binary.entry, "constant_weights": True, "symbol": name})
         blobs.update(binary.blobs)
         value = rng.uniform(-1, 1, (c, size, size, c)) / (size * size * c) ** 0.5
         weights[name] = value.astype(DTYPE)
