@@ -34,6 +34,7 @@ from convoy.backends.kernels.depthwise.kernels import (
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
+from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Decline
@@ -177,6 +178,12 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
         yield "depthwise", GroupedKernel(dtype)
 
 
+def small() -> Iterator[tuple[str, Kernel]]:
+    """Kernels for small batches, which serve all sizes and epilogues."""
+    for dtype in ("float16", "bfloat16"):
+        yield "hopper", SmallConvKernel(dtype)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", type=int, choices=sorted(NAMES), default=90)
@@ -191,6 +198,7 @@ def main() -> None:
         chosen += variants(chosen)
         chosen += narrow()
         chosen += like_relu()
+        chosen += small()
     else:
         chosen = [*guessed(A100), *depthwise()]
     chosen += attention(options.arch)
