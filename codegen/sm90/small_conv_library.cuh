@@ -18,8 +18,9 @@ struct SmallConvTile {
 };
 constexpr SmallConvTile kSmallConvTiles[] = {{1, 32}, {1, 64}, {1, 128}, {2, 32}, {2, 64}};
 constexpr int kSmallConvTileCount = 5, kSmallConvSplits = 4;
-// Two generations of kernels fit an SM.
-constexpr int kMostSmallConvShared = 112 << 10;
+// Two generations of kernels fit an SM. Of a kernel with few blocks no more than two do: started
+// early they would otherwise gather on the SMs that its predecessor leaves free.
+constexpr int kMostSmallConvShared = 112 << 10, kLeastSmallConvShared = 77 << 10;
 
 // The im2col map of x, with the strides of the convolution: pixels of output rows, 64 channels.
 template <class T>
@@ -139,6 +140,9 @@ struct SmallConv {
              unsigned((params.shape.pixels + Config::kRows - 1) / Config::kRows));
     state->threads = Config::kThreads;
     state->shared_bytes = Config::shared_bytes(params.stages);
+    if (int64_t(state->grid.x) * state->grid.y * state->grid.z * 2 <= int64_t(s.sm_count) * 3) {
+      state->shared_bytes = std::max(state->shared_bytes, kLeastSmallConvShared);
+    }
     return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared);
   }
 
