@@ -20,7 +20,6 @@ from convoy.graph.expr import numpy_dtype
 from convoy.ir.workload import Workload
 
 HERE = Path(__file__).parent
-FIBERS = HERE.parent / "helpers/fibers.h"
 
 
 @functools.cache
@@ -29,7 +28,7 @@ def library(kernel: AttentionKernel) -> ctypes.CDLL:
     match = re.search(r"Config<(.*)>;", kernel.source)
     assert match is not None
     folder = Path(tempfile.mkdtemp(prefix="convoy-attention-"))
-    for file in (paths.codegen_dir() / "attention/attention.cuh", HERE / "mma.cuh", FIBERS):
+    for file in (paths.codegen_dir() / "attention/attention.cuh", HERE / "mma.cuh"):
         shutil.copy(file, folder)
     shutil.copy(HERE / "emulated.cc", folder)
     out = folder / "kernel.so"
@@ -42,6 +41,7 @@ def library(kernel: AttentionKernel) -> ctypes.CDLL:
         "-fPIC",
         "-fno-gnu-unique",
         f"-DCONFIG={match[1]}",
+        f"-I{HERE.parent / 'helpers'}",
     ]
     subprocess.run([*command, "-o", out, folder / "emulated.cc"], check=True)
     return ctypes.CDLL(str(out))

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <vector>
 
 #include "fibers.h"
+#include "mma.h"
 
 #define __device__
 #define __global__
@@ -61,7 +61,6 @@ inline void launch(int blocks, int threads, void* shared, size_t shared_bytes,
 struct Slot {
   const void* address;
   float number;
-  uint32_t words[6];
 };
 inline Slot slots[1024];
 
@@ -138,33 +137,6 @@ inline void load_transposed(uint32_t (&to)[4], const void* shared) {
 template <class T>
 struct Numbers;
 
-// Of a type with conversions from and to float.
-template <class T, class Widen>
-void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Widen widen) {
-  emulator::together(
-      [&](emulator::Slot& slot) {
-        std::copy(a, a + 4, slot.words);
-        slot.words[4] = b0;
-        slot.words[5] = b1;
-      },
-      [&](const emulator::Slot* warp, int lane) {
-        auto half = [&](uint32_t word, int k) {
-          uint16_t bits = uint16_t(k % 2 ? word >> 16 : word);
-          T value;
-          std::memcpy(&value, &bits, 2);
-          return widen(value);
-        };
-        for (int i = 0; i < 4; ++i) {
-          int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-          for (int k = 0; k < 16; ++k) {
-            uint32_t left = warp[row % 8 * 4 + k % 8 / 2].words[row / 8 + k / 8 * 2];
-            uint32_t right = warp[column * 4 + k % 8 / 2].words[4 + k / 8];
-            c[i] += half(left, k) * half(right, k);
-          }
-        }
-      });
-}
-
 template <>
 struct Numbers<__half> {
   static uint32_t pack(float low, float high) {
@@ -175,7 +147,7 @@ struct Numbers<__half> {
   }
   static float widen(__half value) { return float(value); }
   static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    multiply<__half>(c, a, b0, b1, widen);
+    emulator::multiply<__half>(threadIdx.x, c, a, {b0, b1}, widen);
   }
 };
 
@@ -189,7 +161,7 @@ struct Numbers<__nv_bfloat16> {
     return wide;
   }
   static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    multiply<__nv_bfloat16>(c, a, b0, b1, widen);
+    emulator::multiply<__nv_bfloat16>(threadIdx.x, c, a, {b0, b1}, widen);
   }
 
  private:

@@ -10,7 +10,7 @@ alignas(16) float weights[64 << 10], shared[64 << 10];
 
 template <class T>
 void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], T) {
-  emulator::multiply<T>(d, a, b);
+  emulator::multiply<T>(threadIdx.x, d, a, b, [](T value) { return float(value); });
 }
 
 }  // namespace convoy::depthwise

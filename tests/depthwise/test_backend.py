@@ -21,6 +21,10 @@ def changed(base=BASE, **fields):
     return dataclasses.replace(base, **fields)
 
 
+def first_launch(workload):
+    return depthwise_backend().family.launches(workload, Device())[0]
+
+
 @pytest.mark.parametrize(
     "workload",
     [
@@ -95,19 +99,19 @@ def test_declines_old_architectures():
 
 
 def test_library_by_filter():
-    kernel = space.launches(changed(r=5, s=5), Device())[0].kernel
+    kernel = first_launch(changed(r=5, s=5)).kernel
     assert kernel == ConvKernel(5)
-    assert space.launches(changed(r=5, s=3), Device())[0].kernel == ConvKernel(0)
+    assert first_launch(changed(r=5, s=3)).kernel == ConvKernel(0)
     strided = changed(op="dgrad", stride=(2, 2))
-    assert space.launches(strided, Device())[0].kernel == ConvKernel(0)
-    assert space.launches(changed(op="wgrad"), Device())[0].kernel == WgradKernel(3)
+    assert first_launch(strided).kernel == ConvKernel(0)
+    assert first_launch(changed(op="wgrad")).kernel == WgradKernel(3)
 
 
 def test_first_guess_follows_the_size():
     """Many outputs go to large tiles, which read less; few go to small ones, for more threads."""
 
     def first(**fields):
-        return space.tile_of(space.launches(changed(**fields), Device())[0])
+        return space.tile_of(first_launch(changed(**fields)))
 
     large, small = first(n=64, h=112, w=112), first(n=1, h=7, w=7)
     assert large.rows * large.columns * large.vector > small.rows * small.columns * small.vector

@@ -69,7 +69,7 @@ def test_knobs_of_engines() -> None:
 @pytest.mark.parametrize("op", ["fprop", "dgrad", "wgrad"])
 def test_backward_products_have_the_sizes_of_the_output(op: str) -> None:
     w = Workload(op, 8, 28, 28, 64, 128, 3, 3, stride=(2, 2), padding=(1, 1, 1, 1))
-    rows, columns, depth = features.product_size(w)
+    _, rows, columns, depth = w.gemms
     assert rows * columns * depth * 2 >= w.flops
     assert (rows, columns) == {
         "fprop": (8 * 14 * 14, 128),

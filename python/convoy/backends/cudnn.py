@@ -17,8 +17,8 @@ from ..ir.device import Device
 from ..ir.workload import Workload
 from ..runtime.device import current_device
 from ..runtime.library import call_json, function
+from . import cudnn_attention
 from .base import Backend, Binary
-from .cudnn_attention import why_no_attention
 from .cudnn_engines import Engines
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class CudnnBackend(Backend):
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
         if workload.attention is not None:
-            reason = why_no_attention(workload, workload.attention, device)
+            reason = cudnn_attention.why_not(workload, workload.attention, device)
             return self._decline(reason, "use the attention backend") if reason else None
         if device.arch < 70:
             return self._decline(
@@ -201,6 +201,11 @@ class CudnnBackend(Backend):
         if "refusal" in built:
             raise _refused(workload, candidate, built["refusal"])
         return int(built["workspace"])
+
+    def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float | None:
+        if workload.attention is None:
+            return None  # records hold convolutions and GEMMs of every kind
+        return cudnn_attention.estimate_us(workload, candidate, device)
 
     def check(self, candidate: Candidate) -> None:
         _engine_options(candidate)

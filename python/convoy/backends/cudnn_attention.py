@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ..ir.attention import Attention
+from ..ir.candidate import Candidate
 from ..ir.device import Device
+from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
 
 #: Below this the own kernels are as fast or faster, and engines take 0.4 s each to compile.
 LEAST_ATTENTION_FLOPS = 5e8
 
 
-def why_no_attention(w: Workload, attention: Attention, device: Device) -> str:
+def why_not(w: Workload, attention: Attention, device: Device) -> str:
     """Reason why cuDNN is not asked for an attention; empty where it is."""
     if device.arch < 80:
         return f"attention on compute capability {device.arch / 10}"
@@ -32,3 +34,13 @@ def why_no_attention(w: Workload, attention: Attention, device: Device) -> str:
     if w.flops < LEAST_ATTENTION_FLOPS:
         return f"attention of {w.flops / 1e9:.2f} GFLOP: engines are worth compiling for more"
     return ""
+
+
+#: Of a launch, and the share of the roofline that the engines reach on an H200.
+_LAUNCH_US, _EFFICIENCY = 6.5, 0.48
+
+
+def estimate_us(workload: Workload, candidate: Candidate, device: Device) -> float:
+    """Time of cuDNN's first choice; each later one is taken for somewhat slower."""
+    us = _LAUNCH_US + roofline_us(workload, device) / _EFFICIENCY
+    return us * (1.0 + 0.02 * min(candidate.priority, 20))

@@ -15,14 +15,13 @@ it where others were launched in between (``Backend.after_others_us``).
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterable, Mapping
 
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
-from ..ir.workload import DTYPE_BYTES, Workload
+from ..ir.workload import Workload
 
 #: Share of the L2 cache that a network's data may take, as counted here, to stay in it. Half of an
 #: H200's keeps a second copy of what both halves read, and more than one step's tensors are alive:
@@ -35,16 +34,8 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
     between them, whose storage is reused, the largest step."""
     weights, largest = 0, 0
     for workload in workloads:
-        if workload.op == "attention":  # several operands may be one tensor
-            largest = max(largest, workload.bytes_moved)
-            continue
-        sizes = {
-            name: math.prod(shape) * DTYPE_BYTES[dtype]
-            for name, shape, dtype in workload.operand_shapes()
-        }
-        own = sizes.get("w", 0) + sizes.get("dw", 0)
-        weights += own
-        largest = max(largest, sum(sizes.values()) - own)
+        weights += workload.weight_bytes
+        largest = max(largest, workload.operand_bytes - workload.weight_bytes)
     return weights + largest
 
 

@@ -65,7 +65,7 @@ def matrix(workload: Workload, candidates: Sequence[Candidate], device: Device) 
 def workload_features(workload: Workload, device: Device) -> Features:
     """Sizes of the implicit GEMM of the workload, and what bounds it."""
     w = workload
-    rows, columns, depth = product_size(w)
+    _, rows, columns, depth = w.gemms
     # Roofline: Hopper's tensor cores do 2048 multiply-adds a clock in 16 bits.
     peak = 4096 * device.sm_count * 1.7e9 * 2 / DTYPE_BYTES[w.dtype]
     least = max(w.flops / peak, w.bytes_moved / device.memory_bandwidth)
@@ -96,15 +96,6 @@ def workload_features(workload: Workload, device: Device) -> Features:
         "activation": ACTIVATIONS.index(w.epilogue.activation),
         "results": w.num_outputs,
     }
-
-
-def product_size(w: Workload) -> tuple[int, int, int]:
-    """Rows, columns and length of the sums of the implicit GEMM of one group."""
-    if w.op == "dgrad":
-        return w.n * w.h * w.w, w.c // w.groups, w.k // w.groups * w.r * w.s
-    if w.op == "wgrad":
-        return w.k // w.groups, w.c // w.groups * w.r * w.s, w.n * w.p * w.q
-    return w.n * w.p * w.q, w.k // w.groups, w.c // w.groups * w.r * w.s
 
 
 def candidate_features(workload: Workload, candidate: Candidate, device: Device) -> Features:
@@ -202,10 +193,9 @@ def _kernel(kernel: dict[str, Any], options: dict[str, Any]) -> Features:
     }
     if "tile" in kernel:
         found["tile_rows"], found["tile_columns"], found["tile_depth"] = kernel["tile"]
-    elif "rows" in kernel and "columns" in kernel:
+    elif "rows" in kernel:
         found |= {
             "tile_rows": kernel["rows"],
-            "tile_columns": kernel["columns"],
             "tile_depth": 64,
             "schedule": _number(
                 "pingpong" if kernel.get("pingpong") else "cooperative", _SCHEDULES
@@ -216,9 +206,10 @@ def _kernel(kernel: dict[str, Any], options: dict[str, Any]) -> Features:
 
 def _tiling(workload: Workload, kernel: Features, device: Device) -> Features:
     """How the problem falls into tiles and waves, and how much of them is used."""
-    rows, columns, depth = product_size(workload)
-    m, n, k = kernel["tile_rows"], kernel["tile_columns"], kernel["tile_depth"]
-    tiles = math.ceil(rows / m) * math.ceil(columns / n) * workload.groups
+    count, rows, columns, depth = workload.gemms
+    m, k = kernel["tile_rows"], kernel["tile_depth"]
+    n = kernel.get("tile_columns", columns)  # a tile of rows alone has all columns
+    tiles = math.ceil(rows / m) * math.ceil(columns / n) * count
     blocks = tiles * kernel["split"]
     waves = blocks / device.sm_count
     steps = math.ceil(depth / k) / kernel["split"]

@@ -19,6 +19,8 @@ class CostModel(abc.ABC):
         measures: Whether it can give a measurement of any candidate, or only of those that
             :meth:`candidates` names.
         free: Whether asking it takes no time on a GPU.
+        estimating: Whether what it has no measurement of is estimated, by the kernel's own model
+            (:meth:`Backend.estimate_us`) or by :meth:`estimates`.
         thorough: Whether backends shall propose candidates for a workload even where some of
             theirs are recorded.
     """
@@ -26,6 +28,7 @@ class CostModel(abc.ABC):
     source = "measured"
     measures = True
     free = True
+    estimating = False
     thorough = True
 
     @abc.abstractmethod

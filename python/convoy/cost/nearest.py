@@ -28,7 +28,6 @@ from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
-from . import attention
 
 if TYPE_CHECKING:
     from ..records.record import HostSample
@@ -94,8 +93,6 @@ class Neighbours:
         """An estimate for each candidate, without samples; None where no workload of the kind is
         recorded."""
         workloads = self._workloads.get(workload.op)
-        if not workloads and workload.op == "attention":
-            return attention.estimates(workload, candidates, self._device)
         if not workloads:
             return [None] * len(candidates)
         distances = np.abs(self._features[workload.op] - np.array(_features(workload))).sum(axis=1)

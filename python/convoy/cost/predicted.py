@@ -9,21 +9,24 @@ not seen as its spread, so that placement treats what it cannot tell apart as a 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import paths
-from ..errors import InvalidOption, LibraryMissing
+from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from . import attention, features
+from . import features
 from .model import CostModel
+from .ranking import Array, load_xgboost
 
 if TYPE_CHECKING:
+    import xgboost
+
     from ..records.record import Record
 
 SIDES = ("kernel_us", "enqueue_us", "e2e_us")
@@ -49,10 +52,12 @@ class PredictedCost(CostModel):
 
     ``errors`` is the mean absolute error of the logarithm by side, on workloads that were left
     out for that purpose (about the relative error). Deterministic. Raises LibraryMissing without
-    xgboost, InvalidOption where the records hold fewer than FEWEST_WORKLOADS workloads of the GPU.
+    xgboost, InvalidOption where the records of the GPU hold fewer than FEWEST_WORKLOADS workloads
+    of every operation. An operation of which they hold fewer is not predicted.
     """
 
     source = "predicted"
+    estimating = True
 
     def __init__(
         self,
@@ -62,24 +67,27 @@ class PredictedCost(CostModel):
         rounds: int = ROUNDS,
         threads: int = 0,
     ) -> None:
-        self._xgboost, self._rounds, self._threads = _xgboost(), rounds, threads
+        self._xgboost = load_xgboost("to predict costs")
+        self._rounds, self._threads = rounds, threads
         self._device, self._known = device, known
-        own = (r for r in records if r.environment.gpu == device.name)
-        used = [r for r in own if r.measurement.ok and r.workload.op != "attention"]
+        used = [r for r in records if r.environment.gpu == device.name and r.measurement.ok]
         used.sort(key=lambda r: (r.workload.key, r.candidate.key, r.time))
-        groups: dict[str, list[Any]] = {}
+        groups: dict[Workload, list[Record]] = {}
         for record in used:
-            groups.setdefault(record.workload.key, []).append(record)
-        if len(groups) < FEWEST_WORKLOADS:
+            groups.setdefault(record.workload, []).append(record)
+        count = Counter(workload.op for workload in groups)
+        self._learnt = {op for op in count if count[op] >= FEWEST_WORKLOADS}
+        groups = {w: group for w, group in groups.items() if w.op in self._learnt}
+        if not groups:
             raise InvalidOption(
-                f"records of {len(groups)} workloads on {device.name}",
-                f"{FEWEST_WORKLOADS} or more to learn from",
+                f"records of {sum(count.values())} workloads on {device.name}",
+                f"{FEWEST_WORKLOADS} or more of one operation to learn from",
                 "Measure some first (convoy tune), or place from other costs",
             )
         rows, targets, fold = [], [], []
-        for i, group in enumerate(groups.values()):
+        for i, (workload, group) in enumerate(groups.items()):
             candidates = [record.candidate for record in group]
-            rows.append(features.matrix(group[0].workload, candidates, device))
+            rows.append(features.matrix(workload, candidates, device))
             targets += [[_log(record.measurement, side) for side in SIDES] for record in group]
             fold += [i % _FOLDS] * len(group)
         x, y = np.concatenate(rows), np.array(targets)
@@ -91,13 +99,13 @@ class PredictedCost(CostModel):
         # How much longer with an empty cache: a ratio, so that it never is less than one.
         self._cold = self._fit(x, cold - y[:, 0]) if np.isfinite(cold).any() else None
 
-    def _fit(self, x: Any, y: Any) -> Any:
+    def _fit(self, x: Array, y: Array) -> xgboost.Booster:
         there = np.isfinite(y)
         data = self._xgboost.DMatrix(x[there], y[there])
         options = {**PARAMETERS, "nthread": self._threads}
         return self._xgboost.train(options, data, self._rounds)
 
-    def _left_out(self, x: Any, y: Any, fold: Any) -> dict[str, float]:
+    def _left_out(self, x: Array, y: Array, fold: Array) -> dict[str, float]:
         """Error on every fourth workload of trees that have not seen it."""
         found = {}
         for i, side in enumerate(SIDES):
@@ -115,12 +123,11 @@ class PredictedCost(CostModel):
     ) -> list[Measurement | None]:
         if not candidates:
             return []
-        known: Sequence[Measurement | None] = [None] * len(candidates)
+        known: list[Measurement | None] = [None] * len(candidates)
         if self._known is not None:
             known = self._known.measurements(workload, candidates)
-        if workload.op == "attention":  # too few records to learn from
-            estimates = attention.estimates(workload, candidates, self._device)
-            return [k or estimate for k, estimate in zip(known, estimates, strict=True)]
+        if workload.op not in self._learnt:
+            return known
         data = self._xgboost.DMatrix(features.matrix(workload, candidates, self._device))
         columns = [np.exp(model.predict(data)) for model in self._models]
         ratios = None if self._cold is None else np.exp(self._cold.predict(data))
@@ -150,13 +157,3 @@ class PredictedCost(CostModel):
 def _log(measurement: Measurement, side: str) -> float:
     value = getattr(measurement, side)
     return math.log(value) if value else math.nan
-
-
-def _xgboost() -> Any:
-    try:
-        import xgboost
-    except ImportError as err:
-        raise LibraryMissing(
-            f"no xgboost ({err})", "xgboost, to predict costs", paths.install_command("tune")
-        ) from None
-    return xgboost

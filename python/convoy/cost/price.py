@@ -90,6 +90,8 @@ def _estimate(
 ) -> None:
     """Give candidates of operations of which nothing is measured an estimate: of the kernel's own
     model (:meth:`Backend.estimate_us`), or the cost model's."""
+    if not costs.estimating:
+        return
     by_name = {backend.name: backend for backend in backends}
     for group in plausible(graph, list(by_name), declined(offers)):
         found = [offers[subgraph.require_workload()] for subgraph in group]
@@ -100,12 +102,11 @@ def _estimate(
             estimates = costs.estimates(own.workload, candidates)
             for candidate, estimate in zip(candidates, estimates, strict=True):
                 us = by_name[candidate.backend].estimate_us(own.workload, candidate, device)
-                if estimate is not None and us is not None:
-                    estimate = _modelled(us)
-                if estimate is None:
+                own_estimate = _modelled(us) if us is not None else estimate
+                if own_estimate is None:
                     own.unmeasured.append(candidate)
                 else:
-                    own.measured.append(Offer(candidate, estimate))
+                    own.measured.append(Offer(candidate, own_estimate))
 
 
 def _modelled(kernel_us: float) -> Measurement:

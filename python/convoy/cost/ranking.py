@@ -12,7 +12,8 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from . import features
+
+if TYPE_CHECKING:
+    import xgboost
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -67,10 +71,10 @@ class RankingModel:
     """
 
     def __init__(self, device: Device, members: int = 4, seed: int = 0) -> None:
-        self._xgboost = _xgboost()
+        self._xgboost = load_xgboost("for the cost model")
         self._device, self._seed = device, seed
         self._members = members
-        self._models: list[Any] = []
+        self._models: list[xgboost.Booster] = []
         self._rows: dict[tuple[str, str, str], Array] = {}
 
     @property
@@ -104,7 +108,7 @@ class RankingModel:
         x, y, weight = np.concatenate(rows), np.concatenate(targets), np.concatenate(importance)
         group = np.repeat(np.arange(len(groups)), groups)
 
-        def train(member: int) -> Any:
+        def train(member: int) -> xgboost.Booster:
             rng = np.random.default_rng((self._seed, member))
             left_out = rng.random(len(groups)) < (LEFT_OUT if self._members > 1 else 0.0)
             chosen = ~left_out[group] if not left_out.all() else np.ones(len(y), bool)
@@ -153,11 +157,12 @@ def relative(
     return [(candidate, log(measurement)) for candidate, measurement in measurements]
 
 
-def _xgboost() -> Any:
+def load_xgboost(purpose: str) -> ModuleType:
+    """The module; raises LibraryMissing, with what it is needed for, where it is not installed."""
     try:
         import xgboost
     except ImportError as err:
         raise LibraryMissing(
-            f"no xgboost ({err})", "xgboost, for the cost model", paths.install_command("tune")
+            f"no xgboost ({err})", f"xgboost, {purpose}", paths.install_command("tune")
         ) from None
     return xgboost

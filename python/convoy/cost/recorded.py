@@ -40,6 +40,7 @@ class RecordedCost(CostModel):
         device: Device | None = None,
     ) -> None:
         self._store, self._environment, self._device = store, environment, device
+        self.estimating = device is not None
         self.hosts = hosts or HostTimes()
 
     @functools.cached_property

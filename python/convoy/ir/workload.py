@@ -214,6 +214,35 @@ class Workload:
         return size * (x + filt) + out * y * tensors
 
     @property
+    def operand_bytes(self) -> int:
+        """Bytes of all operands and results; of attention, whose operands may be views of one
+        tensor, those that it touches."""
+        if self.attention is not None:
+            return self.bytes_moved
+        return sum(math.prod(s) * DTYPE_BYTES[dtype] for _, s, dtype in self.operand_shapes())
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the filter, or of its gradient; none in attention."""
+        if self.attention is not None:
+            return 0
+        dtype = self.out_dtype if self.op == "wgrad" else self.dtype
+        return self.k * self.r * self.s * (self.c // self.groups) * DTYPE_BYTES[dtype]
+
+    @property
+    def gemms(self) -> tuple[int, int, int, int]:
+        """(count, rows, columns, depth) of the implicit GEMMs that make the result, one for each
+        group or head; depth is the length of their sums."""
+        own_c, own_k = self.c // self.groups, self.k // self.groups
+        if self.op == "attention":
+            return self.n * self.groups, self.h, own_k, self.w
+        if self.op == "dgrad":
+            return self.groups, self.n * self.h * self.w, own_c, own_k * self.r * self.s
+        if self.op == "wgrad":
+            return self.groups, own_k, own_c * self.r * self.s, self.n * self.p * self.q
+        return self.groups, self.n * self.p * self.q, own_k, own_c * self.r * self.s
+
+    @property
     def label(self) -> str:
         """A few characters: filter, channels, groups and stride, such as ``3x3 64→128 /2``; of
         attention queries, keys, heads and their size."""

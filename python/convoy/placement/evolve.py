@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from deap import base, tools  # type: ignore[import-untyped]
 
@@ -216,7 +215,7 @@ class _Search:
             population = [_Individual(best[0]), *self._offspring(chosen, toolbox)]
         return history or [self._evaluations.best()[1]]
 
-    def _offspring(self, chosen: Sequence[_Individual], toolbox: Any) -> list[_Individual]:
+    def _offspring(self, chosen: Sequence[_Individual], toolbox: base.Toolbox) -> list[_Individual]:
         children = [_Individual(parent) for parent in chosen]
         with self._deap_random():
             for left, right in zip(children[::2], children[1::2], strict=False):

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import csr_array
 
 from ..partition.match_graph import bits
@@ -95,7 +94,7 @@ class IntegerProgram:
             self._rows.add(terms, -np.inf, len(masks) - 1)
         return None
 
-    def _run(self, seconds: float) -> Any:
+    def _run(self, seconds: float) -> OptimizeResult:
         rows, count = self._rows, self._columns
         if self.problem.sides == 2:
             weights = np.zeros(count + 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..cost.attention import blocks_of
 from ..cost.features import candidate_features
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -53,18 +52,12 @@ def of_workload(
     ``others`` (fastest first) whose tiles are: what is fast on a small problem has cut it small.
     Without any, tiles of 128 x 128 are assumed for the workload's GEMM.
     """
-    if workload.op == "attention":
-        return of_launch(device, blocks_of(workload, candidate), _THREADS // 2, _SHARED // 2)
     for known in (candidate, *others):
         waves = candidate_features(workload, known, device).get("waves")
         if waves is not None:
             return Occupancy(max(1, round(waves * device.sm_count)), waves=round(waves, 4))
-    name = workload.op
-    pixels = workload.n * (workload.h * workload.w if name == "dgrad" else workload.p * workload.q)
-    channels = workload.c if name == "dgrad" else workload.k
-    if name == "wgrad":
-        pixels, channels = workload.r * workload.s * workload.c, workload.k
-    blocks = math.ceil(pixels / _TILE_M) * math.ceil(channels / _TILE_N)
+    count, rows, columns, _ = workload.gemms
+    blocks = math.ceil(rows / _TILE_M) * math.ceil(count * columns / _TILE_N)
     return of_launch(device, blocks, _THREADS, _SHARED)
 
 

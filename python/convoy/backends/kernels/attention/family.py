@@ -54,6 +54,7 @@ def attention_backend(limit: int = 6, progress: Progress | None = None) -> Atten
         workspace_bytes=lambda launch, workload, device: 0,
         kernel_from_json=kernel_from_json,
         limit=limit,
+        estimate_us=_estimate_us,
     )
     return AttentionBackend(family, progress=progress)
 
@@ -73,18 +74,36 @@ def _launches(w: Workload, device: Device) -> list[Launch]:
     dim, value_dim = _padded(w.c // w.groups), _padded(w.k // w.groups)
     found = [AttentionKernel(dim, value_dim, *tile, w.dtype, arch) for tile in TILES]
     fitting = [kernel for kernel in found if kernel.shared_bytes <= device.shared_memory_per_block]
-    return [Launch(kernel) for kernel in sorted(fitting, key=lambda k: _guess(k, w, device))]
+    return sorted(map(Launch, fitting), key=lambda x: (_busy_us(x, w, device), -x.kernel.rows))
 
 
-def _guess(kernel: AttentionKernel, w: Workload, device: Device) -> tuple[float, int]:
-    """A rough time: waves of blocks, by the steps of a block and what it does beside them. Four
-    warps make a step of 64 queries; an SM holds about eight of them at once, and what is resident
-    alone does not fill it."""
+#: Of a launch; of a block beside its steps, and of a step beside its multiplications; of those of
+#: 64 queries and 64 keys.
+_LAUNCH_US, _BLOCK_US, _WAIT_US, _STEP_US = 1.6, 0.8, 0.2, 0.4
+#: 16-bit operations of one SM in a second by mma.sync, as these kernels reach them.
+_SM_FLOPS = {80: 1.5e12, 86: 0.5e12, 89: 0.7e12, 90: 2.4e12}
+_EFFICIENCY = 0.7
+
+
+def _estimate_us(launch: Launch, w: Workload, device: Device) -> float:
+    """Time of a launch: that of its waves, its arithmetic or its bytes, whichever is most."""
+    nearest = min(_SM_FLOPS, key=lambda arch: abs(arch - device.arch))
+    flops = _SM_FLOPS[nearest] * min(device.sm_count, blocks(launch.kernel, w))
+    moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth)
+    seconds = max(w.flops / flops, moved)
+    return _LAUNCH_US + max(_busy_us(launch, w, device), seconds * 1e6)
+
+
+def _busy_us(launch: Launch, w: Workload, device: Device) -> float:
+    """Waves of blocks, by the steps of a block and what it does beside them. Four warps make a step
+    of 64 queries; an SM holds about eight of them at once, and what is resident alone does not fill
+    it."""
+    kernel = launch.kernel
     steps = -(-w.w // kernel.key_tile)
     waves = -(-blocks(kernel, w) * (kernel.threads // 128) // (3 * device.sm_count))
     share = min(1.0, blocks(kernel, w) / device.sm_count)
     step = kernel.rows / 64 * max(0.5, share) * kernel.key_tile / 64
-    return waves * (steps * (0.5 + step) + 2.0), -kernel.rows
+    return waves * (steps * (_WAIT_US + _STEP_US * step) + _BLOCK_US)
 
 
 def _why_not(launch: Launch, w: Workload, device: Device) -> str:

@@ -4,7 +4,7 @@ forward on tensor cores, on sm_80 and later. See docs/design/depthwise-kernels.m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from types import ModuleType
 
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Epilogue, Workload
@@ -43,30 +43,29 @@ def depthwise_backend(
     return KernelBackend(family, progress=progress)
 
 
+def _rules(workload: Workload) -> ModuleType:
+    """The module that knows the kernels for the workload, and which of them fit."""
+    return space if workload.is_depthwise else grouped
+
+
 def _launches(workload: Workload, device: Device) -> list[Launch]:
-    if workload.is_depthwise:
-        return cast(list[Launch], space.launches(workload, device))
-    return grouped.launches(workload, device)
+    rules = _rules(workload)
+    valid = [x for x in rules.launches(workload) if not _why_not(x, workload, device)]
+    return sorted(valid, key=lambda x: (_estimate_us(x, workload, device), x.swizzle))
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
-    if isinstance(launch.kernel, GroupedKernel):
-        return grouped.why_not(launch, workload, device)
-    if not workload.is_depthwise:
-        return f"{launch.kernel.name} takes depthwise convolutions only"
-    return space.why_not(cast(space.Launch, launch), workload, device)
+    if isinstance(launch.kernel, GroupedKernel) == workload.is_depthwise:
+        return f"{launch.kernel.name} takes other convolutions"
+    return str(_rules(workload).why_not(launch, workload, device))
 
 
 def _workspace_bytes(launch: Launch, workload: Workload, device: Device) -> int:
-    if isinstance(launch.kernel, GroupedKernel):
-        return 0
-    return space.workspace_bytes(cast(space.Launch, launch), workload, device)
+    return int(_rules(workload).workspace_bytes(launch, workload, device))
 
 
 def _estimate_us(launch: Launch, workload: Workload, device: Device) -> float:
-    if isinstance(launch.kernel, GroupedKernel):
-        return grouped.guess_us(launch, workload, device)
-    return space.guess_us(cast(space.Launch, launch), workload, device)
+    return float(_rules(workload).guess_us(launch, workload, device))
 
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:

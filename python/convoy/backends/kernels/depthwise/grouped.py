@@ -63,8 +63,8 @@ def launch_of(kernel: GroupedKernel, tile: int, activation: str) -> Launch:
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
     """Why a launch cannot run a workload that the family accepts; empty when it can."""
     tile, activation = divmod(launch.swizzle, len(ACTIVATIONS))
-    if launch.kernel.dtype != w.dtype or w.is_depthwise:
-        return f"{launch.kernel.name} is of another kind or dtype"
+    if launch.kernel.dtype != w.dtype:
+        return f"{launch.kernel.name} is of another dtype"
     if tile >= len(TILES):
         return f"{launch.kernel.name} has no tile for swizzle {launch.swizzle}"
     if ACTIVATIONS[activation] != w.epilogue.activation:
@@ -73,14 +73,17 @@ def why_not(launch: Launch, w: Workload, device: Device) -> str:
     return f"{needed} bytes of shared memory" if needed > MOST_SHARED else ""
 
 
-def launches(w: Workload, device: Device) -> list[Launch]:
-    """Valid launches, those that compute outputs which do not exist left out."""
+def launches(w: Workload) -> list[Launch]:
+    """The launches of all tiles but those that compute outputs which do not exist."""
     kernel = GroupedKernel(w.dtype)
     outputs = -(-(w.k // w.groups) // 8)
-    found = [launch_of(kernel, tile, w.epilogue.activation) for tile in range(len(TILES))]
-    valid = [launch for launch in found if not why_not(launch, w, device)]
-    used = [launch for launch in valid if _tile(launch).columns <= outputs]
-    return sorted(used, key=lambda launch: (guess_us(launch, w, device), launch.swizzle))
+    used = [tile for tile in range(len(TILES)) if TILES[tile].columns <= outputs]
+    return [launch_of(kernel, tile, w.epilogue.activation) for tile in used]
+
+
+def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
+    """None is needed."""
+    return 0
 
 
 #: A launch until its first result; then microseconds of a warp that waits for the inputs of a step,
