@@ -147,7 +147,7 @@ def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Ro
         "import_s": round(imported - started, 2),
         "convert_s": round(began - imported, 2),
         "ms": round(statistics.median(session.time(20, 20)), 4),
-        "predicted_ms": round(built.plan.total_us() / 1e3, 4),
+        "predicted_ms": round(built.schedule.total.us / 1e3, 4),
         "backends": built.plan.backends(),
     }
     return row, torch.from_numpy(y).float()

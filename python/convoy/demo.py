@@ -119,6 +119,7 @@ def main() -> int:
     """Run the demo; return 0 where the compiled module agrees with the original network."""
     import convoy
     from convoy.errors import NoGpu
+    from convoy.pipeline import predict_schedule
     from convoy.placement import explain
     from convoy.relay.convert import to_relax
     from convoy.report import tables
@@ -135,10 +136,11 @@ def main() -> int:
         device = None
         step(f"no GPU here ({err.got}): placing for an H200 from recorded measurements")
     placed = convoy.place(mod, precision="float16")
-    table = explain.table(placed.plan, placed.cover)
+    schedule = predict_schedule(placed)
+    table = explain.table(placed.plan, schedule)
     print(tables.plain(explain.COLUMNS, table.rows))
     print(*filter(None, [table.rest]), sep="\n")
-    print(explain.summary(placed.plan))
+    print(explain.summary(placed.plan, schedule))
 
     if device is None:
         step("building the chosen cuDNN engines' plans")

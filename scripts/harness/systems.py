@@ -138,6 +138,7 @@ def build(network: str, batch: int, systems: Sequence[System], folder: Path, opt
 def _build(module: Any, system: System, folder: Path, options: Row) -> Row:
     import convoy
     from convoy.ir.plan import Plan
+    from convoy.placement.explain import predicted_us
 
     precision, backends = options.get("precision", "float16"), system.backends
     path = folder / f"{system.placement}.plan.json"
@@ -155,14 +156,13 @@ def _build(module: Any, system: System, folder: Path, options: Row) -> Row:
     )
     _replace(folder / system.module, built.export_library)
     facts: Row = {"backends": plan.backends()}
-    if plan.choices and all(choice.chosen.measurement.ok for choice in plan.choices):
-        facts["predicted_ms"] = plan.total_us() / 1e3
     if built.schedule is not None:
         schedule, memory = built.schedule, built.schedule.memory
         (folder / system.module).with_suffix(".schedule.json").write_text(schedule.dumps())
         facts |= {
             "streams": schedule.streams, "decided_by": schedule.decided_by, "note": schedule.note,
-            "simulated_ms": schedule.makespan_us / 1e3, "arena_bytes": memory.peak_bytes,
+            "predicted_ms": predicted_us(plan, schedule, plan.objective) / 1e3,
+            "arena_bytes": memory.peak_bytes,
             "single_arena_bytes": memory.single_stream_bytes,
         }  # fmt: skip
     return facts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.kernel_words import NATIVE, readable
 from ..report import layers, timeline
 from ..report.layers import Layer
 
@@ -78,7 +79,7 @@ def watched(
     labels = _labels(symbols, names)
     return layers.heaviest(
         [
-            Layer(label, timeline.NATIVE, 1e6 * float(seconds), 0.0, None, True, symbol)
+            Layer(label, NATIVE, 1e6 * float(seconds), 0.0, None, True, symbol)
             for label, symbol, seconds in zip(labels, symbols, times, strict=True)
         ]
     )
@@ -86,7 +87,7 @@ def watched(
 
 def _labels(symbols: list[str], names: tuple[str, ...]) -> list[str]:
     """The model's names for kernels with a convolution or a matmul, others by what they do."""
-    labels = [timeline.readable(symbol) for symbol in symbols]
+    labels = [readable(symbol) for symbol in symbols]
     anchors = [i for i, symbol in enumerate(symbols) if _ANCHOR.search(symbol)]
     if len(anchors) == len(names):
         for i, name in zip(anchors, names, strict=True):

@@ -21,6 +21,7 @@ class Row:
         precision: As it was asked for, or the model's own for peers.
         p50_ms, p99_ms: Of one synchronised call, inputs in place.
         per_s: Items of a batch that calls enqueued back to back finish in a second.
+        predicted_ms: Of the same before anything ran, from the times of its kernels.
         device_ms: Median of a replay of the whole network as a CUDA graph; None on the CPU.
         memory_bytes: By how much the device's used memory grew (resident memory on the CPU).
         build_s: Seconds to build, or to load what was built before.
@@ -37,6 +38,7 @@ class Row:
     p99_ms: float | None = None
     per_s: float | None = None
     device_ms: float | None = None
+    predicted_ms: float | None = None
     memory_bytes: int | None = None
     build_s: float | None = None
     samples: int = 0

@@ -145,8 +145,10 @@ def _measure(
         )
         for system, alone, many, used in zip(running, latency, throughput, memory, strict=True)
     ]  # fmt: skip
+    schedule = compiled.schedule if target == "cuda" else None
     rows[0] = dataclasses.replace(
         rows[0],
+        predicted_ms=schedule.total.us / 1e3 if schedule is not None else None,
         device_ms=_device_ms(compiled, session, lock) if target == "cuda" else None,
         layers=tuple(by_layer(compiled, session, progress=progress)),
     )

@@ -116,7 +116,8 @@ def show(result: Result) -> None:
              beginning(x.kernel, _KERNEL))
             for x in shown
         ]  # fmt: skip
-        say("", f"Where the time goes at batch {row.batch}")
+        guess = f" (predicted {row.predicted_ms:.3f} ms)" if row.predicted_ms is not None else ""
+        say("", f"Where the time goes at batch {row.batch}{guess}")
         tables.show(LAYER_COLUMNS, cells)
         if rest := row.layers[MOST_LAYERS:]:
             say(f"and {len(rest)} more operations, {100 * sum(x.share for x in rest):.1f}%")

@@ -104,9 +104,10 @@ def show(placement: Placement, reasons: bool = False, every: bool = False) -> No
     from ..report import tables
 
     plan, explanation = placement.plan, placement.explanation if reasons else None
-    table = explain.table(plan, placement.cover, None if every else explain.MOST)
+    schedule = predicted_schedule(placement)
+    table = explain.table(plan, schedule, None if every else explain.MOST)
     tables.show(explain.COLUMNS, table.rows)
-    say(*filter(None, [table.rest]), explain.summary(plan))
+    say(*filter(None, [table.rest]), explain.summary(plan, schedule))
     if plan.source == "none":
         say("convoy tune measures kernels on a GPU, --costs predicted estimates them from records")
     if explanation is not None:

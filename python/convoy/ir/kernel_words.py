@@ -20,6 +20,14 @@ _PARTS = tuple(
     )
 )
 _SCHEDULES = ("pingpong", "cooperative")
+#: Backend of TVM's own kernels.
+NATIVE = "tvm"
+
+
+def readable(symbol: str) -> str:
+    """A kernel's symbol without the word that most have and the numbers that make it unique."""
+    words = [word.rstrip("0123456789") for word in symbol.split("_") if word != "fused"]
+    return " ".join(filter(None, words)) or symbol
 
 
 def kernel_words(backend: str, kernel: str) -> str:

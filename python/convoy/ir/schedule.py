@@ -41,7 +41,8 @@ class Op:
 
     ``name`` is unique in the schedule, ``symbol`` the function called, ``kind`` "offloaded" or
     "native", ``kernel`` what runs it (a candidate's key; empty for native ops). ``source`` says
-    where ``duration_us`` is from: "measured", "recorded" or "estimated". ``depends`` are the
+    where ``duration_us`` is from: "measured", "recorded", "estimated", or "unknown" where there is
+    none. ``depends`` are the
     indices of the ops whose results it reads or whose storage of a result it overwrites.
     ``start_us`` and ``end_us`` are predicted, from the fork.
     """
@@ -116,6 +117,30 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Total:
+    """The predicted time of a network: of all its kernels, on the streams that they run on.
+
+    Attributes:
+        us: Microseconds from the first kernel's start to the last one's end.
+        kernels: How many calls there are.
+        estimated: Those of them whose time a model made up.
+        untimed: Those without a time, which count as nothing.
+    """
+
+    us: float
+    kernels: int
+    estimated: int = 0
+    untimed: int = 0
+
+    def __str__(self) -> str:
+        remarks = [f"{self.estimated} estimated"] * bool(self.estimated)
+        remarks += [f"{self.untimed} without a time"] * bool(self.untimed)
+        return f"{self.us:.0f} us for {self.kernels} kernels" + (
+            f" ({', '.join(remarks)})" if remarks else ""
+        )
+
+
+@dataclass(frozen=True)
 class Schedule:
     """Ops in launch order with their streams, the events between them, and the storage.
 
@@ -139,6 +164,13 @@ class Schedule:
         return 1 + max((op.stream for op in self.ops), default=0)
 
     @property
+    def total(self) -> Total:
+        """The predicted time, with a count of what it rests on."""
+        sources = [op.source for op in self.ops]
+        estimated, untimed = sources.count("estimated"), sources.count("unknown")
+        return Total(self.makespan_us, len(sources), estimated, untimed)
+
+    @property
     def predicted_speedup(self) -> float:
         """Predicted time on one stream over that of this schedule."""
         return self.single_us / self.makespan_us if self.makespan_us else 1.0
@@ -148,8 +180,8 @@ class Schedule:
         arena, alone = self.memory.peak_bytes / 1e6, self.memory.single_stream_bytes / 1e6
         return (
             f"{self.streams} stream{'s' if self.streams > 1 else ''} ({self.decided_by}"
-            f"{f': {self.note}' if self.note else ''}), {len(self.ops)} kernels, "
-            f"{len(self.events)} events; predicted {self.makespan_us:.1f} us, one after the other "
+            f"{f': {self.note}' if self.note else ''}), "
+            f"{len(self.events)} events; predicted {self.total}, one after the other "
             f"{self.single_us:.1f} us; arena {arena:.1f} MB, on one stream {alone:.1f} MB"
         )
 

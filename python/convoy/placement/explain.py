@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..cost.native import native_measurement
 from ..ir import objective as objectives
-from ..ir.kernel_words import kernel_words
+from ..ir.kernel_words import NATIVE, kernel_words, readable
+from ..ir.measurement import Measurement
 from ..ir.plan import Choice, Plan
+from ..ir.schedule import Op, Schedule
 from ..ir.workload import Workload
-from .cover import Cover
 from .explanation import Explanation, OpExplanation, Rival
 
 COLUMNS = ("operation", "share", "us", "backend", "kernel")
@@ -44,57 +47,85 @@ class Table:
     rest: str = ""
 
 
-def table(plan: Plan, cover: Cover | None = None, most: int | None = MOST) -> Table:
-    """One row for each operation in network order, with its share of the predicted time.
+def table(plan: Plan, schedule: Schedule | None = None, most: int | None = MOST) -> Table:
+    """One row for each kernel in launch order, with its share of their sum.
 
-    A plan of more than ``most`` operations shows the heaviest, heaviest first; None shows all. With
-    a ``cover``, which knows TVM's kernels, a last row sums up the estimates of those.
+    A network of more than ``most`` kernels shows the heaviest, heaviest first; None shows all.
+    Without a ``schedule``, which knows TVM's kernels, the operations of the plan alone.
     """
-    costs = [_cost(choice, plan.objective) for choice in plan.choices]
-    native = _native_us(cover, plan) if cover is not None else 0.0
-    total = sum(filter(None, costs)) + native
-    order = list(range(len(costs)))
+    lines = _lines(plan, schedule)
+    total = sum(line.us or 0.0 for line in lines)
+    order, rest = list(lines), ""
     if most is not None and len(order) > most:
-        heaviest = sorted(order, key=lambda i: -(costs[i] or 0.0))
+        heaviest = sorted(order, key=lambda line: -(line.us or 0.0))
         order, hidden = heaviest[:most], heaviest[most:]
-        share = f", {100 * sum(costs[i] or 0.0 for i in hidden) / total:.1f}% of the time"
+        share = f", {100 * sum(x.us or 0.0 for x in hidden) / (total or 1.0):.1f}% of the time"
         rest = f"and {len(hidden)} more operations{share if total else ''}: --all shows them"
-    else:
-        rest = ""
-    rows = [_row(plan.choices[i], costs[i], total) for i in order]
-    if native:
-        rows.append(["other operations", f"{100 * native / total:.1f}%", f"{native:.2f}", "tvm",
-                     "estimated"])  # fmt: skip
-    return Table(rows, rest)
+    return Table([_row(line, total) for line in order], rest)
 
 
-def rows(plan: Plan) -> list[list[str]]:
-    """One row for each operation, in network order."""
-    return table(plan, most=None).rows
+def rows(plan: Plan, schedule: Schedule | None = None) -> list[list[str]]:
+    """One row for each kernel, in launch order."""
+    return table(plan, schedule, most=None).rows
 
 
-def _cost(choice: Choice, objective: str) -> float | None:
-    measurement = choice.chosen.measurement
-    return objectives.own_cost(measurement, objective)[0] if measurement.ok else None
-
-
-def _native_us(cover: Cover, plan: Plan) -> float:
-    """Microseconds of TVM's kernels: those of a cover that no choice stands for."""
-    return sum(
-        objectives.own_cost(offer.measurement, plan.objective)[0]
-        for subgraph, offer in cover.launches
-        if subgraph.workload is None and offer.measurement.ok
+def predicted_us(plan: Plan, schedule: Schedule, objective: str) -> float:
+    """Time of a whole network under an objective, TVM's kernels included: for ``graph`` that of the
+    schedule, for the others that of its kernels launched one after another."""
+    if objective == "graph":
+        return schedule.makespan_us
+    choices = plan.functions()
+    return objectives.total(
+        [_measured(op, choices.get(op.symbol)) for op in schedule.ops], objective
     )
 
 
-def _row(choice: Choice, cost: float | None, total: float) -> list[str]:
-    candidate = choice.chosen.candidate
+@dataclass(frozen=True)
+class _Line:
+    """A kernel and its cost under the plan's objective, None where there is none."""
+
+    label: str
+    us: float | None
+    backend: str
+    kernel: str
+
+
+def _lines(plan: Plan, schedule: Schedule | None) -> list[_Line]:
+    choices = plan.functions()
+    if schedule is None:
+        return [_line(c.chosen.measurement, c, "", plan) for c in choices.values()]
     return [
-        ending(choice.label, _OPERATION),
-        f"{100 * cost / total:.1f}%" if cost is not None and total else "-",
-        _number(cost),
-        candidate.backend,
-        beginning(kernel_words(candidate.backend, candidate.kernel), _KERNEL),
+        _line(_measured(op, choices.get(op.symbol)), choices.get(op.symbol), op.symbol, plan)
+        for op in schedule.ops
+    ]
+
+
+def _measured(op: Op, choice: Choice | None) -> Measurement:
+    """What a schedule takes for a kernel: its own duration, with the host times of the plan."""
+    if op.source == "unknown":
+        return Measurement()
+    if choice is None:
+        return native_measurement(op.duration_us)
+    found = choice.chosen.measurement
+    return dataclasses.replace(found, kernel_us=op.duration_us, cold_us=None)
+
+
+def _line(measurement: Measurement, choice: Choice | None, symbol: str, plan: Plan) -> _Line:
+    us = objectives.own_cost(measurement, plan.objective)[0] if measurement.ok else None
+    if choice is None:
+        return _Line(readable(symbol), us, NATIVE, "")
+    candidate = choice.chosen.candidate
+    words = kernel_words(candidate.backend, candidate.kernel)
+    return _Line(choice.label, us, candidate.backend, words)
+
+
+def _row(line: _Line, total: float) -> list[str]:
+    return [
+        ending(line.label, _OPERATION),
+        f"{100 * line.us / total:.1f}%" if line.us is not None and total else "-",
+        _number(line.us),
+        line.backend,
+        beginning(line.kernel, _KERNEL) or "-",
     ]
 
 
@@ -112,17 +143,19 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def summary(plan: Plan) -> str:
-    """Objective, where measurements come from, share of each backend, totals, and what has no
-    timing and is in none of them."""
+def summary(plan: Plan, schedule: Schedule | None = None) -> str:
+    """Objective, where measurements come from, share of each backend, the predicted time of the
+    whole network (without a ``schedule`` of the plan's operations), and what has no timing."""
     shares = ", ".join(f"{name} {count}" for name, count in plan.backends().items())
     source = "no" if plan.source == "none" else plan.source
     lines = [f"objective {plan.objective} ({source} measurements, {plan.device.name}); {shares}"]
-    if plan.total_us("graph"):
-        lines.append(
-            f"kernels {plan.total_us('graph'):.0f} us, asynchronous {plan.total_us('stream'):.0f}"
-            f" us, synchronised {plan.total_us('sync'):.0f} us"
-        )
+    if schedule is not None:
+        lines.append(f"predicted {schedule.total}")
+        others = (predicted_us(plan, schedule, name) for name in ("stream", "sync"))
+    else:
+        lines.append(f"kernels {plan.total_us('graph'):.0f} us")
+        others = (plan.total_us(name) for name in ("stream", "sync"))
+    lines[-1] += ", asynchronous {:.0f} us, synchronised {:.0f} us".format(*others)
     if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
         names = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")

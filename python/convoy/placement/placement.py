@@ -40,39 +40,6 @@ class Native:
 
 
 @dataclass(frozen=True)
-class Total:
-    """The predicted time of a network, and how many of its operations are not in it.
-
-    Attributes:
-        us: Microseconds under the plan's objective.
-        timed: Chosen subgraphs with a time, estimated ones among them.
-        estimated: Chosen subgraphs whose time is an estimate.
-        untimed: Chosen subgraphs without one.
-        native: Convolutions and GEMMs that are left to TVM's own kernels and have no time.
-        others: Whether the time has TVM's kernels for all other operations in it, as estimated.
-    """
-
-    us: float
-    timed: int
-    estimated: int
-    untimed: int
-    native: int
-    others: bool
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing; estimates count."""
-        return self.others and not self.untimed and not self.native
-
-    def __str__(self) -> str:
-        missing = [f"{self.untimed} of {self.timed + self.untimed} kernels"] * bool(self.untimed)
-        missing += [f"{self.native} operations on TVM's kernels"] * bool(self.native)
-        missing += ["all other operations"] * (not self.others)
-        estimated = f", {self.estimated} kernels of {self.timed} estimated" * bool(self.estimated)
-        return f"{self.us:.0f} us{estimated}" + f", without {', '.join(missing)}" * bool(missing)
-
-
-@dataclass(frozen=True)
 class Placement:
     """A network with its chosen subgraphs and their plan.
 
@@ -106,20 +73,10 @@ class Placement:
         return self.graph.module
 
     def total_us(self) -> float:
-        """Predicted time under the plan's objective, with TVM's kernels where they are known."""
+        """What the search minimises: the sum under the plan's objective, with TVM's kernels as
+        estimated where a cover knows them. :func:`convoy.pipeline.predict_schedule` predicts the
+        time of the network."""
         return self.plan.total_us() if self.cover is None else self.cover.total_us()
-
-    def total(self) -> Total:
-        """Predicted time with a count of what it lacks."""
-        untimed = len(self.plan.untimed())
-        return Total(
-            us=self.total_us(),
-            timed=len(self.plan.choices) - untimed,
-            estimated=len(self.plan.estimated()),
-            untimed=untimed,
-            native=len(self.native),
-            others=self.cover is not None,
-        )
 
 
 def placement_of(

@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..cost import native
 from ..ir.candidate import Candidate
+from ..ir.kernel_words import NATIVE
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
-
-NATIVE = "tvm"
 
 
 def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import InvalidOption, NoCandidate
 from ..ir import objective as objectives
+from ..ir.kernel_words import NATIVE
 from ..ir.offer import Offers
 from ..ir.plan import Plan
 from ..ir.workload import Workload
@@ -16,7 +17,7 @@ from .cover import Cover, find_cover
 from .explanation import explain
 from .greedy import choose_greedily
 from .placement import Placement, placement_of, placement_of_cover, source_of
-from .priced import NATIVE, priced
+from .priced import priced
 from .refine import refine
 from .simulated import STREAMS
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidOption
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
+from ..placement.explain import predicted_us
 from ..placement.explanation import Explanation
 from . import charts, layers, trace
 from .operations import explained, operations
@@ -164,6 +165,8 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
         remark = f"one stream {charts.duration(schedule.single_us)}"
         if schedule.streams > 1:
             remark += f", {schedule.predicted_speedup:.2f}x"
+        for name, word in (("stream", "asynchronous"), ("sync", "synchronised")):
+            remark += f", {word} {charts.duration(predicted_us(plan, schedule, name))}"
         tiles.append(("predicted", charts.duration(schedule.makespan_us), remark))
     if report.measured:
         took = report.measured.makespan_us
@@ -180,10 +183,6 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
     if memory.peak_bytes:
         remark = f"one stream {charts.size(memory.single_stream_bytes)}"
         tiles.append(("peak memory", charts.size(memory.peak_bytes), remark))
-    if plan.choices and all(choice.chosen.measurement.ok for choice in plan.choices):
-        remark = f"asynchronous {plan.total_us('stream'):.0f}, synchronised"
-        remark += f" {plan.total_us('sync'):.0f} us"
-        tiles.append(("offloaded kernels", charts.duration(plan.total_us("graph")), remark))
     return tiles
 
 

@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.kernel_words import kernel_words
+from ..ir.kernel_words import NATIVE, kernel_words, readable
 from ..ir.plan import Choice, Plan
 from ..ir.schedule import ORIGIN, Op, Schedule
 from ..placement.explain import shape_text
-
-NATIVE = "tvm"
 
 
 @dataclass(frozen=True)
@@ -147,12 +145,6 @@ def _span(op: Op, choice: Choice | None) -> Span:
         tuple(details),
         kernel_words(backend, kernel) if kernel else "",
     )
-
-
-def readable(symbol: str) -> str:
-    """A kernel's symbol without the word that most have and the numbers that make it unique."""
-    words = [word.rstrip("0123456789") for word in symbol.split("_") if word != "fused"]
-    return " ".join(filter(None, words)) or symbol
 
 
 def _waits(schedule: Schedule) -> tuple[tuple[int, int], ...]:

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.device import Device
-
-#: Fixed part of a kernel that is bound by memory.
-KERNEL_US = 1.6
-
 
 @dataclass(frozen=True)
 class LaunchCosts:
@@ -29,9 +24,3 @@ class LaunchCosts:
 GRAPH = LaunchCosts()
 #: The host launches every op and event itself.
 EAGER = LaunchCosts(enqueue_us=3.0, event_us=1.0)
-
-
-def memory_bound_us(moved_bytes: int, device: Device, launches: int = 1) -> float:
-    """Duration of kernels that are bound by memory: a fixed part for each launch, and bytes over
-    bandwidth."""
-    return launches * KERNEL_US + moved_bytes / device.memory_bandwidth * 1e6

@@ -37,13 +37,14 @@ def _from_choice(op: Op, choice: Choice | None, plan: Plan) -> Op:
     chosen = choice.chosen
     fastest = sorted(choice.best_by_backend, key=lambda offer: device_us(offer.measurement))
     others = [offer.candidate for offer in fastest]
+    measurement = chosen.measurement
     changes: dict[str, Any] = {
         "kernel": chosen.candidate.key,
         "occupancy": occupancy.of_workload(choice.workload, plan.device, chosen.candidate, others),
     }
-    if chosen.measurement.kernel_us is not None:
-        us = round(device_us(chosen.measurement), 4)
-        changes |= {"duration_us": us, "source": plan.source}
+    if measurement.kernel_us is not None:
+        source = "estimated" if measurement.estimated else plan.source
+        changes |= {"duration_us": round(device_us(measurement), 4), "source": source}
     return dataclasses.replace(op, **changes)
 
 

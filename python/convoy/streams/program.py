@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relax
 
+from ..cost.native import moving_us
 from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function, result_of
 from ..ir.device import Device
 from ..ir.schedule import Buffer, Occupancy, Op
 from ..tir.loads import itemsize
-from .costs import memory_bound_us
 from .kernels import NativeKernel, inspect
 
 
@@ -188,7 +188,7 @@ class _Reader:
                 name=f"{symbol}#{op}",
                 symbol=symbol,
                 kind="native" if native else "offloaded",
-                duration_us=memory_bound_us(moved, self._device, launches),
+                duration_us=moving_us(moved, self._device, launches),
                 occupancy=native.occupancy if native else Occupancy(),
                 depends=tuple(sorted(depends)),
             )

@@ -81,8 +81,9 @@ def schedule(
         compiled: Compile the kernels first, so that the schedule is of those that compile;
             without it nothing is compiled, and the schedule is a prediction.
         on_gpu: The GPU of the plan is in this machine: durations are measured where the plan has
-            none, occupancies always, and "auto" keeps several streams only where they measured
-            faster by more than the spread. Otherwise the simulator decides.
+            none or an estimate, TVM's kernels' among them, and occupancies always; "auto" keeps
+            several streams only where they measured faster by more than the spread. Otherwise the
+            simulator decides.
         cuda_graph: The function will be replayed as one CUDA graph.
 
     Raises:
@@ -93,15 +94,15 @@ def schedule(
         program = read(lowered.calls, plan.device)
     costs = GRAPH if cuda_graph else EAGER
     ops = durations.from_plan(program.ops, plan)
+    if on_gpu:
+        functions = lowered.functions([op.symbol for op in ops])
+        ops = durations.measure(program, ops, plan.device, functions)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
     if streams == 1 or not parallel:
         single = single_stream(ops, program.buffers, costs)
         note = "one stream was asked for" if streams == 1 else "no two ops are independent"
         decided_by = "requested" if streams == 1 else "simulated"
         return Timing(program, dataclasses.replace(single, decided_by=decided_by, note=note))
-    if on_gpu:
-        functions = lowered.functions([op.symbol for op in ops])
-        ops = durations.measure(program, ops, plan.device, functions)
     if streams != AUTO:
         multi = multi_stream(ops, program.buffers, int(streams), costs)
         return Timing(program, dataclasses.replace(multi, decided_by="requested"))
