@@ -6,12 +6,12 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
+from convoy.cost.native import ELEMENTWISE_EFFICIENCY, SMALLEST_KERNEL_US
 from convoy.ir.device import Device
 from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
-from convoy.streams.costs import KERNEL_US, memory_bound_us
 from convoy.streams.dependence import Dependences
 from convoy.streams.kernels import inspect
 from convoy.streams.program import read
@@ -69,9 +69,31 @@ def test_each_launch_moves_its_own_tensors() -> None:
     assert found.written == {1} and found.launches == 2 and found.host_workspace
     first, second = 4 * 16 * 8 + 4 * 16, 4 * 16 + 4 * 16
     assert found.moved == first + second, "a sum that is built up is not read"
-    device = Device(memory_bandwidth=1e6)  # a byte a microsecond
-    us = memory_bound_us(found.moved, device, found.launches)
-    assert us == 2 * KERNEL_US + first + second
+    slow = inspect(two_sums, Device(memory_bandwidth=1e6))  # a byte a microsecond
+    moving = (first + second) / ELEMENTWISE_EFFICIENCY
+    assert slow.duration_us == pytest.approx(2 * SMALLEST_KERNEL_US + moving)
+
+
+@T.prim_func(s_tir=True)
+def alone(x: T.Buffer((1 << 16,), "float32"), y: T.Buffer((1,), "float32")):
+    """A sum by one thread."""
+    T.func_attr({"tirx.is_scheduled": True})
+    for row in T.thread_binding(1, thread="blockIdx.x"):
+        for k in range(1 << 16):
+            with T.sblock("sum"):
+                i, j = T.axis.remap("SR", [row, k])
+                T.reads(x[j])
+                T.writes(y[i])
+                with T.init():
+                    y[i] = T.float32(0)
+                y[i] = y[i] + x[j]
+
+
+def test_serial_work_takes_time_whatever_the_bytes() -> None:
+    found = inspect(alone, Device())
+    assert found.duration_us > 100.0
+    faster = Device(memory_bandwidth=1e15)
+    assert inspect(alone, faster).duration_us == found.duration_us
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

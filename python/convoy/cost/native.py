@@ -40,10 +40,10 @@ def native_measurement(kernel_us: float) -> Measurement:
     )
 
 
-def moving_us(moved_bytes: int, device: Device, launches: int = 1) -> float:
-    """Time of kernels that move so many bytes together."""
+def moving_us(moved_bytes: int, device: Device) -> float:
+    """Time of one element-wise kernel that moves so many bytes."""
     seconds = moved_bytes / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
-    return launches * SMALLEST_KERNEL_US + seconds * 1e6
+    return SMALLEST_KERNEL_US + seconds * 1e6
 
 
 def native_us(workload: Workload, device: Device) -> float:

@@ -12,6 +12,7 @@ The passes, in order:
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
+    HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
@@ -33,6 +34,7 @@ from .activations import RecognizeActivations
 from .affine import FoldAffine
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
+from .height_one import HeightOne
 from .layout import ChannelsLast
 from .lift import LiftKernels
 from .name_layers import NameLayers
@@ -97,6 +99,7 @@ def passes(dtype: str) -> list[Pass]:
         Simplify(),
         RecognizeActivations(),
         DecomposeBatchNorm(),
+        HeightOne(),
         ChannelsLast(),
         Simplify(),
         MoveReshapes(),

@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from ..cost.native import SMALLEST_KERNEL_US, moving_us
 from ..ir.device import Device
 from ..ir.schedule import Occupancy
 from ..tir.loads import itemsize
@@ -21,7 +22,8 @@ class NativeKernel:
     """Facts of a function compiled by TVM.
 
     ``occupancy`` is that of the kernel that occupies most, ``launches`` their number, ``moved`` the
-    bytes of the tensors in device memory that they read and write, ``written`` the parameters that
+    bytes of the tensors in device memory that they read and write, ``duration_us`` an estimate of
+    the time that they take together (:func:`_duration_us`), ``written`` the parameters that
     they store to. ``host_workspace`` says that it asks TVM for device memory while it runs: that
     pool belongs to a thread and knows no streams, so two such functions must not overlap.
     """
@@ -29,6 +31,7 @@ class NativeKernel:
     occupancy: Occupancy
     launches: int
     moved: int
+    duration_us: float
     written: frozenset[int]
     host_workspace: bool
 
@@ -40,18 +43,24 @@ def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
     tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, blocks.append)])
     allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
     shared = sum(_bytes(buffer) for buffer in allocated if buffer.scope().startswith("shared"))
-    kernels = _kernels(func)
+    statements = _statements(func.body)
+    kernels = [_grid(statement) for statement in statements]
     occupancies = [
         of_launch(device, grid, threads, _of_one_block(shared, grid, device))
         for grid, threads in kernels
     ]
     views = _views(func)
-    touched = [_touched(statement, views) for statement in _statements(func.body)]
+    touched = [_touched(statement, views) for statement in statements]
     stored = {buffer for _, written in touched for buffer in written}
+    moved = [sum(_bytes(b) for buffers in both for b in buffers) for both in touched]
     return NativeKernel(
         max(occupancies, key=lambda f: f.waves),
         len(kernels),
-        sum(_bytes(buffer) for both in touched for buffers in both for buffer in buffers),
+        sum(moved),
+        sum(
+            _duration_us(bytes_of, _steps(statement), grid, threads, device)
+            for bytes_of, statement, (grid, threads) in zip(moved, statements, kernels, strict=True)
+        ),
         frozenset(i for i, param in enumerate(func.params) if param in stored),
         not blocks or any(buffer.scope() == "global" for buffer in allocated),
     )
@@ -109,26 +118,55 @@ def _touched(
     return memory(buffer for buffer in read if buffer not in sums), memory(written)
 
 
-def _kernels(func: tirx.PrimFunc) -> list[tuple[int, int]]:
-    """(blocks, threads) of each launch: statements in a row at the top are kernels of their own."""
-    found = []
-    for statement in _statements(func.body):
-        extents: dict[str, int] = {}
+#: Microseconds of a step that waits for the one before, and of one that a scheduler of an SM
+#: issues while others wait.
+_STEP_US, _ISSUE_US = 0.008, 0.006
 
-        def bound(loop: tirx.For, extents: dict[str, int] = extents) -> None:
-            if loop.thread_binding is not None and isinstance(loop.extent, tirx.IntImm):
-                tag = str(loop.thread_binding.thread_tag)
-                extents[tag] = max(extents.get(tag, 1), int(loop.extent))
 
-        tvm_ffi.structural_walk(statement, [(tirx.For, bound)])
-        grid = math.prod(v for tag, v in extents.items() if tag.startswith("blockIdx"))
-        threads = math.prod(v for tag, v in extents.items() if tag.startswith("threadIdx"))
-        found.append((grid, threads))
-    return found or [(1, 1)]
+def _duration_us(moved: int, steps: int, grid: int, threads: int, device: Device) -> float:
+    """Time of a kernel: that of its bytes, of one thread's steps, or of all threads' on an SM,
+    whichever is most."""
+    warps = grid * math.ceil(threads / 32) / (4 * device.sm_count)
+    busy = steps * max(_STEP_US, warps * _ISSUE_US)
+    return max(moving_us(moved, device), SMALLEST_KERNEL_US + busy)
+
+
+def _steps(statement: tvm.ir.Stmt) -> int:
+    """Stores that a thread makes one after the other, a vector as one."""
+    if isinstance(statement, s_tir.SBlockRealize):
+        return _steps(statement.block.body)
+    if isinstance(statement, tirx.SeqStmt):
+        return sum(map(_steps, statement.seq))
+    if isinstance(statement, tirx.IfThenElse):
+        branches = [statement.then_case, statement.else_case]
+        return max(_steps(branch) for branch in branches if branch is not None)
+    inner = getattr(statement, "body", None)
+    if inner is None:
+        return 1
+    together = (tirx.ForKind.THREAD_BINDING, tirx.ForKind.VECTORIZED)
+    if not isinstance(statement, tirx.For) or statement.kind in together:
+        return _steps(inner)
+    extent = statement.extent
+    return _steps(inner) * (int(extent) if isinstance(extent, tirx.IntImm) else 1)
+
+
+def _grid(statement: tvm.ir.Stmt) -> tuple[int, int]:
+    """(blocks, threads) of a launch."""
+    extents: dict[str, int] = {}
+
+    def bound(loop: tirx.For) -> None:
+        if loop.thread_binding is not None and isinstance(loop.extent, tirx.IntImm):
+            tag = str(loop.thread_binding.thread_tag)
+            extents[tag] = max(extents.get(tag, 1), int(loop.extent))
+
+    tvm_ffi.structural_walk(statement, [(tirx.For, bound)])
+    grid = math.prod(v for tag, v in extents.items() if tag.startswith("blockIdx"))
+    threads = math.prod(v for tag, v in extents.items() if tag.startswith("threadIdx"))
+    return grid, threads
 
 
 def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
-    """The statements below the root block."""
+    """The statements below the root block: each is a launch of its own."""
     if isinstance(body, s_tir.SBlockRealize):
         body = body.block.body
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]

@@ -170,7 +170,7 @@ class _Reader:
                 touched[storage] = touched.get(storage, False) or written
             if not native and isinstance(arg.ty, relax.TensorType):
                 moved += math.prod(shape_of(arg)) * itemsize(dtype_of(arg))
-        launches, moved = (native.launches, native.moved) if native else (1, moved)
+        moved = native.moved if native else moved
         depends: set[int] = set()
         for storage, written in touched.items():
             depends.update(self._writers[storage])
@@ -188,7 +188,7 @@ class _Reader:
                 name=f"{symbol}#{op}",
                 symbol=symbol,
                 kind="native" if native else "offloaded",
-                duration_us=moving_us(moved, self._device, launches),
+                duration_us=native.duration_us if native else moving_us(moved, self._device),
                 occupancy=native.occupancy if native else Occupancy(),
                 depends=tuple(sorted(depends)),
             )
