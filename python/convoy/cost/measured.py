@@ -15,10 +15,13 @@ from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
 from .model import CostModel
+from .nearest import least_us
 from .recorded import RecordedCost
 
 #: Candidates that are built ahead together while a budget lasts.
 AT_ONCE = 32
+#: A kernel that takes so many times the least possible is not the end of the search.
+SLOW = 5.0
 
 
 class MeasuredCost(CostModel):
@@ -31,8 +34,9 @@ class MeasuredCost(CostModel):
             its best guesses, by priority. None: all of them.
         budget: Seconds of measuring in all. The best guess of every backend comes first, for all
             workloads, then the next ones; a backend with a recorded candidate for a workload is
-            not measured for it again. The first guess for a workload of which nothing is known is
-            measured whatever the budget. None: everything is measured.
+            not measured for it again. Whatever the budget, the first guess for a workload of which
+            nothing is known is measured, and those of other backends where what is known takes
+            SLOW times what its bytes and arithmetic would. None: everything is measured.
         proceed: Asked before each measurement; once it says no, nothing more is measured.
     """
 
@@ -101,16 +105,25 @@ class MeasuredCost(CostModel):
             own = workload.key, candidate.backend
             ordered.append((rank[own], -workload.flops, number, (workload, candidate)))
             rank[own] += 1
-        pairs = [pair for *_, pair in sorted(ordered, key=lambda entry: entry[:3])]
-        for start in range(0, len(pairs), AT_ONCE):
-            batch = pairs[start : start + AT_ONCE]
+        ordered.sort(key=lambda entry: entry[:3])
+
+        def counts(guess: int, workload: Workload) -> bool:
+            """Whether a candidate is measured that the budget leaves out."""
+            return workload.key not in self._best or (guess == 0 and self._is_slow(workload))
+
+        for start in range(0, len(ordered), AT_ONCE):
+            batch = [(guess, *pair) for guess, _, _, pair in ordered[start : start + AT_ONCE]]
             began, left = self._clock(), self._left or 0.0
-            needed = [pair for pair in batch if left > 0 or pair[0].key not in self._best]
-            self._prepare(needed)
-            for workload, candidate in needed:
-                if self._clock() - began < left or workload.key not in self._best:
+            needed = [entry for entry in batch if left > 0 or counts(*entry[:2])]
+            self._prepare([(workload, candidate) for _, workload, candidate in needed])
+            for guess, workload, candidate in needed:
+                if self._clock() - began < left or counts(guess, workload):
                     self._measure(workload, candidate)
             self._left = left - (self._clock() - began)
+
+    def _is_slow(self, workload: Workload) -> bool:
+        """Whether the best that is known is far from what the device could do."""
+        return self._best[workload.key] > SLOW * least_us(workload, self._device)
 
     def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> None:
         """Have backends build ahead, each all of its own at once."""

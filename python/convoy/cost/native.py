@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..partition.match_graph import Op, Subgraph
 
 # A kernel that does nothing still takes this long inside a CUDA graph, in microseconds.
-SMALLEST_KERNEL_US = 1.5
+SMALLEST_KERNEL_US = 1.3
 # Share of the copy bandwidth that an element-wise kernel reaches.
 ELEMENTWISE_EFFICIENCY = 0.85
 # Host time of one call of a TVM kernel, and what a synchronised call takes beyond that and the

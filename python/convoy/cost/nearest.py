@@ -101,8 +101,8 @@ class Neighbours:
         weights /= weights.sum()
         known = [self._of(workloads[i]) for i in nearest]
         near = list(zip(known, map(float, weights), strict=True))
-        best = _mean((math.log(k.best_us / self._least_us(k.workload)), w) for k, w in near)
-        best_us = self._least_us(workload) * math.exp(best)
+        best = _mean((math.log(k.best_us / least_us(k.workload, self._device)), w) for k, w in near)
+        best_us = least_us(workload, self._device) * math.exp(best)
         order = _ORDER.get(workload.op, _USUAL_ORDER)
         return [self._estimate(candidate, best_us, near, order) for candidate in candidates]
 
@@ -132,8 +132,10 @@ class Neighbours:
             e2e_us=us + wait if wait else None,
         )
 
-    def _least_us(self, workload: Workload) -> float:
-        return _LAUNCH_US + roofline_us(workload, self._device)
+
+def least_us(workload: Workload, device: Device) -> float:
+    """Time of a launch, and of arithmetic or memory traffic, whichever is more."""
+    return _LAUNCH_US + roofline_us(workload, device)
 
 
 def _known(workload: Workload, samples: Sequence[HostSample]) -> _Known:

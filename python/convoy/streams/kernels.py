@@ -120,7 +120,7 @@ def _touched(
 
 #: Microseconds of a step that waits for the one before, and of one that a scheduler of an SM
 #: issues while others wait.
-_STEP_US, _ISSUE_US = 0.008, 0.006
+_STEP_US, _ISSUE_US = 0.0025, 0.0035
 
 
 def _duration_us(moved: int, steps: int, grid: int, threads: int, device: Device) -> float:
