@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import tvm
 from tvm import relax, te, topi
 
@@ -16,6 +17,7 @@ from ..graph.expr import (
     dtype_of,
     ints,
     is_const,
+    is_tensor,
     make_const,
     op_name,
     padding4,
@@ -42,6 +44,7 @@ def legalize_ops() -> tvm.transform.Pass:
             "relax.nn.adaptive_avg_pool2d": legalize_pool.adaptive_avg_pool2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
+            "relax.take": _take,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
@@ -87,27 +90,52 @@ def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: 
     return te.compute(tuple(int(d) for d in out_shape), element, name="depthwise")
 
 
+#: Rows of a mean from which on it is worth a second kernel, and the blocks that a GPU has room for.
+_LONG, _BLOCKS = 2048, 512
+
+
 def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Of few images with many pixels as means of parts, so that more of a GPU works on it."""
     dtype, shape = dtype_of(call), shape_of(call.args[0])
     if dtype not in ("float32", "float16", "bfloat16"):
         return default_legalize(bb, call)
-    rank = rank_of(call.args[0])
+    rank, keepdims = len(shape), bool(call.attrs.keepdims)
     axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
     axes = sorted(a % rank for a in axes)
-    count = 1
-    for axis in axes:
-        count *= shape[axis]
-
     wide = accumulator_dtype(dtype)
+    parts = _parts(shape) if axes == list(range(1, rank - 1)) and on_gpu() else 1
+    if parts == 1:
+        return _mean_of(bb, call.args[0], axes, keepdims, wide, dtype)
+    rows = math.prod(shape[1:-1]) // parts
+    apart = bb.emit(relax.op.reshape(call.args[0], (shape[0], parts, rows, shape[-1])))
+    means = bb.emit(_mean_of(bb, apart, [2], False, wide, wide))
+    if keepdims and rank > 3:
+        means = bb.emit(relax.op.reshape(means, (shape[0], parts, *(1,) * (rank - 3), shape[-1])))
+    return _mean_of(bb, means, [1], keepdims, wide, dtype)
+
+
+def _parts(shape: tuple[int, ...]) -> int:
+    """Parts of equal size, near the root of the number of rows, for a mean over all axes but the
+    first and the last; 1 where one kernel does."""
+    rows, blocks = math.prod(shape[1:-1]), shape[0] * -(-shape[-1] // 8)
+    if rows < _LONG or blocks >= _BLOCKS or shape[-1] < 8:
+        return 1
+    root = math.isqrt(rows)
+    return max(n for n in range(1, root + 1) if rows % n == 0)
+
+
+def _mean_of(
+    bb: relax.BlockBuilder, x: relax.Expr, axes: list[int], keepdims: bool, wide: str, dtype: str
+) -> relax.Call:
+    """The mean along axes, added up in ``wide``."""
+    count = math.prod(shape_of(x)[axis] for axis in axes)
 
     def mean(x: te.Tensor) -> te.Tensor:
-        total = topi.sum(topi.cast(x, wide), axis=axes, keepdims=bool(call.attrs.keepdims))
+        total = topi.sum(topi.cast(x, wide), axis=axes, keepdims=keepdims)
         scale = tvm.tirx.const(1.0 / count, wide)
         return te.compute(total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean")
 
-    return bb.call_te(
-        mean, call.args[0], primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4}
-    )
+    return bb.call_te(mean, x, primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4})
 
 
 def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -142,6 +170,32 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
         return value
 
     return te.compute(shape, element, name="concat", attrs={VECTOR_LIMIT: step})
+
+
+def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """With constant indices that follow each other, around the end too (a roll): they are
+    computed, so that what stands before and behind becomes one kernel."""
+    x, index = call.args
+    if not is_const(index) or rank_of(index) != 1 or call.attrs.axis is None or not is_tensor(x):
+        return default_legalize(bb, call)
+    axis = int(call.attrs.axis) % rank_of(x)
+    size, places = shape_of(x)[axis], as_numpy(index).astype("int64")
+    if not places.size or places.min() < 0 or places.max() >= size:
+        return default_legalize(bb, call)
+    first = int(places[0])
+    if ((places - first - np.arange(len(places))) % size).any():
+        return default_legalize(bb, call)
+
+    def around(x: te.Tensor) -> te.Tensor:
+        def element(*at):  # type: ignore[no-untyped-def]
+            place = at[axis] + first
+            if first + len(places) > size:
+                place = te.indexmod(place, size)
+            return x(*at[:axis], place, *at[axis + 1 :])
+
+        return te.compute([*x.shape[:axis], len(places), *x.shape[axis + 1 :]], element, "take")
+
+    return bb.call_te(around, x, primfunc_name_hint="take", primfunc_attrs={"op_pattern": 2})
 
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
