@@ -121,7 +121,26 @@ def squeeze(net: Sequence, x: relax.Expr, draw: st.DrawFn) -> relax.Expr:
     return net.emit(op.multiply(x, net.emit(op.sigmoid(op.mean(x, [axis], keepdims=True)))))
 
 
-LAYERS = [convolution, activation, pool, residual, pieces, softmax, attention_like, squeeze]
+def group_norm(net: Sequence, x: relax.Expr, draw: st.DrawFn) -> relax.Expr:
+    c, channel = net.size(x, "C"), net.layout.index("C")
+    groups = draw(st.sampled_from([g for g in (1, 2, c) if c % g == 0]))
+    axes = [net.layout.index("W")]
+    return net.emit(
+        op.nn.group_norm(x, net.const(c), net.const(c), groups, channel, axes, epsilon=0.1)
+    )
+
+
+LAYERS = [
+    group_norm,
+    convolution,
+    activation,
+    pool,
+    residual,
+    pieces,
+    softmax,
+    attention_like,
+    squeeze,
+]
 
 
 @settings(max_examples=15, deadline=None)

@@ -103,7 +103,7 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
     axes = sorted(a % rank for a in axes)
     wide = accumulator_dtype(dtype)
-    parts = _parts(shape) if axes == list(range(1, rank - 1)) and on_gpu() else 1
+    parts = parts_of_mean(shape) if axes == list(range(1, rank - 1)) and on_gpu() else 1
     if parts == 1:
         return _mean_of(bb, call.args[0], axes, keepdims, wide, dtype)
     rows = math.prod(shape[1:-1]) // parts
@@ -114,7 +114,7 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return _mean_of(bb, means, [1], keepdims, wide, dtype)
 
 
-def _parts(shape: tuple[int, ...]) -> int:
+def parts_of_mean(shape: tuple[int, ...]) -> int:
     """Parts of equal size, near the root of the number of rows, for a mean over all axes but the
     first and the last; 1 where one kernel does."""
     rows, blocks = math.prod(shape[1:-1]), shape[0] * -(-shape[-1] // 8)

@@ -19,6 +19,7 @@ from ..graph.target import on_gpu
 from .accumulate import AccumulateInFloat32
 from .decompose import Decompose
 from .diagnose import check_lowered, unsupported_op
+from .group_norms import GroupNorms
 from .legalize import legalize_ops
 from .multi_tensor import GroupCasts, GroupUpdates
 from .power import RewritePower
@@ -54,7 +55,7 @@ def kernel_passes() -> list[Pass]:
         Decompose(),  # operators that TVM cannot compile, into others
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        *([RowNorms()] if on_gpu() else []),
+        *([RowNorms(), GroupNorms()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         RewritePower(),  # pow() of negative bases on CUDA
         tvm.transform.Sequential(fuse_passes()),

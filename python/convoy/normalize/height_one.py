@@ -220,6 +220,15 @@ class HeightOne(Rewriter):
         reduced = call_like(call, [known.value], axis=both)
         return self._flat(reduced, known.axis) if call.attrs.keepdims else reduced
 
+    def _group_norm(self, call: relax.Call) -> relax.Expr | None:
+        known = self._known(call.args[0])
+        if known is None:
+            return None
+        (channel,) = known.moved(ints(call.attrs.channel_axis))
+        axes = sorted([*known.moved(ints(call.attrs.axes)), known.axis])
+        args = [known.value, *call.args[1:]]
+        return self._flat(call_like(call, args, axes=axes, channel_axis=channel), known.axis)
+
     def _permute_dims(self, call: relax.Call) -> relax.Expr | None:
         known = self._known(call.args[0])
         if known is None or permutation_of(call) != (0, 2, 1):
@@ -255,6 +264,7 @@ _RULES: dict[str, Callable[[HeightOne, relax.Call], relax.Expr | None]] = {
     **dict.fromkeys(_AXIS, HeightOne._along_axis),
     **dict.fromkeys(_REDUCTIONS, HeightOne._reduction),
     **dict.fromkeys(relax_ops("reshape expand_dims squeeze"), HeightOne._reshape),
+    **dict.fromkeys(relax_ops("nn.group_norm nn.instance_norm"), HeightOne._group_norm),
     "relax.concat": HeightOne._concat,
     "relax.nn.pad": HeightOne._pad,
     "relax.strided_slice": HeightOne._slice,

@@ -161,6 +161,16 @@ def _softmax(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     return p.unview(p.emit(call_like(call, [p.view(call.args[0])], axis=axis)))
 
 
+@rule("nn.group_norm", "nn.instance_norm")
+def _group_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
+    if not _viewed(p, call.args[0]):
+        return None
+    axes = sorted(_AXIS[a % 4] for a in ints(call.attrs.axes))
+    channel = _AXIS[int(call.attrs.channel_axis) % 4]
+    args = [p.view(call.args[0]), *call.args[1:]]
+    return p.unview(p.emit(call_like(call, args, axes=axes, channel_axis=channel)))
+
+
 @rule("mean", "sum", "max", "min", "prod", "std", "variance")
 def _reduction(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
