@@ -14,6 +14,7 @@ The passes, in order:
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
+    FoldPaddings         zeros around the data of a convolution -> its own padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
@@ -38,6 +39,7 @@ from .height_one import HeightOne
 from .layout import ChannelsLast
 from .lift import LiftKernels
 from .name_layers import NameLayers
+from .paddings import FoldPaddings
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .shape_outputs import shape_outputs
@@ -102,6 +104,7 @@ def passes(dtype: str) -> list[Pass]:
         HeightOne(),
         ChannelsLast(),
         Simplify(),
+        FoldPaddings(),
         MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),
