@@ -47,11 +47,26 @@ def test_indices_of_any_kind_are_taken(data) -> None:
     first, count = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 2 * size))
     runs = (first + np.arange(count)) % size
     anything = np.array(data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=7)))
-    places = data.draw(st.sampled_from([runs, anything, np.arange(size)[::-1].copy()]))
+    places = data.draw(st.sampled_from([runs, anything, np.arange(size)[::-1], np.array(first)]))
     index = relax.const(places.astype("int64"))
     mod = network(shape, "float32", lambda b, x: b.emit(op.take(x, index, axis)))
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     np.testing.assert_array_equal(run(mod, x), np.take(x, places, axis))
+
+
+def test_parts_of_a_split_are_read_where_they_are() -> None:
+    def gates(builder, x):
+        parts = builder.emit(op.split(x, 4, 3))
+        i, f, g, o = (builder.emit(relax.TupleGetItem(parts, k)) for k in range(4))
+        both = builder.emit(op.multiply(op.sigmoid(i), op.tanh(g)))
+        return builder.emit(op.add(both, builder.emit(op.multiply(op.sigmoid(f), o))))
+
+    mod = network((1, 4, 4, 32), "float16", gates)
+    assert len(kernels(mod)) == 1
+    x = np.random.default_rng(0).standard_normal((1, 4, 4, 32)).astype("float16")
+    i, f, g, o = np.split(x.astype("float64"), 4, 3)
+    want = np.tanh(g) / (1 + np.exp(-i)) + o / (1 + np.exp(-f))
+    np.testing.assert_allclose(run(mod, x), want, rtol=4e-3, atol=4e-3)
 
 
 def test_a_rolled_image_is_cut_into_windows_by_one_kernel() -> None:

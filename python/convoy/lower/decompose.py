@@ -1,4 +1,4 @@
-"""Rewrite operators that TVM cannot compile into others that it can."""
+"""Rewrite operators that TVM cannot compile, or not well, into others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from ..graph.expr import dtype_of, is_tensor, make_const, op_name, rank_of, rela
 from ..graph.rewriter import Rewriter, calls_of
 from ..graph.target import on_gpu
 
-#: Missing in TVM; a median is sorted by the host, which cannot read a GPU's memory.
+#: Missing in TVM.
 _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle max min")
-_ON_GPU = relax_ops("median")
+#: A median is sorted by the host, which cannot read a GPU's memory; a split copies all parts, where
+#: slices are fused with what reads them.
+_ON_GPU = relax_ops("median split")
 
 
 class Decompose(Rewriter):
@@ -37,6 +39,8 @@ class Decompose(Rewriter):
             return self._pixel_shuffle(call.args[0], int(call.attrs.upscale_factor), shape_of(old))
         if name == "relax.median":
             return self._median(call, old)
+        if name == "relax.split":
+            return self._split(call, old)
         reduce = op.max if name == "relax.max" else op.min
         number = self.emit(op.astype(call.args[0], "int8"))
         reduced = self.emit(reduce(number, call.attrs.axis, call.attrs.keepdims))
@@ -50,6 +54,16 @@ class Decompose(Rewriter):
         apart = self.emit(op.reshape(x, parts))
         order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
         return op.reshape(self.emit(op.permute_dims(apart, order)), shape)
+
+    def _split(self, call: relax.Call, old: relax.Call) -> relax.Expr:
+        axis = int(call.attrs.axis) % rank_of(old.args[0])
+        parts, start = [], 0
+        for field in old.ty.fields:
+            end = start + int(field.shape.values[axis])
+            part = op.strided_slice(call.args[0], [axis], [start], [end], assume_inbound=True)
+            parts.append(self.emit(part))
+            start = end
+        return relax.Tuple(parts)
 
     def _median(self, call: relax.Call, old: relax.Call) -> relax.Expr:
         """The lower of the two middle values of an even number, and its place for one axis."""

@@ -173,13 +173,14 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
 
 
 def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """With constant indices that follow each other, around the end too (a roll): they are
-    computed, so that what stands before and behind becomes one kernel."""
+    """With a constant index, or constant indices that follow each other, around the end too (a
+    roll): they are computed, so that what stands before and behind becomes one kernel."""
     x, index = call.args
-    if not is_const(index) or rank_of(index) != 1 or call.attrs.axis is None or not is_tensor(x):
+    if not is_const(index) or rank_of(index) > 1 or call.attrs.axis is None or not is_tensor(x):
         return default_legalize(bb, call)
     axis = int(call.attrs.axis) % rank_of(x)
-    size, places = shape_of(x)[axis], as_numpy(index).astype("int64")
+    size, places = shape_of(x)[axis], as_numpy(index).astype("int64").reshape(-1)
+    kept = rank_of(index)
     if not places.size or places.min() < 0 or places.max() >= size:
         return default_legalize(bb, call)
     first = int(places[0])
@@ -188,12 +189,13 @@ def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
     def around(x: te.Tensor) -> te.Tensor:
         def element(*at):  # type: ignore[no-untyped-def]
-            place = at[axis] + first
+            place = at[axis] + first if kept else first
             if first + len(places) > size:
                 place = te.indexmod(place, size)
-            return x(*at[:axis], place, *at[axis + 1 :])
+            return x(*at[:axis], place, *at[axis + kept :])
 
-        return te.compute([*x.shape[:axis], len(places), *x.shape[axis + 1 :]], element, "take")
+        shape = [*x.shape[:axis], *[len(places)] * kept, *x.shape[axis + 1 :]]
+        return te.compute(shape, element, "take")
 
     return bb.call_te(around, x, primfunc_name_hint="take", primfunc_attrs={"op_pattern": 2})
 
