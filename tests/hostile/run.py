@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.hostile.inputs import INPUTS, attempt
 
-BATCH = 500
+BATCH = 2000
 
 
 def batch(kind: str, seed: str) -> list[tuple[str, str, str]]:

@@ -29,13 +29,17 @@ from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
-from . import legalize_pool, legalize_training
+from . import legalize_nan, legalize_pool, legalize_training
 from .default import FUSABLE, accumulator_dtype, default_legalize
 from .legalize_training import emit_sums
 
 
-def legalize_ops() -> tvm.transform.Pass:
-    """Build TVM's LegalizeOps with convoy's legalizations."""
+def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
+    """Build TVM's LegalizeOps with convoy's legalizations.
+
+    Args:
+        keep_nan: relu, clip, maximum and the like of NaN are NaN.
+    """
     return relax.transform.LegalizeOps(
         {
             "relax.nn.conv2d": _conv2d,
@@ -51,6 +55,7 @@ def legalize_ops() -> tvm.transform.Pass:
             STATS: legalize_training.batch_norm_stats,
             GRAD_STATS: legalize_training.batch_norm_grad_stats,
             MAX_POOL: legalize_training.max_pool2d_backward,
+            **(legalize_nan.legalizations() if keep_nan else {}),
         }
     )
 

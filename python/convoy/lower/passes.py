@@ -21,6 +21,7 @@ from .decompose import Decompose
 from .diagnose import check_lowered, unsupported_op
 from .group_norms import GroupNorms
 from .legalize import legalize_ops
+from .legalize_nan import keeps_nan
 from .multi_tensor import GroupCasts, GroupUpdates
 from .power import RewritePower
 from .row_norms import RowNorms
@@ -43,14 +44,15 @@ def to_kernels(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _to_kernels(mod: tvm.IRModule) -> tvm.IRModule:
-    for step in kernel_passes():
+    for step in kernel_passes(keeps_nan(mod)):
         mod = step(mod)
     check_lowered(mod)
     return mod
 
 
-def kernel_passes() -> list[Pass]:
-    """Operators to fused kernels without schedules, for the current target."""
+def kernel_passes(keep_nan: bool = True) -> list[Pass]:
+    """Operators to fused kernels without schedules, for the current target; ``keep_nan`` as in
+    :func:`legalize_ops`."""
     return [
         Decompose(),  # operators that TVM cannot compile, into others
         relax.backend.DispatchSampling(),
@@ -58,15 +60,15 @@ def kernel_passes() -> list[Pass]:
         *([RowNorms(), GroupNorms()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         RewritePower(),  # pow() of negative bases on CUDA
-        tvm.transform.Sequential(fuse_passes()),
+        tvm.transform.Sequential(fuse_passes(keep_nan)),
     ]
 
 
-def fuse_passes() -> list[tvm.transform.Pass]:
+def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
     """Legalize operators and fuse their kernels, for the current target."""
     return [
         *(map(module_pass, (GroupCasts, GroupUpdates)) if on_gpu() else ()),
-        legalize_ops(),
+        legalize_ops(keep_nan),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),

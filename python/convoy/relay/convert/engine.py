@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from convoy.errors import ConvoyError, RelayTypeError, UnsupportedOp
+from convoy.ir.names import IGNORES_NAN
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Function, GlobalVar, Var
 from convoy.relay.convert.canonicalize import canonicalize, has_expansions
@@ -104,7 +105,7 @@ class _Conversion:
             except BaseException:
                 builder._end_block()  # a builder destroyed with an open block warns
                 raise
-        return builder.get()
+        return builder.get().with_attr(IGNORES_NAN, True)
 
     def _value(self, body: Expr, scope: Scope) -> RelaxExpr:
         value = run(self.convert(body, scope))

@@ -1,0 +1,154 @@
+"""relu, clip, maximum, minimum, max, min and max pooling as loops that keep NaN.
+
+PyTorch and ONNX keep a NaN. Relay's networks (:data:`IGNORES_NAN`) keep TVM's legalizations, which
+mostly drop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax, te, topi
+
+from ..graph.expr import dtype_of, ints, rank_of, shape_of
+from ..ir.names import IGNORES_NAN
+from ..tir.keep_nan import larger, largest, lowest, smaller, smallest
+from .default import FUSABLE, default_legalize
+
+Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+
+
+def keeps_nan(mod: tvm.IRModule) -> bool:
+    """Whether a module's relu, clip, maximum and so on keep NaN."""
+    return mod.attrs is None or not mod.attrs.get(IGNORES_NAN, False)
+
+
+def legalizations() -> dict[str, Legalize]:
+    """The legalization of each operator by name; integers have TVM's."""
+    return {
+        "relax.nn.relu": _of_floats(_relu),
+        "relax.clip": _of_floats(_clip),
+        "relax.maximum": _of_floats(_pairwise(larger, "maximum")),
+        "relax.minimum": _of_floats(_pairwise(smaller, "minimum")),
+        "relax.max": _of_floats(_reduction(largest, "max")),
+        "relax.min": _of_floats(_reduction(smallest, "min")),
+        "relax.nn.max_pool1d": _max_pool,
+        "relax.nn.max_pool2d": _max_pool,
+        "relax.nn.max_pool3d": _max_pool,
+    }
+
+
+def _of_floats(legalize: Legalize) -> Legalize:
+    def chosen(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        floats = dtype_of(call).startswith(("float", "bfloat"))
+        return (legalize if floats else default_legalize)(bb, call)
+
+    return chosen
+
+
+def _relu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    zero = tvm.tirx.const(0.0, dtype_of(call))
+
+    def relu(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *i: larger(x(*i), zero), name="relu")
+
+    return bb.call_te(relu, call.args[0], primfunc_name_hint="relu")
+
+
+def _clip(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    low, high = (tvm.tirx.const(float(b.value), dtype_of(call)) for b in call.args[1:])
+
+    def clip(x: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            return larger(smaller(x(*i), high), low)
+
+        return te.compute(x.shape, element, name="clip")
+
+    return bb.call_te(clip, call.args[0], primfunc_name_hint="clip")
+
+
+def _pairwise(choose: Callable[[Any, Any], Any], name: str) -> Legalize:
+    """Elementwise with broadcasting, as numpy's."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        shape = shape_of(call)
+
+        def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+            a, b = (topi.broadcast_to(x, shape) if _shape(x) != shape else x for x in (a, b))
+            return te.compute(shape, lambda *i: choose(a(*i), b(*i)), name=name)
+
+        return bb.call_te(compute, *call.args, primfunc_name_hint=name)
+
+    return legalize
+
+
+def _reduction(reduce: Callable[..., Any], name: str) -> Legalize:
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        rank, shape = rank_of(call.args[0]), shape_of(call)
+        given = call.attrs.axis
+        axes = sorted({axis % rank for axis in ints(given)} if given is not None else range(rank))
+        if not axes:
+            return call.args[0]
+        keep = bool(call.attrs.keepdims)
+
+        def compute(x: te.Tensor) -> te.Tensor:
+            reduced = [te.reduce_axis((0, x.shape[axis]), name=f"k{axis}") for axis in axes]
+
+            def element(*index: Any) -> Any:
+                rest = [i for n, i in enumerate(index) if not keep or n not in axes]
+                for axis, variable in zip(axes, reduced, strict=True):
+                    rest.insert(axis, variable)
+                return reduce(x(*rest), axis=reduced)
+
+            return te.compute(shape, element, name=name)
+
+        return bb.call_te(compute, call.args[0], primfunc_name_hint=name)
+
+    return legalize
+
+
+def _max_pool(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """In one, two or three axes of any layout; the type already knows ceil_mode."""
+    layout = str(call.attrs.layout)
+    spatial = [layout.index(axis) for axis in "DHW" if axis in layout]
+    if str(call.attrs.out_layout or layout) != layout or len(layout) != len(spatial) + 2:
+        return default_legalize(bb, call)  # packed channels
+    out, dtype = shape_of(call), dtype_of(call)
+    rank = len(spatial)
+    window, stride, dilation, padding = (
+        _repeated(ints(getattr(call.attrs, name)), rank * times)
+        for name, times in (("pool_size", 1), ("strides", 1), ("dilation", 1), ("padding", 2))
+    )
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        before, after = [0] * len(layout), [0] * len(layout)
+        for i, axis in enumerate(spatial):
+            last = (out[axis] - 1) * stride[i] + (window[i] - 1) * dilation[i]
+            before[axis] = padding[i]
+            after[axis] = max(last - padding[i] - int(x.shape[axis]) + 1, 0)
+        padded = x
+        if any(before) or any(after):
+            padded = topi.nn.pad(x, before, after, lowest(dtype), name="padded")
+        reduced = [te.reduce_axis((0, size), name=f"r{i}") for i, size in enumerate(window)]
+
+        def element(*index: Any) -> Any:
+            place = list(index)
+            for i, axis in enumerate(spatial):
+                place[axis] = index[axis] * stride[i] + reduced[i] * dilation[i]
+            return largest(padded(*place), axis=reduced)
+
+        return te.compute(out, element, name="pooled")
+
+    return bb.call_te(
+        compute, call.args[0], primfunc_name_hint=f"max_pool{rank}d", primfunc_attrs=FUSABLE
+    )
+
+
+def _repeated(values: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return values * (count // len(values))
+
+
+def _shape(x: te.Tensor) -> tuple[int, ...]:
+    return tuple(int(size) for size in x.shape)
