@@ -93,7 +93,8 @@ def test_pooling_keeps_nan(data: st.DataObject) -> None:
     padding = [data.draw(st.integers(0, w // 2)) for w in window * 2]
     spatial = "DHW"[-rank:]
     layout = data.draw(st.sampled_from([f"N{spatial}C", f"NC{spatial}"]))
-    extent = [(w - 1) * d + 1 + data.draw(st.integers(0, 4)) for w, d in zip(window, dilation, strict=True)]
+    reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
+    extent = [size + data.draw(st.integers(0, 4)) for size in reach]
     shape = (2, *extent, 3) if layout[1] != "C" else (2, 3, *extent)
     x = mixed(np.random.default_rng(data.draw(st.integers(0, 99))), shape)
 
@@ -107,7 +108,6 @@ def test_pooling_keeps_nan(data: st.DataObject) -> None:
     pads = [(0, 0)] * x.ndim
     pads[first : first + rank] = zip(padding[:rank], padding[rank:], strict=True)
     padded = np.pad(x, pads, constant_values=-np.inf)
-    reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
     axes = tuple(range(first, first + rank))
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)
     steps = [slice(None)] * x.ndim

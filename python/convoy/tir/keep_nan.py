@@ -47,9 +47,7 @@ def _cuda(name: str, a: Expr, b: Expr, dtype: str) -> Expr:
     if dtype == "bfloat16":  # TVM computes in float32
         return _cuda(name, a.astype("float32"), b.astype("float32"), "float32").astype(dtype)
     symbol = f"convoy_{name}_nan_{dtype}"
-    return cuda_func_call(
-        symbol, a, b, source_code=_source(symbol, name, dtype), return_type=dtype
-    )
+    return cuda_func_call(symbol, a, b, source_code=_source(symbol, name, dtype), return_type=dtype)
 
 
 def _source(symbol: str, name: str, dtype: str) -> str:
