@@ -12,16 +12,27 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from convoy.tir.keep_nan import selected
+
 
 def serialize(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """``func`` with thread-bound loops made serial and all buffers in plain memory."""
+    """``func`` with thread-bound loops made serial, all buffers in plain memory, and maxima that
+    are CUDA C++ as comparisons."""
 
     def loop(node: tirx.For) -> tirx.For:
         if node.kind != tirx.ForKind.THREAD_BINDING:
             return node
         return tirx.For(node.loop_var, node.min, node.extent, tirx.ForKind.SERIAL, node.body)
 
-    return func.with_body(tvm_ffi.structural_map(func.body, [(tirx.For, loop)]))
+    def call(node: tvm.ir.Call) -> tvm.ir.Call | tirx.Select:
+        if getattr(node.op, "name", "") != "tirx.cuda.func_call":
+            return node
+        function, a, b, _ = node.args
+        return selected("max" if "_max_" in function.value else "min", a, b)
+
+    return func.with_body(
+        tvm_ffi.structural_map(func.body, [(tirx.For, loop), (tvm.ir.Call, call)])
+    )
 
 
 def run_serial(func: tirx.PrimFunc, inputs: list[np.ndarray], out: np.ndarray) -> np.ndarray:

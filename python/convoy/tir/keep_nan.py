@@ -35,8 +35,11 @@ def _chosen(name: str, a: Expr, b: Expr) -> Expr:
     dtype = str(a.ty.dtype)
     if dtype not in _FLOATS:
         return te.max(a, b) if name == "max" else te.min(a, b)
-    if on_gpu():
-        return _cuda(name, a, b, dtype)
+    return _cuda(name, a, b, dtype) if on_gpu() else selected(name, a, b)
+
+
+def selected(name: str, a: Expr, b: Expr) -> Expr:
+    """The "max" or "min" of floats by a comparison, as on CPUs."""
     replaced = a < b if name == "max" else a > b
     if not isinstance(b, tirx.FloatImm):
         replaced = tirx.any(replaced, tirx.isnan(b))
