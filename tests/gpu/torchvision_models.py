@@ -75,7 +75,7 @@ def error(got: Any, want: Any) -> float:
 
 
 @torch.no_grad()
-def row(name: str, device: str, dtype: torch.dtype) -> tuple[str, ...]:
+def row(name: str, device: str, dtype: torch.dtype, measure: bool | None) -> tuple[str, ...]:
     net, inputs = make(name)
 
     def cast(value: Any) -> Any:
@@ -87,7 +87,8 @@ def row(name: str, device: str, dtype: torch.dtype) -> tuple[str, ...]:
     torch._dynamo.reset()
     last = max((s.number for s in dynamo.subgraphs()), default=0)
     start = time.perf_counter()
-    got = torch.compile(net, backend="convoy", dynamic=False)(*inputs)
+    options = {} if measure is None else {"measure": measure}
+    got = torch.compile(net, backend="convoy", dynamic=False, options=options)(*inputs)
     seconds = time.perf_counter() - start
     made = [s for s in dynamo.subgraphs() if s.number > last]
     heavy = sum(s.heavy for s in made)
@@ -104,12 +105,14 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
+    parser.add_argument("--no-measure", action="store_true", help="kernels by records alone")
     args = parser.parse_args()
+    measure = False if args.no_measure else None
     columns = ("model", "compiled", "breaks", "error", "PyTorch's", "seconds", "eager because")
     rows = []
     for name in args.models:
         try:
-            rows.append(row(name, args.device, getattr(torch, args.dtype)))
+            rows.append(row(name, args.device, getattr(torch, args.dtype), measure))
         except Exception as err:  # one model must not end the table
             reason = str(err).splitlines()[0][:100] if str(err) else ""
             rows.append((name, "failed", "", "", "", "", f"{type(err).__name__}: {reason}"))
