@@ -38,30 +38,30 @@ def microseconds(call: Callable[[], object], wait_each: bool) -> float:
 
 
 @torch.no_grad()
-def main() -> None:
-    for name in sys.argv[1:] or ["googlenet"]:
-        torch.manual_seed(0)
-        net = getattr(models, name)(weights=None).eval().half().cuda()
-        x = torch.randn(1, 3, 224, 224, dtype=torch.float16, device="cuda")
-        compiled = convoy.compile(net, (x,), measure=False)
-        runner = compiled._runner()
-        session, inside = runner._session, runner.inputs
-        calls: dict[str, Callable[[], object]] = {
-            "convoy.compile": lambda: compiled(x),
-            "inputs in place": lambda: compiled(*inside),
-            "bare replay": session.run,
-        }
-        for wait_each in (True, False):
-            found: dict[str, list[float]] = {label: [] for label in calls}
-            for _ in range(ROUNDS):
-                for label, call in calls.items():
-                    found[label].append(microseconds(call, wait_each))
-            medians = {label: statistics.median(values) for label, values in found.items()}
-            over = medians["convoy.compile"] - medians["bare replay"]
-            kind = "synchronised call" if wait_each else "host time of a call"
-            text = ", ".join(f"{label} {value:.1f}" for label, value in medians.items())
-            print(f"{name} N=1, {kind}, us: {text}; beyond the replay {over:.1f}", flush=True)
+def measure(name: str) -> None:
+    """Print the two lines of a model."""
+    torch.manual_seed(0)
+    net = getattr(models, name)(weights=None).eval().half().cuda()
+    x = torch.randn(1, 3, 224, 224, dtype=torch.float16, device="cuda")
+    compiled = convoy.compile(net, (x,), measure=False)
+    runner = compiled._run
+    calls: dict[str, Callable[[], object]] = {
+        "convoy.compile": lambda: compiled(x),
+        "inputs in place": lambda: compiled(*runner.inputs),
+        "bare replay": runner._session.run,
+    }
+    for wait_each in (True, False):
+        found: dict[str, list[float]] = {label: [] for label in calls}
+        for _ in range(ROUNDS):
+            for label, call in calls.items():
+                found[label].append(microseconds(call, wait_each))
+        medians = {label: statistics.median(values) for label, values in found.items()}
+        over = medians["convoy.compile"] - medians["bare replay"]
+        kind = "synchronised call" if wait_each else "host time of a call"
+        text = ", ".join(f"{label} {value:.1f}" for label, value in medians.items())
+        print(f"{name} N=1, {kind}, us: {text}; beyond the replay {over:.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    for model in sys.argv[1:] or ["googlenet"]:
+        measure(model)
