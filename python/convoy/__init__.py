@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .pytorch.compile import compile as compile
     from .runtime.compiled import CompiledModule as CompiledModule
     from .runtime.compiled import load as load
+    from .runtime.isolated import IsolatedSession as IsolatedSession
     from .runtime.session import Session as Session
 
 # Public name -> module that has it; a module itself stands under its own name.
@@ -46,6 +47,7 @@ _PUBLIC = {
     "parallel": "frontend.parallel",
     "CompiledModule": "runtime.compiled",
     "InferenceSession": "inference_session",
+    "IsolatedSession": "runtime.isolated",
     "Placement": "placement.placement",
     "Session": "runtime.session",
     "Plan": "ir.plan",

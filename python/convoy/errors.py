@@ -62,6 +62,16 @@ class NoGpu(ConvoyError):
     """A GPU is needed and none is usable."""
 
 
+class OutOfMemory(ConvoyError):
+    """The GPU's memory is used up; sessions that exist still run, others can be made once some is
+    free."""
+
+
+class GpuLost(ConvoyError):
+    """The GPU stopped working for this process: an illegal access, a hang, a device that is
+    gone."""
+
+
 class LibraryMissing(ConvoyError):
     """CUDA, cuDNN, cuBLASLt, nvcc, CUTLASS or the convoy runtime library was not found."""
 

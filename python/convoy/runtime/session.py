@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InvalidOption
 from ..ir.artifact import Meta, TensorInfo
+from .faults import explained, raise_fault
 from .timing import time_bursts
 
 
@@ -29,6 +30,7 @@ class Session:
     #: Graphs kept by a session; the one not used for longest goes first.
     GRAPHS = 8
 
+    @explained
     def __init__(self, module: Any, meta: Meta, device: Any, beside: Session | None = None) -> None:
         """``beside`` is a session of another function of the same module; they share weights and
         must not run at the same time."""
@@ -76,6 +78,7 @@ class Session:
         """The device buffer of an input."""
         return self._inputs[self._position(key)]
 
+    @explained
     def set_input(self, key: str | int, value: Any) -> None:
         """Copy an array (numpy, any with ``.numpy()`` or ``__dlpack__``) into an input's buffer.
 
@@ -99,15 +102,23 @@ class Session:
         self._inputs[position].copyfrom(np.asarray(array, wanted, order="C"))
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> None:
-        """Enqueue one inference; returns before the device has finished."""
+        """Enqueue one inference; returns before the device has finished.
+
+        Raises OutOfMemory and GpuLost, as do all methods that wait for the device; a fault shows at
+        the first of these that comes after it.
+        """
         if inputs:
             for name, value in inputs.items():
                 self.set_input(name, value)
         # The host's time counts here: a small network's replay takes less than 10 us.
-        if self._replay is not None and self._replay[0]():
-            self._outputs = self._replay[1]
-        else:
-            self._run_otherwise()
+        try:
+            if self._replay is not None and self._replay[0]():
+                self._outputs = self._replay[1]
+            else:
+                self._run_otherwise()
+        except RuntimeError as error:
+            raise_fault(error)
+            raise
 
     def _run_otherwise(self) -> None:
         """A run that does not replay the latest graph: a call, or a capture and a first replay."""
@@ -178,6 +189,7 @@ class Session:
             raise InvalidOption(f"output {index}", f"0 to {len(self._outputs) - 1}")
         return self._outputs[index]
 
+    @explained
     def __call__(self, *inputs: Any) -> list[np.ndarray]:
         """Set all inputs in order, run, and return the outputs as numpy arrays."""
         if len(inputs) != len(self._inputs):
@@ -187,6 +199,7 @@ class Session:
         self.run()
         return [output.numpy() for output in self._outputs]
 
+    @explained
     def synchronize(self) -> None:
         """Wait for the device."""
         self.device.sync()

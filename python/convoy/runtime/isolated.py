@@ -1,0 +1,162 @@
+"""A session in a process of its own, which is made anew after a fault.
+
+After an illegal access or a hang a process cannot use its GPU any more. A server keeps running when
+the process that fails is another one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+import numpy as np
+
+from .. import errors
+from ..child_process import python_module
+from ..errors import ConvoyError, GpuLost
+
+#: Loading TVM and CUDA, on a busy machine.
+START_TIMEOUT_S = 180.0
+
+
+class IsolatedSession:
+    """Run an exported module in a child process. Not for use by two threads at once.
+
+    A fault of the GPU, a crash or a missing answer ends the child and raises GpuLost; the next call
+    starts a new one. Errors that harm nothing (a wrong shape, OutOfMemory) leave it running.
+
+    Args:
+        path: A module of ``CompiledModule.export_library``.
+        device: Index of the GPU.
+        timeout: Seconds without an answer after which a call fails.
+        trusted: As of :func:`convoy.load`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        device: int = 0,
+        timeout: float = 60.0,
+        trusted: Sequence[str | os.PathLike[str]] | None = None,
+    ) -> None:
+        self._path, self._device, self._timeout = os.fspath(path), device, timeout
+        self._trusted = None if trusted is None else [os.fspath(key) for key in trusted]
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
+        #: Children started until now.
+        self.starts = 0
+        self._start()
+
+    def __call__(self, *inputs: Any) -> list[np.ndarray]:
+        """Outputs for all inputs in order, as of ``Session``.
+
+        Raises:
+            GpuLost: The child failed; the next call starts another one.
+            ConvoyError: Those of ``convoy.load`` and of a session's call.
+        """
+        if self._child is None:
+            self._start()
+        return self._ask([np.asarray(value) for value in inputs], self._timeout)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process; None before the first call after a fault."""
+        return self._child[0].pid if self._child else None
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            process, connection = self._child
+            self._child = None
+            connection.close()
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> IsolatedSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_child", None) is not None:
+            self.close()
+
+    def _start(self) -> None:
+        ours, theirs = Pipe()
+        command = python_module("convoy.runtime.isolated", str(theirs.fileno()))
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._child = process, ours
+        self.starts += 1
+        try:
+            self._ask([self._path, self._device, self._trusted], START_TIMEOUT_S)
+        except ConvoyError:
+            self.close()
+            raise
+
+    def _ask(self, message: list[Any], timeout: float) -> list[np.ndarray]:
+        assert self._child is not None
+        process, connection = self._child
+        try:
+            connection.send(message)
+            if not connection.poll(timeout):
+                reason = f"no answer in {timeout:g} s"
+            else:
+                answer = connection.recv()
+                if not isinstance(answer, tuple):
+                    return list(answer)
+                reason = self._raise_unless_lost(*answer)
+        except (OSError, EOFError):
+            process.wait()
+            code = process.returncode
+            ended = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+            reason = f"its process ended by {ended}"
+        self.close()
+        raise GpuLost(
+            f"a session that failed ({reason})", "an answer", "Call it again: it is made anew."
+        )
+
+    def _raise_unless_lost(self, kind: str, got: str, expected: str, remedy: str) -> str:
+        """Raise the child's error; return what is said of one that ends it."""
+        if kind == "GpuLost":
+            return got
+        raise getattr(errors, kind, ConvoyError)(got, expected, remedy)
+
+
+def _serve(descriptor: int) -> None:
+    """The child: load a module, then answer inputs with outputs until the parent is gone."""
+    import convoy
+
+    connection, session = Connection(descriptor), None
+    while True:
+        try:
+            message = connection.recv()
+        except EOFError:
+            return
+        try:
+            if session is None:
+                path, device, trusted = message
+                module = convoy.load(path, trusted=trusted)
+                session = module.session(_device(module.meta.target, device))
+                connection.send([])
+            else:
+                connection.send(session(*message))
+        except ConvoyError as error:
+            connection.send((type(error).__name__, error.got, error.expected, error.remedy))
+        except Exception as error:
+            connection.send(("ConvoyError", f"{type(error).__name__}: {error}", "", ""))
+
+
+def _device(target: str, index: int) -> Any:
+    import tvm
+
+    return tvm.cuda(index) if target == "cuda" else tvm.cpu()
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
