@@ -1,5 +1,8 @@
 """The boundary to files: types, ranges, sizes and depth."""
 
+import tracemalloc
+from pathlib import Path
+
 import pytest
 
 from convoy.errors import CorruptArtefact, InvalidOption, InvalidWorkload
@@ -73,3 +76,18 @@ def test_a_file_that_is_too_large(tmp_path):
     assert fields.read_bytes(path, 5) == b"12345"
     with pytest.raises(OSError, match="more than 4 bytes"):
         fields.read_bytes(path, 4)
+
+
+def test_a_file_takes_the_memory_of_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    content = bytes(range(256)) * 10_000
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        assert fields.read_bytes(path, 1 << 30) == content
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(content)
+    finally:
+        tracemalloc.stop()
+    assert fields.read_bytes(path, len(content)) == content
+    with pytest.raises(OSError, match=f"more than {len(content) - 1} bytes"):
+        fields.read_bytes(path, len(content) - 1)

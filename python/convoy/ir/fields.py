@@ -21,6 +21,8 @@ Check = Callable[[Any], Any]
 MOST_DEPTH = 64
 #: Bytes of one JSON text, such as a plan, or of a list of workloads.
 MOST_BYTES = 64 << 20
+#: Bytes read at a time.
+_STEP = 1 << 20
 
 
 class Mismatch(ValueError):
@@ -220,8 +222,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     Raises:
         OSError: It cannot be read, or is larger.
     """
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
+    parts, left = [], most + 1
+    with path.open("rb") as file:  # in steps: read() would reserve all of ``most``
+        while left > 0 and (part := file.read(min(left, _STEP))):
+            parts.append(part)
+            left -= len(part)
+    if left <= 0:
         raise OSError(f"more than {most} bytes")
-    return data
+    return b"".join(parts)
