@@ -1,4 +1,4 @@
-"""Faults while serving on a GPU: memory that is used up, a context that is lost, a process killed."""
+"""Faults while serving on a GPU: memory used up, a context that is lost, a killed process."""
 
 from __future__ import annotations
 
