@@ -137,6 +137,7 @@ def build(folder: Path, names: list[str]) -> int:
 
     import convoy
 
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         torch.manual_seed(len(name))
@@ -145,9 +146,10 @@ def build(folder: Path, names: list[str]) -> int:
         with torch.no_grad():
             result = net.double()(*[x.double() for x in inputs])
         results = result if isinstance(result, (list, tuple)) else [result]
-        module = convoy.compile(zoo.make(name).half(), [x.half() for x in inputs], measure=False)
+        half = [x.to(device, torch.float16) for x in inputs]
+        module = convoy.compile(zoo.make(name).to(device).half(), half, measure=False)
         module.export(folder / f"{name}.so")
-        arrays = {f"x{i}": x.half().numpy() for i, x in enumerate(inputs)}
+        arrays = {f"x{i}": x.cpu().numpy() for i, x in enumerate(half)}
         np.savez(folder / f"{name}.npz", **arrays, **{f"y{i}": y for i, y in enumerate(results)})
         print(name, module.plan.backends() if module.plan else "llvm", flush=True)
     return 0
