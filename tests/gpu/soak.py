@@ -42,7 +42,7 @@ class Soak:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.modules = [
-            (convoy.load(p), np.load(p.with_suffix(".npz"))) for p in self.files(folder)
+            (convoy.load(p), dict(np.load(p.with_suffix(".npz")))) for p in self.files(folder)
         ]
         self.end = time.monotonic() + seconds
         self.lock = threading.Lock()

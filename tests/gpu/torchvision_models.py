@@ -44,30 +44,46 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
     if name in ("googlenet", "inception_v3"):
         options = {"init_weights": True}
     net = getattr(getattr(models, family) if family else models, short)(**options).eval()
-    for layer in net.modules():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-            layer.running_mean.uniform_(-0.1, 0.1)
-            layer.running_var.uniform_(0.8, 1.2)
     for parameter in net.parameters():
         if not parameter.any():  # heads that begin at zero hide everything before them
             torch.nn.init.normal_(parameter, std=0.02)
-    size = 299 if name == "inception_v3" else 224
+    inputs = example(name, family)
+    adapt_norms(net, inputs)
+    return net, inputs
+
+
+def example(name: str, family: str) -> tuple[Any, ...]:
+    """Inputs of a useful size."""
     if family == "detection":
-        return net, ([torch.rand(3, 320, 320)],)
+        return ([torch.rand(3, 320, 320)],)
     if family == "video":
-        return net, (torch.randn(1, 3, 8, 112, 112),)
+        return (torch.randn(1, 3, 8, 112, 112),)
     if family == "optical_flow":
-        return net, (torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128))
-    return net, (torch.randn(2, 3, size, size),)
+        return torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128)
+    size = 299 if name == "inception_v3" else 224
+    return (torch.randn(2, 3, size, size),)
+
+
+@torch.no_grad()
+def adapt_norms(net: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+    """Give batch norms the statistics of the inputs: others let float16 overflow."""
+    norms = [m for m in net.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    if norms:
+        net(*inputs)
+    net.eval()
 
 
 def error(got: Any, want: Any) -> float:
-    """The largest over all tensors; infinity where shapes differ, as they may for detections."""
+    """The largest over all tensors; infinity where shapes differ, as they may for detections, and
+    where anything is not finite."""
     worst = 0.0
     for a, b in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
         if not isinstance(b, torch.Tensor):
             continue
-        if a.shape != b.shape:
+        if a.shape != b.shape or not (a.isfinite().all() and b.isfinite().all()):
             return float("inf")
         scale = float(b.double().abs().max()) if b.numel() else 0.0
         worst = max(worst, float((a.double() - b.double()).abs().max()) / scale if scale else 0.0)
