@@ -12,6 +12,8 @@ import pytest
 
 import convoy
 from convoy import errors
+from convoy.pytorch.importer import to_relax
+from convoy.pytorch.structure import flatten
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -244,3 +246,47 @@ def test_an_exported_program_gets_the_sizes_of_the_examples() -> None:
     x = torch.randn(3, 8)
     with torch.no_grad():
         close(convoy.compile(program, x)(x), net(x))
+
+
+def test_extremes_keep_nan() -> None:
+    class Net(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x), x.amax(1), x.amin((0, 2), keepdim=True), x.amax(), x.clamp(-1, 1)
+
+    x = torch.randn(3, 4, 5)
+    x[1, 2, 3] = torch.nan
+    for got, want in zip(convoy.compile(Net(), (x,))(x), Net()(x), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["cudnn", "flash", "efficient", ""])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_attention_of_a_gpu(kind: str, dtype: Any) -> None:
+    """Programs have PyTorch's attention kernels in place of the operator; both are found, and so
+    is the linear layer behind, whose input is not contiguous."""
+    aten = torch.ops.aten
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+
+        def forward(self, x: Any) -> Any:
+            b, n, c = x.shape
+            q, k, v = self.qkv(x).reshape(b, n, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            if kind == "cudnn":
+                y = aten._scaled_dot_product_cudnn_attention(q, k, v, None, False)[0]
+            elif kind == "flash":
+                y = aten._scaled_dot_product_flash_attention(q, k, v)[0]
+            elif kind == "efficient":
+                y = aten._scaled_dot_product_efficient_attention(q, k, v, None, False)[0]
+            else:
+                y = nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.out(y.transpose(1, 2).reshape(b, n, c))
+
+    net, x = Net().eval().to(dtype), torch.randn(2, 17, 64, dtype=dtype)
+    tensors, structure = flatten(((x,), {}))
+    module = to_relax(net, structure, tensors).module
+    plan = convoy.place(module, precision="float16", measure=False).plan
+    assert plan.backends().pop("attention") == 1
+    assert len(plan.choices) == 3

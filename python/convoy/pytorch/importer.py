@@ -15,7 +15,7 @@ from tvm.relax.frontend.torch import from_exported_program
 
 from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
 from ..threads import one_at_a_time
-from . import operators
+from . import attention, operators
 from .structure import Structure, flatten, unflatten
 
 _PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
@@ -48,13 +48,14 @@ def to_relax(
     """
     found: list[Structure] = []
     program = _export(_Flat(function, arguments, found), tuple(tensors))
-    with _quiet():
-        program = program.run_decompositions(_decompositions())
-    _check(program)
     if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
         from torch.export.passes import move_to_device_pass
 
+        # First, since operators such as attention decompose into others on a GPU.
         program = move_to_device_pass(program, "cpu")
+    with _quiet():
+        program = program.run_decompositions(_decompositions())
+    _check(program)
     try:
         with _quiet():
             module = from_exported_program(
@@ -131,6 +132,7 @@ def _decompositions() -> Any:
     table = torch.export.default_decompositions()
     for name in operators.WHOLE:
         table.pop(getattr(torch.ops.aten, name).default, None)
+    table.update(attention.DECOMPOSITIONS)
     return table
 
 

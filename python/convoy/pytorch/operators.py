@@ -75,6 +75,20 @@ def _addmm(node: Any, importer: Any) -> relax.Expr:
     return emit(op.add(product, bias))
 
 
+def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
+    """``amax`` or ``amin``: (input, axes, keepdim); no axes are all."""
+
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        x, *rest = importer.retrieve_args(node)
+        given = dict(zip(("dim", "keepdim"), rest, strict=False)) | node.kwargs
+        axes = given.get("dim") or None
+        axes = [axes] if isinstance(axes, int) else axes
+        emit = importer.block_builder.emit
+        return emit(reduce(x, axis=axes, keepdims=bool(given.get("keepdim", False))))
+
+    return convert
+
+
 def _values_only(name: str) -> Converter:
     """Max pooling by TVM's importer where nobody reads the indices."""
 
@@ -132,16 +146,31 @@ def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
     return relax.Tuple([result, mean, var, new_mean, new_var])
 
 
-#: Operators of PyTorch that are converted as a whole.
-WHOLE = ("cross_entropy_loss",)
+def _linear(node: Any, importer: Any) -> relax.Expr:
+    """``x @ weight^T + bias`` for x (..., k), as one product for all rows."""
+    x, weight, *rest = importer.retrieve_args(node)
+    bias = rest[0] if rest else importer.env.get(node.kwargs.get("bias"))
+    emit = importer.block_builder.emit
+    if len(weight.ty.shape) == 2:
+        weight = emit(op.permute_dims(weight, [1, 0]))
+    y = emit(op.matmul(x, weight))
+    return y if bias is None else emit(op.add(y, bias))
+
+
+#: Operators of PyTorch that are converted as a whole. Products of which one factor has further axes
+#: decompose into batched ones, with a copy of the other factor for each.
+WHOLE = ("cross_entropy_loss", "linear", "matmul")
 
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
     "_native_batch_norm_legit_functional.default": _training_batch_norm,
+    "linear.default": _linear,
     "mm.default": _matmul,
     "bmm.default": _matmul,
     "matmul.default": _matmul,
     "addmm.default": _addmm,
+    "amax.default": _extreme(op.max),
+    "amin.default": _extreme(op.min),
     "cross_entropy_loss.default": _cross_entropy,
     "max_pool2d_with_indices.default": _values_only("_max_pool2d_with_indices"),
     "max_pool3d_with_indices.default": _values_only("_max_pool3d_with_indices"),

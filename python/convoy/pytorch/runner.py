@@ -24,13 +24,19 @@ class Turns:
     lock: threading.Lock = field(default_factory=threading.Lock)
     stream: Any = None
 
-    def follow(self, stream: torch.cuda.Stream) -> None:
-        """Order what comes on this stream behind what the last one was given."""
-        if stream == self.stream:
-            return
-        if self.stream is not None and not torch.cuda.is_current_stream_capturing():
-            stream.wait_event(self.stream.record_event())
-        self.stream = stream
+    #: Handle of the stream, which is alive.
+    raw: int = -1
+
+    def follow(self, index: int) -> int:
+        """Order what comes on torch's current stream of this GPU behind what the last one was
+        given; returns the stream's handle."""
+        raw: int = torch._C._cuda_getCurrentRawStream(index)  # an object for it takes 2 us
+        if raw != self.raw:
+            stream = torch.cuda.current_stream(index)
+            if self.stream is not None and not torch.cuda.is_current_stream_capturing():
+                stream.wait_event(self.stream.record_event())
+            self.stream, self.raw = stream, raw
+        return raw
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Runner:
             inputs = [_padded(x, shape) if batched else x for x, shape, batched in pairs]
         with self._turns.lock:
             if self._gpu is not None:
-                self._turns.follow(torch.cuda.current_stream(self._gpu))
+                self._turns.follow(self._gpu)
             result = self._function(*map(compact, inputs))
         if isinstance(result, torch.Tensor):
             result = (result,)
@@ -96,7 +102,10 @@ class GraphRunner:
     """
 
     def __init__(self, session: Session, turns: Turns, batched: Batched) -> None:
+        import tvm_ffi
+
         self._session, self._turns, self._batched = session, turns, batched
+        self._device, self._on_stream = session.device, tvm_ffi.use_raw_stream
         self._index: int = session.device.index
         self.inputs = [torch.from_dlpack(session.input(i)) for i in range(len(session.meta.inputs))]
         self._addresses = [buffer.data_ptr() for buffer in self.inputs]
@@ -107,21 +116,18 @@ class GraphRunner:
                 self(self.inputs)
 
     def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
-        import tvm_ffi
-
         if torch.cuda.current_device() != self._index:
             with torch.cuda.device(self._index):
                 return self(inputs, rows)
-        stream = torch.cuda.current_stream(self._index)
         with self._turns.lock:
-            self._turns.follow(stream)
+            raw = self._turns.follow(self._index)
             buffers: Tensors = self.inputs
             if rows is not None:
                 buffers = _cut(buffers, self._batched.inputs, rows)
             for buffer, address, given in zip(buffers, self._addresses, inputs, strict=True):
                 if given.data_ptr() != address:
                     buffer.copy_(given, non_blocking=True)
-            with tvm_ffi.use_raw_stream(self._session.device, stream.cuda_stream):
+            with self._on_stream(self._device, raw):
                 self._session.run()
             results = self._results()
             if rows is not None:
