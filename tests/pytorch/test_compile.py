@@ -290,3 +290,14 @@ def test_attention_of_a_gpu(kind: str, dtype: Any) -> None:
     plan = convoy.place(module, precision="float16", measure=False).plan
     assert plan.backends().pop("attention") == 1
     assert len(plan.choices) == 3
+
+
+def test_max_pooling_of_pictures_without_options() -> None:
+    class Net(nn.Module):
+        def forward(self, x: Any) -> Any:
+            pool = nn.functional.max_pool2d
+            return pool(x, 2), pool(x, 3, ceil_mode=True), pool(x[0], (2, 3), padding=(0, 1))
+
+    x = torch.randn(2, 3, 11, 13)
+    for got, want in zip(convoy.compile(Net(), (x,))(x), Net()(x), strict=True):
+        torch.testing.assert_close(got, want)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +120,19 @@ def test_the_entry_point_is_the_backend() -> None:
     assert found is not None
     module, name = found.groups()
     assert getattr(import_module(module), name) is dynamo.backend
+
+
+def test_the_name_alone_is_enough() -> None:
+    """A program imports nothing of Convoy: PyTorch finds the backend by its entry point."""
+    found = {entry.name for entry in entry_points(group="torch_dynamo_backends")}
+    if "convoy" not in found:
+        pytest.skip("the package is not installed")
+    code = """
+import torch
+with torch.no_grad():
+    net = torch.compile(torch.nn.Conv2d(3, 4, 3).eval(), backend="convoy")
+    print(*net(torch.randn(1, 3, 8, 8)).shape)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split() == ["1", "4", "6", "6"], done.stderr[-2000:]

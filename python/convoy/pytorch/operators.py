@@ -89,16 +89,29 @@ def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
     return convert
 
 
-def _values_only(name: str) -> Converter:
-    """Max pooling by TVM's importer where nobody reads the indices."""
-
-    def convert(node: Any, importer: Any) -> relax.Expr:
-        for user in node.users:
-            if user.target is not operator.getitem or user.args[1] != 0:
-                raise UnsupportedOp("max pooling whose indices are used", "its values alone")
-        return getattr(importer, name)(node)
-
-    return convert
+def _max_pool(node: Any, importer: Any) -> relax.Expr:
+    """Max pooling (input, window, stride, padding, dilation, ceil mode) of which nobody reads the
+    indices; the stride is the window unless given."""
+    for user in node.users:
+        if user.target is not operator.getitem or user.args[1] != 0:
+            raise UnsupportedOp("max pooling whose indices are used", "its values alone")
+    x, window, *rest = importer.retrieve_args(node)
+    names = ("stride", "padding", "dilation", "ceil_mode")
+    given = dict(zip(names, rest, strict=False)) | node.kwargs
+    emit, rank = importer.block_builder.emit, 3 if "3d" in str(node.target) else 2
+    single = len(x.ty.shape) == rank + 1  # without a batch
+    window = _each(window, rank)
+    y = emit(
+        (op.nn.max_pool3d if rank == 3 else op.nn.max_pool2d)(
+            emit(op.expand_dims(x, 0)) if single else x,
+            pool_size=window,
+            strides=_each(given.get("stride") or window, rank),
+            padding=_each(given.get("padding", 0), rank),
+            dilation=_each(given.get("dilation", 1), rank),
+            ceil_mode=bool(given.get("ceil_mode", False)),
+        )
+    )
+    return relax.Tuple([emit(op.squeeze(y, [0])) if single else y])
 
 
 def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
@@ -172,6 +185,6 @@ CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "amin.default": _extreme(op.min),
     "cross_entropy_loss.default": _cross_entropy,
-    "max_pool2d_with_indices.default": _values_only("_max_pool2d_with_indices"),
-    "max_pool3d_with_indices.default": _values_only("_max_pool3d_with_indices"),
+    "max_pool2d_with_indices.default": _max_pool,
+    "max_pool3d_with_indices.default": _max_pool,
 }
