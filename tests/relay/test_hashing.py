@@ -36,6 +36,30 @@ def test_equal_iff_hashes_are() -> None:
             assert same == tvm.ir.structural_equal(a, b)
 
 
+def test_free_variables_are_mapped_on_request_only() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    wide = relay.var("wide", shape=(3,))
+    pairs = [(x + x, x + x, True, True), (x + x, y + y, False, True), (x + y, y + x, False, True),
+             (x + x, x + y, False, False), (x + x, wide + wide, False, False)]  # fmt: skip
+    for a, b, same, mapped in pairs:
+        for map_free_vars, expected in ((False, same), (True, mapped)):
+            assert tvm.ir.structural_equal(a, b, map_free_vars) == expected
+            hashes = [tvm.ir.structural_hash(e, map_free_vars) for e in (a, b)]
+            assert (hashes[0] == hashes[1]) == expected
+
+
+def test_names_of_type_parameters_do_not_count() -> None:
+    def identity(name: str, size: int) -> relay.Function:
+        a = relay.TypeVar(name)
+        x, y = relay.Var("x", a), relay.var("y", shape=(size,))
+        return relay.Function([x, y], x, a, [a])
+
+    one, other, wide = identity("A", 2), identity("B", 2), identity("A", 3)
+    assert tvm.ir.structural_equal(one, other)
+    assert tvm.ir.structural_hash(one) == tvm.ir.structural_hash(other)
+    assert not tvm.ir.structural_equal(one, wide)
+
+
 def test_types_and_modules() -> None:
     a, b = (relay.TensorType((2, relay.Any()), dtype) for dtype in ("float32", "int8"))
     assert tvm.ir.structural_hash(a) != tvm.ir.structural_hash(b)

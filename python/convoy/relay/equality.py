@@ -10,72 +10,109 @@ import numpy as np
 from convoy.relay import adt, ast
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.module import IRModule
-from convoy.relay.types import IncompleteType, Type
-from convoy.relay.visit import children
+from convoy.relay.types import IncompleteType, Type, TypeVar, replace_types
+from convoy.relay.visit import bound_in, children
 
 # Attributes that went through float32 equal themselves, as in TVM.
 _CLOSE = 1e-9
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
-    """Compare two modules or expressions up to the names of local variables.
+    """Compare two modules, expressions or types up to the names of local variables.
 
     Sharing counts: a value computed once differs from the same value computed twice. Spans and
-    inferred types do not count. Free variables are matched by their place, with or without
-    `map_free_vars`.
+    inferred types do not count.
+
+    Args:
+        lhs, rhs: Modules, expressions, types or attributes.
+        map_free_vars: Whether variables that neither side declares are matched by their place;
+            else they must be the same.
     """
-    del map_free_vars
     if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
         if lhs.type_definitions.keys() != rhs.type_definitions.keys():
             return False
-        return set(lhs) == set(rhs) and all(structural_equal(lhs[n], rhs[n]) for n in lhs)
-    if not (isinstance(lhs, Expr) and isinstance(rhs, Expr)):
-        return bool(lhs == rhs)
-    forward: dict[int, Expr] = {}
-    backward: dict[int, Expr] = {}
-    stack: list[tuple[Expr, Expr]] = [(lhs, rhs)]
-    while stack:
-        a, b = stack.pop()
-        if _is_unit(a) and _is_unit(b):
-            continue
-        if id(a) in forward or id(b) in backward:
-            if forward.get(id(a)) is not b or backward.get(id(b)) is not a:
-                if _is_leaf(a) and _is_leaf(b) and _same_node(a, b):
-                    continue
-                return False
-            continue
-        if type(a) is not type(b) or not _same_node(a, b):
-            return False
-        forward[id(a)], backward[id(b)] = b, a
-        if isinstance(a, adt.Match) and isinstance(b, adt.Match):
-            pairs = zip(a.clauses, b.clauses, strict=True)
-            if not all(_same_pattern(x.lhs, y.lhs, stack) for x, y in pairs):
-                return False
-        left, right = children(a), children(b)
-        if len(left) != len(right):
-            return False
-        stack.extend(zip(reversed(left), reversed(right), strict=False))
-    return True
+        return set(lhs) == set(rhs) and all(
+            structural_equal(lhs[n], rhs[n], map_free_vars) for n in lhs
+        )
+    if isinstance(lhs, Expr) and isinstance(rhs, Expr):
+        return _Comparison(map_free_vars).equal(lhs, rhs)
+    return bool(lhs == rhs)
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise ValueError, with both texts, unless the two are structurally equal.
 
-    Args:
-        lhs, rhs: Modules or expressions.
-        map_free_vars: Accepted; free variables are always matched by their place.
+    Arguments are those of `structural_equal`.
     """
-    del map_free_vars
-    if not structural_equal(lhs, rhs):
+    if not structural_equal(lhs, rhs, map_free_vars):
         raise ValueError(f"not structurally equal:\n{lhs}\nand\n{rhs}")
 
 
-def _same_pattern(a: adt.Pattern, b: adt.Pattern, stack: list[tuple[Expr, Expr]]) -> bool:
-    """Compare patterns; their variables go on the stack."""
+class _Comparison:
+    """One comparison of two expressions, and what of the two corresponds so far."""
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self._map_free_vars = map_free_vars
+        self._forward: dict[int, Expr] = {}
+        self._backward: dict[int, Expr] = {}
+        self._types: dict[TypeVar, Type] = {}
+
+    def equal(self, lhs: Expr, rhs: Expr) -> bool:
+        stack = [(lhs, rhs)]
+        while stack:
+            a, b = stack.pop()
+            if _is_unit(a) and _is_unit(b):
+                continue
+            if id(a) in self._forward or id(b) in self._backward:
+                known = self._forward.get(id(a)) is b and self._backward.get(id(b)) is a
+                if known or (_is_leaf(a) and _is_leaf(b) and _same_node(a, b)):
+                    continue
+                return False
+            if isinstance(a, Var) and isinstance(b, Var):
+                if not (a is b or (self._map_free_vars and self._same_type(a, b))):
+                    return False
+            elif type(a) is not type(b) or not self._bind(a, b) or not _same_node(a, b):
+                return False
+            self._pair(a, b)
+            left, right = children(a), children(b)
+            if len(left) != len(right):
+                return False
+            stack.extend(zip(reversed(left), reversed(right), strict=False))
+        return True
+
+    def _pair(self, a: Expr, b: Expr) -> None:
+        self._forward[id(a)], self._backward[id(b)] = b, a
+
+    def _bind(self, a: Expr, b: Expr) -> bool:
+        """Pair the variables that two nodes declare; False where the declarations differ."""
+        if isinstance(a, adt.Match) and isinstance(b, adt.Match):
+            pairs = zip(a.clauses, b.clauses, strict=False)
+            if not all(_same_pattern(x.lhs, y.lhs) for x, y in pairs):
+                return False
+        if isinstance(a, Function) and isinstance(b, Function):
+            if len(a.type_params) != len(b.type_params):
+                return False
+            self._types.update(zip(a.type_params, b.type_params, strict=True))  # type: ignore[arg-type]
+        left, right = bound_in(a), bound_in(b)
+        if len(left) != len(right):
+            return False
+        for x, y in zip(left, right, strict=True):
+            if not self._same_type(x, y):
+                return False
+            self._pair(x, y)
+        return True
+
+    def _same_type(self, a: Var, b: Var) -> bool:
+        left, right = _type(a), _type(b)
+        if self._types and left is not None:
+            left = replace_types(left, self._types)
+        return left == right
+
+
+def _same_pattern(a: adt.Pattern, b: adt.Pattern) -> bool:
+    """Compare patterns up to their variables."""
     if type(a) is not type(b):
         return False
-    if isinstance(a, adt.PatternVar) and isinstance(b, adt.PatternVar):
-        stack.append((a.var, b.var))
     if (
         isinstance(a, adt.PatternConstructor)
         and isinstance(b, adt.PatternConstructor)
@@ -86,8 +123,7 @@ def _same_pattern(a: adt.Pattern, b: adt.Pattern, stack: list[tuple[Expr, Expr]]
         assert isinstance(b, (adt.PatternConstructor, adt.PatternTuple))
         if len(a.patterns) != len(b.patterns):
             return False
-        pairs = zip(a.patterns, b.patterns, strict=True)
-        return all(_same_pattern(x, y, stack) for x, y in pairs)
+        return all(map(_same_pattern, a.patterns, b.patterns))
     return True
 
 
@@ -103,8 +139,6 @@ def _is_unit(node: Expr) -> bool:
 
 def _same_node(a: Expr, b: Expr) -> bool:
     """Compare what two nodes contain besides other expressions."""
-    if isinstance(a, Var) and isinstance(b, Var):
-        return _type(a) == _type(b)
     if isinstance(a, (ast.Op, ast.GlobalVar)):
         return bool(a.__class__ is b.__class__) and _name(a) == _name(b)
     if isinstance(a, ast.Constant) and isinstance(b, ast.Constant):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,15 +45,15 @@ class CompiledModule:
     def export_library(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write one self-contained shared object; ``options`` go to TVM's export_library.
 
-        Raises CacheUnwritable where the folder cannot be written, and InvalidOption for options
-        where the module was linked by an earlier build.
+        A module that the cache of builds had is linked already: options have no effect on it, which
+        a warning says. Raises CacheUnwritable where the folder cannot be written.
         """
         if self.content:
             if options:
-                raise InvalidOption(
-                    f"options {', '.join(options)} for a module of an earlier build",
-                    "none: it is linked already",
-                    "Build it with cache=False.",
+                warnings.warn(
+                    f"{', '.join(options)} without effect: the module of an earlier build is linked"
+                    " already. Build with cache=False to link it anew.",
+                    stacklevel=2,
                 )
             return write_again(path, self.content)
         if not hasattr(self.module, "export_library"):
