@@ -63,9 +63,10 @@ from convoy.relay.module import IRModule
 from convoy.relay.op import *  # noqa: F403
 from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.printer import astext
-from convoy.relay.source import Span
+from convoy.relay.source import SourceName, Span
 from convoy.relay.transform.context import build_config
 from convoy.relay.transform.pipeline import optimize
+from convoy.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from convoy.relay.types import (
     Any,
     FuncType,
@@ -100,6 +101,9 @@ __all__ = [
     "RefType",
     "RefWrite",
     "TypeCall",
+    "TypeFunctor",
+    "TypeMutator",
+    "TypeVisitor",
     "TypeData",
     "TypeKind",
     "TypeRelation",
@@ -149,6 +153,7 @@ __all__ = [
     "save_param_dict",
     "scalar_type",
     "ScopeBuilder",
+    "SourceName",
     "Span",
     "structural_equal",
     "TensorType",

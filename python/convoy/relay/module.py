@@ -23,6 +23,14 @@ def register_library(function: Callable[[Any, str], None]) -> Callable[[Any, str
     return function
 
 
+class TypeDefinitions(dict[GlobalTypeVar, TypeData]):
+    """Algebraic data types by name; their items are a list, as in TVM."""
+
+    def items(self) -> Any:
+        """Return pairs of GlobalTypeVar and definition."""
+        return list(super().items())
+
+
 class IRModule:
     """A set of functions, each with its GlobalVar.
 
@@ -90,9 +98,9 @@ class IRModule:
         self._functions[name] = (var, function)
 
     @property
-    def type_definitions(self) -> dict[GlobalTypeVar, TypeData]:
+    def type_definitions(self) -> TypeDefinitions:
         """The algebraic data types by GlobalTypeVar."""
-        return {data.header: data for data in self._types.values()}
+        return TypeDefinitions((data.header, data) for data in self._types.values())
 
     def add_type(self, data: TypeData) -> None:
         """Add an algebraic data type; its constructors get their tags.
@@ -164,6 +172,13 @@ class IRModule:
     def get_global_vars(self) -> list[GlobalVar]:
         """Return the GlobalVars of all functions."""
         return [var for var, _ in self._functions.values()]
+
+    def _add(self, var: GlobalVar | str, function: Any, update: bool = False) -> None:
+        """Add a function, under the name that TVM 0.18's own scripts call it by."""
+        name = var.name_hint if isinstance(var, GlobalVar) else var
+        if name in self._functions and not update:
+            raise RelayTypeError(f"a second function @{name}", "a new name, or update=True")
+        self[var] = function
 
     def update_func(self, var: GlobalVar, function: Function) -> None:
         """Replace or add a function."""

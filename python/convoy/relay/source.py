@@ -50,22 +50,35 @@ class Source:
         return self.text[starts[number - 1] : end].rstrip("\r")
 
 
+class SourceName(str):
+    """The name of a source text."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return str(self)
+
+
 @dataclass(frozen=True)
 class Span:
-    """The place of an expression.
+    """The place of an expression. Arguments are in TVM's order: both lines, then both columns.
 
     Attributes:
         source: The text, where it is at hand.
         binding: The variable that the expression is bound to, such as `%3`, or "".
     """
 
-    source_name: str
+    source_name: str | None
     line: int
-    column: int
     end_line: int = 0
+    column: int = 0
     end_column: int = 0
     source: Source | None = field(default=None, compare=False, repr=False)
     binding: str = field(default="", compare=False, repr=False)
+
+    def same_as(self, other: object) -> bool:
+        """Check for the very same place."""
+        return self is other
 
     def __str__(self) -> str:
         return f"{self.source_name}:{self.line}:{self.column}"

@@ -103,7 +103,9 @@ def source_name(node: Node) -> Any:
 @decodes("Span")
 def span(node: Node) -> Step:
     name = yield from node.ref("source_name")
-    return Span(str(name), node.int("line"), node.int("column"))
+    ends = {f: node.int(f) for f in ("end_line", "end_column") if f in node.fields}
+    source = None if name is None else str(name)
+    return Span(source, node.int("line"), column=node.int("column"), **ends)
 
 
 @decodes("SequentialSpan")

@@ -51,7 +51,7 @@ def _close(source: Source, start: int) -> int:
             raise error_at(
                 RelaySyntaxError,
                 "a comment that is not closed",
-                Span(source.name, line, column, source=source),
+                Span(source.name, line, column=column, source=source),
                 "*/",
             )
         depth += 1 if match.group() == "/*" else -1

@@ -36,6 +36,8 @@ class DataTypes:
             self.constructors.update({c.name_hint: c for c in data.constructors})
         for tree in definitions:
             name = str(tree.children[1])
+            if name in self._types.data_types:
+                raise self._error(tree, f"a second type {name}", "one definition of a name")
             self._types.data_types[name] = GlobalTypeVar(name)
         for tree in definitions:
             data = self._definition(tree)

@@ -71,7 +71,7 @@ class Elaborator(TextReader):
             raise error_at(
                 RelaySyntaxError,
                 "Relay text without a version",
-                Span(self.source.name, 1, 1, source=self.source),
+                Span(self.source.name, 1, column=1, source=self.source),
                 f'#[version = "{VERSION}"] in front',
             )
         self.check_version(children.pop(0))
@@ -348,7 +348,8 @@ class Elaborator(TextReader):
 
     def _bind_pattern(self, tree: Syntax) -> Var:
         name = str(tree.children[0])[1:]
-        var = Var(name, span=self.span(tree))
+        declared = self.types.elaborate(tree.children[1]) if len(tree.children) > 1 else None
+        var = Var(name, declared, span=self.span(tree))
         self.scopes.bind(name, var)
         return var
 

@@ -72,7 +72,7 @@ def _tree(source: Source, start: str) -> Syntax:
 
 
 def _span(source: Source, line: int, column: int) -> Span:
-    return Span(source.name, line, column, source=source)
+    return Span(source.name, line, column=column, source=source)
 
 
 def _syntax_error(source: Source, error: UnexpectedInput) -> RelaySyntaxError:

@@ -38,7 +38,7 @@ class TextReader:
             path.append(tree)
             found = getattr(tree, "first", None) or (tree.children[0] if tree.children else None)
             if found is None:
-                return Span(self.source.name, 1, 1, source=self.source)
+                return Span(self.source.name, 1, column=1, source=self.source)
             tree = found
         # Remembered, because an operator's place is that of its left operand, and so on down.
         for passed in path:
@@ -46,8 +46,8 @@ class TextReader:
         return Span(
             self.source.name,
             tree.line or 1,
-            tree.column or 1,
             tree.end_line or 0,
+            tree.column or 1,
             tree.end_column or 0,
             self.source,
         )

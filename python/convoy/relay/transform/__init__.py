@@ -45,6 +45,7 @@ from convoy.relay.transform.context import PassContext, build_config
 from convoy.relay.transform.dead_code import DeadCodeElimination
 from convoy.relay.transform.explicit_padding import FoldExplicitPadding
 from convoy.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
+from convoy.relay.transform.flexible_shape import FlexibleShapeDispatch
 from convoy.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
 from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
 from convoy.relay.transform.fuse_ops import DefuseOps, FuseOps
@@ -58,6 +59,7 @@ from convoy.relay.transform.normal_forms import (
     ToBasicBlockNormalForm,
     ToGraphNormalForm,
 )
+from convoy.relay.transform.recast import recast
 from convoy.relay.transform.scale_axis import (
     BackwardFoldScaleAxis,
     FoldScaleAxis,
@@ -91,6 +93,7 @@ __all__ = [
     "FastMath",
     "FirstOrderGradient",
     "FlattenAtrousConv",
+    "FlexibleShapeDispatch",
     "FoldConstant",
     "FoldConstantExpr",
     "FoldExplicitPadding",
@@ -125,6 +128,7 @@ __all__ = [
     "function_pass",
     "gradient",
     "module_pass",
+    "recast",
 ]
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import tvm
 
+from convoy.relay.tvm018._ffi import base
+
 get_global_func = tvm.get_global_func
 register_func = tvm.register_global_func
 register_object = tvm.register_object
 
-__all__ = ["get_global_func", "register_func", "register_object"]
+__all__ = ["base", "get_global_func", "register_func", "register_object"]
 
 
 def __getattr__(name: str) -> Any:
