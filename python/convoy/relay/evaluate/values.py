@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from convoy.relay.ast import Expr, Function
 
 MISSING: Any = object()
+_serials = count()
 
 
 class Frame:
@@ -37,7 +39,9 @@ class Closure:
 
     Attributes:
         name: The variable or global that it is bound to, for errors.
+        serial: Its number: a closure that was made earlier has a smaller one.
     """
 
     def __init__(self, function: Function, frame: Frame, name: str = "") -> None:
         self.function, self.frame, self.name = function, frame, name
+        self.serial = next(_serials)

@@ -59,6 +59,7 @@ from convoy.relay.transform.normal_forms import (
     ToBasicBlockNormalForm,
     ToGraphNormalForm,
 )
+from convoy.relay.transform.partial_evaluate import PartialEvaluate
 from convoy.relay.transform.recast import recast
 from convoy.relay.transform.scale_axis import (
     BackwardFoldScaleAxis,
@@ -109,6 +110,7 @@ __all__ = [
     "MergeCompilerRegions",
     "MergeComposite",
     "ModulePass",
+    "PartialEvaluate",
     "PartitionGraph",
     "Pass",
     "PassContext",

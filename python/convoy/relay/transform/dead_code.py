@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from convoy.relay import ast
+from convoy.relay.adt import Constructor, RefRead, RefWrite
 from convoy.relay.ast import Expr, Function, GlobalVar, Var
 from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.rewriting import expr_pass, op_name
@@ -18,7 +19,7 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
     Args:
         inline_once: Put the value of a variable that is used once in its place, unless a function
             stands between them.
-        ignore_impurity: Drop also calls of functions that are unknown.
+        ignore_impurity: Drop also calls of functions that are unknown, and writes of references.
     """
 
     def run(function: Expr) -> Expr:
@@ -45,7 +46,10 @@ def _eliminate(root: Expr, inline_once: bool, ignore_impurity: bool) -> Expr:
         memo[id(node)] = rebuild(node, memo)
         for var in values.get(id(node), ()):
             once = used[var] == 1 and len(depth[var]) == 1 and not isinstance(node, Function)
-            memo[id(var)] = memo[id(node)] if inline_once and once else var
+            moved = inline_once and once and (_is_pure(node) or ignore_impurity)
+            # What is read earlier may be written in between.
+            moved = moved and not any(isinstance(n, RefRead) for n in post_order(node))
+            memo[id(var)] = memo[id(node)] if moved else var
     return memo[id(root)]
 
 
@@ -84,11 +88,13 @@ def _is_pure(value: Expr) -> bool:
     if isinstance(value, Function):
         return True
     for node in post_order(value, lambda n: not isinstance(n, Function)):
+        if isinstance(node, RefWrite):
+            return False
         if isinstance(node, ast.Call):
             callee = node.op
             if isinstance(callee, (Var, GlobalVar)) or op_name(node).startswith("memory."):
                 return False
-            if not op_name(node) and not isinstance(callee, Function):
+            if not op_name(node) and not isinstance(callee, (Constructor, Function)):
                 return False
     return True
 

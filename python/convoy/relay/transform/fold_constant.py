@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -38,6 +39,17 @@ def FoldConstantExpr(expr: Expr, mod: object = None, fold_qnn: bool = False) -> 
     """Compute the parts of an expression that depend on constants alone."""
     del mod
     return _Folder(fold_qnn).fold(infer_expr(expr))
+
+
+def can_fold(expr: Expr, fold_qnn: bool = False) -> TypeGuard[Call]:
+    """Check for a call of an operator whose value may stand in its place if it is known."""
+    name = op_name(expr)
+    if not name or name in _KEPT or name.startswith(("memory.", "random.", "vm.")):
+        return False
+    if name.startswith(("qnn.", "relay.op.annotation")) and not fold_qnn:
+        return False
+    assert isinstance(expr, Call)
+    return bool(expr.args)
 
 
 class _Folder:
@@ -91,13 +103,9 @@ class _Folder:
         if isinstance(new, (ast.Tuple, ast.TupleGetItem)):
             parts = children(new)
             return bool(parts) and all(id(p) in self.known for p in parts)
-        name = op_name(new)
-        if not name or name in _KEPT or name.startswith(("memory.", "random.", "vm.")):
+        if not can_fold(new, self.fold_qnn):
             return False
-        if name.startswith(("qnn.", "relay.op.annotation")) and not self.fold_qnn:
-            return False
-        assert isinstance(new, Call)
-        return bool(new.args) and all(id(a) in self.known for a in new.args)
+        return all(id(a) in self.known for a in new.args)
 
     def _shape(self, node: Call) -> Constant | None:
         """Return the value of a call that depends on the sizes of its argument alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convoy.relay import ast
+from convoy.relay import adt, ast
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.trampoline import Step, run
 from convoy.relay.transform.base import Pass, register_pass
@@ -210,6 +210,12 @@ class _Normalizer:
                 inner = self.inner.setdefault((id(node), name), _Scope(scope))
                 bodies.append((yield self._block(branch, inner)))
             return ast.If(memo[id(node.cond)], *bodies, span=node.span)
+        elif isinstance(node, adt.Match):
+            for index, clause in enumerate(node.clauses):
+                for var in adt.pattern_vars(clause.lhs):
+                    self.done[id(var)] = var
+                inner = self.inner.setdefault((id(node), f"clause {index}"), _Scope(scope))
+                memo[id(clause.rhs)] = yield self._block(clause.rhs, inner)
         elif isinstance(node, ast.Let):
             return self.done[id(node.body)]
         elif is_primitive(node):
@@ -232,4 +238,11 @@ def _parts(node: Expr) -> list[tuple[Expr, str]]:
         return [*((p, "body") for p in node.params), (node.body, "body")]
     if isinstance(node, ast.If):
         return [(node.cond, ""), (node.true_branch, "true"), (node.false_branch, "false")]
+    if isinstance(node, adt.Match):
+        found = [(node.data, "")]
+        for index, clause in enumerate(node.clauses):
+            scope = f"clause {index}"
+            found += [(var, scope) for var in adt.pattern_vars(clause.lhs)]
+            found.append((clause.rhs, scope))
+        return found
     return [(child, "") for child in children(node)]
