@@ -17,7 +17,7 @@ from typing import Any as AnyValue
 import numpy as np
 
 from convoy.errors import RelayTypeError
-from convoy.relay.attrs import Attrs, make_attrs
+from convoy.relay.attrs import Array, Attrs, make_attrs
 from convoy.relay.lazy import tvm
 from convoy.relay.schema import op_schema
 from convoy.relay.source import Span
@@ -232,20 +232,6 @@ class Constant(Expr):
         return TensorType(self.value.shape, dtype_name(self.value.dtype))
 
 
-class Fields(tuple[AnyValue, ...]):
-    """Arguments, parameters or fields of a node: a tuple that equals a list of the same nodes."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple.__hash__
-
-
 class FunctionAttrs(dict[str, AnyValue]):
     """Attributes of a function: `attrs["Composite"]` or `attrs.Composite`."""
 
@@ -281,7 +267,7 @@ class Call(Expr):
     type_args: Sequence[Type] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "args", Fields(self.args))
+        object.__setattr__(self, "args", Array(self.args))
         object.__setattr__(self, "type_args", tuple(self.type_args or ()))
 
 
@@ -292,7 +278,7 @@ class Tuple(Expr):
     fields: Sequence[Expr]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", Fields(self.fields))
+        object.__setattr__(self, "fields", Array(self.fields))
 
     def __getitem__(self, index: int) -> Expr:
         return self.fields[index]
@@ -341,7 +327,7 @@ class Function(Expr):
     attrs: Mapping[str, AnyValue] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", Fields(self.params))
+        object.__setattr__(self, "params", Array(self.params))
         object.__setattr__(self, "type_params", tuple(self.type_params or ()))
         attrs = {key: _plain(value) for key, value in (self.attrs or {}).items()}
         object.__setattr__(self, "attrs", FunctionAttrs(attrs))

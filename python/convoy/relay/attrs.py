@@ -28,6 +28,27 @@ class Int64(int):
     __slots__ = ()
 
 
+class Array(tuple[Any, ...]):
+    """An array as scripts see it: a tuple that equals, and is printed as, a list."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def _array_of(value: Any) -> Any:
+    return Array(map(_array_of, value)) if isinstance(value, tuple) else value
+
+
 class Attrs(Mapping[str, Any]):
     """The attributes of a call: `attrs["strides"]` or `attrs.strides`.
 
@@ -53,7 +74,7 @@ class Attrs(Mapping[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self._values[name]
+            return _array_of(self._values[name])
         except KeyError:
             raise AttributeError(f"{self.type_key} has no field '{name}'") from None
 

@@ -12,7 +12,7 @@ from convoy.relay.module import IRModule, register_library
 from convoy.relay.source import Source
 from convoy.relay.text import parse_module_text
 
-_FILES = ("prelude.rly", "nat.rly")
+_FILES = ("prelude.rly", "nat.rly", "core.rly")
 _NO_TENSOR_ARRAYS = "Tensor arrays are lists of any tensors here: use List, Cons and Nil"
 
 

@@ -342,7 +342,7 @@ class Elaborator(TextReader):
             lhs, rhs = clause.children
             self.scopes.push()
             pattern = self.data_types.pattern(lhs, self._bind_pattern)
-            found.append(adt.Clause(pattern, (yield self.visit(rhs))))
+            found.append(adt.Clause(pattern, (yield self.expr(rhs))))
             self.scopes.pop()
         return adt.Match(data, found, not keyword.endswith("?"), span=self.span(tree))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from convoy.relay import ast
+from convoy.relay.adt import Constructor
 from convoy.relay.ast import Call, Expr, Function, GlobalVar, Var
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 from convoy.relay.transform.base import ModulePass, Pass, PassInfo, register_pass
 from convoy.relay.transform.rewriting import is_primitive
-from convoy.relay.types import FuncType
+from convoy.relay.types import FuncType, TypeCall
 from convoy.relay.visit import free_vars, post_order, rebuild, rewrite
 
 
@@ -172,31 +173,39 @@ def EtaExpand(expand_constructor: bool = False, expand_global_var: bool = False)
     """Write functions that are values as functions that call them.
 
     Args:
-        expand_constructor: Constructors of algebraic data types, of which there are none here.
+        expand_constructor: Constructors of algebraic data types.
         expand_global_var: Functions of the module.
     """
-    del expand_constructor
+    kinds = (Constructor,) * expand_constructor + (GlobalVar,) * expand_global_var
 
     def run(mod: IRModule) -> IRModule:
         result = infer_module(mod).shallow_copy()
-        if expand_global_var:
-            for name in mod:
-                result[name] = _expand(mod[name])
+        for name in mod:
+            result[name] = _expand(mod[name], mod, kinds)
         return infer_module(result)
 
     return ModulePass(PassInfo(1, "EtaExpand"), run)
 
 
-def _expand(function: Function) -> Function:
+def _expand(function: Function, mod: IRModule, kinds: tuple[type, ...]) -> Function:
     called = {id(n.op) for n in post_order(function) if isinstance(n, Call)}
     memo: dict[int, Expr] = {}
     for node in post_order(function):
         new = memo[id(node)] = rebuild(node, memo)
-        if isinstance(node, GlobalVar) and id(node) not in called:
-            found = node.checked_type
-            assert isinstance(found, FuncType)
+        if isinstance(node, kinds) and id(node) not in called:
+            found = _function_type(node, mod)
             params = [Var(f"eta_expand_param{i}", t) for i, t in enumerate(found.arg_types)]
             memo[id(node)] = Function(params, Call(new, params), found.ret_type, found.type_params)
     result = memo[id(function)]
     assert isinstance(result, Function)
     return result
+
+
+def _function_type(node: Expr, mod: IRModule) -> FuncType:
+    """Return the type of a function of the module or of a constructor, with its parameters."""
+    if isinstance(node, Constructor):
+        data = mod[node.belong_to]
+        return FuncType(node.inputs, TypeCall(data.header, data.type_vars), data.type_vars)
+    found = node.checked_type
+    assert isinstance(found, FuncType)
+    return found
