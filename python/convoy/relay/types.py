@@ -202,12 +202,18 @@ class FuncType(Type):
         """Compare up to the names of type parameters."""
         if not isinstance(other, FuncType) or len(self.type_params) != len(other.type_params):
             return False
+        constraints = other.type_constraints
         if self.type_params != other.type_params:
-            other = replace_types(
-                other, dict(zip(other.type_params, self.type_params, strict=True))
-            )
+            pairs = list(zip(other.type_params, self.type_params, strict=True))
+            if any(a.kind != b.kind for a, b in pairs):
+                return False
+            names = dict(pairs)
+            other = replace_types(other, names)
             assert isinstance(other, FuncType)
-        return self.arg_types == other.arg_types and self.ret_type == other.ret_type
+            constraints = tuple(_renamed(c, names) for c in constraints)
+        if self.arg_types != other.arg_types or self.ret_type != other.ret_type:
+            return False
+        return self.type_constraints == constraints
 
     def __hash__(self) -> int:
         return hash((len(self.arg_types), len(self.type_params)))
@@ -276,9 +282,23 @@ class TypeRelation(Type):
         object.__setattr__(self, "args", tuple(self.args))
 
 
-@dataclass(frozen=True)
+def _renamed(relation: AnyValue, names: Mapping[TypeVar, Type]) -> AnyValue:
+    """Replace type variables in a relation."""
+    if not isinstance(relation, TypeRelation):
+        return relation
+    args = tuple(replace_types(a, names) for a in relation.args)
+    return TypeRelation(relation.func, args, relation.num_inputs, relation.attrs)
+
+
+@dataclass(frozen=True, eq=False)
 class IncompleteType(Type):
-    """A type still to be inferred, printed `_`."""
+    """A type still to be inferred, printed `_`: equal to itself alone.
+
+    Attributes:
+        kind: A TypeKind.
+    """
+
+    kind: int = 0
 
     def __str__(self) -> str:
         return "_"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from convoy.relay import ast
 from convoy.relay import types as ty
+from convoy.relay.adt import TypeData
 from convoy.relay.attrs import Attrs, make_attrs
 from convoy.relay.json_format.decoding import Step, decodes, expect, expect_all, span_of
 from convoy.relay.module import IRModule
@@ -96,10 +97,13 @@ def function(node: Node) -> Step:
 
 @decodes("IRModule")
 def module(node: Node) -> Step:
-    functions = expect((yield from node.ref("functions")), dict, node, "functions")
+    functions = expect((yield from node.ref("functions")) or {}, dict, node, "functions")
     definitions = yield from node.ref("type_definitions")
     attrs = expect((yield from node.ref("attrs")), (Attrs, type(None)), node, "attrs")
     for key, value in functions.items():
         expect(key, ast.GlobalVar, node, "functions")
         expect(value, ast.Function, node, "functions")
-    return IRModule(functions, definitions or {}, attrs)
+    definitions = expect(definitions or {}, dict, node, "type_definitions")
+    for value in definitions.values():
+        expect(value, TypeData, node, "type_definitions")
+    return IRModule(functions, definitions, attrs)

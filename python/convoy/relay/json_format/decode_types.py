@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from convoy.errors import RelaySyntaxError, UnsupportedOp
+from convoy.errors import RelaySyntaxError
 from convoy.relay import types as ty
+from convoy.relay.json_format.decode_data_types import name_of
 from convoy.relay.json_format.decoding import Step, decodes, expect, expect_all
 
 if TYPE_CHECKING:
@@ -56,17 +57,6 @@ def incomplete_type(node: Node) -> Any:
 
 
 @decodes("TypeVar")
-def type_var(node: Node) -> Any:
-    return ty.TypeVar(node.string("name_hint"))
-
-
-@decodes(
-    "TypeCall", "GlobalTypeVar", "relay.TypeData", "TypeData", "Constructor", "relay.Match",
-    "relay.Clause", "relay.RefCreate", "relay.RefRead", "relay.RefWrite", "RelayRefType",
-)  # fmt: skip
-def refused(node: Node) -> Any:
-    """Refuse nodes of algebraic data types and references."""
-    raise UnsupportedOp(
-        f"a {node.key}", "tensors, tuples, let, if and functions",
-        "Algebraic data types and references are not supported",
-    )  # fmt: skip
+def type_var(node: Node) -> Step:
+    name = yield from name_of(node)
+    return ty.TypeVar(name, node.int("kind") if "kind" in node.fields else 0)

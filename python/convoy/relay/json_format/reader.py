@@ -14,19 +14,25 @@ from typing import Any
 from convoy.errors import ConvoyError, RelaySyntaxError
 from convoy.relay.ast import Expr
 from convoy.relay.infer import infer_module
-from convoy.relay.json_format import decode_expressions, decode_types, decode_values  # noqa: F401
+from convoy.relay.json_format import (  # noqa: F401
+    decode_data_types,
+    decode_expressions,
+    decode_types,
+    decode_values,
+)
 from convoy.relay.json_format.decode_attributes import decode_attrs
 from convoy.relay.json_format.decoding import DECODERS, Step, canonical_key
 from convoy.relay.json_format.scalars import string_of, to_int
 from convoy.relay.json_format.tensor_bytes import decode_base64
 from convoy.relay.module import IRModule
+from convoy.relay.types import Type
 
 
 def load_json(text: str | bytes) -> Any:
     """Read a `save_json` file; infer the types of a module.
 
     Returns:
-        A module or an expression.
+        A module, an expression or a type.
 
     Raises:
         RelaySyntaxError: Not such a file, or a damaged one.
@@ -35,8 +41,8 @@ def load_json(text: str | bytes) -> Any:
     root = _File(text).root()
     if isinstance(root, IRModule):
         return infer_module(root)
-    if not isinstance(root, Expr):
-        raise RelaySyntaxError(f"a saved {type(root).__name__}", "a module or an expression")
+    if not isinstance(root, (Expr, Type)):
+        raise RelaySyntaxError(f"a saved {type(root).__name__}", "a module, expression or type")
     return root
 
 

@@ -9,7 +9,10 @@ from typing import Any
 from convoy.errors import RelayTypeError
 from convoy.relay import ast
 from convoy.relay import types as ty
+from convoy.relay.adt import Clause, Pattern
 from convoy.relay.attrs import Attrs, Int64
+from convoy.relay.json_format.describe_data_types import describe_data_expr, describe_data_type
+from convoy.relay.json_format.fields import ANYWHERE, Data, Device, Fields, Raw
 from convoy.relay.json_format.tensor_bytes import encode_base64
 from convoy.relay.module import IRModule
 from convoy.relay.schema import Field
@@ -19,10 +22,10 @@ TVM_VERSION = "0.18.0"
 Step = Generator[Any, Any, int]
 
 
-def save_json(node: IRModule | ast.Expr) -> str:
-    """Write a module or an expression as a `save_json` file; return its text."""
-    if not isinstance(node, (IRModule, ast.Expr)):
-        raise RelayTypeError(f"a {type(node).__name__}", "a module or an expression")
+def save_json(node: IRModule | ast.Expr | ty.Type) -> str:
+    """Write a module, an expression or a type as a `save_json` file; return its text."""
+    if not isinstance(node, (IRModule, ast.Expr, ty.Type)):
+        raise RelayTypeError(f"a {type(node).__name__}", "a module, an expression or a type")
     return _Writer().file(node)
 
 
@@ -80,9 +83,9 @@ class _Writer:
             return ("op", value.name)
         if isinstance(value, ast.GlobalVar):
             return ("global", value.name_hint)
-        if isinstance(value, (ty.Type, _Device)):
+        if isinstance(value, (ty.Type, Device)):
             return value
-        if isinstance(value, (ast.Expr, Attrs)):
+        if isinstance(value, (ast.Expr, Attrs, Clause, Pattern)):
             return id(value)
         return None
 
@@ -122,9 +125,9 @@ class _Writer:
             return index
         attrs: dict[str, str] = {}
         for name, content in fields:
-            if isinstance(content, _Raw):
+            if isinstance(content, Raw):
                 attrs[name] = content
-            elif isinstance(content, _Data):
+            elif isinstance(content, Data):
                 self.arrays.append(encode_base64(content.value))
                 attrs[name] = str(len(self.arrays) - 1)
             else:
@@ -148,26 +151,7 @@ class _Writer:
         return index
 
 
-class _Raw(str):
-    """Text that is written to the file as it is."""
-
-
-class _Data:
-    """A field that holds a tensor."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _Device:
-    """The unconstrained virtual device, which every expression of a plain module points at."""
-
-
-_ANYWHERE = _Device()
-_Fields = list[tuple[str, Any]]
-
-
-def _describe(value: Any) -> tuple[str, _Fields]:
+def _describe(value: Any) -> tuple[str, Fields]:
     """Return the type key of a node and its fields, in TVM's order."""
     if isinstance(value, bool):
         return "IntImm", _number("bool", str(int(value)))
@@ -176,10 +160,10 @@ def _describe(value: Any) -> tuple[str, _Fields]:
         return "IntImm", _number("int64" if wide else "int32", str(int(value)))
     if isinstance(value, float):
         return "FloatImm", _number("float32", _double(value))
-    if isinstance(value, _Device):
+    if isinstance(value, Device):
         return "VirtualDevice", [
-            ("device_type_int", _Raw("-1")),
-            ("virtual_device_id", _Raw("-1")),
+            ("device_type_int", Raw("-1")),
+            ("virtual_device_id", Raw("-1")),
             ("target", None),
             ("memory_scope", ""),
         ]
@@ -187,12 +171,15 @@ def _describe(value: Any) -> tuple[str, _Fields]:
         if value.cls is None:
             return "DictAttrs", [("__dict__", dict(value))]
         return value.type_key, [(f.name, _attr(f, value[f.name])) for f in value.cls.fields]
+    data_type = describe_data_type(value)
+    if data_type is not None:
+        return data_type
     if isinstance(value, ty.Type):
         return _describe_type(value)
     if isinstance(value, ty.Any):
-        return "tir.Any", [("dtype", _Raw("int32")), ("span", None)]
+        return "tir.Any", [("dtype", Raw("int32")), ("span", None)]
     if isinstance(value, ty.SymbolicDim):
-        fields: _Fields = [("name", value.name), ("dtype", _Raw(value.dtype))]
+        fields: Fields = [("name", value.name), ("dtype", Raw(value.dtype))]
         return "tir.Var", [*fields, ("type_annotation", None), ("span", None)]
     if isinstance(value, IRModule):
         return "IRModule", _module(value)
@@ -203,8 +190,8 @@ def _describe(value: Any) -> tuple[str, _Fields]:
     raise RelayTypeError(f"a {type(value).__name__} in a module", "values that can be saved")
 
 
-def _number(dtype: str, text: str) -> _Fields:
-    return [("dtype", _Raw(dtype)), ("value", _Raw(text)), ("span", None)]
+def _number(dtype: str, text: str) -> Fields:
+    return [("dtype", Raw(dtype)), ("value", Raw(text)), ("span", None)]
 
 
 def _double(value: float) -> str:
@@ -214,20 +201,20 @@ def _double(value: float) -> str:
 def _attr(field: Field, value: Any) -> Any:
     """Return the content of a field of an attribute class."""
     if field.kind == "bool":
-        return _Raw(int(bool(value)))
+        return Raw(int(bool(value)))
     if field.kind == "double":
-        return _Raw(_double(value))
+        return Raw(_double(value))
     if field.kind in ("int", "dtype", "text"):
-        return _Raw(value)
+        return Raw(value)
     if field.kind == "box":
         return [_Box(v) for v in value] if isinstance(value, tuple) else _Box(value)
     return value
 
 
-def _describe_type(value: ty.Type) -> tuple[str, _Fields]:
-    end: _Fields = [("span", None)]
+def _describe_type(value: ty.Type) -> tuple[str, Fields]:
+    end: Fields = [("span", None)]
     if isinstance(value, ty.TensorType):
-        return "relay.TensorType", [("shape", value.shape), ("dtype", _Raw(value.dtype)), *end]
+        return "relay.TensorType", [("shape", value.shape), ("dtype", Raw(value.dtype)), *end]
     if isinstance(value, ty.TupleType):
         return "TupleType", [("fields", value.fields), *end]
     if isinstance(value, ty.FuncType):
@@ -239,8 +226,8 @@ def _describe_type(value: ty.Type) -> tuple[str, _Fields]:
             *end,
         ]
     if isinstance(value, ty.TypeVar):
-        return "TypeVar", [("name_hint", value.name_hint), ("kind", _Raw(value.kind)), *end]
-    return "IncompleteType", [("kind", _Raw(0)), *end]
+        return "TypeVar", [("name_hint", value.name_hint), ("kind", Raw(value.kind)), *end]
+    return "IncompleteType", [("kind", Raw(0)), *end]
 
 
 class _Id:
@@ -250,9 +237,9 @@ class _Id:
         self.name = name
 
 
-def _describe_expr(value: ast.Expr) -> tuple[str, _Fields]:
-    end: _Fields = [
-        ("virtual_device_", _ANYWHERE),
+def _describe_expr(value: ast.Expr) -> tuple[str, Fields]:
+    end: Fields = [
+        ("virtual_device_", ANYWHERE),
         ("span", None),
         ("_checked_type_", value.checked_type_),
     ]
@@ -265,20 +252,23 @@ def _describe_expr(value: ast.Expr) -> tuple[str, _Fields]:
         name = ("name_hint", value.name_hint)
         return "GlobalVar", [name, ("virtual_device_", None), *end[1:], ("struct_info_", None)]
     if isinstance(value, ast.Constant):
-        return "relay.Constant", [("data", _Data(value.value)), *end]
+        return "relay.Constant", [("data", Data(value.value)), *end]
     if isinstance(value, ast.Call):
-        head: _Fields = [("op", value.op), ("args", value.args), ("attrs", value.attrs)]
+        head: Fields = [("op", value.op), ("args", value.args), ("attrs", value.attrs)]
         return "relay.Call", [*head, ("type_args", _type_args(value)), *end]
     if isinstance(value, ast.Tuple):
         return "relay.Tuple", [("fields", value.fields), *end]
     if isinstance(value, ast.TupleGetItem):
-        index = _Raw(value.index)
+        index = Raw(value.index)
         return "relay.TupleGetItem", [("tuple_value", value.tuple_value), ("index", index), *end]
     if isinstance(value, ast.Let):
         return "relay.Let", [("var", value.var), ("value", value.value), ("body", value.body), *end]
     if isinstance(value, ast.If):
         branches = [(f, getattr(value, f)) for f in ("cond", "true_branch", "false_branch")]
         return "relay.If", [*branches, *end]
+    data = describe_data_expr(value, end)
+    if data is not None:
+        return data
     assert isinstance(value, ast.Function)
     return "relay.Function", _function(value, end)
 
@@ -291,7 +281,7 @@ def _type_args(call: ast.Call) -> Any:
     return types
 
 
-def _function(value: ast.Function, end: _Fields) -> _Fields:
+def _function(value: ast.Function, end: Fields) -> Fields:
     ret = value.ret_type
     if ret is None and isinstance(value.checked_type_, ty.FuncType):
         ret = value.checked_type_.ret_type
@@ -305,13 +295,14 @@ def _function(value: ast.Function, end: _Fields) -> _Fields:
     ]
 
 
-def _module(value: IRModule) -> _Fields:
+def _module(value: IRModule) -> Fields:
     names = {name: value.get_global_var(name) for name in value}
+    types = {header.name_hint: header for header in value.type_definitions}
     return [
         ("functions", value.functions),
-        ("type_definitions", {}),
+        ("type_definitions", dict(value.type_definitions)),
         ("global_var_map_", names),
-        ("global_type_var_map_", {}),
+        ("global_type_var_map_", types),
         ("source_map", None),
         ("attrs", Attrs(None, value.attrs)),
         ("global_infos", {}),

@@ -51,6 +51,7 @@ from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
 from convoy.relay.transform.fuse_ops import DefuseOps, FuseOps
 from convoy.relay.transform.infer_type import InferType, InferTypeLocal
 from convoy.relay.transform.layouts import AlterOpLayout, ConvertLayout, LayoutConfig
+from convoy.relay.transform.lazy_gradient_init import LazyGradientInit
 from convoy.relay.transform.legalize import Legalize
 from convoy.relay.transform.mixed_precision import ToMixedPrecision
 from convoy.relay.transform.normal_forms import (
@@ -77,6 +78,7 @@ __all__ = [
     "AlterOpLayout",
     "ConvertLayout",
     "LayoutConfig",
+    "LazyGradientInit",
     "AnnotateTarget",
     "CanonicalizeCast",
     "CanonicalizeOps",
