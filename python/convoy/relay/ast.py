@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any as AnyValue
 
 import numpy as np
@@ -171,15 +170,25 @@ class Op(Expr):
 _op_attributes: dict[tuple[str, str], tuple[AnyValue, int]] = {}
 
 
-@cache
+# The one node of each operator.
+_ops: dict[str, Op] = {}
+
+
+def define_op(node: Op) -> None:
+    """Make a node the one of its operator."""
+    _ops[node.name] = node
+
+
 def op(name: str) -> Op:
     """Return the one node of a known operator.
 
     Raises:
         UnsupportedOp: Relay has no such operator; the message suggests near names.
     """
-    op_schema(name)
-    return Op(name)
+    if name not in _ops:
+        op_schema(name)
+        _ops[name] = Op(name)
+    return _ops[name]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,6 +197,11 @@ class Var(Expr):
 
     name_hint: str
     type_annotation: Type | None = None
+
+    @property
+    def vid(self) -> Var:
+        """The identity of the variable, which is the variable itself."""
+        return self
 
     @property
     def type_(self) -> Type | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from convoy.relay.ast import op as get
+from convoy.relay.custom_operator import register
 
 
 class OpPattern:
@@ -70,12 +71,14 @@ register_infer_correct_layout = _registering(
 )
 register_gradient = _registering("FPrimalGradient", "a function `(call, grad)` of gradients")
 register_pattern = _registering("TOpPattern", "an OpPattern")
+register_stateful = _registering("TOpIsStateful", "whether an operator has a state")
 register_external_compiler = _registering("target", "whether a code generator takes a call")
 
 
 __all__ = [
     "OpPattern",
     "get",
+    "register",
     "register_alter_op_layout",
     "register_convert_op_layout",
     "register_external_compiler",
@@ -87,4 +90,5 @@ __all__ = [
     "register_op_attr",
     "register_optional_fake_quantization_to_integer",
     "register_pattern",
+    "register_stateful",
 ]

@@ -86,12 +86,21 @@ class _Compiler(Removed):
     def clear(self) -> None: ...
 
 
+def _options(name: str) -> Any:
+    """Make a stand-in for options of a tuner: they can be written down, and no tuner takes them."""
+    return lambda *args, **kwargs: Removed(f"{name}()")
+
+
 #: Names that scripts use around relay.build, which needs none of them.
 _HARMLESS: dict[str, Any] = {
     "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
     "autotvm.apply_history_best": _apply_history_best,
     "autotvm.apply_graph_best": _apply_history_best,
     "auto_scheduler.ApplyHistoryBest": _apply_history_best,
+    **{
+        f"autotvm.{name}": _options(f"autotvm.{name}")
+        for name in ("LocalBuilder", "LocalRunner", "RPCRunner", "measure_option")
+    },
 }
 
 

@@ -108,6 +108,16 @@ def op_schema(name: str) -> OpSchema:
     return found
 
 
+def is_op(name: str) -> bool:
+    """Check for the name of an operator."""
+    return name in _load()[1]
+
+
+def define_schema(schema: OpSchema) -> None:
+    """Add an operator of a user's, or describe it anew."""
+    _load()[1][schema.name] = schema
+
+
 def attrs_class(name: str) -> AttrsClass | None:
     """Return the attribute class of a name or a type key (`relay.attrs.Conv2DAttrs`), or None."""
     return _load()[0].get(name.removeprefix("relay.attrs."))

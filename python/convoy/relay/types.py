@@ -76,12 +76,23 @@ class Type:
 _DTYPES = {"int": "int32", "uint": "uint32", "float": "float32", "uint1": "bool"}
 
 
+class Size(int):
+    """A known size: an integer, with the `value` that scripts ask TVM's IntImm for."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> int:
+        """The integer."""
+        return int(self)
+
+
 def _dim(size: AnyValue) -> AnyValue:
-    """Return a dimension; numpy's integers and TVM's IntImm become int."""
-    if isinstance(size, int):
-        return int(size)
+    """Return a dimension; numpy's integers and TVM's IntImm become integers."""
+    if type(size) is Size:
+        return size
     value = getattr(size, "value", size)
-    return int(value) if isinstance(value, Integral) else size
+    return Size(value) if isinstance(value, Integral) else size
 
 
 def _same_size(a: AnyValue, b: AnyValue) -> bool:
