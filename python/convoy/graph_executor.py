@@ -333,6 +333,22 @@ class GraphExecutorFactoryModule:
         """Make an executor on the first device; further ones are ignored."""
         return Executor(self.module.session(devices[0] if devices else None))
 
+    def get_source(self, fmt: str = "") -> str:
+        """Return the code of the kernels that TVM compiled for the CPU, for a reader.
+
+        Args:
+            fmt: "asm" for assembler text; anything else is LLVM's.
+
+        Returns:
+            The text; a comment in its place for a module of the cache of builds, which is linked.
+        """
+        parts = [getattr(self.module.module, "mod", self.module.module)]
+        for part in parts:
+            parts.extend(part.imports)
+            if part.kind == "llvm":
+                return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
+        return "; linked by an earlier build: build with cache=False to see its code\n"
+
     def get_params(self) -> dict[str, Any]:
         """Return no parameters: bound ones are constants inside the module."""
         return {}

@@ -67,6 +67,8 @@ def create_executor(
     device: Any = None,
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
+    *,
+    ctx: Any = None,
 ) -> Executor:
     """Make an executor. All kinds run compiled code; they differ in name only.
 
@@ -76,10 +78,12 @@ def create_executor(
         device: A TVM device; None is the first one of the target's kind.
         target: As `relay.build` takes it.
         params: Values by name, which are bound as constants.
+        ctx: The name that `device` had before TVM 0.8.
 
     Raises:
         InvalidOption: Another kind.
     """
+    device = device or ctx
     if kind not in _KINDS:
         raise InvalidOption(f"kind='{kind}'", ", ".join(_KINDS))
     if device is None:

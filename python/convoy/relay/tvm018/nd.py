@@ -15,15 +15,26 @@ __all__ = ["NDArray", "array", "cpu", "cuda", "device", "empty", "gpu", "numpyas
 NDArray = tvm.runtime.Tensor
 
 
-def array(arr: Any, device: Any = None, mem_scope: Any = None) -> Any:
-    """Make a tensor on a device (default: the CPU) of an array, a number or another tensor."""
+def array(arr: Any, device: Any = None, mem_scope: Any = None, *, ctx: Any = None) -> Any:
+    """Make a tensor on a device (default: the CPU) of an array, a number or another tensor.
+
+    `ctx` is the name that `device` had before TVM 0.8.
+    """
     del mem_scope
-    return tvm.runtime.tensor(to_array(arr), device)
+    return tvm.runtime.tensor(to_array(arr), device or ctx)
 
 
-def empty(shape: Any, dtype: str = "float32", device: Any = None, mem_scope: Any = None) -> Any:
-    """Make a tensor without setting its elements."""
+def empty(
+    shape: Any,
+    dtype: str = "float32",
+    device: Any = None,
+    mem_scope: Any = None,
+    *,
+    ctx: Any = None,
+) -> Any:
+    """Make a tensor without setting its elements; arguments as `array` has them."""
     del mem_scope
+    device = device or ctx
     sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
     return tvm.runtime.empty(sizes, dtype, cpu(0) if device is None else device)
 
