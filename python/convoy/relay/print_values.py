@@ -13,6 +13,7 @@ from convoy.relay import types as ty
 from convoy.relay.attrs import Attrs, Int64
 from convoy.relay.equality import same_attrs
 from convoy.relay.schema import MANDATORY, Field, op_schema
+from convoy.relay.virtual_device import VirtualDevice
 
 _SUFFIX = {
     "float16": "f16",
@@ -100,6 +101,8 @@ class ValuePrinter:
             return self._entry("relay.Constant", value)
         if isinstance(value, ty.Any):
             return self._entry("tir.Any", value)
+        if isinstance(value, VirtualDevice):
+            return self._entry("VirtualDevice", value)
         if isinstance(value, Mapping):
             return self._entry("Map", dict(value))
         raise RelayTypeError(

@@ -8,10 +8,15 @@ from convoy.errors import RelaySyntaxError
 from convoy.relay.attrs import Attrs, Int64
 from convoy.relay.json_format.decoding import Step, decodes, expect
 from convoy.relay.json_format.scalars import string_of, to_float, to_int
+from convoy.relay.lazy import tvm
 from convoy.relay.source import Span
+from convoy.relay.virtual_device import VirtualDevice
 
 if TYPE_CHECKING:
     from convoy.relay.json_format.reader import Node
+
+
+_DEVICE_FIELDS = ("device_type_int", "virtual_device_id")
 
 
 @decodes("")
@@ -89,7 +94,18 @@ def dict_attrs(node: Node) -> Step:
     return Attrs(None, {str(k): v for k, v in expect(values or {}, dict, node, "__dict__").items()})
 
 
-@decodes("VirtualDevice", "SourceMap", "Source", "EnvFunc", "Target")
+@decodes("VirtualDevice")
+def virtual_device(node: Node) -> Any:
+    """Decode a device; its target is dropped."""
+    numbers = [node.int(f) if f in node.fields else -1 for f in _DEVICE_FIELDS]
+    if not -1 <= numbers[0] < 64 or not -1 <= numbers[1] < 2**16:
+        raise RelaySyntaxError(f"device {numbers[1]} of type {numbers[0]}", "a device of DLPack")
+    device = None if numbers[0] < 0 else tvm.device(numbers[0], max(numbers[1], 0))
+    scope = node.string("memory_scope") if "memory_scope" in node.fields else ""
+    return VirtualDevice(device, memory_scope=scope)
+
+
+@decodes("SourceMap", "Source", "EnvFunc", "Target")
 def opaque(node: Node) -> Any:
     """Drop a node that does not affect the meaning of a program."""
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from convoy.relay.virtual_device import VirtualDevice
+
 #: A field's name and content: Raw text, Data, or an object that becomes a node of its own.
 Fields = list[tuple[str, Any]]
 
@@ -19,8 +21,5 @@ class Data:
         self.value = value
 
 
-class Device:
-    """The unconstrained virtual device, which every expression of a plain module points at."""
-
-
-ANYWHERE = Device()
+#: The unconstrained virtual device, which every expression of a plain module points at.
+ANYWHERE = VirtualDevice()

@@ -12,11 +12,12 @@ from convoy.relay import types as ty
 from convoy.relay.adt import Clause, Pattern
 from convoy.relay.attrs import Attrs, Int64
 from convoy.relay.json_format.describe_data_types import describe_data_expr, describe_data_type
-from convoy.relay.json_format.fields import ANYWHERE, Data, Device, Fields, Raw
+from convoy.relay.json_format.fields import ANYWHERE, Data, Fields, Raw
 from convoy.relay.json_format.tensor_bytes import encode_base64
 from convoy.relay.module import IRModule
 from convoy.relay.schema import Field
 from convoy.relay.trampoline import run
+from convoy.relay.virtual_device import VirtualDevice
 
 TVM_VERSION = "0.18.0"
 Step = Generator[Any, Any, int]
@@ -83,7 +84,7 @@ class _Writer:
             return ("op", value.name)
         if isinstance(value, ast.GlobalVar):
             return ("global", value.name_hint)
-        if isinstance(value, (ty.Type, Device)):
+        if isinstance(value, (ty.Type, VirtualDevice)):
             return value
         if isinstance(value, (ast.Expr, Attrs, Clause, Pattern)):
             return id(value)
@@ -160,12 +161,12 @@ def _describe(value: Any) -> tuple[str, Fields]:
         return "IntImm", _number("int64" if wide else "int32", str(int(value)))
     if isinstance(value, float):
         return "FloatImm", _number("float32", _double(value))
-    if isinstance(value, Device):
+    if isinstance(value, VirtualDevice):
         return "VirtualDevice", [
-            ("device_type_int", Raw("-1")),
-            ("virtual_device_id", Raw("-1")),
+            ("device_type_int", Raw(value.device_type_int)),
+            ("virtual_device_id", Raw(value.virtual_device_id)),
             ("target", None),
-            ("memory_scope", ""),
+            ("memory_scope", value.memory_scope),
         ]
     if isinstance(value, Attrs):
         if value.cls is None:

@@ -10,6 +10,7 @@ from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.types import Type
+from convoy.relay.virtual_device import VirtualDevice, virtual_device
 
 _ANNOTATIONS = [f"annotation.{n}" for n in ("stop_fusion", "compiler_begin", "compiler_end")]
 _ANNOTATIONS.append("annotation.checkpoint")
@@ -46,10 +47,25 @@ def checkpoint(data: Expr) -> Call:
 
 
 @builder("annotation.on_device")
-def on_device(body: Expr, device: Any = None, **constraints: Any) -> Expr:
-    """Return the body: a module runs on one device."""
-    del device, constraints
-    return body
+def on_device(
+    body: Expr, device: Any, constrain_result: bool = False, constrain_body: bool = True
+) -> Call:
+    """Mark the device of a value; a module runs on one device, whatever is marked.
+
+    Args:
+        body: The value.
+        device: A TVM device, its name or a VirtualDevice.
+        constrain_result: Whether the result is on the device.
+        constrain_body: Whether the value is computed there; with neither the device is open.
+    """
+    found = virtual_device(device)
+    return make_call(
+        "on_device",
+        body,
+        virtual_device=found if constrain_result or constrain_body else VirtualDevice(),
+        constrain_result=constrain_result,
+        constrain_body=constrain_body,
+    )
 
 
 @builder("debug")

@@ -7,7 +7,7 @@ import operator as py
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from convoy.errors import InvalidModel, UnsupportedOp
+from convoy.errors import InvalidModel, RelayTypeError, UnsupportedOp
 from convoy.relay import ast
 from convoy.relay.ast import Expr, Tuple, TupleGetItem, Var
 from convoy.relay.builder import var
@@ -360,7 +360,12 @@ def _extend(items: Any, more: Any, *_: Any) -> Any:
 def _item(items: Any, index: Any) -> Any:
     if isinstance(items, Expr):
         return NotImplemented
-    return items[_number(index)] if not isinstance(items, dict) else items[index]
+    if isinstance(items, dict):
+        return items[index]
+    number = _number(index)
+    if not -len(items) <= number < len(items):
+        raise RelayTypeError(f"item {number} of {len(items)}", "the shapes of all items of an input")
+    return items[number]
 
 
 def _set_item(items: Any, index: Any, value: Any) -> Any:

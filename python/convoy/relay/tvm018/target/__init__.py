@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ import tvm
 
 from convoy.errors import InvalidOption
 from convoy.relay.tvm018.modules import forward
+from convoy.relay.virtual_device import VirtualDevice
 
 _EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
 
@@ -73,21 +73,6 @@ def _from_command_line(text: str) -> dict[str, Any]:
         listed = name in ("libs", "mattr", "keys")
         options[name] = value.split(",") if listed else int(value) if value.isdigit() else value
     return options
-
-
-@dataclass(frozen=True)
-class VirtualDevice:
-    """A device that code is meant for; accepted, with one device for all code.
-
-    Attributes:
-        device: The device.
-        target: Its target.
-        memory_scope: Its memory.
-    """
-
-    device: Any = None
-    target: Any = None
-    memory_scope: str = ""
 
 
 def cuda(model: str = "unknown", arch: str | None = None, **options: Any) -> Any:
