@@ -101,6 +101,22 @@ def test_modules_of_tvm_018() -> None:
         tvm.__path_of_nothing__  # noqa: B018
 
 
+def test_names_of_2018() -> None:
+    from convoy.relay.ir_pass import infer_type
+    from convoy.relay.module import Module
+
+    x = relay.var("x", shape=(3,))
+    function = infer_type(relay.Function([x], relay.op.add(x, x)))
+    assert function.checked_type.ret_type.shape[0].value == 3
+    mod = Module.from_expr(function)
+    executor = relay.create_executor("debug", mod=mod, ctx=tvm.cpu(0))
+    value = tvm.nd.array(np.ones(3, "float32"), ctx=tvm.cpu(0))
+    np.testing.assert_array_equal(executor.evaluate()(value).asnumpy(), 2)
+    lib = relay.build(mod, "llvm", cache=False)
+    assert "ModuleID" in lib.get_source()
+    assert str(relay.sum(x, axis=[0]).attrs.axis) == "[0]"
+
+
 def test_members_of_tvm_objects() -> None:
     assert tvm.cpu(0).device_type == 1
     assert tvm.device("llvm", 0) == tvm.cpu(0) == tvm.device(str(tvm.target.Target("llvm")), 0)
@@ -118,6 +134,9 @@ def test_removed_parts_say_what_replaces_them() -> None:
         option["tuner"]("task")
     with pytest.raises(RemovedFromTvm, match="to_relax"):
         relay.backend.te_compiler.get().lower(None, "llvm")
+    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=10), runner=None)
+    with pytest.raises(RemovedFromTvm):
+        option["tuner"]("task", measure)
     with pytest.warns(UserWarning, match="no effect"), autotvm.apply_history_best("log"):
         pass
 

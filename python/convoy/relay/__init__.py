@@ -14,6 +14,7 @@ from convoy.relay import (
     expr,
     frontend,
     function,
+    ir_pass,
     loops,
     op,
     prelude,
@@ -59,7 +60,7 @@ from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.executor import create_executor
 from convoy.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from convoy.relay.json_format import load_json, save_json
-from convoy.relay.module import IRModule
+from convoy.relay.module import IRModule, Module
 from convoy.relay.op import *  # noqa: F403
 from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.printer import astext
@@ -139,6 +140,8 @@ __all__ = [
     "If",
     "IncompleteType",
     "IRModule",
+    "ir_pass",
+    "Module",
     "Let",
     "load_json",
     "load_module",

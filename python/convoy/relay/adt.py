@@ -8,6 +8,7 @@ from typing import Any
 
 from convoy.errors import RelayTypeError
 from convoy.relay.ast import Expr, Var
+from convoy.relay.source import Span
 from convoy.relay.types import GlobalTypeVar, Type, TypeKind, TypeVar
 
 
@@ -26,6 +27,7 @@ class Constructor(Expr):
     inputs: Sequence[Type]
     belong_to: GlobalTypeVar
     tag: int = -1
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", tuple(self.inputs))
@@ -96,6 +98,7 @@ class Match(Expr):
     data: Expr
     clauses: Sequence[Clause]
     complete: bool = True
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clauses", tuple(self.clauses))
@@ -106,6 +109,7 @@ class RefCreate(Expr):
     """`ref(value)`: a new reference."""
 
     value: Expr
+    span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,6 +117,7 @@ class RefRead(Expr):
     """`ref_read(ref)`: the value of a reference."""
 
     ref: Expr
+    span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,6 +126,7 @@ class RefWrite(Expr):
 
     ref: Expr
     value: Expr
+    span: Span | None = None
 
 
 def pattern_vars(pattern: Pattern) -> Iterator[Var]:

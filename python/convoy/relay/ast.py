@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 import numpy as np
@@ -41,15 +42,19 @@ def print_text(node: AnyValue, show_meta_data: bool = True) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Expr:
-    """Base of all Relay expressions.
+    """Base of all Relay expressions. The last argument of each is its place in a text, `span`.
 
     Attributes:
-        span: The place of the expression in its text, if it came from one.
         checked_type_: The type that inference found, None before.
     """
 
-    span: Span | None = field(default=None, kw_only=True)
     checked_type_: Type | None = field(default=None, init=False)
+
+    if TYPE_CHECKING:  # a field of every subclass, behind its own ones
+
+        @property
+        def span(self) -> Span | None:
+            """The place of the expression in its text, if it came from one."""
 
     @property
     def checked_type(self) -> Type:
@@ -132,6 +137,7 @@ class Op(Expr):
     """A built-in operator. `op("nn.conv2d")` returns it: there is one node for each name."""
 
     name: str
+    span: Span | None = None
 
     @property
     def num_inputs(self) -> int:
@@ -197,6 +203,7 @@ class Var(Expr):
 
     name_hint: str
     type_annotation: Type | None = None
+    span: Span | None = None
 
     @property
     def vid(self) -> Var:
@@ -216,6 +223,7 @@ class GlobalVar(Expr):
     """A function of the module, `@name`."""
 
     name_hint: str
+    span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -227,6 +235,7 @@ class Constant(Expr):
     """
 
     value: np.ndarray
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         given: AnyValue = self.value
@@ -279,6 +288,7 @@ class Call(Expr):
     args: Sequence[Expr]
     attrs: Attrs | None = None
     type_args: Sequence[Type] = ()
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", Array(self.args))
@@ -290,6 +300,7 @@ class Tuple(Expr):
     """A tuple of expressions."""
 
     fields: Sequence[Expr]
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", Array(self.fields))
@@ -310,6 +321,7 @@ class TupleGetItem(Expr):
 
     tuple_value: Expr
     index: int
+    span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -319,6 +331,7 @@ class Let(Expr):
     var: Var
     value: Expr
     body: Expr
+    span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -328,6 +341,7 @@ class If(Expr):
     cond: Expr
     true_branch: Expr
     false_branch: Expr
+    span: Span | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -339,6 +353,7 @@ class Function(Expr):
     ret_type: Type | None = None
     type_params: Sequence[Type] = ()
     attrs: Mapping[str, AnyValue] | None = None
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", Array(self.params))

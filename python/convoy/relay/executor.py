@@ -12,6 +12,7 @@ from convoy.relay.build import device_target
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.params import to_array
+from convoy.relay.tvm_members import add_members
 from convoy.relay.visit import bind
 
 _KINDS = ("debug", "graph", "vm", "aot")
@@ -86,6 +87,7 @@ def create_executor(
     device = device or ctx
     if kind not in _KINDS:
         raise InvalidOption(f"kind='{kind}'", ", ".join(_KINDS))
+    add_members()  # scripts read results with asnumpy()
     if device is None:
         device = tvm.cuda(0) if device_target(target) == "cuda" else tvm.cpu(0)
     return Executor(kind, IRModule() if mod is None else as_module(mod), device, target, params)

@@ -237,6 +237,10 @@ class IRModule:
         return self.astext(show_meta_data=False)
 
 
+#: The name that the class had before TVM 0.7.
+Module = IRModule
+
+
 def as_module(ir_mod: Any) -> IRModule:
     """Return the module to compile; a bare function becomes its `main`.
 

@@ -118,12 +118,12 @@ def rebuild(node: Expr, memo: Mapping[int, Expr]) -> Expr:
     if isinstance(node, ast.Let):
         return ast.Let(new[0], new[1], new[2], span=node.span)  # type: ignore[arg-type]
     if isinstance(node, ast.If):
-        return ast.If(*new, span=node.span)
+        return ast.If(new[0], new[1], new[2], span=node.span)
     if isinstance(node, adt.Match):
         clauses = [adt.Clause(c.lhs, e) for c, e in zip(node.clauses, new[1:], strict=True)]
         return adt.Match(new[0], clauses, node.complete, span=node.span)
     if isinstance(node, (adt.RefCreate, adt.RefRead, adt.RefWrite)):
-        return type(node)(*new, span=node.span)
+        return type(node)(*new, span=node.span)  # type: ignore[misc, arg-type]
     assert isinstance(node, Function)
     return Function(
         new[:-1],  # type: ignore[arg-type]

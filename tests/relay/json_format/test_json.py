@@ -272,7 +272,9 @@ def test_the_prelude() -> None:
     "type_",
     [
         relay.TensorType((2, relay.Any()), "int8"),
-        relay.FuncType([relay.RefType(relay.TypeVar("A"))], relay.TypeVar("A"), [relay.TypeVar("A")]),
+        relay.FuncType(
+            [relay.RefType(relay.TypeVar("A"))], relay.TypeVar("A"), [relay.TypeVar("A")]
+        ),
         relay.TypeCall(relay.GlobalTypeVar("List"), [relay.TupleType([])]),
     ],
 )

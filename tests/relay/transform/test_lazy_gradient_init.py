@@ -18,7 +18,12 @@ def run(function: relay.Function, *args: np.ndarray) -> list[np.ndarray]:
 @pytest.mark.parametrize("shape", [(3, 4), (1, 4), (4,)])
 def test_sums_and_products(shape: tuple[int, ...]) -> None:
     x, wide = relay.var("x", shape=shape), relay.zeros((3, 4), "float32")
-    terms = [x + relay.zeros_like(x), relay.ones_like(x) * x, wide + x, x * relay.ones((1,), "float32")]
+    terms = [
+        x + relay.zeros_like(x),
+        relay.ones_like(x) * x,
+        wide + x,
+        x * relay.ones((1,), "float32"),
+    ]
     function = relay.Function([x], relay.Tuple(terms))
     mod = relay.transform.LazyGradientInit()(relay.IRModule.from_expr(function))
     value = np.random.default_rng(1).standard_normal(shape).astype("float32")

@@ -35,9 +35,7 @@ def test_calls_that_are_skipped_keep_their_dtype(skip: tuple[int, ...], dtypes: 
 
 def test_values_of_tuples_and_integers() -> None:
     function = network()
-    found = relay.transform.recast(
-        function, "int8", "int32", ops=["nn.conv2d", "concatenate"]
-    )
+    found = relay.transform.recast(function, "int8", "int32", ops=["nn.conv2d", "concatenate"])
     assert count_ops(found)["cast"] == 2 + 1 + 2 * 2 + 2
     rng = np.random.default_rng(5)
     shapes = [p.type_annotation.concrete_shape for p in function.params]

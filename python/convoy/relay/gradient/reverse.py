@@ -164,7 +164,7 @@ class _Reverse:
             found = backward(body, seed, set(self.captured[node]))
             fields = [materialize(found.get(n), n, n.checked_type) for n in wanted]
             branches.append(ast.Tuple(fields))
-        both = ast.If(node.cond, *branches)
+        both = ast.If(node.cond, branches[0], branches[1])
         for index, captured in enumerate(wanted):
             self.send(captured, ast.TupleGetItem(both, index))
 

@@ -42,9 +42,7 @@ def type_data(node: Node) -> Step:
     header = expect((yield from node.ref("header")), ty.GlobalTypeVar, node, "header")
     params = expect_all((yield from node.ref("type_vars")), ty.TypeVar, node, "type_vars")
     found = yield from node.ref("constructors")
-    return adt.TypeData(
-        header, params, expect_all(found, adt.Constructor, node, "constructors")
-    )
+    return adt.TypeData(header, params, expect_all(found, adt.Constructor, node, "constructors"))
 
 
 @decodes("relay.Constructor", "Constructor")

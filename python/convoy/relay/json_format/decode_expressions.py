@@ -81,7 +81,7 @@ def if_(node: Node) -> Step:
     parts = []
     for field in ("cond", "true_branch", "false_branch"):
         parts.append(expect((yield from node.ref(field)), ast.Expr, node, field))
-    return ast.If(*parts, span=(yield from span_of(node)))
+    return ast.If(parts[0], parts[1], parts[2], span=(yield from span_of(node)))
 
 
 @decodes("relay.Function")

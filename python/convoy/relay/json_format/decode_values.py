@@ -119,9 +119,9 @@ def source_name(node: Node) -> Any:
 @decodes("Span")
 def span(node: Node) -> Step:
     name = yield from node.ref("source_name")
-    ends = {f: node.int(f) for f in ("end_line", "end_column") if f in node.fields}
+    end, end_column = (node.int(f) if f in node.fields else 0 for f in ("end_line", "end_column"))
     source = None if name is None else str(name)
-    return Span(source, node.int("line"), column=node.int("column"), **ends)
+    return Span(source, node.int("line"), end, node.int("column"), end_column)
 
 
 @decodes("SequentialSpan")

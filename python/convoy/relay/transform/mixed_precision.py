@@ -148,7 +148,7 @@ class _Converter:
                 self._as(self.memo[id(e)], e.checked_type)
                 for e in (node.cond, node.true_branch, node.false_branch)
             ]
-            return ast.If(*parts, span=node.span)
+            return ast.If(parts[0], parts[1], parts[2], span=node.span)
         return rebuild(node, self.memo)
 
     def _bind(self, var: Var, value: Expr) -> None:

@@ -209,7 +209,7 @@ class _Normalizer:
             for name, branch in (("true", node.true_branch), ("false", node.false_branch)):
                 inner = self.inner.setdefault((id(node), name), _Scope(scope))
                 bodies.append((yield self._block(branch, inner)))
-            return ast.If(memo[id(node.cond)], *bodies, span=node.span)
+            return ast.If(memo[id(node.cond)], bodies[0], bodies[1], span=node.span)
         elif isinstance(node, adt.Match):
             for index, clause in enumerate(node.clauses):
                 for var in adt.pattern_vars(clause.lhs):

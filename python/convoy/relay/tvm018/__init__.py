@@ -37,8 +37,8 @@ from convoy.relay.tvm018.convert import convert
 from convoy.relay.tvm018.device import context, cpu, cuda, device, gpu
 from convoy.relay.tvm018.error import TVMError
 from convoy.relay.tvm018.ir import instrument
-from convoy.relay.tvm018.members import add_members
 from convoy.relay.tvm018.modules import install
+from convoy.relay.tvm_members import add_members
 
 add_members()
 install()

@@ -1,7 +1,8 @@
 """`tvm.script`: TVMScript, with `tir` under its former name."""
 
-from convoy.relay.tvm018.modules import forward
 from tvm.script import tirx as tir
+
+from convoy.relay.tvm018.modules import forward
 
 __all__ = ["tir"]
 

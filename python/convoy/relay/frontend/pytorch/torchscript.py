@@ -364,7 +364,9 @@ def _item(items: Any, index: Any) -> Any:
         return items[index]
     number = _number(index)
     if not -len(items) <= number < len(items):
-        raise RelayTypeError(f"item {number} of {len(items)}", "the shapes of all items of an input")
+        raise RelayTypeError(
+            f"item {number} of {len(items)}", "the shapes of all items of an input"
+        )
     return items[number]
 
 

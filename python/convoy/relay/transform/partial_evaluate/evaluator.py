@@ -1,8 +1,8 @@
 """The evaluator behind PartialEvaluate.
 
-A value is known, as in `evaluate.Machine` (a Constant, a tuple, data, a closure, a reference), or it
-is an expression of what is left: a variable of the block of lets that is being written. Effects are
-written in the order in which they happen.
+A value is known, as in `evaluate.Machine` (a Constant, a tuple, data, a closure, a reference), or
+it is an expression of what is left: a variable of the block of lets that is being written. Effects
+are written in the order in which they happen.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class PartialEvaluator(Machine):
         var = Var(closure.name or "f")
         self._functions[closure] = (var, self._blocks[-1])
         function = closure.function
-        params = [Var(p.name_hint, self._closed(p.type_annotation, function)) for p in function.params]
+        params = [
+            Var(p.name_hint, self._closed(p.type_annotation, function)) for p in function.params
+        ]
         rest = yield self._rest(function, closure.frame, params)
         self._blocks[-1].append((var, rest))
         return var
@@ -291,5 +293,3 @@ def _is_constant(expr: Expr) -> bool:
 
 def _known(value: Any) -> Any:
     return Constant(value) if isinstance(value, np.ndarray) else tuple(map(_known, value))
-
-

@@ -1,7 +1,7 @@
 """`tvm.ir`: modules of Relay functions and their comparison."""
 
-from convoy.relay.affine import TensorAffineType, TupleAffineType
 from convoy.relay.adt import Constructor, TypeData
+from convoy.relay.affine import TensorAffineType, TupleAffineType
 from convoy.relay.ast import Expr, Function, GlobalVar, Op
 from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.hashing import structural_hash
@@ -10,8 +10,8 @@ from convoy.relay.module import IRModule
 from convoy.relay.registration import register_op_attr
 from convoy.relay.source import SourceName, Span
 from convoy.relay.tvm018.ir import instrument
-from convoy.relay.tvm018.modules import forward
 from convoy.relay.tvm018.ir.env_func import EnvFunc
+from convoy.relay.tvm018.modules import forward
 from convoy.relay.types import (
     FuncType,
     GlobalTypeVar,

@@ -10,7 +10,7 @@ import tvm
 
 from convoy.errors import InvalidOption
 from convoy.relay.tvm018.modules import forward
-from convoy.relay.virtual_device import VirtualDevice
+from convoy.relay.virtual_device import VirtualDevice as VirtualDevice
 
 _EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
+from convoy.relay.lazy import tvm
 
 
 def _add(cls: type, **members: Any) -> None:
