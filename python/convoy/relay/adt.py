@@ -46,8 +46,31 @@ class TypeData(Type):
         object.__setattr__(self, "constructors", tuple(self.constructors))
 
 
+# Patterns that nest deeper are written by nothing; they are compared and printed by recursion.
+_MAX_DEPTH = 100
+
+
 class Pattern:
-    """Base of the patterns of a match; not to be confused with those of `dataflow_pattern`."""
+    """Base of the patterns of a match; not to be confused with those of `dataflow_pattern`.
+
+    Attributes:
+        depth: How deep constructors and tuples nest in it.
+    """
+
+    depth = 0
+
+    def _hold(self, patterns: Sequence[Pattern] | None) -> None:
+        """Set the patterns inside, as a tuple.
+
+        Raises:
+            RelayTypeError: A pattern nested too deep.
+        """
+        inner = tuple(patterns or ())
+        depth = 1 + max((p.depth for p in inner), default=0)
+        if depth > _MAX_DEPTH:
+            raise RelayTypeError(f"a pattern nested {depth} deep", f"at most {_MAX_DEPTH}")
+        object.__setattr__(self, "patterns", inner)
+        object.__setattr__(self, "depth", depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +93,7 @@ class PatternConstructor(Pattern):
     patterns: Sequence[Pattern] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "patterns", tuple(self.patterns or ()))
+        self._hold(self.patterns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +103,7 @@ class PatternTuple(Pattern):
     patterns: Sequence[Pattern] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "patterns", tuple(self.patterns or ()))
+        self._hold(self.patterns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -280,3 +280,10 @@ def test_the_prelude() -> None:
 )
 def test_types_alone(type_: relay.Type) -> None:
     assert relay.load_json(relay.save_json(type_)) == type_
+
+
+def test_patterns_nested_too_deep() -> None:
+    pattern: relay.adt.Pattern = relay.PatternWildcard()
+    with pytest.raises(RelayTypeError, match="nested 101 deep"):
+        for _ in range(200):
+            pattern = relay.PatternTuple([pattern])
