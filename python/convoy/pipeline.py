@@ -223,8 +223,9 @@ def place(
     found = (partition(form, offload, device) for form in forms)
     if plan is not None:
         return restore(found, plan)
+    host_times = explain or objective != "graph"  # which is a matter of the GPU alone
     model, environment = _cost_model(
-        costs, offload, device, records, measures, most_measured, report, budget
+        costs, offload, device, records, measures, most_measured, report, budget, host_times
     )
     compiled = functools.partial(compile_placement, precision=precision, backends=used)
     timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
@@ -266,13 +267,17 @@ def _cost_model(
     most_measured: int | None,
     progress: Progress | None,
     budget: float | None,
+    host_times: bool,
 ) -> tuple[CostModel, str]:
     """The cost model that options ask for, and its environment."""
     if costs is None or costs == "measured":
         return cost_model(
-            backends, device, records, measure, most_measured, progress, budget=budget
-        )
-    return named(costs, device, records) if isinstance(costs, str) else costs, ""
+            backends, device, records, measure, most_measured, progress, budget=budget,
+            host_times=host_times,
+        )  # fmt: skip
+    if isinstance(costs, str):
+        return named(costs, device, records, host_times), ""
+    return costs, ""
 
 
 def _may_measure(costs: str | CostModel | None, device: Device, measure: bool | None) -> bool:

@@ -1,14 +1,18 @@
-"""One thread at a time in TVM's compiler, which keeps state for the whole process."""
+"""One thread at a time in TVM's compiler, which keeps state for the whole process; several where
+the GIL is not held."""
 
 from __future__ import annotations
 
 import functools
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 #: Held while TVM parses, converts, rewrites or compiles; functions that hold it may call another.
 _COMPILING = threading.RLock()
@@ -23,3 +27,12 @@ def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
 
     return locked
+
+
+def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """``[function(item) for item in items]`` on as many threads as there are cores, up to 8."""
+    threads = min(8, len(items), len(os.sched_getaffinity(0)))
+    if threads <= 1:
+        return list(map(function, items))
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, items))

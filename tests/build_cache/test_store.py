@@ -12,7 +12,7 @@ import pytest
 from convoy import errors
 from convoy.build_cache import store
 from convoy.build_cache.store import ModuleCache, records_digest
-from convoy.ir.artifact import Meta, write_sealed
+from convoy.ir.artifact import Meta, sealed, write_sealed
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
@@ -66,7 +66,9 @@ def test_what_was_put_is_found_and_can_be_exported(cache: ModuleCache, tmp_path:
     found = cache.get(KEY, tmp_path / "records.jsonl")
     assert found is not None
     found.export_library(tmp_path / "again.so")
-    write_sealed(tmp_path / "once.so", lambda file: Path(file).write_bytes(b"first"))
+    write_sealed(
+        tmp_path / "once.so", lambda _: sealed(lambda file: Path(file).write_bytes(b"first"))
+    )
     assert (tmp_path / "again.so").read_bytes() == (tmp_path / "once.so").read_bytes()
     with pytest.warns(UserWarning, match="cache=False"):
         found.export_library(tmp_path / "again.so", cc="gcc")
@@ -120,7 +122,7 @@ def test_a_folder_of_everyone_is_refused(cache: ModuleCache, tmp_path: Path) -> 
         cache.get(KEY, tmp_path / "records.jsonl")
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "unlink"])
+@pytest.mark.parametrize("call", ["fdopen", "replace", "unlink"])
 @pytest.mark.parametrize("number", range(4))
 def test_killed_at_any_step_the_next_build_is_right(
     cache: ModuleCache, tmp_path: Path, call: str, number: int

@@ -298,3 +298,7 @@ def test_placing_on_a_gpu_brings_records_of_another_host_here(
     assert len(measured) == SAMPLES, "a few stand for all, and nothing is measured again"
     again = convoy.place(chain(), objective="stream", measure=False, **options)
     assert again.plan.choices[0].chosen.measurement.enqueue_us == recorded.enqueue_us
+    measured.clear()
+    replayed = convoy.place(chain(), objective="graph", **options)
+    assert not measured, "host times do not count in a CUDA graph"
+    assert replayed.plan.choices[0].chosen.measurement.enqueue_us == recorded.enqueue_us

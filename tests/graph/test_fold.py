@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from convoy.graph.expr import as_numpy
+from convoy.graph.expr import as_numpy, make_const, numpy_dtype
 from convoy.graph.fold import fold_call
 
 
@@ -63,3 +63,26 @@ def test_variables_and_unknown_operators_are_left():
 def test_integer_division_is_left():
     a = relax.const(np.array([7], "int32"))
     assert fold_call(relax.BlockBuilder().normalize(op.divide(a, a))) is None
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "float64", "int64", "int8", "uint8", "bool"]
+)
+@pytest.mark.parametrize("shape", [(), (3,), (0, 4), (5, 7)])
+def test_constants_hold_what_they_were_made_of(dtype: str, shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(3).integers(0, 2, shape).astype(numpy_dtype(dtype))
+    for array in (values, values.T):
+        made = make_const(array)
+        assert (made.ty.dtype, as_numpy(made).dtype) == (dtype, values.dtype)
+        np.testing.assert_array_equal(as_numpy(made), array)
+
+
+def test_a_constant_is_cast_as_it_is_made_and_keeps_its_values() -> None:
+    values = np.random.default_rng(4).normal(size=(6, 4)).astype("float32")
+    for dtype in ("float16", "bfloat16", "float64"):
+        want = values.T.astype(numpy_dtype(dtype))
+        np.testing.assert_array_equal(as_numpy(make_const(values.T, dtype)), want)
+    view = as_numpy(make_const(values))
+    with pytest.raises(ValueError, match="read-only"):
+        view[0, 0] = 1.0
+    np.testing.assert_array_equal(view, values)

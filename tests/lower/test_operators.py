@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import tvm
+from tvm import relax
 
 import convoy
 from convoy.errors import ConvoyError, UnsupportedOp
@@ -114,3 +115,18 @@ def test_other_networks_are_left_alone() -> None:
     mod = OPERATORS["max_all"].module()
     with tvm.target.Target("nvidia/nvidia-h100"):
         assert decompose.Decompose()(mod) is mod
+
+
+def test_indices_outside_are_clipped_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    x, indices = np.arange(12, dtype="float32").reshape(4, 3), np.array([3, 7, -2, 0], "int64")
+    table = relax.Var("x", relax.TensorType(x.shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [table]):
+        with builder.dataflow():
+            taken = builder.emit(relax.op.take(table, relax.const(indices), 0, mode="fast"))
+            out = builder.emit_output(taken)
+        builder.emit_func_output(out)
+    built = convoy.build(builder.get(), "llvm")
+    np.testing.assert_array_equal(built.session()(x)[0], x[[3, 3, 0, 0]])
+    convoy.build(builder.get(), "cuda")
+    assert "Fast mode" not in capfd.readouterr().err

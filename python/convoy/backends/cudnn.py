@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
 from ..ir import fields as checks
@@ -17,12 +15,10 @@ from ..ir.device import Device
 from ..ir.workload import Workload
 from ..runtime.device import current_device
 from ..runtime.library import call_json, function
+from ..threads import in_threads
 from . import cudnn_attention
 from .base import Backend, Binary
 from .cudnn_engines import Engines
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
 
@@ -227,15 +223,6 @@ def _engine_options(candidate: Candidate) -> dict[str, Any]:
     what = f"candidate {candidate.key} of the cudnn backend"
     required = ("engine", "knobs", "version")
     return checks.checked(candidate.options(), _FIELDS, what, InvalidOption, required)
-
-
-def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """``[function(item) for item in items]`` on as many threads as there are cores, up to 8."""
-    threads = min(8, len(items), len(os.sched_getaffinity(0)))
-    if threads <= 1:
-        return list(map(function, items))
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(function, items))
 
 
 def _is_compiled(workload: Workload) -> bool:

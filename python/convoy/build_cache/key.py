@@ -28,6 +28,7 @@ from ..ir.device import Device
 from ..ir.plan import Plan
 from ..partition import patterns
 from ..records import environment, store
+from ..threads import in_threads
 
 #: What else decides which libraries are used.
 _VARIABLES = (
@@ -92,11 +93,11 @@ def _only_built_in(backends: Iterable[Any]) -> bool:
 def _network(mod: tvm.IRModule) -> list[str] | None:
     """The text of a module, its structural hash and that of each constant; None where TVM cannot
     print it."""
-    constants: list[str] = []
+    constants: list[np.ndarray] = []
 
     def visit(expr: relax.Expr) -> None:
         if is_const(expr):
-            constants.append(_tensor(as_numpy(expr)))
+            constants.append(as_numpy(expr))
 
     try:
         for func in mod.functions.values():
@@ -106,7 +107,8 @@ def _network(mod: tvm.IRModule) -> list[str] | None:
         structure = tvm_ffi.structural_hash(mod, map_free_vars=True)
     except Exception:  # of a printer of TVM; the build itself will tell
         return None
-    return [hashlib.sha256(text.encode()).hexdigest(), str(structure), *constants]
+    hashes = in_threads(_tensor, constants)  # hundreds of megabytes
+    return [hashlib.sha256(text.encode()).hexdigest(), str(structure), *hashes]
 
 
 def _tensors(value: Any) -> Any:

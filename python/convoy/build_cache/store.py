@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from pathlib import Path
 from .. import paths
 from ..backends.kernels.cache import KernelCache
 from ..errors import ConvoyError, CorruptArtefact, InvalidOption, LibraryMissing
-from ..ir.artifact import read_sealed
 from ..ir.workload import Workload
 from ..records.record import glance_at_workload, workload_text
 from ..runtime.compiled import CompiledModule, load_content
@@ -91,12 +89,10 @@ class ModuleCache:
             return
         try:
             texts = None if workloads is None else sorted({workload_text(w) for w in workloads})
-            with tempfile.TemporaryDirectory(prefix="convoy-module-") as folder:
-                path = Path(folder) / "module.so"
-                module.export_library(path)
-                if path.stat().st_size <= self._most:
-                    about = {"workloads": texts, "records": records_digest(records, texts)}
-                    self._files.put(key, read_sealed(path), about)
+            content = module.linked()
+            if len(content) <= self._most:
+                about = {"workloads": texts, "records": records_digest(records, texts)}
+                self._files.put(key, content, about)
             self._evict()
         except (ConvoyError, OSError, RuntimeError) as error:
             _log.warning("the module is not kept for the next build: %s", error)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class RecordedCost(CostModel):
     """Measurements from a record store, strict on the environment first, then loose.
 
-    Host times that were measured on other hosts are rescaled by the ratios of ``hosts``. With a
-    ``device`` what no record holds is estimated from the nearest records.
+    Host times that were measured on other hosts are rescaled by the ratios of ``hosts``; without
+    they stay as recorded, and no other workload's records are read. With a ``device`` what no
+    record holds is estimated from the nearest records.
     """
 
     source = "recorded"
@@ -41,7 +42,7 @@ class RecordedCost(CostModel):
     ) -> None:
         self._store, self._environment, self._device = store, environment, device
         self.estimating = device is not None
-        self.hosts = hosts or HostTimes()
+        self._hosts = hosts
 
     @functools.cached_property
     def _samples(self) -> dict[Workload, list[HostSample]]:
@@ -59,13 +60,15 @@ class RecordedCost(CostModel):
         ready: Ready = lambda _: True,
         prepare: Prepare = lambda _: None,
     ) -> None:
+        if self._hosts is None:
+            return
         records = (record for w in workloads for record in self._found(w).values())
         known = (r for r in records if r.candidate.backend in backends)
-        self.hosts.calibrate(known, again, ready, prepare)
+        self._hosts.calibrate(known, again, ready, prepare)
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Record]:
-        if "_samples" not in self.__dict__:  # the first time
-            self.hosts.usual = usual_times(chain.from_iterable(self._samples.values()))
+        if self._hosts is not None and not self._hosts.usual:
+            self._hosts.usual = usual_times(chain.from_iterable(self._samples.values()))
         records = self._store.lookup(workload, self._environment)
         return {(r.candidate.backend, r.candidate.kernel): r for r in records}
 
@@ -74,7 +77,8 @@ class RecordedCost(CostModel):
     ) -> list[Measurement | None]:
         found = self._found(workload)
         records = [found.get((c.backend, c.kernel)) for c in candidates]
-        return [self.hosts.measurement(record) if record else None for record in records]
+        here = _as_recorded if self._hosts is None else self._hosts.measurement
+        return [here(record) if record else None for record in records]
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
@@ -85,3 +89,7 @@ class RecordedCost(CostModel):
 
     def candidates(self, workload: Workload) -> list[Candidate]:
         return [record.candidate for record in self._found(workload).values()]
+
+
+def _as_recorded(record: Record) -> Measurement:
+    return record.measurement

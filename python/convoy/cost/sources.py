@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 COSTS = ("measured", "recorded", "predicted")
 
 
-def named(name: str, device: Device, records: str | os.PathLike[str] | None = None) -> CostModel:
-    """A cost model that needs no GPU, by name: recorded or predicted.
+def named(
+    name: str,
+    device: Device,
+    records: str | os.PathLike[str] | None = None,
+    host_times: bool = True,
+) -> CostModel:
+    """A cost model that needs no GPU, by name: recorded or predicted; ``host_times`` as
+    :func:`cost_model`.
 
     Raises InvalidOption for another name, and what PredictedCost raises.
     """
@@ -37,7 +43,8 @@ def named(name: str, device: Device, records: str | os.PathLike[str] | None = No
     from ..records import environment as environments
 
     store = _store(records)
-    recorded = RecordedCost(store, environments.for_device(device))
+    hosts = HostTimes() if host_times else None
+    recorded = RecordedCost(store, environments.for_device(device), hosts)
     if name == "recorded":
         return recorded
     from .predicted import PredictedCost
@@ -63,12 +70,15 @@ def cost_model(
     proceed: Callable[[], bool] | None = None,
     again: bool = False,
     budget: float | None = None,
+    host_times: bool = True,
 ) -> tuple[CostModel, str]:
     """The cost model of a placement, and the id of the environment that it speaks of.
 
     Shipped records and the user's own (``records``, default: in the data folder of the user); with
     ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
-    ``proceed``: see MeasuredCost), with ``again`` everything.
+    ``proceed``: see MeasuredCost), with ``again`` everything. Without ``host_times`` those of
+    records are not brought to this CPU, which takes measurements of its own: what is replayed as a
+    CUDA graph does not depend on them.
     """
     from ..records import environment as environments
     from ..records.record import Record
@@ -76,7 +86,8 @@ def cost_model(
     store = _store(records)
     if not measure:
         known = environments.for_device(device)
-        return RecordedCost(store, known, device=device), known.id
+        hosts = HostTimes() if host_times else None
+        return RecordedCost(store, known, hosts, device), known.id
     here = environments.current()
     by_name = {backend.name: backend for backend in backends}
 
@@ -85,6 +96,7 @@ def cost_model(
         narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
         store.append(Record(workload, candidate, measurement, narrowed))
 
-    recorded = None if again else RecordedCost(store, here, HostTimes(here.boot))
+    hosts = HostTimes(here.boot) if host_times else None
+    recorded = None if again else RecordedCost(store, here, hosts)
     model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed, budget)
     return model, here.id

@@ -73,8 +73,12 @@ def is_const(expr: relax.Expr) -> bool:
 
 
 def as_numpy(expr: relax.Expr) -> np.ndarray:
-    """Value of a tensor constant (bfloat16 through ml_dtypes)."""
-    return expr.value.numpy()
+    """Value of a tensor constant, read-only and not copied where numpy knows its dtype (bfloat16
+    is copied, through ml_dtypes)."""
+    if (view := _view(expr.value)) is None:
+        return expr.value.numpy()
+    view.flags.writeable = False
+    return view
 
 
 def number(expr: relax.Expr) -> float:
@@ -82,10 +86,25 @@ def number(expr: relax.Expr) -> float:
     return expr.value.value if hasattr(expr.value, "value") else expr.value
 
 
-def make_const(value: np.ndarray) -> relax.Expr:
-    """Constant of the array's own dtype: without one TVM narrows int64 and float64."""
-    array = np.asarray(value, order="C")  # ascontiguousarray would make () into (1,)
-    return relax.const(array, array.dtype.name)
+def make_const(value: np.ndarray, dtype: str = "") -> relax.Expr:
+    """Constant of ``dtype``, by default the array's own, written in one pass: most of the time to
+    normalize a network goes into copies of its weights."""
+    array = np.asarray(value)
+    dtype = dtype or array.dtype.name
+    tensor = tvm.runtime.empty(array.shape, dtype)
+    if (view := _view(tensor)) is None:
+        tensor.copyfrom(np.asarray(array, numpy_dtype(dtype), order="C"))
+    else:
+        np.copyto(view, array, casting="unsafe")
+    return relax.const(tensor)
+
+
+def _view(tensor: tvm.runtime.Tensor) -> np.ndarray | None:
+    """A tensor in host memory as an array of the same memory; None for dtypes unknown to numpy."""
+    try:
+        return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError):
+        return None
 
 
 def numpy_dtype(dtype: str) -> np.dtype:

@@ -75,7 +75,7 @@ def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None
         return None
     if name in _MADE:
         made = _MADE[name](call) if int(np.prod(shape_of(call))) <= _MOST_MADE else None
-        return None if made is None else make_const(made.astype(numpy_dtype(dtype_of(call))))
+        return None if made is None else make_const(made, dtype_of(call))
     if not call.args or not is_const(call.args[0]):
         return None
     if int(np.prod(shape_of(call))) * 8 > limit_bytes:
@@ -94,7 +94,7 @@ def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None
         if moved is None:
             return None
         value = moved
-    return make_const(np.asarray(value).astype(numpy_dtype(dtype_of(call)), copy=False))
+    return make_const(value, dtype_of(call))
 
 
 def _fold_shape_op(name: str, call: relax.Call) -> np.ndarray | None:
@@ -108,7 +108,7 @@ def _fold_shape_op(name: str, call: relax.Call) -> np.ndarray | None:
     if name == "relax.broadcast_to":
         return np.broadcast_to(value, shape_of(call))
     if name == "relax.astype":
-        return value.astype(numpy_dtype(dtype_of(call)))
+        return value  # the constant is made in the call's dtype
     if name == "relax.flip":
         return np.flip(value, ints(call.attrs.axis))
     return None

@@ -114,8 +114,18 @@ _META: dict[str, checks.Check] = {
 }
 
 
-def write_sealed(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
-    """Let ``write`` make a shared object at a temporary path, seal it and move it to ``path``.
+def sealed(write: Callable[[str], object], folder: Path | None = None) -> bytes:
+    """Let ``write`` make a shared object at a temporary path below ``folder`` (default: the
+    system's for temporary files), and return its content with a seal."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".convoy-") as below:
+        made = Path(below) / "module.so"
+        write(str(made))
+        body = made.read_bytes()
+    return body + _SEAL.pack(len(body), hashlib.sha256(body).digest(), _MAGIC)
+
+
+def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes]) -> None:
+    """Write what ``content`` returns of :func:`sealed`, given a folder for temporary files.
 
     The file appears whole or not at all. Raises CacheUnwritable where the folder cannot be
     written.
@@ -124,11 +134,9 @@ def write_sealed(path: str | os.PathLike[str], write: Callable[[str], object]) -
     try:
         with tempfile.TemporaryDirectory(dir=target.resolve().parent, prefix=".convoy-") as folder:
             made = Path(folder) / "module.so"
-            write(str(made))
-            body = made.read_bytes()
-            seal = _SEAL.pack(len(body), hashlib.sha256(body).digest(), _MAGIC)
-            with made.open("ab") as file:
-                file.write(seal)
+            data = content(Path(folder))
+            with made.open("wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(made, target)
@@ -166,11 +174,6 @@ def read_sealed(path: str | os.PathLike[str]) -> bytes:
     if length != len(body) or hashlib.sha256(body).digest() != digest:
         raise CorruptArtefact(f"{path} whose bytes differ from what was sealed", expected, remedy)
     return data
-
-
-def write_again(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write what :func:`read_sealed` returned to another file; errors as :func:`write_sealed`."""
-    write_sealed(path, lambda file: Path(file).write_bytes(content[: -_SEAL.size]))
 
 
 @contextlib.contextmanager

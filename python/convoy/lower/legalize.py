@@ -14,6 +14,7 @@ from tvm import relax, te, topi
 
 from ..graph.expr import (
     as_numpy,
+    call_like,
     dtype_of,
     ints,
     is_const,
@@ -182,15 +183,15 @@ def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     roll): they are computed, so that what stands before and behind becomes one kernel."""
     x, index = call.args
     if not is_const(index) or rank_of(index) > 1 or call.attrs.axis is None or not is_tensor(x):
-        return default_legalize(bb, call)
+        return _clipped_take(bb, call)
     axis = int(call.attrs.axis) % rank_of(x)
     size, places = shape_of(x)[axis], as_numpy(index).astype("int64").reshape(-1)
     kept = rank_of(index)
     if not places.size or places.min() < 0 or places.max() >= size:
-        return default_legalize(bb, call)
+        return _clipped_take(bb, call)
     first = int(places[0])
     if ((places - first - np.arange(len(places))) % size).any():
-        return default_legalize(bb, call)
+        return _clipped_take(bb, call)
 
     def around(x: te.Tensor) -> te.Tensor:
         def element(*at):  # type: ignore[no-untyped-def]
@@ -203,6 +204,14 @@ def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return te.compute(shape, element, "take")
 
     return bb.call_te(around, x, primfunc_name_hint="take", primfunc_attrs={"op_pattern": 2})
+
+
+def _clipped_take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Of indices that nothing is promised for, those outside are clipped: TVM reads whatever lies
+    there, and prints a warning for each call."""
+    if str(call.attrs.mode) == "fast":
+        call = call_like(call, list(call.args), mode="clip")
+    return default_legalize(bb, call)
 
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from ..errors import InvalidOption
-from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, shape_of
+from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, permutation_of, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, main_function
 from .match_graph import Subgraph
 from .subgraphs import find_subgraphs
@@ -115,11 +115,19 @@ class _ReplaceSubgraphs(Rewriter):
 
 
 def _folded(operand: relax.Expr) -> relax.Expr:
-    """Constants behind each other as one constant; everything else as it is."""
-    if op_name(operand) != "relax.concat":
-        return operand
-    parts = list(operand.args[0])
-    if not all(map(is_const, parts)):
-        return operand
-    axis = int(operand.attrs.axis)
-    return make_const(np.concatenate([as_numpy(part) for part in parts], axis))
+    """Transposed constants, and several behind each other, as one constant; all else as it is."""
+    value = None if is_const(operand) else _value(operand)
+    return operand if value is None else make_const(value)
+
+
+def _value(expr: relax.Expr) -> np.ndarray | None:
+    if is_const(expr):
+        return as_numpy(expr)
+    if op_name(expr) == "relax.permute_dims":
+        value = _value(expr.args[0])
+        return None if value is None else value.transpose(permutation_of(expr))
+    if op_name(expr) == "relax.concat":
+        parts = [_value(part) for part in expr.args[0]]
+        known = [part for part in parts if part is not None]
+        return np.concatenate(known, int(expr.attrs.axis)) if len(known) == len(parts) else None
+    return None

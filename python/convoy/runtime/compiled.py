@@ -8,10 +8,11 @@ import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
-from ..ir.artifact import Meta, private_copy, read_sealed, write_again, write_sealed
+from ..ir.artifact import Meta, private_copy, read_sealed, sealed, write_sealed
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
 from .quiet import without_scope_warnings
@@ -48,18 +49,23 @@ class CompiledModule:
         A module that the cache of builds had is linked already: options have no effect on it, which
         a warning says. Raises CacheUnwritable where the folder cannot be written.
         """
+        write_sealed(path, lambda folder: self.linked(folder, **options))
+
+    def linked(self, folder: Path | None = None, **options: Any) -> bytes:
+        """The content of the file that :meth:`export_library` writes; ``folder`` is for temporary
+        files."""
         if self.content:
             if options:
                 warnings.warn(
                     f"{', '.join(options)} without effect: the module of an earlier build is linked"
                     " already. Build with cache=False to link it anew.",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
-            return write_again(path, self.content)
+            return self.content
         if not hasattr(self.module, "export_library"):
             raise InvalidOption("export of a module that was loaded from a file", "a built module")
         with without_scope_warnings():
-            write_sealed(path, lambda file: self.module.export_library(file, **options))
+            return sealed(lambda file: self.module.export_library(file, **options), folder)
 
     def session(self, device: Any = None) -> Session:
         """An instance to run on a TVM device (default: the first of the module's kind)."""

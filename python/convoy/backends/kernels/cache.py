@@ -4,7 +4,7 @@
 temporary name and renamed, the library first, so that a reader sees a whole entry or none. Several
 processes that want the same kernel wait for the first one to build it, where the file system knows
 locks; elsewhere each builds it, which does no harm. A library that does not match its hash
-(truncated, damaged) counts as absent and is built again.
+(truncated by a crash, damaged) counts as absent and is built again, so nothing waits for the disk.
 """
 
 from __future__ import annotations
@@ -145,8 +145,6 @@ class KernelCache:
             handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
             if temporary is not None:

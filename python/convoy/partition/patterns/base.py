@@ -128,6 +128,8 @@ def _wrong_operand(site: Site) -> str:
 
 def typed(value: relax.Expr) -> relax.Expr:
     """A call as a variable of its type; nested calls need no scope for that."""
+    if isinstance(value, relax.Tuple):
+        return relax.Tuple([typed(field) for field in value.fields])
     if not isinstance(value, relax.Call):
         return value
     args = [typed(arg) for arg in value.args]

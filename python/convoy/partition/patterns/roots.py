@@ -9,11 +9,8 @@ from tvm import relax
 
 from ...graph.expr import (
     FLOAT_DTYPES,
-    as_numpy,
     dtype_of,
     ints,
-    is_const,
-    make_const,
     op_name,
     padding4,
     rank_of,
@@ -77,7 +74,7 @@ def _gradient_root(binding: relax.Binding) -> Root | None:
 
 
 def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
-    """(n, c) x (c, k); the weights become (k, c), at compile time where they are constant."""
+    """(n, c) x (c, k); the weights become (k, c), which rewrite folds where they are constant."""
     call = binding.value
     if op_name(call) != "relax.matmul":
         return None
@@ -88,9 +85,7 @@ def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
         return None
     (n, c), (_, k) = shape_of(a), shape_of(b)
     made = graph.value.get(b) if isinstance(b, relax.Var) else None
-    if is_const(b):
-        weights = make_const(as_numpy(b).T)
-    elif made is not None and op_name(made) == "relax.permute_dims":
+    if made is not None and op_name(made) == "relax.permute_dims":
         weights = made.args[0]  # the only permutation of two axes that does something
     else:
         weights = relax.op.permute_dims(b, [1, 0])
