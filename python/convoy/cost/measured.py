@@ -98,21 +98,23 @@ class MeasuredCost(CostModel):
     def _measure_within_budget(self, wanted: Sequence[tuple[Workload, Candidate]]) -> None:
         """Measure first guesses before second ones, the largest workloads first."""
         rank: Counter[tuple[str, str]] = Counter()
-        ordered: list[tuple[int, int, int, tuple[Workload, Candidate]]] = []
+        ordered: list[tuple[int, int, str, int, tuple[Workload, Candidate]]] = []
         for number, (workload, candidate) in enumerate(
             sorted(wanted, key=lambda pair: (pair[1].priority, pair[1].key))
         ):
             own = workload.key, candidate.backend
-            ordered.append((rank[own], -workload.flops, number, (workload, candidate)))
+            # By key, so that candidates of one workload share its tensors.
+            order = rank[own], -workload.flops, workload.key, number
+            ordered.append((*order, (workload, candidate)))
             rank[own] += 1
-        ordered.sort(key=lambda entry: entry[:3])
+        ordered.sort(key=lambda entry: entry[:4])
 
         def counts(guess: int, workload: Workload) -> bool:
             """Whether a candidate is measured that the budget leaves out."""
             return workload.key not in self._best or (guess == 0 and self._is_slow(workload))
 
         for start in range(0, len(ordered), AT_ONCE):
-            batch = [(guess, *pair) for guess, _, _, pair in ordered[start : start + AT_ONCE]]
+            batch = [(guess, *pair) for guess, *_, pair in ordered[start : start + AT_ONCE]]
             began, left = self._clock(), self._left or 0.0
             needed = [entry for entry in batch if left > 0 or counts(*entry[:2])]
             self._prepare([(workload, candidate) for _, workload, candidate in needed])

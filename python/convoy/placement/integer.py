@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
-from scipy.sparse import csr_array
 
 from ..partition.match_graph import bits
 from .assignment import Pick
 from .problem import UNIT, Cost, Move, Problem, Step
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 # Microseconds: twice the solver's own absolute tolerance, once for the gap between its solution and
 # its bound, once for the constraints that the solution may miss (those of ``stream``'s two sides).
@@ -95,6 +97,9 @@ class IntegerProgram:
         return None
 
     def _run(self, seconds: float) -> OptimizeResult:
+        from scipy.optimize import Bounds, LinearConstraint, milp  # 0.4 s, and seldom needed
+        from scipy.sparse import csr_array
+
         rows, count = self._rows, self._columns
         if self.problem.sides == 2:
             weights = np.zeros(count + 1)

@@ -52,4 +52,10 @@ def link_together(
             mod = tvm.transform.Sequential(finish_passes())(mod)
         vm_build._vmcodegen(builder, mod)
         libraries += [m for m in part.lowered.libraries if all(m is not k for k in libraries)]
-    return vm_build._vmlink(builder, target, None, ext_libs=[*libraries, *extra])
+    # TVM would put a C source between the executable and its libraries, which has to be linked by
+    # the system's compiler before the executable runs.
+    executable = vm_build._vmlink(builder, target)
+    executable.mod.clear_imports()
+    for library in [*libraries, *extra]:
+        executable.mod.import_module(library)
+    return executable

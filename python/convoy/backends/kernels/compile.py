@@ -14,6 +14,7 @@ from typing import Any
 
 from ... import paths
 from ...errors import CompileFailed, InvalidOption, LibraryMissing
+from ...threads import in_threads
 from . import shipped, sources
 from .cache import Entry, KernelCache
 from .kernel import K, Kernel
@@ -90,8 +91,9 @@ def compile_many(
     """
     done: dict[K, Entry | CompileFailed] = {}
     if toolkit is None:
-        kernels = set(kernels)
-        done.update({k: entry for k in kernels if (entry := shipped.find(k)) is not None})
+        kernels = sorted(set(kernels), key=lambda k: k.name)
+        found = zip(kernels, in_threads(shipped.find, kernels), strict=True)
+        done.update({kernel: entry for kernel, entry in found if entry is not None})
     pending = sorted(set(kernels) - done.keys(), key=lambda k: (-k.build_bytes, k.name))
     if not pending:
         return done

@@ -30,7 +30,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Archive:
     """One archive: where it lies, what compiled it, and its entries by code key."""
 
@@ -78,7 +78,13 @@ def archives() -> tuple[Archive, ...]:
 def find(kernel: Kernel) -> Entry | None:
     """The shipped library of a kernel, or None."""
     key = code_key(kernel)
-    return next((e for archive in archives() if (e := archive.read(key)) is not None), None)
+    return next((e for archive in archives() if (e := _read(archive, key)) is not None), None)
+
+
+@functools.lru_cache(maxsize=256)
+def _read(archive: Archive, key: str) -> Entry | None:
+    """Each library is asked for several times in a build, and takes 0.1 s to decompress."""
+    return archive.read(key)
 
 
 def has(kernel: Kernel) -> bool:
