@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +54,48 @@ def test_the_second_build_is_the_first_one(cache_folder: Path, tmp_path: Path) -
     changed = convoy.build(network(), "llvm", other)
     assert not changed.content
     assert not np.array_equal(changed.session()(x)[0], first.session()(x)[0])
+
+
+_BUILD = """
+from tests.build_cache.test_second_build import WEIGHTS, network
+import convoy
+print("ready", flush=True)
+convoy.build(network(), "llvm", WEIGHTS)
+"""
+
+
+def building(folder: Path) -> subprocess.Popen[str]:
+    """Another process that has its imports behind it and builds the network."""
+    env = {**os.environ, "CONVOY_CACHE_DIR": str(folder)}
+    root = Path(__file__).resolve().parents[2]
+    child = subprocess.Popen(
+        [sys.executable, "-c", _BUILD], cwd=root, env=env, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    return child
+
+
+@pytest.mark.slow
+def test_killed_at_any_time_or_twice_at_once_the_next_build_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(5).uniform(-1, 1, (1, 3, 9, 9)).astype("float32")
+    want = convoy.build(network(), "llvm", WEIGHTS, cache=False).session()(x)[0]
+    whole = building(tmp_path / "whole")
+    started = time.monotonic()
+    assert whole.wait() == 0
+    seconds = time.monotonic() - started
+    for part in range(8):
+        child = building(tmp_path / f"{part}")
+        time.sleep(seconds * part / 8)
+        child.kill()
+        child.wait()
+        monkeypatch.setenv("CONVOY_CACHE_DIR", str(tmp_path / f"{part}"))
+        found = convoy.build(network(), "llvm", WEIGHTS).session()(x)[0]
+        np.testing.assert_array_equal(found, want)
+    both = [building(tmp_path / "both") for _ in range(2)]
+    assert [child.wait() for child in both] == [0, 0]
+    assert len(list((tmp_path / "both" / "modules").glob("*.json"))) == 1
 
 
 def keys() -> dict[str, str | None]:

@@ -1,8 +1,8 @@
-"""PTX of sm80 kernels for the GPUs that convoy has no machine code for.
+"""PTX of each family's kernels for the GPUs that convoy has no machine code for.
 
-The driver compiles the PTX that sm80 kernels carry when a module is loaded on one of these GPUs;
-ptxas does the same here. Kernels of Hopper (TMA, wgmma) are machine code for sm_90a alone, which no
-other architecture runs.
+The driver compiles the PTX that kernels for sm_80 carry when a module is loaded on one of these
+GPUs; ptxas does the same here. Kernels of Hopper (TMA, wgmma) are machine code for sm_90a alone,
+which no other architecture runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import pytest
 
 from convoy import paths
 from convoy.backends.kernels import sources
+from convoy.backends.kernels.attention.kernel import AttentionKernel
 from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.backends.kernels.depthwise.kernels import ConvKernel, GroupedKernel, WgradKernel
+from convoy.backends.kernels.kernel import Kernel
 from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
 from convoy.errors import LibraryMissing
 
@@ -26,6 +29,10 @@ KERNELS = [
     KernelConfig("sm80_dgrad", **SMALL),
     KernelConfig("sm80_strided_dgrad", **SMALL),
     KernelConfig("sm80_wgrad", **SMALL, scheduler="splitk"),
+    ConvKernel(3),
+    WgradKernel(3),
+    GroupedKernel(),
+    AttentionKernel(64, 64, arch=80),
 ]
 
 
@@ -39,7 +46,7 @@ def toolkit() -> Toolkit:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_the_ptx_compiles_for_every_gpu(kernel: KernelConfig, toolkit: Toolkit, tmp_path: Path):
+def test_the_ptx_compiles_for_every_gpu(kernel: Kernel, toolkit: Toolkit, tmp_path: Path):
     source, ptx = tmp_path / "kernel.cu", tmp_path / "kernel.ptx"
     source.write_text(kernel.source)
     folders = [sources.header(kernel).parent, paths.include_dir()]

@@ -30,28 +30,22 @@ def plan(buffers: Sequence[Buffer], before: Sequence[int], alone: Sequence[int])
 def _place(buffers: Sequence[Buffer], before: Sequence[int]) -> tuple[list[Buffer], int]:
     """The better of two greedy orders: largest first, and in order of first use."""
     touched = [_bits((*b.writers, *b.readers)) for b in buffers]
-    behind = [_common(before, (*b.writers, *b.readers)) for b in buffers]
+    # Two buffers are apart where all ops of the one happen before all ops of the other.
+    not_before = [~_common(before, (*b.writers, *b.readers)) for b in buffers]
+    sizes = [_rounded(buffer.size) for buffer in buffers]
     by_size = sorted(range(len(buffers)), key=lambda i: -buffers[i].size)
     by_use = sorted(range(len(buffers)), key=lambda i: min(buffers[i].writers, default=0))
     results = []
     for order in (by_size, by_use):
-        offsets: dict[int, int] = {}
-        for i in order:
-            taken = sorted(
-                (offsets[j], offsets[j] + _rounded(buffers[j].size))
-                for j in offsets
-                if not _apart(i, j, touched, behind)
-            )
-            offsets[i] = _best_gap(taken, _rounded(buffers[i].size))
-        peak = max((offsets[i] + _rounded(buffers[i].size) for i in offsets), default=0)
-        results.append((peak, offsets))
-    peak, offsets = min(results, key=lambda result: result[0])
-    return [dataclasses.replace(b, offset=offsets[i]) for i, b in enumerate(buffers)], peak
-
-
-def _apart(i: int, j: int, touched: Sequence[int], behind: Sequence[int]) -> bool:
-    """Whether all ops of one of two buffers happen before all ops of the other."""
-    return not touched[i] & ~behind[j] or not touched[j] & ~behind[i]
+        ranges: dict[int, tuple[int, int]] = {}
+        for i in order:  # quadratic, with two operations for a pair
+            own, others = touched[i], not_before[i]
+            taken = [r for j, r in ranges.items() if own & not_before[j] and touched[j] & others]
+            begin = _best_gap(sorted(taken), sizes[i])
+            ranges[i] = begin, begin + sizes[i]
+        results.append((max((end for _, end in ranges.values()), default=0), ranges))
+    peak, ranges = min(results, key=lambda result: result[0])
+    return [dataclasses.replace(b, offset=ranges[i][0]) for i, b in enumerate(buffers)], peak
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
