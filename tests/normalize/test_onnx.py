@@ -105,7 +105,8 @@ def test_concatenation_and_swish():
 def test_explicit_padding_follows_the_layout():
     m = Model(1, 4, 6, 6)
     pads = m.tensor(np.array([0, 0, 0, 1, 0, 0, 1, 0], "int64"))
-    x = m.node("Pad", m.conv("x", 4, 3), pads)
+    one = m.tensor(np.array(1.0, "float32"))  # zeros would become padding of the convolution
+    x = m.node("Pad", m.conv("x", 4, 3), pads, one)
     normal = check_same(m.finish(m.conv(x, 4, 1)))
     ops = count_ops(normal)
     assert ops["relax.nn.pad"] == 1 and ops["relax.permute_dims"] == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from convoy.cost.native import leftover_us
+from convoy.cost.native import SMALLEST_KERNEL_US, leftover_us
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
@@ -105,5 +105,5 @@ def test_leftover_counts_passes_over_memory() -> None:
     half = sum_of_two_convolutions()[1]
     tensor_us = 8 * 56 * 56 * 256 * 2 / (0.85 * DEVICE.memory_bandwidth) * 1e6
     assert leftover_us(whole, whole, DEVICE) == 0.0
-    assert abs(leftover_us(half, whole, DEVICE) - (1.5 + 2 * tensor_us)) < 1e-6
-    assert abs(leftover_us(raw, whole, DEVICE) - (1.5 + 4 * tensor_us)) < 1e-6
+    assert abs(leftover_us(half, whole, DEVICE) - (SMALLEST_KERNEL_US + 2 * tensor_us)) < 1e-6
+    assert abs(leftover_us(raw, whole, DEVICE) - (SMALLEST_KERNEL_US + 4 * tensor_us)) < 1e-6
