@@ -35,8 +35,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all": {"kernels": "all", "budget": None},
 }
 SYSTEMS = (*OPTIONS, "compile", "eager")
-#: Relative L2 error that float16 may have; torch.compile has 0.036 on a random ResNet-50.
-LARGEST_ERROR = 5e-2
+#: Relative L2 error that float16 may have; torch.compile has 0.062 on a random Inception-v3.
+LARGEST_ERROR = 0.1
 
 
 def main() -> None:
