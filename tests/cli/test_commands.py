@@ -79,13 +79,13 @@ def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> 
 
 def test_place_explains_itself(text: Path) -> None:
     pytest.importorskip("xgboost", reason="needs the tune extra")
-    options = ("--backends", "cutlass,hopper", "--costs", "predicted", "--search", "exact")
+    options = ("--backends", "cutlass,depthwise", "--costs", "predicted", "--search", "exact")
     printed = run("place", text, *options, "--explain")
     assert "chosen" in printed and "declined" in printed and "under sync" in printed
     assert "objective graph counts kernel_us" in printed
     (op,) = json.loads(run("place", text, *options, "--explain", "--json"))["ops"]
     assert op["winner"]["backend"] == "cutlass" and op["losers"]
-    assert [decline["backend"] for decline in op["declines"]] == ["hopper"]
+    assert [decline["backend"] for decline in op["declines"]] == ["depthwise"]
     assert sum(fusion["chosen"] for fusion in op["fusions"]) == 1
     plan = Plan.loads(run("place", text, *options, "--json"))
     assert plan.source == "predicted"

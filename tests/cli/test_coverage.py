@@ -32,7 +32,7 @@ def measured(workload: Workload, backend: str, environment=H200, failure: str = 
 
 
 def test_counts(tmp_path: Path) -> None:
-    """cuDNN does not accept the second; failures and other GPUs do not count."""
+    """cuDNN and hopper do not accept the second; failures and other GPUs do not count."""
     store = RecordStore(write_to=tmp_path / "r.jsonl")
     store.append(measured(PLAIN, "cudnn"))
     store.append(measured(PLAIN, "cutlass", failure="it faults"))
@@ -40,7 +40,7 @@ def test_counts(tmp_path: Path) -> None:
     store.append(measured(LARGE, "cudnn", Environment(gpu="NVIDIA B200", sm_count=148)))
     one, eight = of_lists({"net": WORKLOADS}, store)
     assert (one.batch, one.workloads, one.with_records, one.missing) == (1, 2, 2, ())
-    others = [(name, 0, 0) for name in LIBRARIES[2:]]
+    others = [(name, 0, int(name == "hopper")) for name in LIBRARIES[2:]]
     assert one.backends == (("cudnn", 1, 1), ("cutlass", 1, 2), *others)
     assert (eight.batch, eight.missing) == (8, (LARGE,))
     assert "cudnn 0/1, cutlass 0/1" in eight.by_backend
