@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy import errors
+from convoy.graph.expr import op_name, shape_of
 from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
 
@@ -253,6 +254,31 @@ def test_slices_splits_pads_and_softmax_follow_the_layout():
     b = net.emit(op.nn.softmax(b, axis=1))
     normal = check_same(net.finish(a, b))
     assert count_ops(normal)["relax.permute_dims"] == 3  # one in, two results out
+
+
+@pytest.mark.parametrize("source", [(5, 7), (1, 5, 7), (1, 7)])
+def test_a_factor_repeated_over_the_batch_is_one_matrix(source):
+    """A linear layer over inputs that are not contiguous, as PyTorch exports it for a batch."""
+    rows = source[-2]
+    net = Net((1, 4, 3, rows))
+    x = net.emit(op.reshape(net.x, (4, 3, rows)))
+    weights = net.emit(op.broadcast_to(net.const(*source), (4, rows, 7)))
+    normal = check_same(net.finish(net.emit(op.matmul(x, weights))))
+    assert "relax.broadcast_to" not in count_ops(normal)
+    (product,) = [v for v in values(normal) if op_name(v) == "relax.matmul"]
+    assert shape_of(product) == (12, 7)
+
+
+def test_factors_that_differ_over_the_batch_stay():
+    net = Net((1, 4, 3, 5))
+    weights = net.emit(op.broadcast_to(net.const(2, 1, 5, 7), (2, 4, 5, 7)))
+    normal = check_same(net.finish(net.emit(op.matmul(net.x, weights))))
+    (product,) = [v for v in values(normal) if op_name(v) == "relax.matmul"]
+    assert shape_of(product) == (2, 4, 3, 7)
+
+
+def values(mod):
+    return [b.value for block in mod["main"].body.blocks for b in block.bindings]
 
 
 def test_explicit_permutations_cancel():

@@ -63,7 +63,8 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-#: Tensors made of a few numbers (masks, indices) become constants up to this many elements.
+#: Tensors made of fewer numbers (masks, indices, repeated rows) become constants up to this many
+#: elements.
 _MOST_MADE = 1 << 20
 
 
@@ -106,7 +107,8 @@ def _fold_shape_op(name: str, call: relax.Call) -> np.ndarray | None:
     if name in ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"):
         return value.reshape(shape_of(call))
     if name == "relax.broadcast_to":
-        return np.broadcast_to(value, shape_of(call))
+        repeated = np.broadcast_to(value, shape_of(call))
+        return repeated if repeated.size <= max(value.size, _MOST_MADE) else None
     if name == "relax.astype":
         return value  # the constant is made in the call's dtype
     if name == "relax.flip":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 from tvm import relax
 
 from ..graph.expr import (
@@ -18,6 +17,7 @@ from ..graph.expr import (
     dtype_of,
     ints,
     is_const,
+    make_const,
     number,
     op_name,
     padding4,
@@ -185,13 +185,31 @@ def _pad(p: Simplify, call: relax.Call) -> relax.Expr | None:
 
 def _matmul(p: Simplify, call: relax.Call) -> relax.Expr | None:
     """(N, 1, C) x (C, K) and the like, as importers make it of a dense layer, as a 2-d GEMM."""
-    a, b = call.args
-    if rank_of(a) <= 2 or rank_of(b) != 2:
-        return None
+    a, b = call.args[0], _matrix(p, call.args[1])
     shape = shape_of(a)
-    flat = p.emit(relax.op.reshape(a, (int(np.prod(shape[:-1])), shape[-1])))
+    if len(shape) <= 2 or b is None or shape_of(call)[:-1] != shape[:-1]:
+        return None
+    flat = p.emit(relax.op.reshape(a, (math.prod(shape[:-1]), shape[-1])))
     product = p.emit(relax.op.matmul(flat, b, call.attrs.out_dtype))
     return relax.op.reshape(product, shape_of(call))
+
+
+def _matrix(p: Simplify, factor: relax.Expr) -> relax.Expr | None:
+    """The matrix that a factor is, or that it repeats over the batch: so PyTorch writes a linear
+    layer over inputs that are not contiguous."""
+    if rank_of(factor) <= 2:
+        return factor if rank_of(factor) == 2 else None
+    if is_const(factor):
+        matrices = as_numpy(factor).reshape(-1, *shape_of(factor)[-2:])
+        return make_const(matrices[0]) if (matrices == matrices[:1]).all() else None
+    repeated = p.producer(factor, "relax.broadcast_to")
+    if repeated is None:
+        return None
+    source = repeated.args[0]
+    *batch, rows, columns = (1, 1, *shape_of(source))
+    if math.prod(batch) != 1 or (rows, columns) != shape_of(factor)[-2:]:
+        return None
+    return source if rank_of(source) == 2 else p.emit(relax.op.reshape(source, (rows, columns)))
 
 
 _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
