@@ -269,6 +269,18 @@ def test_a_factor_repeated_over_the_batch_is_one_matrix(source):
     assert shape_of(product) == (12, 7)
 
 
+def test_a_repeated_factor_too_large_to_fold_is_found_behind_a_reshape():
+    """Inputs of four axes: the two of the batch become one before the product."""
+    net = Net((1, 160, 3, 64))
+    x = net.emit(op.reshape(net.x, (160, 3, 64)))
+    weights = net.emit(op.broadcast_to(net.const(64, 128), (2, 80, 64, 128)))
+    weights = net.emit(op.reshape(weights, (160, 64, 128)))
+    normal = check_same(net.finish(net.emit(op.matmul(x, weights))))
+    assert "relax.broadcast_to" not in count_ops(normal)
+    (gemm,) = [v for v in values(normal) if op_name(v) == "relax.matmul"]
+    assert shape_of(gemm) == (480, 128)
+
+
 def test_factors_that_differ_over_the_batch_stay():
     net = Net((1, 4, 3, 5))
     weights = net.emit(op.broadcast_to(net.const(2, 1, 5, 7), (2, 4, 5, 7)))

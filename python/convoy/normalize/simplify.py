@@ -194,20 +194,25 @@ def _matmul(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return relax.op.reshape(product, shape_of(call))
 
 
-def _matrix(p: Simplify, factor: relax.Expr) -> relax.Expr | None:
-    """The matrix that a factor is, or that it repeats over the batch: so PyTorch writes a linear
+def _matrix(p: Simplify, operand: relax.Expr) -> relax.Expr | None:
+    """The matrix that an operand is, or that it repeats over the batch: so PyTorch writes a linear
     layer over inputs that are not contiguous."""
-    if rank_of(factor) <= 2:
-        return factor if rank_of(factor) == 2 else None
-    if is_const(factor):
-        matrices = as_numpy(factor).reshape(-1, *shape_of(factor)[-2:])
+    if rank_of(operand) <= 2:
+        return operand if rank_of(operand) == 2 else None
+    if is_const(operand):
+        matrices = as_numpy(operand).reshape(-1, *shape_of(operand)[-2:])
         return make_const(matrices[0]) if (matrices == matrices[:1]).all() else None
-    repeated = p.producer(factor, "relax.broadcast_to")
-    if repeated is None:
+    shape, repeated = shape_of(operand)[-2:], operand
+    while (made := p.producer(repeated, "relax.reshape")) is not None:
+        repeated = made.args[0]
+        if shape_of(repeated)[-2:] != shape:
+            return None
+    made = p.producer(repeated, "relax.broadcast_to")
+    if made is None:
         return None
-    source = repeated.args[0]
+    source = made.args[0]
     *batch, rows, columns = (1, 1, *shape_of(source))
-    if math.prod(batch) != 1 or (rows, columns) != shape_of(factor)[-2:]:
+    if math.prod(batch) != 1 or (rows, columns) != shape:
         return None
     return source if rank_of(source) == 2 else p.emit(relax.op.reshape(source, (rows, columns)))
 
