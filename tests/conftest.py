@@ -8,9 +8,13 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from convoy.backends.kernels.toolkit import Toolkit
 
 _SOURCES = Path(__file__).resolve().parents[1] / "python"
 
@@ -58,6 +62,18 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("PYTHONPATH", str(_SOURCES), prepend=os.pathsep)  # for tests' own processes
         patch.setenv("CONVOY_DATA_DIR", str(tmp_path_factory.mktemp("convoy_data")))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def toolkit() -> Toolkit:
+    """The CUDA compiler; tests that use it are skipped without one."""
+    from convoy.backends.kernels.toolkit import find_toolkit
+    from convoy.errors import LibraryMissing
+
+    try:
+        return find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

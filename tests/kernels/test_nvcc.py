@@ -17,8 +17,7 @@ from convoy.backends.kernels.compile import compile_kernel
 from convoy.backends.kernels.cutlass import rules as rules
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.library import KernelLibrary, Shape
-from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
-from convoy.errors import InvalidWorkload, LibraryMissing
+from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 
@@ -31,14 +30,6 @@ def shape(split_k: int = 1, **changes: int) -> Shape:
     for name, value in changes.items():
         setattr(result, name, value)
     return result
-
-
-@pytest.fixture(scope="module")
-def toolkit() -> Toolkit:
-    try:
-        return find_toolkit()
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
 
 
 def exported(path) -> set[str]:

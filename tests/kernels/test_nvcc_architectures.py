@@ -18,8 +18,7 @@ from convoy.backends.kernels.attention.kernel import AttentionKernel
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.depthwise.kernels import ConvKernel, GroupedKernel, WgradKernel
 from convoy.backends.kernels.kernel import Kernel
-from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
-from convoy.errors import LibraryMissing
+from convoy.backends.kernels.toolkit import Toolkit
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 SMALL = {"tile": (64, 64, 64), "warp": (32, 32), "stages": 4, "arch": 80}
@@ -34,14 +33,6 @@ KERNELS = [
     GroupedKernel(),
     AttentionKernel(64, 64, arch=80),
 ]
-
-
-@pytest.fixture(scope="module")
-def toolkit() -> Toolkit:
-    try:
-        return find_toolkit()
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
 
 
 @pytest.mark.slow

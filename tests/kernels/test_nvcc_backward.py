@@ -14,8 +14,7 @@ from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.cutlass.family import rules_of
 from convoy.backends.kernels.cutlass.rules import Launch
 from convoy.backends.kernels.library import KernelLibrary, Shape
-from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
-from convoy.errors import InvalidWorkload, LibraryMissing
+from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 
@@ -29,14 +28,6 @@ KERNELS = [
     pytest.param(KernelConfig("sm90_dgrad_gemm", **SM90), marks=pytest.mark.slow),
     pytest.param(KernelConfig("sm90_wgrad", **SM90, scheduler="splitk"), marks=pytest.mark.slow),
 ]
-
-
-@pytest.fixture(scope="module")
-def toolkit() -> Toolkit:
-    try:
-        return find_toolkit()
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
 
 
 @st.composite

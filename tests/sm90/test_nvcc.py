@@ -14,8 +14,6 @@ from convoy.backends.kernels.sm90.dgrad import DgradKernel
 from convoy.backends.kernels.sm90.family import is_stem, sm90_backend
 from convoy.backends.kernels.sm90.space import stem_launches
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
-from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
-from convoy.errors import LibraryMissing
 from convoy.ir.device import Device
 
 from .test_backend import BASE, STEM, STEM_FPROP, STEM_WGRAD, changed, stem_windows, workloads
@@ -43,14 +41,6 @@ KERNELS = [
     StemWgradKernel(4, 7, 9, 2, group=4, ahead=True, dtype="bfloat16"),
     StemWgradKernel(3, 4, 4, 4, parts=3, blocks=2, group=3),
 ]
-
-
-@pytest.fixture(scope="module")
-def toolkit() -> Toolkit:
-    try:
-        return find_toolkit()
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
 
 
 @pytest.fixture(scope="module")

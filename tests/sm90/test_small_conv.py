@@ -15,8 +15,7 @@ from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.backends.kernels.sm90 import small
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.small import SmallConvKernel
-from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
-from convoy.errors import InvalidWorkload, LibraryMissing
+from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.workload import Epilogue, Workload
 from convoy.measure.reference import full
@@ -157,14 +156,6 @@ def test_few_tiles_are_split_and_many_are_not():
 
     assert first(dataclasses.replace(BASE, h=7, w=7, c=512, k=512)) > 1
     assert first(dataclasses.replace(BASE, n=16, h=28, w=28, c=64, r=1, s=1, padding=(0,) * 4)) == 1
-
-
-@pytest.fixture(scope="module")
-def toolkit() -> Toolkit:
-    try:
-        return find_toolkit()
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
 
 
 def test_compiles_without_spills(toolkit, tmp_path):

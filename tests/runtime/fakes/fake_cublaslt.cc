@@ -7,10 +7,10 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
+
+#include "journal.h"
 
 namespace {
 
@@ -44,19 +44,6 @@ struct Call {
   float beta;
 };
 
-int Environment(const char* name, int fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::atoi(text) : fallback;
-}
-
-std::mutex mutex;
-std::string records;
-
-void Record(const std::string& text) {
-  std::lock_guard<std::mutex> lock(mutex);
-  records += text + "\n";
-}
-
 float At(const float* matrix, const Layout& layout, bool transpose, uint64_t row, uint64_t column) {
   return transpose ? matrix[row * layout.ld + column] : matrix[column * layout.ld + row];
 }
@@ -86,15 +73,7 @@ void Run(void* data) {
 
 }  // namespace
 
-#define API extern "C" __attribute__((visibility("default")))
-
-API const char* fake_cublaslt_log() {
-  std::lock_guard<std::mutex> lock(mutex);
-  static std::string text;
-  text.swap(records);
-  records.clear();
-  return text.c_str();
-}
+API const char* fake_cublaslt_log() { return TakeRecords(); }
 
 API size_t cublasLtGetVersion() { return Environment("FAKE_CUBLASLT_VERSION", 131000); }
 API const char* cublasLtGetStatusString(int status) { return status ? "FAKE_STATUS" : "SUCCESS"; }

@@ -8,13 +8,13 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "journal.h"
 
 namespace {
 
@@ -37,19 +37,6 @@ struct Execution {
 };
 
 constexpr int kEngine = 2, kConfig = 3, kPlan = 5, kPack = 16;
-
-int Environment(const char* name, int fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::atoi(text) : fallback;
-}
-
-std::mutex mutex;
-std::string records;
-
-void Record(const std::string& text) {
-  std::lock_guard<std::mutex> lock(mutex);
-  records += text + "\n";
-}
 
 template <typename T>
 T Read(Descriptor* descriptor, int attribute) {
@@ -83,15 +70,7 @@ size_t SizeOf(int type) {
 
 }  // namespace
 
-#define API extern "C" __attribute__((visibility("default")))
-
-API const char* fake_cudnn_log() {
-  std::lock_guard<std::mutex> lock(mutex);
-  static std::string text;
-  text.swap(records);
-  records.clear();
-  return text.c_str();
-}
+API const char* fake_cudnn_log() { return TakeRecords(); }
 
 API size_t cudnnGetVersion() { return Environment("FAKE_CUDNN_VERSION", 91900); }
 API size_t cudnnGetCudartVersion() { return 13000; }
