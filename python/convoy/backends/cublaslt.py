@@ -10,7 +10,7 @@ from ..errors import InvalidOption
 from ..ir import fields as checks
 from ..ir.candidate import Candidate, Decline, make_config
 from ..ir.device import Device
-from ..ir.roofline import roofline_us
+from ..ir.roofline import library_us
 from ..ir.workload import Workload
 from ..runtime.device import present_device
 from ..runtime.library import call_json, function
@@ -29,7 +29,7 @@ ACTIVATIONS = ("none", "relu", "gelu_tanh")
 
 class CublasLtBackend(Backend):
     """The first ``limit`` algorithms of cuBLASLt's heuristic for 1x1 convolutions, their gradients
-    and matrix products.
+    and matmuls.
 
     The heuristic needs the GPU. Where it is not there the one candidate is the heuristic's first
     choice, which the machine that loads the module asks for; so does one whose cuBLASLt is of
@@ -106,9 +106,7 @@ class CublasLtBackend(Backend):
         return Binary(entry, {})
 
     def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float:
-        """Time of the heuristic's first choice; each later one is taken for somewhat slower."""
-        us = _LAUNCH_US + roofline_us(workload, device) / _EFFICIENCY
-        return us * (1.0 + 0.02 * candidate.priority)
+        return library_us(workload, candidate, device, _LAUNCH_US, _EFFICIENCY)
 
     def check(self, candidate: Candidate) -> None:
         _options(candidate)

@@ -93,8 +93,7 @@ class CudnnBackend(Backend):
         if missing:
             found.reasons.append(
                 f"engines for {workload.epilogue.name or workload.op} are compiled at run time, "
-                "for which "
-                "NVIDIA's driver is missing"
+                "for which NVIDIA's driver is missing"
             )
         why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
         return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.attention import Attention
 from ..ir.candidate import Candidate
 from ..ir.device import Device
-from ..ir.roofline import roofline_us
+from ..ir.roofline import library_us
 from ..ir.workload import Workload
 
 #: Below this the own kernels are as fast or faster, and engines take 0.4 s each to compile.
@@ -41,6 +41,5 @@ _LAUNCH_US, _EFFICIENCY = 6.5, 0.48
 
 
 def estimate_us(workload: Workload, candidate: Candidate, device: Device) -> float:
-    """Time of cuDNN's first choice; each later one is taken for somewhat slower."""
-    us = _LAUNCH_US + roofline_us(workload, device) / _EFFICIENCY
-    return us * (1.0 + 0.02 * min(candidate.priority, 20))
+    """Estimate an engine, in microseconds."""
+    return library_us(workload, candidate, device, _LAUNCH_US, _EFFICIENCY)

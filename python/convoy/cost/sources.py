@@ -77,7 +77,7 @@ def cost_model(
     Shipped records and the user's own (``records``, default: in the data folder of the user); with
     ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
     ``proceed``: see MeasuredCost), with ``again`` everything. Without ``host_times`` those of
-    records are not brought to this CPU, which takes measurements of its own: what is replayed as a
+    records are not rescaled to this CPU, which takes measurements of its own: what is replayed as a
     CUDA graph does not depend on them.
     """
     from ..records import environment as environments

@@ -1,4 +1,4 @@
-"""PyTorch's attention operators of GPUs, which exported programs may have, in terms of products.
+"""PyTorch's attention operators of GPUs, which exported programs may have, in terms of matmuls.
 
 ``scaled_dot_product_attention`` decomposes so by itself on a CPU.
 """

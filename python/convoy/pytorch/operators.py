@@ -160,7 +160,7 @@ def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
 
 
 def _linear(node: Any, importer: Any) -> relax.Expr:
-    """``x @ weight^T + bias`` for x (..., k), as one product for all rows."""
+    """``x @ weight^T + bias`` for x (..., k), as one GEMM for all rows."""
     x, weight, *rest = importer.retrieve_args(node)
     bias = rest[0] if rest else importer.env.get(node.kwargs.get("bias"))
     emit = importer.block_builder.emit
@@ -170,8 +170,8 @@ def _linear(node: Any, importer: Any) -> relax.Expr:
     return y if bias is None else emit(op.add(y, bias))
 
 
-#: Operators of PyTorch that are converted as a whole. Products of which one factor has further axes
-#: decompose into batched ones, with a copy of the other factor for each.
+#: Operators of PyTorch that are converted as a whole. A matmul of which one operand has further
+#: axes decomposes into a batched one, with a copy of the other operand for each matrix.
 WHOLE = ("cross_entropy_loss", "linear", "matmul")
 
 CONVERTERS: dict[str, Converter] = {

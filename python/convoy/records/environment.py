@@ -35,7 +35,7 @@ class Environment:
     """Where something was measured. An empty string or 0 means: not known, or of no influence.
 
     gpu       name as the driver gives it, e.g. ``NVIDIA H200``
-    sm_count  multiprocessors (a GPU partition has the name of the whole GPU but fewer of them)
+    sm_count  SMs (a GPU partition has the name of the whole GPU but fewer of them)
     driver    NVIDIA driver, e.g. ``580.95.05``
     cuda      version of libcudart, e.g. ``13.0``
     cudnn     e.g. ``9.19.1``
@@ -82,7 +82,7 @@ class Environment:
         """Whether measurements taken in ``other`` count here.
 
         ``strict``: the same GPU, and nothing known on both sides differs. ``loose``: the same
-        GPU with as many multiprocessors, the same kernel sources, the same cuBLAS, whose
+        GPU with as many SMs, the same kernel sources, the same cuBLAS, whose
         algorithms are kept as bytes, and the same major version of cuDNN and CUTLASS; driver, CUDA
         and minor versions may differ.
         Raises InvalidOption for another mode.
