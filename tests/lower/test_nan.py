@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -157,3 +159,17 @@ def test_cuda_source(dtype: str) -> None:
     assert "__shared__" in source  # partial results of threads
     assert len(source) < 20000
     assert "nan" in source.lower()
+    assert "inff" not in source  # how TVM writes an infinity of bfloat16
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_constants_of_cuda_source(value: float) -> None:
+    x = te.placeholder((64,), "bfloat16", name="x")
+    constant = tvm.tirx.const(value, "bfloat16")
+    y = te.compute((64,), lambda i: te.if_then_else(i < 3, constant, x(i)), name="y")
+    target = cuda_target(Device())
+    with target:
+        mod = schedule_kernels(target)(tvm.IRModule({"kernel": te.create_prim_func([x, y])}))
+    source = build_kernels(mod, target).imports[0].inspect_source()
+    assert "__int_as_float(0x7f" in source
+    assert not re.search(r"\b(inff|nanf)\b", source)
