@@ -15,7 +15,7 @@ from tvm.relax.frontend.torch import from_exported_program
 
 from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
 from ..threads import one_at_a_time
-from . import attention, operators
+from . import attention, decompositions, operators
 from .structure import Structure, flatten, unflatten
 
 _PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
@@ -131,8 +131,10 @@ def _decompositions() -> Any:
     """PyTorch's own to its core operators, without those that are converted as a whole."""
     table = torch.export.default_decompositions()
     for name in operators.WHOLE:
-        table.pop(getattr(torch.ops.aten, name).default, None)
-    table.update(attention.DECOMPOSITIONS)
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
+    table.update(attention.DECOMPOSITIONS | decompositions.DECOMPOSITIONS)
     return table
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tvm import relax
 from tvm.relax import op
 
 from ..errors import UnsupportedOp
+from . import indexing, pooling, resize
+from .pooling import each
 
 Converter = Callable[[Any, Any], relax.Expr]
 
@@ -32,11 +34,11 @@ def _convolution(node: Any, importer: Any) -> relax.Expr:
     call = (_TRANSPOSED if transposed else _CONVOLUTIONS).get(rank)
     if call is None:
         raise UnsupportedOp(f"a transposed convolution over {rank} axes", "one over 1 or 2 axes")
-    stride, dilation = (_each(value, rank) for value in (stride, dilation))
-    options = {"output_padding": _each(extra, rank)} if transposed else {}
+    stride, dilation = (each(value, rank) for value in (stride, dilation))
+    options = {"output_padding": each(extra, rank)} if transposed else {}
     y = emit(
         call(
-            x, weight, strides=stride, padding=_each(padding, rank), dilation=dilation,
+            x, weight, strides=stride, padding=each(padding, rank), dilation=dilation,
             groups=groups, **options,
         )
     )  # fmt: skip
@@ -44,12 +46,6 @@ def _convolution(node: Any, importer: Any) -> relax.Expr:
         return y
     shape = [1, int(bias.ty.shape[0]), *[1] * rank]
     return emit(op.add(y, emit(op.reshape(bias, shape))))
-
-
-def _each(value: Any, rank: int) -> list[int]:
-    """One number for each axis; a single one counts for all."""
-    values = [int(v) for v in value] if isinstance(value, Sequence) else [int(value)]
-    return values * rank if len(values) == 1 else values
 
 
 def _matmul(node: Any, importer: Any) -> relax.Expr:
@@ -89,29 +85,11 @@ def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
     return convert
 
 
-def _max_pool(node: Any, importer: Any) -> relax.Expr:
-    """Max pooling (input, window, stride, padding, dilation, ceil mode) of which nobody reads the
-    indices; the stride is the window unless given."""
-    for user in node.users:
-        if user.target is not operator.getitem or user.args[1] != 0:
-            raise UnsupportedOp("max pooling whose indices are used", "its values alone")
-    x, window, *rest = importer.retrieve_args(node)
-    names = ("stride", "padding", "dilation", "ceil_mode")
-    given = dict(zip(names, rest, strict=False)) | node.kwargs
-    emit, rank = importer.block_builder.emit, 3 if "3d" in str(node.target) else 2
-    single = len(x.ty.shape) == rank + 1  # without a batch
-    window = _each(window, rank)
-    y = emit(
-        (op.nn.max_pool3d if rank == 3 else op.nn.max_pool2d)(
-            emit(op.expand_dims(x, 0)) if single else x,
-            pool_size=window,
-            strides=_each(given.get("stride") or window, rank),
-            padding=_each(given.get("padding", 0), rank),
-            dilation=_each(given.get("dilation", 1), rank),
-            ceil_mode=bool(given.get("ceil_mode", False)),
-        )
-    )
-    return relax.Tuple([emit(op.squeeze(y, [0])) if single else y])
+def _product(node: Any, importer: Any) -> relax.Expr:
+    """(input, axis, keepdim)."""
+    x, axis, *rest = importer.retrieve_args(node)
+    keepdim = bool(rest[0]) if rest else bool(node.kwargs.get("keepdim", False))
+    return importer.block_builder.emit(op.prod(x, axis=[axis], keepdims=keepdim))
 
 
 def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
@@ -172,7 +150,7 @@ def _linear(node: Any, importer: Any) -> relax.Expr:
 
 #: Operators of PyTorch that are converted as a whole. A matmul of which one operand has further
 #: axes decomposes into a batched one, with a copy of the other operand for each matrix.
-WHOLE = ("cross_entropy_loss", "linear", "matmul")
+WHOLE = ("cross_entropy_loss", "linear", "matmul", *pooling.WHOLE, *resize.WHOLE)
 
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
@@ -185,6 +163,8 @@ CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "amin.default": _extreme(op.min),
     "cross_entropy_loss.default": _cross_entropy,
-    "max_pool2d_with_indices.default": _max_pool,
-    "max_pool3d_with_indices.default": _max_pool,
+    "prod.dim_int": _product,
+    **indexing.CONVERTERS,
+    **pooling.CONVERTERS,
+    **resize.CONVERTERS,
 }

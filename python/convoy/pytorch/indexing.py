@@ -1,0 +1,138 @@
+"""Indexing as PyTorch does it: negative positions, index tensors on some axes, windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from ..errors import UnsupportedOp
+
+Emit = Callable[[relax.Expr], relax.Var]
+
+
+def _sizes(x: relax.Expr) -> list[int]:
+    return [int(size) for size in x.ty.shape]
+
+
+def _select(node: Any, importer: Any) -> relax.Expr:
+    """``x[..., index, ...]`` on one axis, which goes."""
+    x, axis, index = importer.retrieve_args(node)
+    emit, shape = importer.block_builder.emit, _sizes(x)
+    axis %= len(shape)
+    first = index % shape[axis]
+    part = emit(op.strided_slice(x, [axis], [first], [first + 1]))
+    return emit(op.reshape(part, shape[:axis] + shape[axis + 1 :]))
+
+
+def _unfold(node: Any, importer: Any) -> relax.Expr:
+    """Windows of an axis, ``size`` long and ``step`` apart; their elements are the last axis."""
+    x, axis, size, step = importer.retrieve_args(node)
+    emit, shape = importer.block_builder.emit, _sizes(x)
+    axis %= len(shape)
+    starts = np.arange(0, shape[axis] - size + 1, step)
+    positions = relax.const(starts[:, None] + np.arange(size), "int64")
+    windows = emit(op.take(x, positions, axis=axis, mode="clip"))
+    order = [i for i in range(len(shape) + 1) if i != axis + 1]
+    return emit(op.permute_dims(windows, [*order, axis + 1]))
+
+
+class _Places:
+    """The elements that index tensors name: the indexed axes come first, as one.
+
+    Attributes:
+        positions: Of the elements along that one axis; as all index tensors broadcast.
+        moved: Where the result has the axes of ``positions``: at the first indexed axis where the
+            indexed axes are neighbours, else in front.
+    """
+
+    def __init__(self, emit: Emit, x: relax.Expr, indices: Sequence[relax.Expr | None]) -> None:
+        self._emit, self.shape = emit, _sizes(x)
+        named = {i: index for i, index in enumerate(indices) if index is not None}
+        axes = list(named)
+        self._rest = [i for i in range(len(self.shape)) if i not in axes]
+        self._order = [*axes, *self._rest]
+        self.moved = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+        count, position = 1, None
+        for axis in reversed(axes):
+            index, size = named[axis], self.shape[axis]
+            if str(index.ty.dtype) == "bool":
+                raise UnsupportedOp("a mask as an index", "torch.where")
+            index = emit(op.astype(index, "int64"))
+            zero, length = relax.const(0, "int64"), relax.const(size, "int64")
+            index = emit(op.where(op.less(index, zero), op.add(index, length), index))
+            index = emit(op.multiply(index, relax.const(count, "int64"))) if count > 1 else index
+            position = index if position is None else emit(op.add(position, index))
+            count *= size
+        self.positions, self._count = position, count
+        self.rest_sizes = [self.shape[i] for i in self._rest]
+
+    def in_front(self, x: relax.Expr) -> relax.Expr:
+        """(elements of the indexed axes, the other axes)."""
+        moved = self._emit(op.permute_dims(x, self._order))
+        return self._emit(op.reshape(moved, [self._count, *self.rest_sizes]))
+
+    def back(self, x: relax.Expr) -> relax.Expr:
+        """The opposite of :meth:`in_front`."""
+        split = self._emit(op.reshape(x, [self.shape[i] for i in self._order]))
+        return self._emit(op.permute_dims(split, list(np.argsort(self._order))))
+
+    def result_order(self, to_result: bool) -> list[int]:
+        """Axes from (positions, rest) to those of a result, or back."""
+        rank, rest = len(_sizes(self.positions)), len(self._rest)
+        front, behind = list(range(rank)), list(range(rank, rank + rest))
+        order = [*behind[: self.moved], *front, *behind[self.moved :]]
+        return order if to_result else [int(i) for i in np.argsort(order)]
+
+
+def _index(node: Any, importer: Any) -> relax.Expr:
+    """``x[indices]`` with an index tensor, or None, for each leading axis."""
+    x, indices = importer.retrieve_args(node)
+    emit = importer.block_builder.emit
+    places = _Places(emit, x, indices)
+    given = [index for index in indices if index is not None]
+    if len(given) == 1:
+        return emit(op.take(x, places.positions, axis=places.moved, mode="clip"))
+    found = emit(op.take(places.in_front(x), places.positions, axis=0, mode="clip"))
+    return emit(op.permute_dims(found, places.result_order(to_result=True)))
+
+
+def _index_put(node: Any, importer: Any) -> relax.Expr:
+    """``x`` with values, which broadcast, at ``x[indices]``, or added to what is there."""
+    x, indices, values, *rest = importer.retrieve_args(node)
+    accumulate = bool(rest[0]) if rest else bool(node.kwargs.get("accumulate", False))
+    emit = importer.block_builder.emit
+    places = _Places(emit, x, indices)
+    at = _sizes(places.positions)
+    both = [*at, *places.rest_sizes]
+    values = emit(op.broadcast_to(values, [both[i] for i in places.result_order(True)]))
+    values = emit(op.permute_dims(values, places.result_order(to_result=False)))
+    values = emit(op.reshape(values, [math.prod(at), *places.rest_sizes]))
+    rows = emit(op.reshape(places.positions, [math.prod(at), 1]))
+    reduction = "add" if accumulate else "update"
+    return places.back(emit(op.scatter_nd(places.in_front(x), rows, values, reduction)))
+
+
+def _scatter_add(node: Any, importer: Any) -> relax.Expr:
+    """Add the leading part of ``source`` that ``index`` covers at its positions on an axis."""
+    x, axis, index, source = importer.retrieve_args(node)
+    emit, covered = importer.block_builder.emit, _sizes(index)
+    if _sizes(source) != covered:
+        axes = list(range(len(covered)))
+        source = emit(op.strided_slice(source, axes, [0] * len(covered), covered))
+    return emit(op.scatter_elements(x, index, source, axis % len(covered), "add"))
+
+
+CONVERTERS = {
+    "select.int": _select,
+    "unfold.default": _unfold,
+    "index.Tensor": _index,
+    "_unsafe_index.Tensor": _index,
+    "index_put.default": _index_put,
+    "_unsafe_index_put.default": _index_put,
+    "scatter_add.default": _scatter_add,
+}

@@ -1,0 +1,143 @@
+"""Resizing as PyTorch does it, over one to three axes; sampling at the points of a grid.
+
+The weights of a row of the result are what PyTorch makes of the rows of the identity, and its
+positions what it makes of 0, 1, 2, ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from tvm import relax
+from tvm.relax import op
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis: its size, that of the result, and the factor given for both, if one was."""
+
+    size: int
+    out: int
+    factor: float | None
+    align: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether the sizes say where the result is sampled."""
+        return self.factor is None or self.align or self.size * self.factor == self.out
+
+    def resized(self, rows: torch.Tensor, mode: str, antialias: bool) -> torch.Tensor:
+        """PyTorch's result for (count, size)."""
+        options: dict[str, Any] = {"mode": mode}
+        if mode in ("bilinear", "bicubic"):
+            options |= {"align_corners": self.align, "antialias": antialias}
+        if self.plain:
+            options["size"] = (1, self.out)
+        else:
+            options |= {"scale_factor": (1.0, self.factor), "recompute_scale_factor": False}
+        return F.interpolate(rows[:, None, None], **options)[:, 0, 0]
+
+
+def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.Expr]:
+    """A converter of (x, size, [align_corners], factors): "nearest", "nearest-exact", "bilinear"
+    (also over one or three axes) or "bicubic"."""
+    nearest = mode.startswith("nearest")
+
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        x, _, *rest = importer.retrieve_args(node)
+        emit = importer.block_builder.emit
+        align = False if nearest or not rest else bool(rest.pop(0))
+        rank = len(x.ty.shape) - 2
+        factors = rest[0] if rest and isinstance(rest[0], list | tuple) else rest
+        factors = list(factors) if len(factors) == rank else [None] * rank
+        before = [int(size) for size in x.ty.shape]
+        after = [int(size) for size in node.meta["val"].shape]
+        axes = [
+            _Axis(size, out, factor, align)
+            for size, out, factor in zip(before[2:], after[2:], factors, strict=True)
+        ]
+        if rank == 2 and not antialias and (whole := _resize2d(x, axes, mode)) is not None:
+            return emit(whole)
+        for i, axis in enumerate(axes):
+            if axis.size == axis.out and axis.plain:
+                continue
+            if nearest:
+                numbers = torch.arange(axis.size, dtype=torch.float32)[None]
+                positions = axis.resized(numbers, mode, False)[0].numpy().astype("int64")
+                x = emit(op.take(x, relax.const(positions), axis=i + 2, mode="clip"))
+                continue
+            weights = axis.resized(torch.eye(axis.size), mode, antialias).numpy().T
+            shape = [int(size) for size in x.ty.shape]
+            rows = [math.prod(shape[: i + 2]), axis.size, math.prod(shape[i + 3 :])]
+            matrix = relax.const(np.ascontiguousarray(weights).astype(str(x.ty.dtype)))
+            y = emit(op.matmul(matrix, emit(op.reshape(x, rows))))
+            x = emit(op.reshape(y, [*shape[: i + 2], axis.out, *shape[i + 3 :]]))
+        return x
+
+    return convert
+
+
+def _resize2d(x: relax.Expr, axes: list[_Axis], mode: str) -> relax.Expr | None:
+    """The whole by one operator, where that samples as PyTorch does."""
+    size, align = [axis.out for axis in axes], axes[0].align
+    if mode == "nearest":
+        if any(axis.out % axis.size or not axis.plain for axis in axes):
+            return None
+        return op.image.resize2d(
+            x, size, layout="NCHW", method="nearest_neighbor",
+            coordinate_transformation_mode="asymmetric", rounding_method="floor",
+        )  # fmt: skip
+    # With one row, TVM divides by zero for aligned corners.
+    if mode == "nearest-exact" or not all(axis.plain and axis.out > 1 for axis in axes):
+        return None
+    return op.image.resize2d(
+        x, size, layout="NCHW", method="linear" if mode == "bilinear" else "cubic",
+        coordinate_transformation_mode="align_corners" if align else "half_pixel",
+        rounding_method="", cubic_alpha=-0.75,
+    )  # fmt: skip
+
+
+def _grid_sample(node: Any, importer: Any) -> relax.Expr:
+    """Samples (n, c, p, q) of (n, c, h, w) at a grid (n, p, q, 2) of x and y from -1 to 1."""
+    x, grid, method, padding, align = importer.retrieve_args(node)
+    emit = importer.block_builder.emit
+    return emit(
+        op.image.grid_sample(
+            x,
+            emit(op.permute_dims(grid, [0, 3, 1, 2])),
+            method=("bilinear", "nearest", "bicubic")[method],
+            layout="NCHW",
+            padding_mode=("zeros", "border", "reflection")[padding],
+            align_corners=bool(align),
+        )
+    )
+
+
+#: Converted as a whole; PyTorch would take them apart into gathers.
+_KINDS = {
+    "upsample_nearest1d": "nearest",
+    "upsample_nearest2d": "nearest",
+    "upsample_nearest3d": "nearest",
+    "_upsample_nearest_exact1d": "nearest-exact",
+    "_upsample_nearest_exact2d": "nearest-exact",
+    "_upsample_nearest_exact3d": "nearest-exact",
+    "upsample_linear1d": "bilinear",
+    "upsample_bilinear2d": "bilinear",
+    "upsample_trilinear3d": "bilinear",
+    "upsample_bicubic2d": "bicubic",
+}
+_ANTIALIASED = {"_upsample_bilinear2d_aa": "bilinear", "_upsample_bicubic2d_aa": "bicubic"}
+
+WHOLE = tuple(_KINDS | _ANTIALIASED)
+
+CONVERTERS = {
+    "grid_sampler_2d.default": _grid_sample,
+    **{f"{n}.{o}": _upsample(m) for n, m in _KINDS.items() for o in ("default", "vec")},
+    **{f"{n}.{o}": _upsample(m, True) for n, m in _ANTIALIASED.items() for o in ("default", "vec")},
+}
