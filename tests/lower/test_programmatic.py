@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 import tvm
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from convoy import programmatic
+from convoy.backends.kernels.toolkit import Toolkit
 from convoy.lower.compile import build_kernels
 
 
@@ -32,7 +36,8 @@ def source(arch: str) -> str:
 def test_waits_before_anything_else() -> None:
     _, body = source("sm_90").rsplit("{\n", 1)
     trigger, wait, *rest = body.splitlines()
-    assert "launch_dependents();" in trigger and "griddepcontrol_wait();" in wait
+    assert "launch_dependents();" in trigger and "convoy_wait(" in wait
+    assert all(name in wait for name in ("a_ptr", "b_ptr"))
     assert any("a_ptr" in line for line in rest)
 
 
@@ -40,3 +45,19 @@ def test_waits_before_anything_else() -> None:
 def test_other_gpus_and_the_switch(arch, switch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(programmatic.VARIABLE, switch)
     assert "griddepcontrol" not in source(arch)
+
+
+def test_nothing_is_read_through_the_read_only_cache(toolkit: Toolkit, tmp_path: Path) -> None:
+    """It may hold what was at an address before the predecessor wrote there."""
+    (tmp_path / "f.cu").write_text(source("sm_90"))
+    command = [
+        str(toolkit.nvcc),
+        "-arch=sm_90",
+        "-ptx",
+        "f.cu",
+        *map("-I{}".format, toolkit.includes),
+    ]
+    subprocess.run([*command, "-o", "f.ptx"], cwd=tmp_path, check=True, capture_output=True)
+    before, after = (tmp_path / "f.ptx").read_text().split("griddepcontrol.wait;")
+    assert "ld.global" not in before
+    assert "ld.global.f32" in after and "ld.global.nc" not in after

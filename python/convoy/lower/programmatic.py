@@ -1,6 +1,8 @@
 """Programmatic launches of the kernels that TVM generates.
 
 A kernel lets its successor start at once, and waits for its predecessor before it touches memory.
+What it reads has then been written while it ran, so that it must not be loaded through the
+read-only cache, which may hold what was at the address before.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import Any
 
 import tvm
 from tvm import tirx
+from tvm.backend.cuda.op import cuda_func_call
 from tvm.script import tirx as script
 from tvm.tirx import compilation_pipeline
 
@@ -18,6 +21,19 @@ _PIPELINE = "convoy.programmatic"
 #: Among the launch parameters of a kernel: it is launched with the attribute.
 _TAG = "tirx.use_programtic_dependent_launch"
 _DYNAMIC_SHARED = "tirx.use_dyn_shared_memory"
+_WAIT = "convoy_wait"
+#: The empty statements have the compiler assume that the wait writes to the parameters' memory.
+_WAIT_SOURCE = """
+template <class T>
+__forceinline__ __device__ void convoy_written(T* pointer) {
+  asm volatile("" : : "l"(pointer) : "memory");
+}
+template <class... Ts>
+__forceinline__ __device__ void convoy_wait(Ts*... pointers) {
+  asm volatile("griddepcontrol.wait;" : : : "memory");
+  (convoy_written(pointers), ...);
+}
+"""
 
 
 def pipeline(target: tvm.target.Target) -> str:
@@ -44,7 +60,8 @@ def _start_early(
     tags = [str(tag) for tag in func.attrs["tirx.kernel_launch_params"]]
     last = tags[-1:] == [_DYNAMIC_SHARED]  # has to stay last
     tags.insert(len(tags) - last, _TAG)
-    control = script.ptx.griddepcontrol
-    first = [tirx.Evaluate(call()) for call in (control.launch_dependents, control.wait)]
+    pointers = [p for p in func.params if isinstance(p.ty, tvm.ir.PointerType)]
+    wait = cuda_func_call(_WAIT, *pointers, source_code=_WAIT_SOURCE, return_type="void")
+    first = [tirx.Evaluate(call) for call in (script.ptx.griddepcontrol.launch_dependents(), wait)]
     func = func.with_body(tirx.SeqStmt([*first, func.body]))
     return func.with_attr("tirx.kernel_launch_params", tags)
