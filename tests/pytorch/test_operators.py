@@ -75,7 +75,16 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.hypot(x, x + 1), torch.copysign(x, -x), torch.erfc(x), torch.exp2(x), x.signbit(),
         F.selu(x), F.celu(x, 0.7), F.elu(x, 0.7), (x * 10).int() << 1, torch.trapz(x, dim=1),
     ),
+    "promotion": lambda x: (
+        (x * 10).int() + 0.5, (x * 10).long() / 3, 3 / (x.int() + 4), (x > 0) + 1, (x > 0) * x,
+        torch.arange(7) / 7 + x, torch.arange(7, 0, -1) + x, torch.arange(4).sin().sum() + x,
+        (x * 10).int() // 3, torch.div((x * 10).int(), 3, rounding_mode="trunc"), x // 0.3,
+        torch.div(x, 0.3, rounding_mode="trunc"), (x * 10).int() > 2.5, torch.where(x > 0, 1, x),
+        (x > 0).sum(1), (x * 10).int().clamp(max=2.5), torch.logaddexp(x, x * 2),
+        torch.maximum((x * 3).int(), x), torch.heaviside(x, x * 0 + 0.5), torch.isclose(x, x),
+    ),
     "reductions": lambda x: (
+        x.max(1)[0], x.max(1)[1],
         x.prod(1), x.min(2)[0], x.min(2, keepdim=True)[1], torch.var_mean(x, 1)[1],
         torch.std_mean(x, (2, 3))[0], x.kthvalue(2, 1)[0], torch.cdist(x[:, :, 0], x[:, :, 1]),
         F.bilinear(x[0, 0], x[0, 1], x[0, :4].mT @ x[0, :4]), F.group_norm(x, 3),

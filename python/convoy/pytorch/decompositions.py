@@ -19,6 +19,11 @@ def _sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return NotImplemented if alpha == 1 else a - b * alpha
 
 
+def _mul(a: Any, b: Any) -> Any:
+    both = isinstance(b, torch.Tensor) and a.dtype == b.dtype == torch.bool
+    return torch.logical_and(a, b) if both else NotImplemented
+
+
 def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     """SELU and CELU are scaled ELUs."""
     if scale == 1 and input_scale == 1:
@@ -45,6 +50,11 @@ def _var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool 
 
 def _smallest(x: Any, dim: int, keepdim: bool = False) -> Any:
     return _aten.amin(x, [dim], keepdim), _aten.argmin(x, dim, keepdim)
+
+
+def _largest(x: Any, dim: int, keepdim: bool = False) -> Any:
+    """Nothing has to be sorted for a maximum."""
+    return _aten.amax(x, [dim], keepdim), _aten.argmax(x, dim, keepdim)
 
 
 def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -86,10 +96,12 @@ def _trilinear(
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _sub,
+    _aten.mul.Tensor: _mul,
     _aten.elu.default: _elu,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
+    _aten.max.dim: _largest,
     _aten.kthvalue.default: _kth,
     _aten.copysign.Tensor: _copysign,
     _aten.signbit.default: _negative,

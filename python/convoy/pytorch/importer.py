@@ -16,6 +16,7 @@ from tvm.relax.frontend.torch import from_exported_program
 from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
 from ..threads import one_at_a_time
 from . import attention, decompositions, operators
+from .promotion import promote
 from .structure import Structure, flatten, unflatten
 
 _PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
@@ -56,6 +57,7 @@ def to_relax(
     with _quiet():
         program = program.run_decompositions(_decompositions())
     _check(program)
+    promote(program)
     try:
         with _quiet():
             module = from_exported_program(

@@ -1,4 +1,4 @@
-"""Indexing as PyTorch does it: negative positions, index tensors on some axes, windows."""
+"""Indexing as PyTorch does it: negative positions, index tensors on some axes, windows; ranges."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from tvm import relax
 from tvm.relax import op
 
@@ -17,6 +18,13 @@ Emit = Callable[[relax.Expr], relax.Var]
 
 def _sizes(x: relax.Expr) -> list[int]:
     return [int(size) for size in x.ty.shape]
+
+
+def _arange(node: Any, importer: Any) -> relax.Expr:
+    """([start], end, [step]) as a constant."""
+    made = node.meta["val"].dtype
+    numbers = torch.arange(*node.args, dtype=torch.float64 if made.is_floating_point else made)
+    return relax.const(numbers.numpy(), str(made).removeprefix("torch."))
 
 
 def _select(node: Any, importer: Any) -> relax.Expr:
@@ -128,6 +136,7 @@ def _scatter_add(node: Any, importer: Any) -> relax.Expr:
 
 
 CONVERTERS = {
+    **{f"arange.{overload}": _arange for overload in ("default", "start", "start_step")},
     "select.int": _select,
     "unfold.default": _unfold,
     "index.Tensor": _index,

@@ -92,6 +92,18 @@ def _product(node: Any, importer: Any) -> relax.Expr:
     return importer.block_builder.emit(op.prod(x, axis=[axis], keepdims=keepdim))
 
 
+def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
+    """A quotient rounded down ("floor") or toward zero ("trunc"), in the dtype of its operands."""
+    x, y, *_ = importer.retrieve_args(node)
+    emit, dtype = importer.block_builder.emit, str(x.ty.dtype)
+    y = y if isinstance(y, relax.Expr) else relax.const(y, dtype)
+    mode = node.kwargs.get("rounding_mode")
+    if mode == "floor":
+        return emit(op.floor_divide(x, y))
+    quotient = emit(op.divide(x, y))  # of integers it is rounded toward zero
+    return emit(op.trunc(quotient)) if mode == "trunc" and "int" not in dtype else quotient
+
+
 def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
     """Cross entropy of logits (n, classes, ...) and class indices (n, ...)."""
     logits, targets, *rest = importer.retrieve_args(node)
@@ -164,6 +176,7 @@ CONVERTERS: dict[str, Converter] = {
     "amin.default": _extreme(op.min),
     "cross_entropy_loss.default": _cross_entropy,
     "prod.dim_int": _product,
+    "div.Tensor_mode": _rounded_quotient,
     **indexing.CONVERTERS,
     **pooling.CONVERTERS,
     **resize.CONVERTERS,

@@ -76,12 +76,13 @@ def _adaptive_max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
         _values_alone(node)
         for axis, count in enumerate(each(node.args[1], rank), start=2):
             size = int(x.ty.shape[axis])
-            parts = []
-            for i in range(count):
-                begin, end = i * size // count, -(-(i + 1) * size // count)
-                part = emit(op.strided_slice(x, [axis], [begin], [end]))
-                parts.append(emit(op.max(part, axis=[axis], keepdims=True)))
-            x = emit(op.concat(parts, axis=axis)) if count > 1 else parts[0]
+            first = np.arange(count) * size // count
+            last = -(-(np.arange(count) + 1) * size // count) - 1
+            reach = np.arange(int((last - first).max()) + 1)
+            # A shorter window has its last element again.
+            places = np.minimum(first[:, None] + reach, last[:, None])
+            windows = emit(op.take(x, relax.const(places, "int64"), axis=axis, mode="clip"))
+            x = emit(op.max(windows, axis=[axis + 1]))
         return relax.Tuple([x])
 
     return convert
