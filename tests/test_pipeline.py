@@ -280,7 +280,7 @@ def test_wrong_placement_options(network, options, match) -> None:
 
 def test_measuring_needs_a_gpu(network, monkeypatch: pytest.MonkeyPatch) -> None:
     module, params = network
-    monkeypatch.setattr(sys.modules["convoy.pipeline"], "present_device", lambda: None)
+    monkeypatch.setattr(sys.modules["convoy.pipeline.network"], "present_device", lambda: None)
     with pytest.raises(errors.NoGpu, match="records"):
         convoy.place(to_relax(module, params), measure=True)
 

@@ -23,6 +23,7 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.measure import protocol
+from convoy.pipeline import network
 from convoy.records import environment as environments
 from convoy.records.environment import Environment
 from convoy.records.record import HostSample, Record
@@ -284,7 +285,7 @@ def test_placing_on_a_gpu_brings_records_of_another_host_here(
         measured.append(workload)
         return slower(1.5, 1.2)(workload, candidate)
 
-    monkeypatch.setattr(pipeline, "present_device", lambda: device)
+    monkeypatch.setattr(network, "present_device", lambda: device)
     monkeypatch.setattr(environments, "current", lambda *_: here)
     monkeypatch.setattr(protocol, "measure", measure)
     options = {"backends": [backend], "records": tmp_path / "records.jsonl"}

@@ -182,7 +182,7 @@ def test_schedule_is_part_of_the_description(placed) -> None:
 
 def test_functions_and_the_runtime_module_are_built_once(placed, monkeypatch) -> None:
     """Offloaded functions in one module, the description in another that has none."""
-    from convoy import pipeline
+    from convoy.pipeline import emit
 
     made, built = [], []
 
@@ -195,8 +195,8 @@ def test_functions_and_the_runtime_module_are_built_once(placed, monkeypatch) ->
         made.append(len(entries))
         return real(entries, *args, **options)
 
-    real = pipeline.create_module
-    monkeypatch.setattr(pipeline, "create_module", create_module)
+    real = emit.create_module
+    monkeypatch.setattr(emit, "create_module", create_module)
     compile_placement(placed, "cuda", backends=(Counting(),))
     assert made == [3, 0] and len(built) == 3
 
@@ -207,7 +207,7 @@ class Gpu:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *trials) -> None:
         self.tried: list[int] = []
         self._trials = itertools.chain(trials)
-        monkeypatch.setattr("convoy.pipeline.present_device", Device)
+        monkeypatch.setattr("convoy.pipeline.network.present_device", Device)
         monkeypatch.setattr("convoy.streams.durations.measure", lambda program, ops, *_: list(ops))
         monkeypatch.setattr("convoy.streams.schedule.time_functions", self.time)
 

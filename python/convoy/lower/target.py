@@ -6,6 +6,7 @@ import tvm
 
 from ..errors import InvalidOption
 from ..ir.device import Device
+from ..runtime import present_device
 
 KINDS = ("cuda", "llvm")
 
@@ -26,3 +27,9 @@ def kind_of(target: str | tvm.target.Target) -> str:
 def cuda_target(device: Device) -> tvm.target.Target:
     """The target of a device that need not be present."""
     return tvm.target.Target({"kind": "cuda", "arch": f"sm_{device.arch}"})
+
+
+def with_arch(target: str | tvm.target.Target, device: Device) -> str | tvm.target.Target:
+    """The target, with the device's architecture where it is only a name and there is no GPU that
+    TVM could ask: its default is too old for bfloat16."""
+    return cuda_target(device) if target == "cuda" and present_device() is None else target

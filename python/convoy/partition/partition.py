@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import tvm
@@ -67,3 +67,15 @@ def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
     """Whether no backend takes an attention: its operations are then priced one by one."""
     is_attention = subgraph.require_workload().op == "attention"
     return is_attention and bool(backends) and len(subgraph.declines) == len(backends)
+
+
+def distinct(graphs: Iterable[MatchGraph]) -> list[MatchGraph]:
+    """Match graphs without those that ask for the same workloads as an earlier one."""
+    seen: list[list[Workload]] = []
+    kept = []
+    for graph in graphs:
+        workloads = [subgraph.require_workload() for subgraph in graph.subgraphs]
+        if workloads not in seen:
+            seen.append(workloads)
+            kept.append(graph)
+    return kept

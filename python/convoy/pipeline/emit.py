@@ -1,0 +1,73 @@
+"""From a placement to functions in a runtime module, with what they say of themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+
+import tvm
+
+from ..backends.base import Backend
+from ..backends.entries import build_entries
+from ..ir.artifact import Meta
+from ..ir.device import Device
+from ..lower import executable as lowering
+from ..lower.lowered import Lowered
+from ..partition.rewrite import rewrite, with_constant_weights
+from ..placement.placement import Placement
+from ..runtime import create_module
+from ..runtime.compiled import CompiledModule
+from ..tir import Rescheduled
+
+
+def rewritten(placement: Placement) -> tvm.IRModule:
+    """The module with calls of external functions in place of the plan's subgraphs."""
+    chosen = {c.subgraph: symbol for symbol, c in placement.plan.functions().items()}
+    return rewrite(placement.module, chosen, subgraphs=placement.subgraphs)
+
+
+def lower(
+    placement: Placement, target: str | tvm.target.Target, backends: Sequence[Backend]
+) -> Lowered:
+    """Lower to calls of kernels and of external functions, which are built here, once."""
+    plan, mod = placement.plan, rewritten(placement)
+    constant = with_constant_weights(mod)
+    built = build_entries(plan, {backend.name: backend for backend in backends}, constant)
+    functions = create_module(built.entries, built.blobs, arch=plan.device.arch)
+    return Lowered.of(mod, target, [functions], plan.suffix)
+
+
+def link_unscheduled(
+    placement: Placement, program: Lowered, meta: Meta, cuda_graph: bool
+) -> CompiledModule:
+    """Compile by TVM's own means a network that the scheduler does not take."""
+    device = placement.plan.device
+
+    def external(kernels: list[Rescheduled]) -> list[tvm.runtime.Module]:
+        described = dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
+        return [*program.external, description(described, device)]
+
+    executable, rescheduled = lowering.lower_reporting(
+        rewritten(placement), program.target, cuda_graph, external
+    )
+    return CompiledModule(executable, with_rescheduled(meta, rescheduled))
+
+
+def description(meta: Meta, device: Device) -> tvm.runtime.Module:
+    """A module without functions that carries the description into the exported file."""
+    return create_module([], {}, meta.dumps(), arch=device.arch)
+
+
+def with_rescheduled(meta: Meta, kernels: Sequence[Rescheduled]) -> Meta:
+    """``meta``, with a warning for each kernel that is not scheduled as it should be."""
+    for kernel in kernels:
+        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=4)
+    return dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
+
+
+def repeat_warnings(module: CompiledModule) -> CompiledModule:
+    """The module of an earlier build, with the warnings of that build."""
+    for kernel in module.meta.rescheduled:
+        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=5)
+    return module

@@ -1,0 +1,237 @@
+"""The whole pipeline: a network placed, compiled, and both in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+
+from ..backends.base import Backend
+from ..build_cache.kept import Kept
+from ..build_options import check_options, check_records
+from ..cost.model import CostModel
+from ..cost.price import price
+from ..errors import NotSchedulable
+from ..graph.rewriter import main_function
+from ..ir.defaults import BACKENDS, BUDGET_S
+from ..ir.device import Device
+from ..ir.plan import Plan
+from ..lower.describe import describe
+from ..lower.target import kind_of, with_arch
+from ..measure.trial import time_placement
+from ..normalize.forms import normal_forms
+from ..partition.partition import distinct, partition
+from ..placement.placement import Placement, restore
+from ..placement.select import explained, select
+from ..progress import Progress, stages
+from ..runtime import present_device
+from ..runtime.compiled import CompiledModule
+from ..streams.link import link
+from ..streams.schedule import ONE_STREAM, check_streams, schedule
+from ..threads import one_at_a_time
+from .cpu import build_for_cpu
+from .emit import description, link_unscheduled, lower, repeat_warnings, with_rescheduled
+from .options import SEARCH, chosen_cost_model, default_precision, find_backends, may_measure
+
+
+@one_at_a_time
+def build(
+    mod: tvm.IRModule,
+    target: str | tvm.target.Target = "cuda",
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str | None = None,
+    cuda_graph: bool = True,
+    streams: int | str = "auto",
+    cache: bool = True,
+    **options: Any,
+) -> CompiledModule:
+    """Compile a Relax module (from convoy.relay or TVM's ONNX and torch importers).
+
+    The same build again takes the module from the cache folder: the same network, weights,
+    options, machine, versions and records.
+
+    Args:
+        target: For ``cuda`` every convolution and GEMM goes to the backend and kernel that
+            :func:`place` chose. For ``llvm`` the normalised network is compiled for the CPU.
+        precision: Default: float16 for ``cuda``, which is logged once, float32 for ``llvm``.
+        cuda_graph: Sessions capture the whole function and replay it.
+        streams: 1, a number of streams for independent branches, or "auto": several where they
+            pay, which is measured where the GPU is there and predicted elsewhere
+            (docs/design/streams.md).
+        cache: Take the module of an earlier build, and keep this one's. Without, candidates that
+            the earlier build's budget left out are measured.
+        options: Those of :func:`place`.
+
+    Raises:
+        CacheUntrusted: Others may write into the cache folder.
+        InvalidOption, TypeError: An option that there is not; also the errors of :func:`place` and
+            of normalize.
+    """
+    kind = kind_of(target)
+    streams = check_streams(streams)
+    inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
+    precision = precision or ("float32" if kind == "llvm" else default_precision(mod))
+    check_options(precision=precision, **options)
+    find_backends(options.get("backends", BACKENDS))
+    report = stages(options.pop("progress", None))
+    main_function(mod)  # an error of ours for what is no network
+    whole = {"precision": precision, "cuda_graph": cuda_graph, "streams": streams}
+    runs_here = kind == "llvm" or present_device() is not None  # else it could not be loaded
+    kept = Kept.of(mod, target, params, _defaults() | options | whole, cache and runs_here)
+    if (found := kept.module()) is not None:
+        return repeat_warnings(found)
+    if kind == "llvm":
+        return kept.keep(build_for_cpu([mod], params, target, precision, ["main"]), ())
+    together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
+    with report.stage("build"):
+        placement = place(
+            mod, params, precision=precision, streams=together, progress=report, **options
+        )
+        compiled = compile_placement(
+            placement, target, precision, backends=options.get("backends", BACKENDS),
+            cuda_graph=cuda_graph, streams=streams, progress=report,
+        )  # fmt: skip
+    by_kernel_time = placement.plan.objective == "graph"  # host times are those of all records
+    return kept.keep(compiled, placement.workloads if by_kernel_time else None)
+
+
+def _defaults() -> dict[str, Any]:
+    """The options of :func:`place` on which a build depends, with their defaults."""
+    left_out = ("mod", "params", "progress", "explain")
+    parameters = inspect.signature(place).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in left_out}
+
+
+@one_at_a_time
+def place(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float16",
+    objective: str = "graph",
+    backends: Sequence[str | Backend] = BACKENDS,
+    records: str | os.PathLike[str] | None = None,
+    device: Device | None = None,
+    measure: bool | None = None,
+    most_measured: int | None = None,
+    costs: str | CostModel | None = None,
+    search: str = SEARCH,
+    seconds: float = 60.0,
+    plan: Plan | None = None,
+    explain: bool = False,
+    progress: Progress | None = None,
+    streams: int | str = "auto",
+    kernels: str = "shipped",
+    budget: float | None = BUDGET_S,
+) -> Placement:
+    """Bring a Relax module to normal form and choose a kernel for every subgraph of it.
+
+    With a GPU the best guesses are measured for ``budget`` seconds, unless records hold a backend's
+    candidates for a workload (``measure=False`` forbids it); without a GPU, shipped records and
+    the user's own decide.
+
+    Args:
+        most_measured: Candidates measured of each backend for a workload, its best guesses.
+        records: The file of the user's own records (default: in the user's data folder).
+        costs: "recorded" from records alone, "predicted" from records of other workloads, or a
+            CostModel of your own; "measured" is the same as ``measure=True``.
+        search: "exact" (the cheapest cover of the whole graph; each convolution for itself where
+            some have no measurements), "greedy" (each convolution for itself, in program order)
+            or "evolve" (the exact cover refined by the simulated schedule and, where candidates
+            are measured, by the time of whole compiled networks, for which there are about
+            ``seconds``); see docs/design/placer.md.
+        plan: An earlier decision, taken over as it is: nothing is searched or measured.
+        explain: The placement carries the reasons of every decision and what other objectives
+            would do.
+        progress: Called with what is being done, how many steps are done, and of how many. By
+            default a terminal shows a bar, and the log ``convoy`` has a line for each stage.
+        kernels: "shipped" takes cuDNN and kernels that are compiled already, and runs nvcc only
+            for an operation that nothing else takes; "all" compiles every candidate.
+        budget: Seconds of measuring; None measures every candidate.
+        streams: With "auto" kernels are chosen together with the streams that they will run on,
+            as :func:`build` does by default; with a number each kernel for itself.
+
+    Raises:
+        NoCandidate: No backend takes a workload, and neither does TVM.
+        InvalidOption: Also for a plan of another network; and the errors of normalize.
+    """
+    streams = check_streams(streams)
+    check_options(
+        precision=precision, objective=objective, search=search, plan=plan, kernels=kernels,
+        budget=budget, seconds=seconds, costs=costs, most_measured=most_measured,
+    )  # fmt: skip
+    report = stages(progress)
+    used = find_backends(backends)
+    offload = [backend for backend in used if backend.name != "tvm"]
+    device = plan.device if plan is not None else device or present_device() or Device()
+    measures = plan is None and may_measure(costs, device, measure, present_device())
+    if measures:
+        check_records(records)
+    forms = normal_forms(mod, params, precision)
+    found = (partition(form, offload, device) for form in forms)
+    if plan is not None:
+        return restore(found, plan)
+    host_times = explain or objective != "graph"  # which is a matter of the GPU alone
+    model, environment = chosen_cost_model(
+        costs, offload, device, records, measures, most_measured, report, budget, host_times
+    )
+    compiled = functools.partial(compile_placement, precision=precision, backends=used)
+    timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
+
+    with report.stage("normalize and partition"):
+        graphs = distinct(found)
+    with report.stage("price kernels"):
+        joint = explain or search != "greedy"
+        offers = price(graphs, offload, device, model, joint, compiled=kernels == "shipped")
+    with report.stage("select kernels"):
+        placement = select(
+            graphs, offers, objective, search, source=model.source, environment=environment,
+            timed=timed, seconds=seconds, streams=streams,
+        )  # fmt: skip
+    placement = dataclasses.replace(placement, workloads=tuple(offers))
+    if explain:
+        return explained(placement, offers, "greedy" if search == "greedy" else "exact")
+    return placement
+
+
+@one_at_a_time
+def compile_placement(
+    placement: Placement,
+    target: str | tvm.target.Target = "cuda",
+    precision: str = "float16",
+    *,
+    backends: Sequence[str | Backend] = BACKENDS,
+    cuda_graph: bool = True,
+    streams: int | str = "auto",
+    progress: Progress | None = None,
+) -> CompiledModule:
+    """Compile a network as it was placed; options as :func:`build`."""
+    plan, on_gpu = placement.plan, present_device() == placement.plan.device
+    report = stages(progress)
+    meta = describe(placement.module, target, precision, plan)
+    with report.stage("lower and compile"):
+        program = lower(placement, with_arch(target, plan.device), find_backends(backends))
+    try:
+        with report.stage("schedule"):
+            timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
+    except NotSchedulable as err:
+        warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
+        return link_unscheduled(placement, program, meta, cuda_graph)
+    if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
+        return compile_placement(
+            placement.on_one_stream, target, precision,
+            backends=backends, cuda_graph=cuda_graph, streams=streams, progress=report,
+        )  # fmt: skip
+    meta = dataclasses.replace(meta, schedule=timing.schedule.to_json(), cuda_graph=cuda_graph)
+    meta = with_rescheduled(meta, program.rescheduled)
+    with report.stage("link"):
+        described = description(meta, plan.device)
+        executable = link(program, timing.program, timing.schedule, [described])
+    return CompiledModule(executable, meta)

@@ -1,0 +1,86 @@
+"""What the options of a build stand for: backends, precision, costs, whether to measure."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Sequence
+
+import tvm
+
+from ..backends import registry
+from ..backends.base import Backend
+from ..cost.model import CostModel
+from ..cost.sources import cost_model, named
+from ..errors import InvalidOption, NoGpu
+from ..graph.rewriter import main_function
+from ..ir.device import Device
+from ..partition import patterns
+from ..progress import Progress
+
+SEARCH = "exact"
+
+
+def find_backends(names: Sequence[str | Backend]) -> list[Backend]:
+    """Backends by name; backends themselves stay. Their patterns are registered.
+
+    Raises InvalidOption for an unknown name.
+    """
+    if isinstance(names, str):
+        raise InvalidOption(f"backends={names!r}", f"several, such as ({names!r}, 'tvm')")
+    found = [name if isinstance(name, Backend) else registry.get(name) for name in names]
+    for backend in found:
+        for pattern in backend.patterns():
+            patterns.register(pattern)
+    return found
+
+
+def default_precision(mod: tvm.IRModule) -> str:
+    """float16, and a line in the log where this changes what the network was written in."""
+    if any("float32" in str(param.ty) for param in main_function(mod)[1].params):
+        _say_once(
+            'a float32 network is compiled in float16; precision="float32" or "tf32" keeps it'
+        )
+    return "float16"
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    logging.getLogger("convoy").warning(text)
+
+
+def chosen_cost_model(
+    costs: str | CostModel | None,
+    backends: Sequence[Backend],
+    device: Device,
+    records: str | os.PathLike[str] | None,
+    measure: bool,
+    most_measured: int | None,
+    progress: Progress | None,
+    budget: float | None,
+    host_times: bool,
+) -> tuple[CostModel, str]:
+    """The cost model that options ask for, and its environment."""
+    if costs is None or costs == "measured":
+        return cost_model(
+            backends, device, records, measure, most_measured, progress, budget=budget,
+            host_times=host_times,
+        )  # fmt: skip
+    if isinstance(costs, str):
+        return named(costs, device, records, host_times), ""
+    return costs, ""
+
+
+def may_measure(
+    costs: str | CostModel | None, device: Device, measure: bool | None, present: Device | None
+) -> bool:
+    """Whether candidates are measured, on the GPU that is ``present``.
+
+    Raises NoGpu where that is asked for and there is none.
+    """
+    measure = True if costs == "measured" else measure
+    measure = (present == device and costs is None) if measure is None else measure
+    if measure and present is None:
+        raise NoGpu("measure=True", "a GPU", "Leave measure out to place from records.")
+    return measure
