@@ -167,11 +167,12 @@ def table(layer: Layer, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 def once(options: argparse.Namespace) -> int:
     """Launch kernels once, a line for each; returns 1 where one is wrong or does not start."""
     from convoy.backends import registry
+    from convoy.backends.load import load_candidate
     from convoy.errors import ConvoyError
     from convoy.ir.candidate import Decline
     from convoy.ir.workload import Workload
     from convoy.measure import protocol
-    from convoy.runtime import create_module, current_device
+    from convoy.runtime import current_device
 
     device = current_device()
     wrong = 0
@@ -186,9 +187,7 @@ def once(options: argparse.Namespace) -> int:
             backend.prepare([(workload, candidate) for candidate in chosen], device)
             for candidate in chosen:
                 try:
-                    binary = backend.build(workload, candidate, device)
-                    entry = {**binary.entry, "symbol": "run"}
-                    call = create_module([entry], binary.blobs, arch=device.arch)["run"]
+                    call = load_candidate(backend, workload, candidate, device)
                     error = protocol.error_of(problem, call)
                 except (ConvoyError, RuntimeError) as failure:
                     print(f"FAILED {workload.key} {candidate.key}: {failure}", flush=True)

@@ -24,6 +24,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from convoy.backends import registry
+from convoy.backends.load import load_candidate
 from convoy.errors import ConvoyError
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
@@ -107,7 +108,7 @@ def prepare(most: int) -> int:
 def kernels(most: int) -> int:
     """Launch them; returns how many are wrong."""
     from convoy.measure import protocol
-    from convoy.runtime import create_module, current_device
+    from convoy.runtime import current_device
 
     device = current_device()
     wrong, done = 0, collections.Counter()
@@ -115,9 +116,7 @@ def kernels(most: int) -> int:
         done[kind_of(workload, candidate)] += 1
         problem = protocol.make_problem(workload, np.random.default_rng(1))
         try:
-            binary = backend.build(workload, candidate, device)
-            entry = {**binary.entry, "symbol": "run"}
-            call = create_module([entry], binary.blobs, arch=device.arch)["run"]
+            call = load_candidate(backend, workload, candidate, device)
             error = protocol.error_of(problem, call)
         except (ConvoyError, RuntimeError) as failure:
             print(f"FAILED {workload.key} {candidate.key}: {str(failure)[:200]}", flush=True)

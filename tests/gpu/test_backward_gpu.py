@@ -26,10 +26,11 @@ import pytest
 
 from convoy import paths
 from convoy.backends import registry
+from convoy.backends.load import load_candidate
 from convoy.errors import ConvoyError
 from convoy.ir.candidate import Decline
 from convoy.ir.workload import Workload
-from convoy.runtime import create_module, current_device
+from convoy.runtime import current_device
 from convoy.runtime.library import function
 
 pytestmark = pytest.mark.gpu
@@ -203,10 +204,8 @@ def test_candidates_against_float64(workload: Workload) -> None:
         backend.prepare([(workload, candidate) for candidate in found], device)
         for candidate in found:
             try:
-                binary = backend.build(workload, candidate, device)
-                entry = {**binary.entry, "symbol": "run"}
-                module = create_module([entry], binary.blobs, arch=device.arch)
-                error = problem.error(module["run"])
+                call = load_candidate(backend, workload, candidate, device)
+                error = problem.error(call)
             except (ConvoyError, RuntimeError) as failure:
                 wrong.append(f"{candidate.key}: {failure}"[:300])
                 report(workload, candidate.key, math.inf, limit)

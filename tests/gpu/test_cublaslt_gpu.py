@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from convoy.backends.cublaslt import FIRST_CHOICE, CublasLtBackend
+from convoy.backends.load import load_candidate
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import protocol
-from convoy.runtime import create_module, present_device
+from convoy.runtime import present_device
 
 pytestmark = pytest.mark.gpu
 
@@ -36,8 +37,8 @@ def check(workload: Workload) -> None:
     assert not isinstance(found, Decline), found.reason
     problem = protocol.make_problem(workload, np.random.default_rng())
     for candidate in (*found, Candidate(backend.name, FIRST_CHOICE)):
-        entry = {**backend.build(workload, candidate, device).entry, "symbol": "f"}
-        error = protocol.error_of(problem, create_module([entry], {}, arch=device.arch)["f"])
+        call = load_candidate(backend, workload, candidate, device)
+        error = protocol.error_of(problem, call)
         assert error <= protocol.tolerance(workload), candidate.kernel
 
 

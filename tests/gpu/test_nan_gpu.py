@@ -10,10 +10,11 @@ import tvm_ffi
 
 import convoy
 from convoy.backends import registry
+from convoy.backends.load import load_candidate
 from convoy.ir.candidate import Decline
 from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import protocol
-from convoy.runtime import create_module, current_device
+from convoy.runtime import current_device
 from convoy.runtime.library import function
 
 torch = pytest.importorskip("torch")
@@ -58,11 +59,10 @@ def test_behind_a_convolution(backend, activation):
         pytest.skip(found.reason)
     kept = []
     for candidate in found[:12]:
-        binary = registry.get(backend).build(workload, candidate, device)
-        call = create_module([binary.entry | {"symbol": "run"}], binary.blobs, arch=device.arch)
+        call = load_candidate(registry.get(backend), workload, candidate, device)
         problem = protocol.make_problem(workload, np.random.default_rng(0))
         function("cuda.fill")(problem.tensors[0], 0xFF)
-        function("measure.call")(call["run"], problem.tensors, 0)
+        function("measure.call")(call, problem.tensors, 0)
         (output,) = problem.outputs.values()
         stored = np.empty(math.prod(output.shape), np.float16)
         function("cuda.copy")(output, tvm_ffi.from_dlpack(stored))

@@ -8,7 +8,7 @@ import pytest
 
 import bench_kernels
 from convoy import runtime
-from convoy.backends import registry
+from convoy.backends import load, registry
 from convoy.backends.base import Backend, Binary
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -98,7 +98,7 @@ def test_kernels_are_launched_once_on_every_problem(
     monkeypatch.setattr(Family, "build", build)
     monkeypatch.setattr(registry, "get", lambda name: Family())
     monkeypatch.setattr(runtime, "current_device", Device)
-    monkeypatch.setattr(runtime, "create_module", create_module)
+    monkeypatch.setattr(load, "create_module", create_module)
     monkeypatch.setattr(protocol, "make_problem", lambda workload, rng: workload)
     monkeypatch.setattr(protocol, "error_of", error_of)
     assert bench_kernels.main(["once", "--ops", "fprop", "dgrad", "--backends", "family"]) == 1

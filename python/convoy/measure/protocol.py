@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..backends.base import Binary
+from ..backends.load import load_binary
 from ..errors import ConvoyError
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..runtime.library import function
-from ..runtime.module import create_module
 from . import dtypes, reference
 from .turns import turn
 
@@ -38,7 +38,6 @@ PRUNE_ABOVE = 1.5
 _BLOCK = 262_139
 # Outputs up to this many elements are searched for NaN as a whole.
 _SCAN_LIMIT = 1 << 23
-_SYMBOL = "candidate"
 # Workloads whose random blocks and reference are kept, a megabyte or two each: within a budget
 # the second guesses come after the first ones of all workloads.
 _MOST_BLUEPRINTS = 64
@@ -74,8 +73,9 @@ def measure(
     """
     try:
         problem = _problem(workload)
-        module = create_module([_entry(binary)], binary.blobs, arch=device.arch)
-        run = module[_SYMBOL]
+        # Started when its predecessor has ended, as behind any kernel: in a chain of kernels that
+        # are launched programmatically it takes less.
+        run = load_binary(binary, device, programmatic=False)
         error = error_of(problem, run)
         limit = tolerance(workload)
         if not error <= limit:
@@ -88,12 +88,6 @@ def measure(
     except (ConvoyError, RuntimeError, ValueError, TypeError) as err:
         _raise_if_lost(candidate, err)
         return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
-
-
-def _entry(binary: Binary) -> dict[str, Any]:
-    """The candidate as it is measured: started when its predecessor has ended, as behind any
-    kernel. In a chain of kernels that are launched programmatically it takes less."""
-    return {**binary.entry, "programmatic": False, "symbol": _SYMBOL}
 
 
 def prepare(workload: Workload) -> None:

@@ -1,0 +1,33 @@
+"""One kernel as a callable: a built candidate in a runtime module of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.candidate import Candidate
+from ..ir.device import Device
+from ..ir.workload import Workload
+from ..runtime.module import create_module
+from .base import Backend, Binary
+
+_SYMBOL = "candidate"
+
+
+def load_binary(binary: Binary, device: Device, **changes: Any) -> Any:
+    """Load a built candidate.
+
+    Args:
+        changes: Fields of the entry that get other values.
+
+    Returns:
+        A function of the tensors of :meth:`Workload.operand_shapes`, in their order.
+    """
+    entry = {**binary.entry, **changes, "symbol": _SYMBOL}
+    return create_module([entry], binary.blobs, arch=device.arch)[_SYMBOL]
+
+
+def load_candidate(
+    backend: Backend, workload: Workload, candidate: Candidate, device: Device
+) -> Any:
+    """Build and load a candidate; raises what :meth:`Backend.build` raises."""
+    return load_binary(backend.build(workload, candidate, device), device)
