@@ -59,7 +59,8 @@ def _place(axis: Axis, x: int) -> float:
         length = scale * size  # of which the result is the whole part
         return 0.0 if out == 1 else x * (size - 1) / (length - 1)
     if mode == "asymmetric":
-        return x / scale
+        # Scales are float32, and so are onnxruntime's coordinates: 8 / 1.6 is 5, not less.
+        return float(np.float32(x) / np.float32(scale))
     if mode == "tf_half_pixel_for_nn":
         return (x + 0.5) / scale
     if mode == "tf_crop_and_resize":
