@@ -62,3 +62,51 @@ def test_tensors_that_do_not_fit(session: convoy.Session, value: np.ndarray, mat
         session.bind_input("y", "no tensor")
     with pytest.raises(InvalidOption, match="input 'z'"):
         session.bind_input("z", tvm.runtime.tensor(array(1)))
+
+
+def doubled(dtype: str) -> convoy.Session:
+    text = TEXT.replace("float32", dtype).replace("multiply(%y, %y)", "%y")
+    module = to_relax(relay.parse(text), {})
+    return convoy.build(module, "llvm", precision="float32").session()
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("int8", 300), ("float32", 1e300)])
+def test_numbers_that_a_dtype_does_not_hold(dtype: str, number: float) -> None:
+    session = doubled(dtype)
+    with pytest.raises(InvalidOption, match=f"numbers that {dtype} holds"):
+        session.set_input("x", [[number] * 3] * 2)
+    session.set_input("x", [[-1] * 3] * 2)
+    session.set_input("y", [[0] * 3] * 2)
+    session.run()
+    assert (session.output().numpy() == -1).all()
+
+
+def test_infinite_numbers_stay(session: convoy.Session) -> None:
+    session.set_input("x", [[np.inf, -np.inf, np.nan]] * 2)
+    session.run()
+    assert str(session.output().numpy()[0].tolist()) == "[inf, -inf, nan]"
+
+
+def test_tensors_of_pytorch(session: convoy.Session) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    ones = torch.ones(2, 3)
+    for x in (ones.requires_grad_(), ones.bfloat16(), ones.half()):
+        (got,) = session(x, array(1))
+        np.testing.assert_allclose(got, 1 + array(1) ** 2, rtol=1e-6)
+    for wrong in (torch.ones(2, 3, device="meta"), torch.ones(2, 3).to_sparse()):
+        with pytest.raises(InvalidOption, match="a Tensor that cannot be read"):
+            session.set_input("x", wrong)
+
+
+def test_lists_of_uneven_lengths(session: convoy.Session) -> None:
+    with pytest.raises(InvalidOption, match="uneven"):
+        session.set_input("x", [[1, 2], [3]])
+
+
+def test_an_isolated_session_takes_what_a_session_takes(session, tmp_path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    convoy.build(to_relax(relay.parse(TEXT), {}), "llvm").export_library(tmp_path / "a.so")
+    with convoy.IsolatedSession(tmp_path / "a.so") as isolated:
+        for x in (torch.ones(2, 3).bfloat16(), [[1, 1, 1]] * 2, tvm.runtime.tensor(array(3))):
+            for got, want in zip(isolated(x, array(1)), session(x, array(1)), strict=True):
+                np.testing.assert_array_equal(got, want)

@@ -160,10 +160,8 @@ def read_sealed(path: str | os.PathLike[str]) -> bytes:
         data = Path(path).read_bytes()
     except FileNotFoundError:
         raise InvalidOption(f"{path}, which does not exist", "a compiled module") from None
-    except OSError as err:
-        raise CorruptArtefact(
-            f"{path}, which cannot be read ({err})", "a compiled module"
-        ) from None
+    except OSError as err:  # a folder, or no permission to read: nothing is wrong with a module
+        raise InvalidOption(f"{path}, which cannot be read ({err})", "a compiled module") from None
     expected = "a module written by export_library"
     if len(data) < _SEAL.size:
         raise CorruptArtefact(f"{path} of {len(data)} bytes", expected, remedy)

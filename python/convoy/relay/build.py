@@ -233,6 +233,7 @@ def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:
     """Load what `export_library` wrote, also as a `.tar`.
 
     Raises:
+        InvalidOption: A missing file.
         CorruptArtefact: Not such a file, or a damaged one.
     """
     if os.fspath(path).endswith(".tar") and os.path.isfile(path):
@@ -245,6 +246,8 @@ def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:
 
 def _unpacked(path: str | os.PathLike[str], folder: str) -> str:
     """Extract the library of a tar file to a folder; return its path."""
+    if not os.path.isfile(path):
+        raise InvalidOption(f"{os.fspath(path)}, which does not exist", "a compiled module")
     try:
         with tarfile.open(path) as archive:
             names = [m for m in archive.getmembers() if m.isfile() and m.name.endswith(".so")]

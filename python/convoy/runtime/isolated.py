@@ -19,6 +19,7 @@ import numpy as np
 from .. import errors
 from ..child_process import python_module
 from ..errors import ConvoyError, GpuLost
+from .session import host_value
 
 #: Loading TVM and CUDA, on a busy machine.
 START_TIMEOUT_S = 180.0
@@ -60,7 +61,7 @@ class IsolatedSession:
         """
         if self._child is None:
             self._start()
-        return self._ask([np.asarray(value) for value in inputs], self._timeout)
+        return self._ask(list(map(host_value, inputs)), self._timeout)
 
     @property
     def pid(self) -> int | None:

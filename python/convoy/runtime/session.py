@@ -85,7 +85,8 @@ class Session:
         A dtype whose values the input's holds as they are (float16 for float32, int32 for int64) is
         widened; numbers that are no array take the input's.
 
-        Raises InvalidOption for an unknown name, a wrong shape or a dtype that would be narrowed.
+        Raises InvalidOption for an unknown name, a wrong shape, a dtype that would be narrowed and
+        numbers that the input's does not hold.
         """
         position = self._position(key)
         info = self.meta.inputs[position]
@@ -241,24 +242,57 @@ def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
     return np.dtype(info.dtype)
 
 
-def _as_array(value: Any, info: TensorInfo) -> np.ndarray:
-    """A numpy array of what a user gives for an input."""
+def host_value(value: Any) -> Any:
+    """A tensor of any library as a numpy array; numbers and lists of them stay.
+
+    Raises InvalidOption for a tensor without values in memory, such as a sparse one.
+    """
     if isinstance(value, np.ndarray):
         return value
-    if hasattr(value, "numpy"):
-        try:
-            return np.asarray(value.numpy())
-        except TypeError:  # of a dtype that the library has no numpy type for, such as bfloat16
-            import tvm
+    try:
+        if hasattr(value, "numpy"):
+            value = value.detach() if hasattr(value, "detach") else value
+            try:
+                return np.asarray(value.numpy())
+            except TypeError:  # of a dtype that the library has no numpy type for, such as bfloat16
+                import tvm
 
-            return tvm.runtime.from_dlpack(value).numpy()
-    if isinstance(value, np.generic) or hasattr(value, "__array__"):
-        return np.asarray(value)
-    plain = np.asarray(value)
+                return tvm.runtime.from_dlpack(value).numpy()
+        if isinstance(value, np.generic) or hasattr(value, "__array__"):
+            return np.asarray(value)
+    except (RuntimeError, TypeError, BufferError) as err:
+        reason = (str(err).splitlines() or [""])[0]
+        raise InvalidOption(
+            f"a {type(value).__name__} that cannot be read ({reason})", "an array of numbers"
+        ) from None
+    return value
+
+
+def _as_array(value: Any, info: TensorInfo) -> np.ndarray:
+    """A numpy array of what a user gives for an input; numbers take the input's dtype.
+
+    Raises InvalidOption for numbers that it does not hold, and lists of uneven lengths.
+    """
+    value = host_value(value)
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        plain = np.asarray(value)
+    except ValueError:
+        raise InvalidOption(
+            f"lists of uneven lengths for input {info.name!r}", f"{info.shape}"
+        ) from None
     wanted = _numpy_dtype(info)
-    if plain.dtype.kind in "biuf" and np.can_cast(plain.dtype, wanted, "same_kind"):
-        return plain.astype(wanted)
-    return plain
+    if plain.dtype.kind not in "biuf" or not np.can_cast(plain.dtype, wanted, "same_kind"):
+        return plain
+    with np.errstate(over="ignore"):
+        cast = plain.astype(wanted)
+    fits = (cast == plain) if wanted.kind in "biu" else np.isfinite(cast) | ~np.isfinite(plain)
+    if not fits.all():
+        raise InvalidOption(
+            f"{plain[~fits].flat[0]} for input {info.name!r}", f"numbers that {wanted} holds"
+        )
+    return cast
 
 
 def _flatten(result: Any) -> list[Any]:
