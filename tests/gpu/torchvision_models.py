@@ -55,7 +55,7 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
 def example(name: str, family: str) -> tuple[Any, ...]:
     """Inputs of a useful size."""
     if family == "detection":
-        return ([torch.rand(3, 320, 320)],)
+        return ([torch.rand(3, 320, 320), torch.rand(3, 320, 320)],)
     if family == "video":
         return (torch.randn(1, 3, 8, 112, 112),)
     if family == "optical_flow":

@@ -13,6 +13,7 @@ import pytest
 import convoy
 from convoy import errors
 from convoy.pytorch.importer import to_relax
+from convoy.pytorch.module import between_devices, device_of
 from convoy.pytorch.structure import flatten
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -301,3 +302,36 @@ def test_max_pooling_of_pictures_without_options() -> None:
     x = torch.randn(2, 3, 11, 13)
     for got, want in zip(convoy.compile(Net(), (x,))(x), Net()(x), strict=True):
         torch.testing.assert_close(got, want)
+
+
+def test_constants_of_the_host_among_tensors_of_a_gpu() -> None:
+    """They are traced where they are, run on the GPU, and results come back where PyTorch has
+    them."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def function(x: Any, sizes: Any) -> Any:
+        areas = sizes.clamp(0, 1) * torch.arange(2)
+        return x.mean((2, 3)) + areas.sum().to(x.device), areas
+
+    with FakeTensorMode():
+        x, sizes = torch.empty(1, 3, 8, 8, device="cuda"), torch.empty(3, 2)
+    tensors, structure = flatten(((x, sizes), {}))
+    assert device_of(function, tensors, mixed=True).type == "cuda"
+    with pytest.raises(errors.InvalidOption, match="on one device"):
+        device_of(function, tensors)
+    assert [d.type for d in to_relax(function, structure, tensors).devices] == ["cuda", "cpu"]
+
+
+def test_tensors_move_to_the_device_and_back() -> None:
+    seen: list[str] = []
+
+    def run(tensors: Any) -> Any:
+        seen.extend(tensor.device.type for tensor in tensors)
+        return tensors
+
+    meta, cpu = torch.device("meta"), torch.device("cpu")
+    moved = between_devices(run, meta, [meta, meta])
+    results = moved([torch.ones(2), torch.ones(2, device=meta)])
+    assert seen == ["meta", "meta"] == [result.device.type for result in results]
+    (result,) = between_devices(run, cpu, [meta])([torch.ones(2)])
+    assert result.device == meta

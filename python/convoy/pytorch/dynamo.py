@@ -137,7 +137,9 @@ class _Compiled:
     ) -> None:
         self._weights = [(weight, weight._version) for weight in weights]
         module = _Bound(subgraph, weights)
-        self._module = TorchModule(module, tuple(inputs), {}, (), None, subgraph.options)
+        # Constants that a program makes in host memory come among tensors of a GPU.
+        options = subgraph.options
+        self._module = TorchModule(module, tuple(inputs), {}, (), None, options, mixed=True)
 
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the weights that were compiled, and nobody has written to them."""

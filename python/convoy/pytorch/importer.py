@@ -26,10 +26,15 @@ _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "
 @dataclass(frozen=True)
 class Imported:
     """A Relax module, whose inputs and outputs are the tensors of a call in order, and the
-    structure of its result."""
+    structure of its result.
+
+    Attributes:
+        devices: Where PyTorch has the tensors of the result.
+    """
 
     module: tvm.IRModule
     result: Structure
+    devices: tuple[torch.device, ...]
 
 
 @one_at_a_time
@@ -49,6 +54,7 @@ def to_relax(
     """
     found: list[Structure] = []
     program = _export(_Flat(function, arguments, found), tuple(tensors))
+    devices = _result_devices(program)
     if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
         from torch.export.passes import move_to_device_pass
 
@@ -70,7 +76,7 @@ def to_relax(
         raise
     except Exception as err:  # the importer raises whatever the converter of an operator raises
         raise _unsupported(err) from err
-    return Imported(module, found[-1])
+    return Imported(module, found[-1], devices)
 
 
 def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> str:
@@ -160,6 +166,11 @@ def _check(program: ExportedProgram) -> None:
                 "a module that gives the same result each time",
                 "module.eval() first: dropout then does nothing.",
             )
+
+
+def _result_devices(program: ExportedProgram) -> tuple[torch.device, ...]:
+    (output,) = program.graph.find_nodes(op="output")
+    return tuple(node.meta["val"].device for node in output.args[0])
 
 
 def _elsewhere(program: ExportedProgram) -> bool:

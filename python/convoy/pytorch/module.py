@@ -44,7 +44,9 @@ class TorchModule:
         sizes: Sequence[int],
         precision: str | None,
         options: Mapping[str, Any],
+        mixed: bool = False,
     ) -> None:
+        """``mixed`` allows tensors in host memory beside those of a GPU, where all of it runs."""
         self.module = module
         self._arguments = Arguments(getattr(module, "forward", module))
         try:
@@ -52,7 +54,7 @@ class TorchModule:
         except TypeError as err:
             raise InvalidOption(f"example inputs ({err})", "the arguments of a call") from None
         self._examples = [t.detach() for t in tensors]
-        self.device = device_of(module, tensors)
+        self.device = device_of(module, tensors, mixed)
         self.precision = precision or precision_of(module, tensors)
         # A call by position with nothing but tensors needs neither binding nor flattening.
         self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
@@ -82,6 +84,9 @@ class TorchModule:
             options |= {"plan": plans[0]} if plans else {}
             self.built = pipeline.build(mods[0], target, **options)
         self._run = self._runner()
+        given = [device for _, _, device in self._expected]
+        if any(device != self.device for device in (*given, *imported[0].devices)):
+            self._run = between_devices(self._run, self.device, imported[0].devices)
 
     def _runner(self) -> Callable[..., Tensors]:
         import tvm
@@ -194,12 +199,28 @@ class TorchModule:
         self._build([Plan.from_json(meta.plan) for meta in metas if meta.plan])
 
 
-def device_of(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.device:
-    """The one device of a module and its inputs."""
+def between_devices(
+    run: Callable[..., Tensors], device: torch.device, results: Sequence[torch.device]
+) -> Callable[..., Tensors]:
+    """Run on one device what is given, and expected back, on several."""
+
+    def moved(tensors: Tensors, *rows: int) -> Tensors:
+        found = run([tensor.to(device) for tensor in tensors], *rows)
+        return [tensor.to(where) for tensor, where in zip(found, results, strict=True)]
+
+    return moved
+
+
+def device_of(
+    module: Callable[..., Any], tensors: Sequence[torch.Tensor], mixed: bool = False
+) -> torch.device:
+    """The one device of a module and its inputs; with ``mixed`` the GPU among several."""
     held = [*tensors]
     if isinstance(module, torch.nn.Module):
         held += [*module.parameters(), *module.buffers()]
     devices = {t.device for t in held}
+    if mixed and len(devices) > 1:
+        devices.discard(torch.device("cpu"))
     if len(devices) > 1 or (devices and next(iter(devices)).type not in ("cpu", "cuda")):
         raise InvalidOption(
             f"tensors on {', '.join(sorted(map(str, devices)))}",
