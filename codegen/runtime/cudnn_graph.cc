@@ -11,15 +11,28 @@ cudnn::DataType ToCudnn(Dtype dtype) {
   }
 }
 
-// cuDNN names dimensions N, C, H, W whatever the layout; ours is NHWC (KRSC for filters).
-std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape) {
-  switch (shape.size()) {
-    case 1:  // per channel
-      return {1, shape[0], 1, 1};
-    case 2:  // a GEMM is a 1x1 convolution of 1x1 images
-      return {shape[0], shape[1], 1, 1};
-    default: return {shape[0], shape[3], shape[1], shape[2]};
-  }
+// cuDNN names dimensions N, C, [D,] H, W whatever the layout; in ours channels are last. A value per
+// channel has no other axis, and a GEMM is a 1x1 convolution of 1x1 images.
+std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape, size_t rank) {
+  std::vector<int64_t> sizes(rank, 1);
+  sizes[1] = shape.back();
+  if (shape.size() > 1) sizes[0] = shape[0];
+  for (size_t i = 1; i + 1 < shape.size(); ++i) sizes[i + 1] = shape[i];
+  return sizes;
+}
+
+// Strides of dimensions whose second one lies innermost.
+std::vector<int64_t> ChannelsLast(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  int64_t stride = sizes[1];
+  for (size_t i = sizes.size(); i-- > 2; stride *= sizes[i]) strides[i] = stride;
+  strides[0] = stride;
+  return strides;
+}
+
+// The outermost axis first.
+std::vector<int64_t> Spatial(const Workload& load, int64_t depth, int64_t h, int64_t w) {
+  return load.depth.is_3d ? std::vector<int64_t>{depth, h, w} : std::vector<int64_t>{h, w};
 }
 
 }  // namespace
@@ -31,8 +44,8 @@ std::vector<float> GraphConstants(const Workload& load) {
 
 CudnnDescriptor& CudnnGraph::Tensor(int64_t id, const std::vector<int64_t>& shape,
                                     cudnn::DataType type, bool is_virtual) {
-  std::vector<int64_t> d = Dimensions(shape);
-  return StridedTensor(id, d, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}, type, is_virtual);
+  std::vector<int64_t> sizes = Dimensions(shape, rank_);
+  return StridedTensor(id, sizes, ChannelsLast(sizes), type, is_virtual);
 }
 
 CudnnDescriptor& CudnnGraph::StridedTensor(int64_t id, const std::vector<int64_t>& sizes,
@@ -63,11 +76,15 @@ void CudnnGraph::AddConvolution(const Workload& load, const CudnnDescriptor& y) 
   CudnnDescriptor& convolution = owned_.emplace_back(cudnn::kConvolution);
   convolution.Set(cudnn::kConvolutionComputeType, cudnn::kTypeDataType, ToCudnn(load.acc_dtype))
       .Set(cudnn::kConvolutionMode, cudnn::kTypeConvolutionMode, cudnn::kCrossCorrelation)
-      .Set(cudnn::kConvolutionSpatialDims, cudnn::kTypeInt64, int64_t{2})
-      .Set(cudnn::kConvolutionPrePaddings, {load.padding[0], load.padding[1]})
-      .Set(cudnn::kConvolutionPostPaddings, {load.padding[2], load.padding[3]})
-      .Set(cudnn::kConvolutionDilations, {load.dilation[0], load.dilation[1]})
-      .Set(cudnn::kConvolutionStrides, {load.stride[0], load.stride[1]});
+      .Set(cudnn::kConvolutionSpatialDims, cudnn::kTypeInt64, static_cast<int64_t>(rank_) - 2)
+      .Set(cudnn::kConvolutionPrePaddings,
+           Spatial(load, load.depth.padding[0], load.padding[0], load.padding[1]))
+      .Set(cudnn::kConvolutionPostPaddings,
+           Spatial(load, load.depth.padding[1], load.padding[2], load.padding[3]))
+      .Set(cudnn::kConvolutionDilations,
+           Spatial(load, load.depth.dilation, load.dilation[0], load.dilation[1]))
+      .Set(cudnn::kConvolutionStrides,
+           Spatial(load, load.depth.stride, load.stride[0], load.stride[1]));
   convolution.Finalize();
 
   struct Names {
@@ -101,7 +118,7 @@ void CudnnGraph::AddConvolution(const Workload& load, const CudnnDescriptor& y) 
 
 CudnnDescriptor& CudnnGraph::ConstantTensor(int64_t id) {
   CudnnDescriptor& tensor = owned_.emplace_back(cudnn::kTensor);
-  const std::vector<int64_t> ones = {1, 1, 1, 1};
+  const std::vector<int64_t> ones(rank_, 1);
   tensor.Set(cudnn::kTensorUniqueId, cudnn::kTypeInt64, id)
       .Set(cudnn::kTensorDataType, cudnn::kTypeDataType, cudnn::kFloat)
       .Set(cudnn::kTensorDimensions, ones)
@@ -168,7 +185,7 @@ void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumu
 }
 
 CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target, bool zero_bias)
-    : target_(target) {
+    : target_(target), rank_(load.depth.is_3d ? 5 : 4) {
   if (load.epilogue.affine_relu) {
     throw CudnnRefusal("a second output relu(scale * y + shift) is not built as a cuDNN graph");
   }

@@ -42,6 +42,7 @@ class CudnnGraph {
 
  private:
   class AttentionBuilder;
+  // Of the workload's layout; a shape of one axis is that of a value per channel.
   CudnnDescriptor& Tensor(int64_t id, const std::vector<int64_t>& shape, cudnn::DataType type,
                           bool is_virtual);
   CudnnDescriptor& StridedTensor(int64_t id, const std::vector<int64_t>& sizes,
@@ -57,6 +58,7 @@ class CudnnGraph {
   void AddAttention(const Workload& load);
 
   CudnnTarget target_;
+  size_t rank_ = 4;  // of cuDNN's tensors
   std::deque<CudnnDescriptor> owned_;  // a graph refers to its parts
   std::vector<cudnn::Descriptor> operations_;
   CudnnDescriptor graph_;

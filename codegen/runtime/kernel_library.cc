@@ -209,6 +209,10 @@ std::unique_ptr<Executable> Build(const BuildRequest& request) {
     CONVOY_CUDA(cudaDeviceGetAttribute, &sm_count, cuda::kMultiProcessorCount,
                 request.device.device_id);
   }
+  if (request.function.workload.depth.is_3d) {
+    TVM_FFI_THROW(InvalidWorkload) << "a kernel library for a convolution over volumes; expected "
+                                      "one over images, which is all that kernels are given";
+  }
   std::string name = GetString(request.function.entry, "library");
   const KernelLibrary& library = GetLibrary(name, request.blobs.at(tvm::ffi::String(name)));
   if (request.function.workload.op == Op::kAttention) {

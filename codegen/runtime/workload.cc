@@ -154,6 +154,11 @@ void ListOperands(Workload* load) {
   Shape w =
       matmul ? Shape{load->k, load->c} : Shape{load->k, load->r, load->s, load->c / load->groups};
   Shape y = matmul ? Shape{load->n, load->k} : Shape{load->n, load->p, load->q, load->k};
+  if (const Depth& depth = load->depth; depth.is_3d) {
+    x.insert(x.begin() + 1, depth.d);
+    w.insert(w.begin() + 1, depth.t);
+    y.insert(y.begin() + 1, depth.o);
+  }
   Shape per_channel = {load->k};
   Dtype in = load->dtype, out = load->out_dtype;
   std::vector<Operand>& list = load->operands;
@@ -183,6 +188,30 @@ int64_t OutputSize(int64_t in, int64_t before, int64_t after, int64_t dilation, 
                    int64_t stride) {
   int64_t room = in + before + after - (dilation * (filter - 1) + 1);
   return room < 0 ? 0 : room / stride + 1;
+}
+
+Depth ParseDepth(const json::Object& object) {
+  Depth depth;
+  depth.is_3d = true;
+  for (auto [name, field] : {std::pair<const char*, int64_t*>{"d", &depth.d},
+                             {"t", &depth.t},
+                             {"stride", &depth.stride},
+                             {"dilation", &depth.dilation}}) {
+    *field = Get<int64_t>(object, name, 1);
+    if (*field < 1 || *field > INT32_MAX) {
+      TVM_FFI_THROW(InvalidWorkload)
+          << name << " = " << *field << " of depth; expected 1 to " << INT32_MAX;
+    }
+  }
+  depth.padding = GetArray<2>(object, "padding", 0);
+  depth.o = OutputSize(depth.d, depth.padding[0], depth.padding[1], depth.dilation, depth.t,
+                       depth.stride);
+  if (std::min(depth.padding[0], depth.padding[1]) < 0 || depth.o < 1) {
+    TVM_FFI_THROW(InvalidWorkload)
+        << "depth " << json::Stringify(object)
+        << "; expected padding of at least 0 and a filter no larger than the padded input";
+  }
+  return depth;
 }
 
 }  // namespace
@@ -221,6 +250,12 @@ Workload Workload::FromJson(const json::Object& object) {
   if (load.p < 1 || load.q < 1) {
     TVM_FFI_THROW(InvalidWorkload) << "an output of " << load.p << "x" << load.q
                                    << "; expected a filter no larger than the padded input";
+  }
+  if (Find(object, "depth") != nullptr) {
+    load.depth = ParseDepth(Require<json::Object>(object, "depth"));
+    if (load.op != Op::kFprop && load.op != Op::kDgrad) {
+      TVM_FFI_THROW(InvalidWorkload) << "an op with a depth; expected fprop or dgrad";
+    }
   }
   load.dtype = Choose(object, "dtype", kDtypes, "float16");
   load.out_dtype = Choose(object, "out_dtype", kDtypes, "float16");

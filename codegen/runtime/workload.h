@@ -64,7 +64,16 @@ struct Attention {
   int64_t outer;
 };
 
-// Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k).
+// The third spatial axis, outermost, of a convolution over volumes: d planes of the input, t of the
+// filter, o of the output.
+struct Depth {
+  bool is_3d = false;  // the operands have this axis
+  int64_t d = 1, t = 1, o = 1, stride = 1, dilation = 1;
+  std::array<int64_t, 2> padding{};  // front, back
+};
+
+// Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k);
+// over volumes x (n,d,h,w,c), filter (k,t,r,s,c/groups), y (n,o,p,q,k).
 // Attention has n batches of `groups` heads, h queries, w keys, c / groups elements of q and k, and
 // k / groups of v and o.
 struct Workload {
@@ -72,6 +81,7 @@ struct Workload {
   int64_t n, h, w, c, k, r, s, p, q;
   std::array<int64_t, 2> stride, dilation;
   std::array<int64_t, 4> padding;  // top, left, bottom, right
+  Depth depth;
   int64_t groups;
   Dtype dtype, out_dtype, acc_dtype;
   bool tf32;

@@ -13,7 +13,7 @@ from tvm.relax import op
 from convoy.lower.accumulate import AccumulateInFloat32
 from convoy.lower.executable import lower
 from convoy.lower.passes import fuse_passes
-from convoy.ops.conv2d_backward import conv2d_dgrad
+from convoy.ops.conv_backward import conv2d_dgrad
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 

@@ -90,5 +90,4 @@ def copies(subgraph: Subgraph, gathered: Collection[str], device: Device) -> lis
 
 def _result_bytes(workload: Workload) -> int:
     """Bytes of a forward workload's result."""
-    pixels = workload.n * workload.p * workload.q
-    return pixels * workload.k * DTYPE_BYTES[workload.out_dtype]
+    return workload.pixels * workload.k * DTYPE_BYTES[workload.out_dtype]

@@ -158,10 +158,10 @@ def _features(workload: Workload) -> list[float]:
     """Where a workload lies: sizes as powers of two, and what else decides which kernel wins."""
     epilogue, groups = workload.epilogue, workload.groups
     return [
-        math.log2(workload.n * workload.p * workload.q),
+        math.log2(workload.pixels),
         math.log2(workload.c / groups),
         math.log2(workload.k / groups),
-        1.5 * math.log2(workload.r * workload.s),
+        1.5 * math.log2(workload.taps),
         2.0 * math.log2(max(workload.stride)),
         0.5 * math.log2(groups),
         1.0 * epilogue.residual,

@@ -156,12 +156,19 @@ def ints(values: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in values) if hasattr(values, "__iter__") else (int(values),)
 
 
-def padding4(padding: Any) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) of a 2d operator's padding attribute of length 1, 2 or 4."""
+def padding_of(padding: Any, axes: int) -> tuple[int, ...]:
+    """Padding in front of each spatial axis, then behind each, of an operator's attribute with one
+    number for all of them, one for each axis, or all."""
     pad = ints(padding)
     if len(pad) == 1:
-        return (pad[0],) * 4
-    return (*pad, *pad) if len(pad) == 2 else pad[:4]  # type: ignore[return-value]
+        return pad * (2 * axes)
+    return pad + pad if len(pad) == axes else pad[: 2 * axes]
+
+
+def padding4(padding: Any) -> tuple[int, int, int, int]:
+    """(top, left, bottom, right) of a 2d operator's padding attribute of length 1, 2 or 4."""
+    top, left, bottom, right = padding_of(padding, 2)
+    return top, left, bottom, right
 
 
 def permute(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from . import attention as attentions
 from . import fields as checks
 from .activation import ACTIVATIONS, WITH_ALPHA
 from .attention import Attention
+from .depth import Depth
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
@@ -96,6 +97,10 @@ class Workload:
     of ``groups`` heads, ``h`` queries, ``w`` keys and ``r = s = 1``; a head has ``c // groups``
     elements in q and k and ``k // groups`` in v and o. The rest is in ``attention``.
 
+    A convolution over volumes has its third axis in ``depth``, in front of the others: input
+    ``(n, d, h, w, c)``, filter ``(k, t, r, s, c // groups)``, output ``(n, o, p, q, k)``. It is
+    ``fprop`` or ``dgrad``. The default depth is that of images.
+
     Operands in call order, outputs last:
 
     ========  =========================================================================
@@ -128,6 +133,7 @@ class Workload:
     math: str = "default"
     epilogue: Epilogue = Epilogue()
     attention: Attention | None = None
+    depth: Depth = Depth()
 
     def __post_init__(self) -> None:
         if self.op not in OPS:
@@ -157,6 +163,8 @@ class Workload:
             raise InvalidWorkload(
                 f"an output of {self.p}x{self.q}", "a filter no larger than the padded input"
             )
+        if self.is_3d and self.op not in ("fprop", "dgrad"):
+            raise InvalidWorkload(f"op {self.op} with a depth", "fprop or dgrad")
         if (self.attention is not None) != (self.op == "attention"):
             raise InvalidWorkload(
                 f"op {self.op} {'with' if self.attention else 'without'} attention",
@@ -175,6 +183,21 @@ class Workload:
         attention.check(self.n, self.groups, self.h, self.w, dims)
 
     @property
+    def is_3d(self) -> bool:
+        """Whether it is over volumes, with operands of five axes."""
+        return self.depth != Depth()
+
+    @property
+    def pixels(self) -> int:
+        """Elements of one channel of the output."""
+        return self.n * self.depth.o * self.p * self.q
+
+    @property
+    def taps(self) -> int:
+        """Elements of one channel of a filter."""
+        return self.depth.t * self.r * self.s
+
+    @property
     def p(self) -> int:
         """Output height."""
         extent = self.dilation[0] * (self.r - 1) + 1
@@ -191,7 +214,7 @@ class Workload:
         """Multiplications and additions of the forward problem; the same for dgrad and wgrad."""
         if self.op == "attention":
             return 2 * self.n * self.h * self.w * (self.c + self.k)
-        return 2 * self.n * self.p * self.q * self.k * (self.c // self.groups) * self.r * self.s
+        return 2 * self.pixels * self.k * (self.c // self.groups) * self.taps
 
     @property
     def bytes_moved(self) -> int:
@@ -200,11 +223,11 @@ class Workload:
             rows = self.h * (self.c + self.k) + self.w * (self.c + self.k)
             bias = self.attention.bias.size * DTYPE_BYTES[self.attention.bias_dtype]
             return DTYPE_BYTES[self.dtype] * self.n * rows + bias
-        x = self.n * self.h * self.w * self.c
-        if self.op != "dgrad" and self.r == self.s == 1:  # a strided 1x1 skips input pixels
-            x = min(x, self.n * self.p * self.q * self.c)
-        filt = self.k * self.r * self.s * (self.c // self.groups)
-        y = self.n * self.p * self.q * self.k
+        x = self.n * self.depth.d * self.h * self.w * self.c
+        if self.op != "dgrad" and self.taps == 1:  # a strided 1x1 skips input pixels
+            x = min(x, self.pixels * self.c)
+        filt = self.k * self.taps * (self.c // self.groups)
+        y = self.pixels * self.k
         size, out = DTYPE_BYTES[self.dtype], DTYPE_BYTES[self.out_dtype]
         if self.op == "dgrad":
             return size * (y + filt) + out * x
@@ -227,7 +250,7 @@ class Workload:
         if self.attention is not None:
             return 0
         dtype = self.out_dtype if self.op == "wgrad" else self.dtype
-        return self.k * self.r * self.s * (self.c // self.groups) * DTYPE_BYTES[dtype]
+        return self.k * self.taps * (self.c // self.groups) * DTYPE_BYTES[dtype]
 
     @property
     def gemms(self) -> tuple[int, int, int, int]:
@@ -237,10 +260,11 @@ class Workload:
         if self.op == "attention":
             return self.n * self.groups, self.h, own_k, self.w
         if self.op == "dgrad":
-            return self.groups, self.n * self.h * self.w, own_c, own_k * self.r * self.s
+            rows = self.n * self.depth.d * self.h * self.w
+            return self.groups, rows, own_c, own_k * self.taps
         if self.op == "wgrad":
-            return self.groups, own_k, own_c * self.r * self.s, self.n * self.p * self.q
-        return self.groups, self.n * self.p * self.q, own_k, own_c * self.r * self.s
+            return self.groups, own_k, own_c * self.taps, self.pixels
+        return self.groups, self.pixels, own_k, own_c * self.taps
 
     @property
     def label(self) -> str:
@@ -251,8 +275,28 @@ class Workload:
         name = f"{self.c}→{self.k}" if self.groups == 1 else f"{self.c}→{self.k} g{self.groups}"
         if self.op != "matmul":
             stride = f" /{self.stride[0]}" if self.stride != (1, 1) else ""
-            name = f"{self.r}x{self.s} {name}{stride}"
+            planes = f"{self.depth.t}x" if self.is_3d else ""
+            name = f"{planes}{self.r}x{self.s} {name}{stride}"
         return name if self.op == "fprop" else f"{self.op} {name}"
+
+    @property
+    def flattened(self) -> Workload:
+        """The problem over images that one over volumes is but for the shapes of its operands;
+        itself where there is none, or it is over images.
+
+        A filter of one plane sees each plane as an image; one of a single row and column sees rows
+        and columns as one axis.
+        """
+        planes, unit = self.depth, Depth()
+        if planes.t == planes.stride == 1 and not any(planes.padding):
+            return dataclasses.replace(self, n=self.n * planes.d, depth=unit)
+        if (self.r, self.s, self.stride) == (1, 1, (1, 1)) and not any(self.padding):
+            front, back = planes.padding
+            return dataclasses.replace(
+                self, h=planes.d, w=self.h * self.w, r=planes.t, stride=(planes.stride, 1),
+                padding=(front, 0, back, 0), dilation=(planes.dilation, 1), depth=unit,
+            )  # fmt: skip
+        return self
 
     @property
     def is_depthwise(self) -> bool:
@@ -275,6 +319,8 @@ class Workload:
         ]
         if self.dilation != (1, 1):
             parts.append("dl" + "x".join(map(str, self.dilation)))
+        if self.is_3d:
+            parts.append(self.depth.name)
         if self.groups != 1:
             parts.append(f"g{self.groups}")
         parts.append(f"{self.dtype}-{self.out_dtype}-{self.acc_dtype}")
@@ -295,9 +341,11 @@ class Workload:
             filt: tuple[int, ...] = (self.k, self.c)
             y: tuple[int, ...] = (self.n, self.k)
         else:
-            x = (self.n, self.h, self.w, self.c)
-            filt = (self.k, self.r, self.s, self.c // self.groups)
-            y = (self.n, self.p, self.q, self.k)
+            planes = (self.depth.d, self.depth.t, self.depth.o)
+            d, t, o = ((size,) for size in planes) if self.is_3d else ((), (), ())
+            x = (self.n, *d, self.h, self.w, self.c)
+            filt = (self.k, *t, self.r, self.s, self.c // self.groups)
+            y = (self.n, *o, self.p, self.q, self.k)
         if self.op == "dgrad":
             return [("dy", y, self.dtype), ("w", filt, self.dtype), ("dx", x, self.out_dtype)]
         if self.op == "wgrad":
@@ -335,6 +383,8 @@ class Workload:
                 del data["epilogue"][name]
         if self.attention is None:
             del data["attention"]
+        if not self.is_3d:
+            del data["depth"]
         return data
 
     @classmethod
@@ -364,6 +414,7 @@ _FIELDS: dict[str, checks.Check] = {
     "math": checks.one_of(MATH_MODES),
     "epilogue": _epilogue,
     "attention": Attention.from_json,
+    "depth": Depth.from_json,
 }
 _EPILOGUE: dict[str, checks.Check] = {
     **dict.fromkeys(
@@ -384,5 +435,7 @@ def without_defaults(value: Any) -> dict[str, Any]:
                 content = without_defaults(content)
             elif isinstance(content, Attention):
                 content = attentions.without_defaults(content)
+            elif isinstance(content, Depth):
+                content = dataclasses.asdict(content)
             found[entry.name] = content
     return found

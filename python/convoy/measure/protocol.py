@@ -178,10 +178,10 @@ def _scale(workload: Workload, name: str) -> float:
     if workload.op == "attention":
         return 1.0  # the result is an average of v
     if workload.op == "wgrad":
-        length = workload.n * workload.p * workload.q
+        length = workload.pixels
         return 3 / math.sqrt(length) if name == "dy" else 1.0
     channels = workload.k if workload.op == "dgrad" else workload.c
-    length = channels // workload.groups * workload.r * workload.s
+    length = channels // workload.groups * workload.taps
     return 3 / math.sqrt(length) if name == "w" else 1.0
 
 

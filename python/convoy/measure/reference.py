@@ -81,23 +81,26 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
         return [attention.full(workload, functions)]
     if workload.op == "dgrad":
         (dx,) = _whole_pixels(
-            shapes["dx"], lambda n, h, w, c: _dgrad(workload, functions, n, h, w, c)
+            _volume(shapes["dx"]), lambda at, c: _dgrad(workload, functions, at, c)
         )
-        return [dx]
+        return [dx.reshape(shapes["dx"])]
     if workload.op == "wgrad":
         return [_whole_filter(workload, functions)]
     _, out, _ = workload.operand_shapes()[-1]  # y and y2 have one shape
-    shape = out if len(out) == 4 else (out[0], 1, 1, out[1])
-    outputs = _whole_pixels(shape, lambda n, p, q, k: _fprop(workload, functions, n, p, q, k))
+    outputs = _whole_pixels(_volume(out), lambda at, k: _fprop(workload, functions, at, k))
     return [output.reshape(out) for output in outputs]
 
 
+def _volume(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a matrix, of images or of volumes as one of volumes."""
+    return (shape[0], *(1,) * (5 - len(shape)), *shape[1:])
+
+
 def _whole_pixels(shape: tuple[int, ...], compute: Callable[..., Any]) -> list[Array]:
-    """All elements of an NHWC output; one channel at a time, since groups need not agree."""
-    n, h, w, channels = shape
-    grid = np.stack(np.meshgrid(np.arange(n), np.arange(h), np.arange(w), indexing="ij"), -1)
-    pixels = grid.reshape(-1, 3)
-    columns = [compute(*pixels.T, np.array([c])) for c in range(channels)]
+    """All elements of an NDHWC output; one channel at a time, since groups need not agree."""
+    *outer, channels = shape
+    pixels = np.indices(outer).reshape(len(outer), -1)
+    columns = [compute(tuple(pixels), np.array([c])) for c in range(channels)]
     columns = [column if isinstance(column, list) else [column] for column in columns]
     outputs = [np.concatenate(parts, axis=1) for parts in zip(*columns, strict=True)]
     return [output.reshape(shape) for output in outputs]
@@ -115,24 +118,31 @@ def _whole_filter(workload: Workload, operands: Mapping[str, Operand]) -> Array:
     return result
 
 
+#: Images, planes, rows and columns of some pixels.
+_Pixels = tuple[Array, Array, Array, Array]
+
+
 def _fprop(
-    workload: Workload, operands: Mapping[str, Operand], n: Array, p: Array, q: Array, k: Array
+    workload: Workload, operands: Mapping[str, Operand], at: _Pixels, k: Array
 ) -> list[Array]:
-    """Outputs at pixels (n, p, q), each for all channels ``k``, which lie in one group."""
-    wl, cg = workload, workload.c // workload.groups
+    """Outputs at pixels (n, o, p, q), each for all channels ``k``, which lie in one group."""
+    wl, depth, cg = workload, workload.depth, workload.c // workload.groups
+    n, o, p, q = at
     group = int(k[0]) // (wl.k // wl.groups)
-    r, s, c = (a.reshape(-1) for a in np.indices((wl.r, wl.s, cg)))
+    t, r, s, c = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, cg)))
     x_c = group * cg + c
-    weights = operands["w"]((((k[:, None] * wl.r + r) * wl.s + s) * cg) + c)
+    taps = ((k[:, None] * depth.t + t) * wl.r + r) * wl.s + s
+    weights = operands["w"](taps * cg + c)
     result = np.empty((len(n), len(k)))
     for begin, end in _chunks(len(n), len(r)):
+        d = o[begin:end, None] * depth.stride - depth.padding[0] + t * depth.dilation
         h = p[begin:end, None] * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
         w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
-        inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
-        index = ((n[begin:end, None] * wl.h + h) * wl.w + w) * wl.c + x_c
+        inside = (d >= 0) & (d < depth.d) & (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
+        index = _pixel((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + x_c
         patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
         result[begin:end] = patch @ weights.T
-    flat = (((n * wl.p + p) * wl.q + q) * wl.k)[:, None] + k
+    flat = (_pixel(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
     e = wl.epilogue
     residual = operands["residual"](flat) if e.residual else 0.0
     if e.bias:
@@ -146,24 +156,32 @@ def _fprop(
     return [result, second] if e.writes_y else [second]
 
 
-def _dgrad(
-    workload: Workload, operands: Mapping[str, Operand], n: Array, h: Array, w: Array, c: Array
-) -> Array:
-    """Input gradients at pixels (n, h, w), each for all channels ``c``, which lie in one group."""
+def _pixel(at: _Pixels, sizes: tuple[int, int, int]) -> Array:
+    """The number of a pixel of volumes of (planes, rows, columns)."""
+    n, d, h, w = at
+    return ((n * sizes[0] + d) * sizes[1] + h) * sizes[2] + w
+
+
+def _dgrad(workload: Workload, operands: Mapping[str, Operand], at: _Pixels, c: Array) -> Array:
+    """Input gradients at pixels (n, d, h, w), each for all channels ``c``, which lie in one
+    group."""
     wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
+    (n, d, h, w), depth = at, workload.depth
     group = int(c[0]) // cg
-    r, s, k = (a.reshape(-1) for a in np.indices((wl.r, wl.s, kg)))
+    t, r, s, k = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, kg)))
     k = group * kg + k
-    filter_index = (((k[:, None] * wl.r + r[:, None]) * wl.s + s[:, None]) * cg) + c - group * cg
-    weights = operands["w"](filter_index)
+    taps = ((k * depth.t + t) * wl.r + r) * wl.s + s
+    weights = operands["w"](taps[:, None] * cg + c - group * cg)
     result = np.empty((len(n), len(c)))
     for begin, end in _chunks(len(n), len(r)):
+        from_front = d[begin:end, None] + depth.padding[0] - t * depth.dilation
         from_top = h[begin:end, None] + wl.padding[0] - r * wl.dilation[0]
         from_left = w[begin:end, None] + wl.padding[1] - s * wl.dilation[1]
-        p, q = from_top // wl.stride[0], from_left // wl.stride[1]
+        o, p, q = from_front // depth.stride, from_top // wl.stride[0], from_left // wl.stride[1]
         inside = (from_top % wl.stride[0] == 0) & (from_left % wl.stride[1] == 0)
+        inside &= (from_front % depth.stride == 0) & (o >= 0) & (o < depth.o)
         inside &= (p >= 0) & (p < wl.p) & (q >= 0) & (q < wl.q)
-        index = ((n[begin:end, None] * wl.p + p) * wl.q + q) * wl.k + k
+        index = _pixel((n[begin:end, None], o, p, q), (depth.o, wl.p, wl.q)) * wl.k + k
         patch = np.where(inside, operands["dy"](np.where(inside, index, 0)), 0.0)
         result[begin:end] = patch @ weights
     return result
@@ -209,15 +227,16 @@ def _runs(channels: int, groups: int, rng: Any) -> list[Array]:
     return [np.arange(start, start + length) for start in sorted(starts)]
 
 
-def _pixels(count: int, n: int, h: int, w: int, rng: Any) -> tuple[Array, Array, Array]:
+def _pixels(count: int, n: int, d: int, h: int, w: int, rng: Any) -> _Pixels:
     """Random pixels; the first image's first and the last image's last are always among them."""
     rows, columns = rng.integers(0, h, count), rng.integers(0, w, count)
-    images = rng.integers(0, n, count)
-    for i, (image, row, column) in enumerate(
-        [(0, 0, 0), (n - 1, h - 1, w - 1), (0, h - 1, 0), (n - 1, 0, w - 1)][:count]
-    ):
-        images[i], rows[i], columns[i] = image, row, column
-    return images, rows, columns
+    images, planes = rng.integers(0, n, count), rng.integers(0, d, count)
+    corners = [
+        (0, 0, 0, 0), (n - 1, d - 1, h - 1, w - 1), (0, d - 1, h - 1, 0), (n - 1, 0, 0, w - 1),
+    ]  # fmt: skip
+    for i, corner in enumerate(corners[:count]):
+        images[i], planes[i], rows[i], columns[i] = corner
+    return images, planes, rows, columns
 
 
 def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
@@ -227,9 +246,9 @@ def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any)
     runs = _runs(wl.k, wl.groups, rng)
     per_run = math.ceil(SAMPLES / (len(runs) * len(runs[0])))
     for k in runs:
-        n, p, q = _pixels(per_run, wl.n, wl.p, wl.q, rng)
-        starts.append(((n * wl.p + p) * wl.q + q) * wl.k + k[0])
-        values.append(_fprop(wl, operands, n, p, q, k))
+        at = _pixels(per_run, wl.n, wl.depth.o, wl.p, wl.q, rng)
+        starts.append(_pixel(at, (wl.depth.o, wl.p, wl.q)) * wl.k + k[0])
+        values.append(_fprop(wl, operands, at, k))
     names = [name for name, _, _ in wl.operand_shapes()[-wl.num_outputs :]]
     columns = zip(*values, strict=True)
     return [
@@ -243,9 +262,10 @@ def _sample_dgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any)
     starts, values = [], []
     runs = _runs(wl.c, wl.groups, rng)
     for c in runs:
-        n, h, w = _pixels(math.ceil(SAMPLES / (len(runs) * len(c))), wl.n, wl.h, wl.w, rng)
-        starts.append(((n * wl.h + h) * wl.w + w) * wl.c + c[0])
-        values.append(_dgrad(wl, operands, n, h, w, c))
+        count = math.ceil(SAMPLES / (len(runs) * len(c)))
+        at = _pixels(count, wl.n, wl.depth.d, wl.h, wl.w, rng)
+        starts.append(_pixel(at, (wl.depth.d, wl.h, wl.w)) * wl.c + c[0])
+        values.append(_dgrad(wl, operands, at, c))
     return Sample("dx", np.concatenate(starts), np.concatenate(values))
 
 

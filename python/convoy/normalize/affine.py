@@ -24,7 +24,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
-from ..ops import DGRAD, conv_attrs
+from ..ops import DGRAD, DGRAD_3D, conv_attrs
 
 
 def channel_constant(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
@@ -126,11 +126,12 @@ class FoldAffine(Rewriter):
         if not is_const(weights) or dtype_of(weights) not in FLOAT_DTYPES:
             return None
         array = as_numpy(weights)
-        if op_name(made) == "relax.nn.conv2d":
-            if str(made.attrs.kernel_layout) != "OHWI":
+        if op_name(made) in ("relax.nn.conv2d", "relax.nn.conv3d"):
+            if str(made.attrs.kernel_layout) not in ("OHWI", "ODHWI"):
                 return None
-            scaled = array.astype(np.float64) * values.reshape((*values.shape, 1, 1, 1))
-        elif op_name(made) == DGRAD:
+            outputs = (*values.shape, *(1,) * (array.ndim - 1))
+            scaled = array.astype(np.float64) * values.reshape(outputs)
+        elif op_name(made) in (DGRAD, DGRAD_3D):
             attrs = conv_attrs(made)
             if not attrs.is_normal or (attrs.groups > 1 and values.ndim):
                 return None

@@ -21,15 +21,20 @@ from ..graph.expr import (
     make_const,
     op_name,
     padding4,
+    rank_of,
     shape_of,
 )
 from ..graph.rewriter import Rewriter
 from ..ops import WGRAD, conv_attrs
 
 
+#: Channels that kernels of convolutions over volumes load at once.
+VOLUME_MULTIPLE = 8
+
+
 class PadStemChannels(Rewriter):
     """Zero-pads the input channels of 16-bit convolutions with fewer than ``below`` channels to a
-    multiple of ``multiple``; with ``space_to_depth`` strided ones are folded first.
+    multiple of ``multiple``, of those over volumes to one of eight; with ``space_to_depth`` strided ones are folded first.
 
     Where the weights are no constant (a training step) they are padded at run time, and so is the
     input of the filter's gradient, whose added channels are cut off again.
@@ -38,12 +43,12 @@ class PadStemChannels(Rewriter):
         changed: Whether a convolution was rewritten.
     """
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", WGRAD})
+    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", "relax.nn.conv3d", WGRAD})
 
     def __init__(self, multiple: int = 4, below: int = 8, space_to_depth: bool = False) -> None:
         super().__init__()
         self.multiple, self.below, self.space_to_depth = multiple, below, space_to_depth
-        self._padded: dict[relax.Expr, relax.Expr] = {}
+        self._padded: dict[tuple[relax.Expr, int], relax.Expr] = {}
         self.changed = False
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
@@ -55,15 +60,19 @@ class PadStemChannels(Rewriter):
         if op_name(call) == WGRAD:
             return self._wgrad(call)
         data, kernel = call.args
-        channels = shape_of(data)[3]
+        channels, layout = shape_of(data)[-1], str(call.attrs.kernel_layout)
         if dtype_of(data) not in ("float16", "bfloat16") or channels >= self.below:
             return None
-        if int(call.attrs.groups) != 1 or str(call.attrs.kernel_layout) != "OHWI":
+        if int(call.attrs.groups) != 1 or layout not in ("OHWI", "ODHWI"):
             return None
+        if layout == "ODHWI" and self.multiple > 1:
+            extra = -channels % VOLUME_MULTIPLE
+            return call_like(call, [self._pad(data, extra), self._pad(kernel, extra)])
         if not is_const(kernel):
-            if -channels % self.multiple == 0:
+            extra = -channels % self.multiple
+            if not extra:
                 return None
-            return call_like(call, [self._pad(data), self._pad(kernel)])
+            return call_like(call, [self._pad(data, extra), self._pad(kernel, extra)])
         changed: dict[str, list[int]] = {}
         weights = as_numpy(kernel)
         if self.space_to_depth and can_fold_stride(call):
@@ -85,15 +94,15 @@ class PadStemChannels(Rewriter):
             return None
         if attrs.groups != 1 or not attrs.is_normal or -channels % self.multiple == 0:
             return None
-        wide = self.emit(call_like(call, [dy, self._pad(x)]))
+        wide = self.emit(call_like(call, [dy, self._pad(x, -channels % self.multiple)]))
         return relax.op.strided_slice(wide, [3], [0], [channels])
 
-    def _pad(self, expr: relax.Expr) -> relax.Expr:
+    def _pad(self, expr: relax.Expr, extra: int) -> relax.Expr:
         """``expr`` with zeros behind its last axis, once for all who read it."""
-        if expr not in self._padded:
-            extra = -shape_of(expr)[3] % self.multiple
-            self._padded[expr] = self.emit(relax.op.nn.pad(expr, [0, 0, 0, 0, 0, 0, 0, extra]))
-        return self._padded[expr]
+        if (expr, extra) not in self._padded:
+            width = [0] * (2 * rank_of(expr) - 1)
+            self._padded[expr, extra] = self.emit(relax.op.nn.pad(expr, [*width, extra]))
+        return self._padded[expr, extra]
 
 
 def can_fold_stride(call: relax.Call) -> bool:

@@ -6,31 +6,50 @@ import math
 
 from tvm import relax
 
-from ..graph.expr import attr_fields, call_like, dtype_of, ints, padding4, rank_of, shape_of
-from ..ops import DGRAD, WGRAD, conv2d_dgrad, conv_attrs
+from ..graph.expr import (
+    attr_fields,
+    call_like,
+    dtype_of,
+    ints,
+    op_name,
+    padding4,
+    padding_of,
+    rank_of,
+    shape_of,
+)
+from ..ops import DGRAD, WGRAD, conv2d_dgrad, conv3d_dgrad, conv_attrs
 from ..ops.activation import ELU, HARDSWISH, MISH
 from ..ops.batch_norm import BACKWARD
 from ..ops.elementwise import RELU_BACKWARD
 from ..ops.pool_backward import AVG_POOL, MAX_POOL
-from .layout import TO_NHWC, ChannelsLast, rule
+from .layout import DATA, KERNEL, TO_LAST, ChannelsLast, rule
 
-_AXIS = {0: 0, 1: 3, 2: 1, 3: 2}  # axis in the model's order -> axis in the view
+
+def _axis(axis: int, rank: int) -> int:
+    """The axis in the view of one in the model's order."""
+    return TO_LAST[rank].index(int(axis) % rank)
 
 
 def _viewed(p: ChannelsLast, expr: relax.Expr) -> bool:
-    return isinstance(expr.ty, relax.TensorType) and rank_of(expr) == 4 and p.has_view(expr)
+    return isinstance(expr.ty, relax.TensorType) and p.has_view(expr)
+
+
+def _rank(call: relax.Call) -> int:
+    """Axes of the data of an operator on images or on volumes, which is in its name."""
+    return 5 if "3d" in op_name(call) else 4
 
 
 # -- convolutions and pools: always channels last ----------------------------------------------
 
 
-@rule("nn.conv2d")
-def _conv2d(p: ChannelsLast, call: relax.Call) -> relax.Expr:
-    attrs = call.attrs
-    data = p.ordered(call.args[0], str(attrs.data_layout), "NHWC", "data of nn.conv2d")
-    kernel = p.ordered(call.args[1], str(attrs.kernel_layout), "OHWI", "kernel of nn.conv2d")
+@rule("nn.conv2d", "nn.conv3d")
+def _conv(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+    attrs, name, last = call.attrs, call.op.name[6:], DATA[_rank(call)]
+    filters = KERNEL[_rank(call)]
+    data = p.ordered(call.args[0], str(attrs.data_layout), last, f"data of {name}")
+    kernel = p.ordered(call.args[1], str(attrs.kernel_layout), filters, f"kernel of {name}")
     out = str(attrs.out_layout or attrs.data_layout)
-    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+    layouts = {"data_layout": last, "kernel_layout": filters, "out_layout": last}
     return p.restored(p.emit(call_like(call, [data, kernel], **layouts)), out)
 
 
@@ -50,6 +69,41 @@ def _conv2d_transpose(p: ChannelsLast, call: relax.Call) -> relax.Expr:
         int(attrs.groups), out_dtype=dtype_of(call),
     )  # fmt: skip
     return p.restored(p.emit(result), out)
+
+
+@rule("nn.conv3d_transpose")
+def _conv3d_transpose(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+    attrs = call.attrs
+    data = p.ordered(call.args[0], str(attrs.data_layout), "NDHWC", "data of nn.conv3d_transpose")
+    kernel = p.ordered(
+        call.args[1], str(attrs.kernel_layout), "IDHWO", "kernel of nn.conv3d_transpose"
+    )
+    out = str(attrs.out_layout or attrs.data_layout)
+    size = [shape_of(call)[out.index(letter)] for letter in "DHW"]
+    stride, padding, dilation = ints(attrs.strides), padding_of(attrs.padding, 3), attrs.dilation
+    window = shape_of(kernel)[1:4]
+    whole = all(s == k * n for s, k, n in zip(size, window, shape_of(data)[1:4], strict=True))
+    if whole and stride == window and not any(padding) and int(attrs.groups) == 1:
+        return p.restored(_blocks(p, data, kernel, size, dtype_of(call)), out)
+    result = conv3d_dgrad(
+        data, kernel, size, stride, padding, ints(dilation), int(attrs.groups),
+        out_dtype=dtype_of(call),
+    )  # fmt: skip
+    return p.restored(p.emit(result), out)
+
+
+def _blocks(
+    p: ChannelsLast, data: relax.Expr, kernel: relax.Expr, size: list[int], dtype: str
+) -> relax.Expr:
+    """A transposed convolution whose stride is its filter: every pixel becomes a block of its own,
+    a row of one GEMM."""
+    (n, d, h, w, c), (_, t, r, s, k) = shape_of(data), shape_of(kernel)
+    rows = p.emit(relax.op.reshape(data, (n * d * h * w, c)))
+    filters = p.emit(relax.op.reshape(kernel, (c, t * r * s * k)))
+    blocks = p.emit(relax.op.matmul(rows, filters, dtype))
+    apart = p.emit(relax.op.reshape(blocks, (n, d, h, w, t, r, s, k)))
+    apart = p.emit(relax.op.permute_dims(apart, [0, 1, 4, 2, 5, 3, 6, 7]))
+    return p.emit(relax.op.reshape(apart, (n, *size, k)))
 
 
 @rule(DGRAD, WGRAD)
@@ -90,20 +144,23 @@ def _training_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     return relax.Tuple([p.unview(items[0]), *items[1:]])
 
 
-@rule("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
-def _pool2d(p: ChannelsLast, call: relax.Call) -> relax.Expr:
-    layout = str(call.attrs.layout)
-    data = p.ordered(call.args[0], layout, "NHWC", "data of a 2d pool")
+@rule(
+    "nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d",
+    "nn.max_pool3d", "nn.avg_pool3d", "nn.adaptive_avg_pool3d",
+)  # fmt: skip
+def _pool(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+    layout, last = str(call.attrs.layout), DATA[_rank(call)]
+    data = p.ordered(call.args[0], layout, last, f"data of {call.op.name[6:]}")
     out = str(call.attrs.out_layout or layout)
-    return p.restored(p.emit(call_like(call, [data], layout="NHWC", out_layout="NHWC")), out)
+    return p.restored(p.emit(call_like(call, [data], layout=last, out_layout=last)), out)
 
 
-@rule("image.resize2d")
-def _resize2d(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if str(call.attrs.layout) != "NCHW" or not _viewed(p, call.args[0]):
+@rule("image.resize2d", "image.resize3d")
+def _resize(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
+    if str(call.attrs.layout) not in ("NCHW", "NCDHW") or not _viewed(p, call.args[0]):
         return None
     args = [p.view(call.args[0]), *call.args[1:]]
-    return p.unview(p.emit(call_like(call, args, layout="NHWC")))
+    return p.unview(p.emit(call_like(call, args, layout=DATA[_rank(call)])))
 
 
 # -- elementwise -------------------------------------------------------------------------------
@@ -127,18 +184,21 @@ def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     "logical_and", "logical_or", "logical_xor", "where", RELU_BACKWARD,
 )  # fmt: skip
 def _broadcasting(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if rank_of(call) != 4 or not any(_viewed(p, arg) for arg in call.args):
+    rank = rank_of(call)
+    if rank not in p.ranks or not any(
+        _viewed(p, arg) and rank_of(arg) == rank for arg in call.args
+    ):
         return None
-    return p.unview(p.emit(call_like(call, [_operand_view(p, arg) for arg in call.args])))
+    return p.unview(p.emit(call_like(call, [_operand_view(p, arg, rank) for arg in call.args])))
 
 
-def _operand_view(p: ChannelsLast, expr: relax.Expr) -> relax.Expr:
-    """View of an operand that is broadcast, whatever its rank."""
+def _operand_view(p: ChannelsLast, expr: relax.Expr, rank: int) -> relax.Expr:
+    """View of an operand that is broadcast to so many axes, whatever its own."""
     shape = shape_of(expr)
     if math.prod(shape) == 1 and not p.has_view(expr):
-        return expr if len(shape) < 4 else p.view(expr)
-    if len(shape) < 4:
-        expr = p.emit(relax.op.reshape(expr, (1,) * (4 - len(shape)) + shape))
+        return expr if len(shape) < rank else p.view(expr)
+    if len(shape) < rank:
+        expr = p.emit(relax.op.reshape(expr, (1,) * (rank - len(shape)) + shape))
     return p.view(expr)
 
 
@@ -146,7 +206,7 @@ def _operand_view(p: ChannelsLast, expr: relax.Expr) -> relax.Expr:
 def _prelu(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
         return None
-    axis = _AXIS[int(call.attrs.axis) % 4]
+    axis = _axis(call.attrs.axis, rank_of(call))
     return p.unview(p.emit(call_like(call, [p.view(call.args[0]), call.args[1]], axis=axis)))
 
 
@@ -157,7 +217,7 @@ def _prelu(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 def _softmax(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
         return None
-    axis = _AXIS[int(call.attrs.axis) % 4]
+    axis = _axis(call.attrs.axis, rank_of(call))
     return p.unview(p.emit(call_like(call, [p.view(call.args[0])], axis=axis)))
 
 
@@ -165,8 +225,9 @@ def _softmax(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 def _group_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
         return None
-    axes = sorted(_AXIS[a % 4] for a in ints(call.attrs.axes))
-    channel = _AXIS[int(call.attrs.channel_axis) % 4]
+    rank = rank_of(call)
+    axes = sorted(_axis(a, rank) for a in ints(call.attrs.axes))
+    channel = _axis(call.attrs.channel_axis, rank)
     args = [p.view(call.args[0]), *call.args[1:]]
     return p.unview(p.emit(call_like(call, args, axes=axes, channel_axis=channel)))
 
@@ -175,12 +236,12 @@ def _group_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 def _reduction(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
         return None
-    every = call.attrs.axis is None
-    axes = sorted(range(4) if every else (a % 4 for a in ints(call.attrs.axis)))
-    reduced = [_AXIS[a] for a in axes]
+    every, rank = call.attrs.axis is None, rank_of(call.args[0])
+    axes = sorted(range(rank) if every else (a % rank for a in ints(call.attrs.axis)))
+    reduced = [_axis(a, rank) for a in axes]
     if call.attrs.keepdims:
         return p.unview(p.emit(call_like(call, [p.view(call.args[0])], axis=reduced)))
-    left = [a for a in TO_NHWC if a not in axes]
+    left = [a for a in TO_LAST[rank] if a not in axes]
     if left != sorted(left):  # the remaining axes would come out in another order
         return None
     return call_like(call, [p.view(call.args[0])], axis=reduced)
@@ -189,19 +250,18 @@ def _reduction(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 @rule("concat")
 def _concat(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
-    if call.attrs.axis is None or rank_of(call) != 4:
-        return None
-    if not any(_viewed(p, field) for field in fields):
+    if call.attrs.axis is None or not any(_viewed(p, field) for field in fields):
         return None
     views = relax.Tuple([p.view(field) for field in fields])
-    return p.unview(p.emit(call_like(call, [views], axis=_AXIS[int(call.attrs.axis) % 4])))
+    axis = _axis(call.attrs.axis, rank_of(call))
+    return p.unview(p.emit(call_like(call, [views], axis=axis)))
 
 
 @rule("split")
 def _split(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
         return None
-    axis = _AXIS[int(call.attrs.axis) % 4]
+    axis = _axis(call.attrs.axis, rank_of(call.args[0]))
     parts = p.emit(call_like(call, [p.view(call.args[0])], axis=axis))
     count = len(parts.ty.fields)
     return relax.Tuple([p.unview(p.emit(relax.TupleGetItem(parts, i))) for i in range(count)])
@@ -211,9 +271,9 @@ def _split(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 def _pad(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):
         return None
-    width = ints(call.attrs.pad_width)
-    pairs = [width[2 * i : 2 * i + 2] for i in range(4)]
-    moved = [amount for axis in TO_NHWC for amount in pairs[axis]]
+    width, rank = ints(call.attrs.pad_width), rank_of(call)
+    pairs = [width[2 * i : 2 * i + 2] for i in range(rank)]
+    moved = [amount for axis in TO_LAST[rank] for amount in pairs[axis]]
     return p.unview(
         p.emit(call_like(call, [p.view(call.args[0]), *call.args[1:]], pad_width=moved))
     )
@@ -222,10 +282,10 @@ def _pad(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 @rule("reshape")
 def _reshape(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     source = call.args[0]
-    if not (isinstance(source, relax.Var) and rank_of(source) == 4 and p.has_view(source)):
+    if not p.has_view(source):
         return None
     shape = shape_of(source)
-    if shape[2:] != (1, 1) and shape[1] != 1:
+    if {*shape[2:]} != {1} and shape[1] != 1:
         return None  # the elements change their order, so the model's order is needed
     return relax.op.reshape(p.view(source), shape_of(call))
 
@@ -239,6 +299,7 @@ def _strided_slice(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
         return None
     if not all(hasattr(field, "value") for field in axes.fields):
         return None
-    moved = relax.Tuple([relax.prim_value(_AXIS[int(f.value) % 4]) for f in axes.fields])
+    rank = rank_of(call.args[0])
+    moved = relax.Tuple([relax.prim_value(_axis(f.value, rank)) for f in axes.fields])
     args = [p.view(call.args[0]), moved, *call.args[2:]]
     return p.unview(p.emit(relax.Call(call.op, args, call.attrs, call.ty_args)))

@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from tvm import relax
 
-from ..graph.expr import call_like, ints, op_name, padding4, rank_of, relax_ops, shape_of
+from ..graph.expr import call_like, ints, op_name, padding4, padding_of, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
 
-_CONV = "relax.nn.conv2d"
+_CONV, _CONV_3D = "relax.nn.conv2d", "relax.nn.conv3d"
 _UNARY = relax_ops(
     """
     nn.relu nn.leakyrelu nn.gelu nn.gelu_tanh nn.silu nn.softplus sigmoid tanh clip astype
@@ -23,29 +23,29 @@ _BINARY = relax_ops("add subtract multiply maximum minimum")
 
 
 class FoldPaddings(Rewriter):
-    """Of 2-d convolutions with channels last."""
+    """Of convolutions with channels last; slices of 2-d ones."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({_CONV, "relax.strided_slice"})
+    ops: ClassVar[frozenset[str] | None] = frozenset({_CONV, _CONV_3D, "relax.strided_slice"})
 
     def __init__(self) -> None:
         super().__init__()
         self._old: dict[relax.Expr, relax.Var] = {}
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        return self._conv2d(call) if op_name(call) == _CONV else self._slice(call)
+        return self._slice(call) if op_name(call) == "relax.strided_slice" else self._conv(call)
 
-    def _conv2d(self, call: relax.Call) -> relax.Expr | None:
+    def _conv(self, call: relax.Call) -> relax.Expr | None:
         pad = self.producer(call.args[0], "relax.nn.pad")
-        if pad is None or str(call.attrs.data_layout) != "NHWC":
+        if pad is None or str(call.attrs.data_layout) not in ("NHWC", "NDHWC"):
             return None
         if str(pad.attrs.pad_mode) != "constant" or float(pad.attrs.pad_value) != 0.0:
             return None
         width = ints(pad.attrs.pad_width)
-        top, bottom, left, right = width[2:6]
-        if any((*width[:2], *width[6:])) or min(width) < 0:
+        if any((*width[:2], *width[-2:])) or min(width) < 0:
             return None
-        added = (top, left, bottom, right)
-        padding = [a + b for a, b in zip(padding4(call.attrs.padding), added, strict=True)]
+        added = (*width[2:-2:2], *width[3:-2:2])
+        own = padding_of(call.attrs.padding, rank_of(call) - 2)
+        padding = [a + b for a, b in zip(own, added, strict=True)]
         return call_like(call, [pad.args[0], call.args[1]], padding=padding)
 
     def _slice(self, call: relax.Call) -> relax.Expr | None:

@@ -28,18 +28,19 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
-from ..ops import DGRAD, WGRAD
+from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.elementwise import SGD_UPDATE
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
 
-COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose matmul")
+COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose matmul")
 
 FOLLOW = relax_ops(
     """
     add subtract multiply divide maximum minimum negative abs clip sigmoid tanh where
     nn.relu nn.leakyrelu nn.prelu nn.silu nn.gelu nn.gelu_tanh nn.max_pool2d nn.avg_pool2d
+    nn.max_pool3d nn.avg_pool3d nn.adaptive_avg_pool3d image.resize3d
     nn.softplus convoy.hardswish convoy.elu convoy.mish
     nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
     broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
@@ -118,7 +119,7 @@ class ApplyPrecision(Rewriter):
         if name in COMPUTE and all(dtype_of(a) in FLOAT_DTYPES for a in call.args):
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
-        if name in (DGRAD, WGRAD):
+        if name in (DGRAD, DGRAD_3D, WGRAD):
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else self.dtype)
         if name == "relax.astype" and {dtype_of(old), dtype_of(old.args[0])} <= {*FLOAT_DTYPES}:
@@ -149,7 +150,7 @@ class ApplyPrecision(Rewriter):
         """Whether a GEMM or convolution has operands of the policy's 16 bit and a wider result."""
         narrow = self.dtype != "float32" and all(dtype_of(a) == self.dtype for a in call.args)
         name = op_name(call)
-        if not narrow or name not in (*COMPUTE, DGRAD, WGRAD):
+        if not narrow or name not in (*COMPUTE, DGRAD, DGRAD_3D, WGRAD):
             return False
         return str(attr_fields(call.attrs)["out_dtype"]) == "float32"
 

@@ -20,7 +20,6 @@ from ..graph.expr import (
     make_const,
     number,
     op_name,
-    padding4,
     permutation_of,
     rank_of,
     shape_of,
@@ -135,23 +134,27 @@ def _minimum(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return relax.op.clip(inner[0], inner[1], high)
 
 
-def _mean_hw(p: Simplify, call: relax.Call) -> relax.Expr:
+def _spatial(call: relax.Call) -> list[int]:
+    """Spatial axes of a pool's data; none where channels are packed."""
     layout = str(call.attrs.layout)
-    return relax.op.mean(call.args[0], [layout.index("H"), layout.index("W")], keepdims=True)
+    axes = [layout.index(letter) for letter in "DHW" if letter in layout]
+    return axes if len(layout) == len(axes) + 2 else []
 
 
 def _adaptive_pool(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    size = call.attrs.output_size
-    whole = size is not None and set(ints(size)) == {1}
-    return _mean_hw(p, call) if whole and len(str(call.attrs.layout)) == 4 else None
+    size, axes = call.attrs.output_size, _spatial(call)
+    if not axes or size is None or set(ints(size)) != {1}:
+        return None
+    return relax.op.mean(call.args[0], axes, keepdims=True)
 
 
 def _average_pool(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    layout, shape = str(call.attrs.layout), shape_of(call.args[0])
-    if len(layout) != 4 or any(padding4(call.attrs.padding)) or ints(call.attrs.dilation) != (1, 1):
+    axes, shape = _spatial(call), shape_of(call.args[0])
+    padded = any(ints(call.attrs.padding)) or {*ints(call.attrs.dilation)} != {1}
+    window = tuple(shape[axis] for axis in axes)
+    if not axes or padded or ints(call.attrs.pool_size) != window:
         return None
-    window = (shape[layout.index("H")], shape[layout.index("W")])
-    return _mean_hw(p, call) if ints(call.attrs.pool_size) == window else None
+    return relax.op.mean(call.args[0], axes, keepdims=True)
 
 
 def _dropout(p: Simplify, call: relax.Call) -> relax.Expr:
@@ -230,7 +233,9 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
+    "relax.nn.adaptive_avg_pool3d": _adaptive_pool,
     "relax.nn.avg_pool2d": _average_pool,
+    "relax.nn.avg_pool3d": _average_pool,
     "relax.nn.dropout": _dropout,
     "relax.broadcast_to": _same_shape,
     "relax.collapse_sum_to": _collapse,

@@ -1,6 +1,6 @@
 """Relax operators that Convoy adds to TVM, and the gradients of all operators.
 
-Importing this package registers them: ``relax.convoy.conv2d_dgrad`` and
+Importing this package registers them: ``relax.convoy.conv2d_dgrad`` (with ``conv3d_dgrad``) and
 ``relax.convoy.conv2d_wgrad`` read ``R.convoy.conv2d_dgrad(...)`` in TVMScript.
 """
 
@@ -10,22 +10,28 @@ from . import (  # noqa: F401  (each registers its gradient rules)
     gradient_norm,
     gradient_shape,
 )
-from .conv2d_backward import (
+from .conv_backward import (
     DGRAD,
+    DGRAD_3D,
     WGRAD,
     ConvAttrs,
     conv2d_dgrad,
     conv2d_wgrad,
+    conv3d_dgrad,
     conv_attrs,
     forward_workload,
+    spatial_fields,
 )
 
 __all__ = [
     "DGRAD",
+    "DGRAD_3D",
     "WGRAD",
     "ConvAttrs",
     "conv2d_dgrad",
     "conv2d_wgrad",
+    "conv3d_dgrad",
     "conv_attrs",
     "forward_workload",
+    "spatial_fields",
 ]

@@ -18,7 +18,7 @@ from tvm.relax.op.grad import no_grad
 from ..errors import UnsupportedOp
 from ..graph.expr import dtype_of, ints, padding4, shape_of
 from .batch_norm import batch_norm_backward
-from .conv2d_backward import conv2d_dgrad, conv2d_wgrad
+from .conv_backward import conv2d_dgrad, conv2d_wgrad
 from .elementwise import relu_backward
 from .pool_backward import avg_pool2d_backward, max_pool2d_backward
 

@@ -80,11 +80,11 @@ class _ReplaceSubgraphs(Rewriter):
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name = self.old.var.name
         if name in self._second:
-            return self._second[name]
+            return self._as_bound(self._second[name])
         if name not in self._by_output:
             return None
         subgraph, symbol = self._by_output[name]
-        args = [self.emit(self.rename(_folded(operand))) for operand in subgraph.inputs]
+        args = [self._operand(operand) for operand in subgraph.inputs]
         sizes = subgraph.require_workload().operand_shapes()
         types = [relax.TensorType(shape, dtype) for _, shape, dtype in sizes]
         for (operand, shape, dtype), arg in zip(sizes, args, strict=False):
@@ -92,15 +92,27 @@ class _ReplaceSubgraphs(Rewriter):
                 raise AssertionError(f"{subgraph.id}: operand {operand} is {arg.ty}")
         outputs = types[len(args) :]
         if subgraph.split:
-            return self._cut(
-                subgraph, self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs))
-            )
+            result = self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs))
+            return self._as_bound(self._cut(subgraph, result))
         result = self.emit(relax.op.call_dps_packed(symbol, args, out_ty=outputs), name)
         if len(outputs) == 1:
-            return result
+            return self._as_bound(result)
         items = [self.emit(relax.TupleGetItem(result, i)) for i in range(len(outputs))]
         self._second[subgraph.outputs[1]] = items[1]
-        return items[0]
+        return self._as_bound(items[0])
+
+    def _operand(self, operand: relax.Expr) -> relax.Expr:
+        """An operand as a variable or constant; a reshape is made once for all who read it."""
+        value = self.rename(_folded(operand))
+        if op_name(value) == "relax.reshape":
+            source = self.emit(value.args[0])
+            return self.reshaped(source, shape_of(self.builder.normalize(value)))
+        return self.emit(value)
+
+    def _as_bound(self, result: relax.Expr) -> relax.Expr:
+        """A result in the shape of the variable that it is bound to."""
+        var = self.old.var
+        return self.reshaped(self.emit(result, var.name), shape_of(var))
 
     def _cut(self, subgraph: Subgraph, result: relax.Expr) -> relax.Expr:
         """The first part of a result; the others are cut where they were bound."""
@@ -123,6 +135,9 @@ def _folded(operand: relax.Expr) -> relax.Expr:
 def _value(expr: relax.Expr) -> np.ndarray | None:
     if is_const(expr):
         return as_numpy(expr)
+    if op_name(expr) == "relax.reshape":
+        value = _value(expr.args[0])
+        return None if value is None else value.reshape([int(d) for d in expr.args[1].values])
     if op_name(expr) == "relax.permute_dims":
         value = _value(expr.args[0])
         return None if value is None else value.transpose(permutation_of(expr))

@@ -30,7 +30,8 @@ def shape_text(workload: Workload) -> str:
     if workload.op == "attention":
         size = f"{workload.groups}x{workload.c // workload.groups}"
         return f"{workload.n}x{workload.h}x{workload.w}, {size} heads"
-    text = f"{workload.n}x{workload.h}x{workload.w}x{workload.c} {workload.r}x{workload.s}"
+    d, t = (f"{workload.depth.d}x", f"{workload.depth.t}x") if workload.is_3d else ("", "")
+    text = f"{workload.n}x{d}{workload.h}x{workload.w}x{workload.c} {t}{workload.r}x{workload.s}"
     text += f" -> {workload.k}"
     if workload.stride != (1, 1):
         text += f" /{workload.stride[0]}"

@@ -21,7 +21,11 @@ Converter = Callable[[Any, Any], relax.Expr]
 
 #: By the number of spatial axes.
 _CONVOLUTIONS = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
-_TRANSPOSED = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose}
+_TRANSPOSED = {
+    1: op.nn.conv1d_transpose,
+    2: op.nn.conv2d_transpose,
+    3: op.nn.conv3d_transpose,
+}
 
 
 def _convolution(node: Any, importer: Any) -> relax.Expr:
@@ -33,7 +37,7 @@ def _convolution(node: Any, importer: Any) -> relax.Expr:
     emit, rank = importer.block_builder.emit, len(x.ty.shape) - 2
     call = (_TRANSPOSED if transposed else _CONVOLUTIONS).get(rank)
     if call is None:
-        raise UnsupportedOp(f"a transposed convolution over {rank} axes", "one over 1 or 2 axes")
+        raise UnsupportedOp(f"a convolution over {rank} axes", "one over 1, 2 or 3 axes")
     stride, dilation = (each(value, rank) for value in (stride, dilation))
     options = {"output_padding": each(extra, rank)} if transposed else {}
     y = emit(

@@ -72,6 +72,8 @@ class KernelBackend(Backend, Generic[K]):
         self._launches: dict[str, Launch[K]] = {}  # by config
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        if workload.is_3d:
+            return Decline(self.name, "a convolution over volumes", "use the cudnn backend")
         for reason, remedy in self.family.objections(workload, device):
             return Decline(self.name, reason, remedy)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Site:
     outputs   variables that it computes, in the workload's order
     workload  the problem that backends are asked for
     inputs    operands in the workload's order: expressions over variables from outside and
-              constants, of the shapes and dtypes that the workload says
+              constants, of the shapes and dtypes that the workload says (see :func:`fitted`);
+              an output may have another shape of as many elements and the same channels
     split     where the workload's result is cut along its last axis into the outputs: the size of
               each, in order; empty where every output is a result of its own
     """
@@ -119,11 +121,24 @@ def _wrong_operand(site: Site) -> str:
         operands += parts
     if len(values) != len(operands):
         return f"{len(values)} operands where the workload has {len(operands)}"
-    for (name, shape, dtype), value in zip(operands, values, strict=True):
+    for index, ((name, shape, dtype), value) in enumerate(zip(operands, values, strict=True)):
         value = typed(value)
-        if (shape_of(value), dtype_of(value)) != (shape, dtype):
+        got = shape_of(value)
+        reshaped = math.prod(got) == math.prod(shape) and got[-1:] == shape[-1:]
+        if index >= len(site.inputs) and reshaped and dtype_of(value) == dtype:
+            continue
+        if (got, dtype_of(value)) != (shape, dtype):
             return f"operand {name} is {shape_of(value)} {dtype_of(value)}, not {shape} {dtype}"
     return ""
+
+
+def fitted(inputs: Iterable[relax.Expr], workload: Workload) -> tuple[relax.Expr, ...]:
+    """The first operands of a workload, those of other shapes reshaped."""
+    sizes = [shape for _, shape, _ in workload.operand_shapes()]
+    return tuple(
+        value if shape_of(typed(value)) == shape else relax.op.reshape(value, shape)
+        for value, shape in zip(inputs, sizes, strict=False)
+    )
 
 
 def typed(value: relax.Expr) -> relax.Expr:

@@ -17,7 +17,7 @@ from typing import Any
 from tvm import relax
 
 from ...graph.rewriter import used_vars
-from .base import GraphView, Pattern, Site
+from .base import GraphView, Pattern, Site, fitted
 from .epilogue import Chain, extended
 from .roots import Root, find_root
 
@@ -87,7 +87,7 @@ def _joined(members: Sequence[tuple[Root, list[Chain]]]) -> Site | None:
         inputs.append(_behind_each_other([c.bias for c in chains if c.bias is not None]))
     covered = [var for chain in chains for var in chain.covered]
     outputs = tuple(chain.end for chain in chains)
-    return Site(tuple(covered), outputs, workload, tuple(inputs), split)
+    return Site(tuple(covered), outputs, workload, fitted(inputs, workload), split)
 
 
 def _behind_each_other(parts: Sequence[relax.Expr]) -> relax.Expr:

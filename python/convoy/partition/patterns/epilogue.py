@@ -29,7 +29,7 @@ from ...graph.rewriter import used_vars
 from ...ir.workload import Epilogue
 from ...normalize.affine import channel_constant
 from ...ops.activation import ELU, HARDSWISH, MISH
-from .base import GraphView, Pattern, Site
+from .base import GraphView, Pattern, Site, fitted
 from .roots import Root, find_root
 
 
@@ -77,7 +77,7 @@ def _site(root: Root, chain: Chain) -> Site:
         inputs += chain.affine[1:]
         outputs.append(chain.affine[0])
     workload = dataclasses.replace(root.workload, epilogue=chain.epilogue)
-    return Site(tuple(chain.covered), tuple(outputs), workload, tuple(inputs))
+    return Site(tuple(chain.covered), tuple(outputs), workload, fitted(inputs, workload))
 
 
 def extended(graph: GraphView, chain: Chain) -> Chain | None:

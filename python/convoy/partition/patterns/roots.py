@@ -12,18 +12,22 @@ from ...graph.expr import (
     dtype_of,
     ints,
     op_name,
-    padding4,
+    padding_of,
     rank_of,
     shape_of,
 )
 from ...ir.workload import Workload
-from ...ops import DGRAD, WGRAD, forward_workload
+from ...ops import DGRAD, DGRAD_3D, WGRAD, forward_workload, spatial_fields
 from .base import GraphView
+
+
+_CONVOLUTIONS = {"relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 
 
 @dataclass
 class Root:
-    """A root's workload without an epilogue, and its operands."""
+    """A root's workload without an epilogue, and its operands, which may have other shapes than the
+    workload's operands where the elements are the same."""
 
     workload: Workload
     inputs: list[relax.Expr]
@@ -32,6 +36,8 @@ class Root:
 def find_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     """The workload that starts at a binding, if one does."""
     root = _conv_root(binding) or _gradient_root(binding) or _matmul_root(binding, graph)
+    if root is not None:
+        root.workload = root.workload.flattened
     if root is not None and graph.math == "tf32" and root.workload.dtype == "float32":
         root.workload = dataclasses.replace(root.workload, math="tf32")
     return root
@@ -39,24 +45,25 @@ def find_root(binding: relax.Binding, graph: GraphView) -> Root | None:
 
 def _conv_root(binding: relax.Binding) -> Root | None:
     call = binding.value
-    if op_name(call) != "relax.nn.conv2d":
+    spatial = _CONVOLUTIONS.get(op_name(call))
+    if spatial is None:
         return None
     x, w = call.args
-    attrs = call.attrs
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
+    attrs, last = call.attrs, f"N{spatial}C"
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or last))
     dtypes = {dtype_of(x), dtype_of(w)}
-    if layouts != ("NHWC", "OHWI", "NHWC") or len(dtypes) != 1 or not dtypes <= {*FLOAT_DTYPES}:
+    if layouts != (last, f"O{spatial}I", last) or len(dtypes) != 1 or not dtypes <= {*FLOAT_DTYPES}:
         return None
     if dtype_of(binding.var) not in FLOAT_DTYPES:
         return None
-    n, h, width, c = shape_of(x)
-    k, r, s, _ = shape_of(w)
-    stride, dilation = ints(attrs.strides), ints(attrs.dilation)
+    (n, *size, c), (k, *window, _) = shape_of(x), shape_of(w)
+    axes = len(spatial)
+    stride, dilation = (
+        ints(value) * (axes if len(value) == 1 else 1) for value in (attrs.strides, attrs.dilation)
+    )
     workload = Workload(
-        "fprop", n, h, width, c, k, r, s,
-        stride=(stride[0], stride[-1]),
-        padding=padding4(attrs.padding),
-        dilation=(dilation[0], dilation[-1]),
+        "fprop", n=n, c=c, k=k,
+        **spatial_fields(size, window, stride, padding_of(attrs.padding, axes), dilation),
         groups=int(attrs.groups),
         dtype=dtype_of(x),
         out_dtype=dtype_of(binding.var),
@@ -67,7 +74,7 @@ def _conv_root(binding: relax.Binding) -> Root | None:
 def _gradient_root(binding: relax.Binding) -> Root | None:
     """The gradient of a convolution; it has no epilogue."""
     call = binding.value
-    if op_name(call) not in (DGRAD, WGRAD):
+    if op_name(call) not in (DGRAD, DGRAD_3D, WGRAD):
         return None
     fields = forward_workload(call)
     return None if fields is None else Root(Workload(**fields), list(call.args))

@@ -1,4 +1,4 @@
-"""The gradients of a 2d convolution as loops, for every stride, padding, dilation and grouping.
+"""The gradients of a convolution as loops, for every stride, padding, dilation and grouping.
 
 Correct on any target and fast on none: on a GPU a library computes them where one can.
 """
@@ -20,32 +20,33 @@ def dgrad(
     groups: int,
     out_dtype: str,
 ) -> te.Tensor:
-    """dy (n, p, q, k), w (k, r, s, c / groups) -> dx (n, h, w, c) with (h, w) = ``size``.
+    """dy (n, p, q, k), w (k, r, s, c / groups) -> dx (n, h, w, c) with (h, w) = ``size``, and the
+    same over any other number of spatial axes.
 
     A gather: each pixel looks at every filter tap and takes those that some output pixel had
     there: ``p * stride = h + pad - r * dilation``.
     """
     stride, padding, dilation, size = _tuples(stride, padding, dilation, size)
-    n, rows, columns, k = dy.shape
-    _, taps_r, taps_s, c_group = (int(d) for d in w.shape)
+    n, *outputs, k = dy.shape
+    _, *window, c_group = (int(d) for d in w.shape)
     groups, acc = int(groups), _wide(out_dtype)
     k_group = int(k) // groups
     rk = te.reduce_axis((0, k_group), name="rk")
-    r = te.reduce_axis((0, taps_r), name="r")
-    s = te.reduce_axis((0, taps_s), name="s")
+    taps = [te.reduce_axis((0, extent), name=f"r{i}") for i, extent in enumerate(window)]
 
-    def element(b, h, x, c):  # type: ignore[no-untyped-def]
-        top = h + padding[0] - dilation[0] * r
-        left = x + padding[1] - dilation[1] * s
-        p, q = te.indexdiv(top, stride[0]), te.indexdiv(left, stride[1])
-        inside = [top >= 0, p < rows, left >= 0, q < columns]
-        inside += [te.indexmod(top, stride[0]) == 0] if stride[0] > 1 else []
-        inside += [te.indexmod(left, stride[1]) == 0] if stride[1] > 1 else []
+    def element(b, *index):  # type: ignore[no-untyped-def]
+        *pixel, c = index
+        place, inside = [], []
+        for i, tap in enumerate(taps):
+            start = pixel[i] + padding[i] - dilation[i] * tap
+            place.append(te.indexdiv(start, stride[i]))
+            inside += [start >= 0, place[i] < outputs[i]]
+            inside += [te.indexmod(start, stride[i]) == 0] if stride[i] > 1 else []
         channel = rk if groups == 1 else te.indexdiv(c, c_group) * k_group + rk
-        tap = c if groups == 1 else te.indexmod(c, c_group)
-        term = dy[b, p, q, channel].astype(acc) * w[channel, r, s, tap].astype(acc)
+        own = c if groups == 1 else te.indexmod(c, c_group)
+        term = dy[b, *place, channel].astype(acc) * w[channel, *taps, own].astype(acc)
         zero = tirx.const(0.0, acc)
-        return te.sum(tirx.if_then_else(te.all(*inside), term, zero), axis=[r, s, rk])
+        return te.sum(tirx.if_then_else(te.all(*inside), term, zero), axis=[*taps, rk])
 
     return _cast(te.compute((n, *size, c_group * groups), element, name="dgrad"), out_dtype)
 

@@ -13,7 +13,7 @@ from tvm import relax
 from convoy.errors import InvalidWorkload, UnsupportedLayout
 from convoy.ir.workload import Workload
 from convoy.measure import reference
-from convoy.ops.conv2d_backward import conv2d_dgrad, conv2d_wgrad
+from convoy.ops.conv_backward import conv2d_dgrad, conv2d_wgrad
 
 
 def module(workload, data_layout="NHWC", kernel_layout="OHWI"):
@@ -172,7 +172,7 @@ def test_mistakes_are_named():
         conv2d_dgrad(dy, w, (6, 6), padding=1, data_layout="NCHW16c")
     with pytest.raises(InvalidWorkload, match="output channels"):
         conv2d_dgrad(dy, _tensors((9, 3, 3, 4))[0], (6, 6), padding=1)
-    with pytest.raises(InvalidWorkload, match="four dimensions"):
+    with pytest.raises(InvalidWorkload, match="4 dimensions"):
         conv2d_wgrad(dy, _tensors((6, 8))[0], (3, 3))
     with pytest.raises(InvalidWorkload, match="batch"):
         conv2d_wgrad(dy, _tensors((2, 6, 6, 8))[0], (3, 3), padding=1)
