@@ -66,13 +66,10 @@ class PadStemChannels(Rewriter):
         if int(call.attrs.groups) != 1 or layout not in ("OHWI", "ODHWI"):
             return None
         if layout == "ODHWI" and self.multiple > 1:
-            extra = -channels % VOLUME_MULTIPLE
-            return call_like(call, [self._pad(data, extra), self._pad(kernel, extra)])
+            return self._wider(call, -channels % VOLUME_MULTIPLE)
         if not is_const(kernel):
             extra = -channels % self.multiple
-            if not extra:
-                return None
-            return call_like(call, [self._pad(data, extra), self._pad(kernel, extra)])
+            return self._wider(call, extra) if extra else None
         changed: dict[str, list[int]] = {}
         weights = as_numpy(kernel)
         if self.space_to_depth and can_fold_stride(call):
@@ -86,6 +83,10 @@ class PadStemChannels(Rewriter):
         if not extra and not changed:
             return None
         return call_like(call, [data, make_const(weights)], **changed)
+
+    def _wider(self, call: relax.Call, extra: int) -> relax.Call:
+        """The convolution with so many more input channels."""
+        return call_like(call, [self._pad(arg, extra) for arg in call.args])
 
     def _wgrad(self, call: relax.Call) -> relax.Expr | None:
         dy, x = call.args
@@ -101,7 +102,12 @@ class PadStemChannels(Rewriter):
         """``expr`` with zeros behind its last axis, once for all who read it."""
         if (expr, extra) not in self._padded:
             width = [0] * (2 * rank_of(expr) - 1)
-            self._padded[expr, extra] = self.emit(relax.op.nn.pad(expr, [*width, extra]))
+            if is_const(expr):
+                pairs = [(0, 0)] * (rank_of(expr) - 1)
+                padded = make_const(np.pad(as_numpy(expr), (*pairs, (0, extra))))
+            else:
+                padded = relax.op.nn.pad(expr, [*width, extra])
+            self._padded[expr, extra] = self.emit(padded)
         return self._padded[expr, extra]
 
 

@@ -164,13 +164,33 @@ def _linear(node: Any, importer: Any) -> relax.Expr:
     return y if bias is None else emit(op.add(y, bias))
 
 
+def _instance_norm(node: Any, importer: Any) -> relax.Expr:
+    """Instance norm (input, weight, bias, running mean and variance, whether the input's own count,
+    momentum, epsilon), channels in the second axis."""
+    x, weight, bias, mean, var, own, _, epsilon, *_ = importer.retrieve_args(node)
+    emit, channels, dtype = importer.block_builder.emit, int(x.ty.shape[1]), str(x.ty.dtype)
+    weight = op.ones((channels,), dtype) if weight is None else weight
+    bias = op.zeros((channels,), dtype) if bias is None else bias
+    if own or mean is None:
+        axes = list(range(2, len(x.ty.shape)))
+        return emit(op.nn.instance_norm(x, emit(weight), emit(bias), 1, axes, epsilon))
+    both = op.nn.batch_norm(x, emit(weight), emit(bias), mean, var, 1, epsilon, training=False)
+    return emit(relax.TupleGetItem(emit(both), 0))
+
+
 #: Operators of PyTorch that are converted as a whole. A matmul of which one operand has further
-#: axes decomposes into a batched one, with a copy of the other operand for each matrix.
-WHOLE = ("cross_entropy_loss", "linear", "matmul", *pooling.WHOLE, *resize.WHOLE)
+#: axes decomposes into a batched one, with a copy of the other operand for each matrix, and an
+#: instance norm into a batch norm of images as channels.
+WHOLE = (
+    *("cross_entropy_loss", "instance_norm", "linear", "matmul"),
+    *pooling.WHOLE,
+    *resize.WHOLE,
+)
 
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
     "_native_batch_norm_legit_functional.default": _training_batch_norm,
+    "instance_norm.default": _instance_norm,
     "linear.default": _linear,
     "mm.default": _matmul,
     "bmm.default": _matmul,

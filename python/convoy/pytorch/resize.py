@@ -62,7 +62,7 @@ def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.
             _Axis(size, out, factor, align)
             for size, out, factor in zip(before[2:], after[2:], factors, strict=True)
         ]
-        if rank == 2 and not antialias and (whole := _resize2d(x, axes, mode)) is not None:
+        if not antialias and (whole := _resized_at_once(x, axes, mode)) is not None:
             return emit(whole)
         for i, axis in enumerate(axes):
             if axis.size == axis.out and axis.plain:
@@ -83,24 +83,28 @@ def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.
     return convert
 
 
-def _resize2d(x: relax.Expr, axes: list[_Axis], mode: str) -> relax.Expr | None:
-    """The whole by one operator, where that samples as PyTorch does."""
-    size, align = [axis.out for axis in axes], axes[0].align
-    if mode == "nearest":
-        if any(axis.out % axis.size or not axis.plain for axis in axes):
-            return None
-        return op.image.resize2d(
-            x, size, layout="NCHW", method="nearest_neighbor",
-            coordinate_transformation_mode="asymmetric", rounding_method="floor",
-        )  # fmt: skip
-    # With one row, TVM divides by zero for aligned corners.
-    if mode == "nearest-exact" or not all(axis.plain and axis.out > 1 for axis in axes):
+def _resized_at_once(x: relax.Expr, axes: list[_Axis], mode: str) -> relax.Expr | None:
+    """The whole by one operator, where there is one that samples as PyTorch does."""
+    size, align = tuple(axis.out for axis in axes), axes[0].align
+    if len(axes) == 1 or not all(axis.plain for axis in axes):
         return None
-    return op.image.resize2d(
-        x, size, layout="NCHW", method="linear" if mode == "bilinear" else "cubic",
-        coordinate_transformation_mode="align_corners" if align else "half_pixel",
-        rounding_method="", cubic_alpha=-0.75,
-    )  # fmt: skip
+    if mode == "nearest":
+        if any(axis.out % axis.size for axis in axes):
+            return None
+        options = {"method": "nearest_neighbor", "rounding_method": "floor"}
+        options["coordinate_transformation_mode"] = "asymmetric"
+    # With one row, TVM divides by zero for aligned corners.
+    elif mode == "bilinear" or (mode == "bicubic" and len(axes) == 2):
+        if min(size) == 1:
+            return None
+        method = "linear" if mode == "bilinear" else "cubic"
+        options = {"method": method, "rounding_method": ""}
+        options["coordinate_transformation_mode"] = "align_corners" if align else "half_pixel"
+    else:
+        return None
+    if len(axes) == 3:
+        return op.image.resize3d(x, size, layout="NCDHW", **options)
+    return op.image.resize2d(x, size, layout="NCHW", cubic_alpha=-0.75, **options)
 
 
 def _grid_sample(node: Any, importer: Any) -> relax.Expr:
