@@ -23,7 +23,10 @@ def run_workload(workload, operands):
         (gradient,) = reference.full(workload, given)
         return [gradient.astype(workload.out_dtype)]
     x, w = (given[name].astype("float64") for name in ("x", "w"))
-    y = x @ w.T if workload.op == "matmul" else conv2d(workload, x, w)
+    if workload.op == "matmul":
+        y = x @ w.T
+    else:
+        y = conv3d(workload, x, w) if workload.is_3d else conv2d(workload, x, w)
     e = workload.epilogue
     residual = given["residual"].astype("float64") if e.residual else 0.0
     y = y + (given["bias"].astype("float64") if e.bias else 0.0)
@@ -49,6 +52,16 @@ def conv2d(workload, x, w):
         part = x[:, rows, columns, i * cg : (i + 1) * cg]
         filt = w[i * kg : (i + 1) * kg, r, s]
         y[..., i * kg : (i + 1) * kg] += np.einsum("npqc,kc->npqk", part, filt)
+    return y
+
+
+def conv3d(workload, x, w):
+    """The sum over the filter's planes of convolutions of the input's planes."""
+    depth = workload.depth
+    x = np.pad(x, ((0, 0), depth.padding, (0, 0), (0, 0), (0, 0)))
+    y = np.zeros((workload.n, depth.o, workload.p, workload.q, workload.k))
+    for o, t in itertools.product(range(depth.o), range(depth.t)):
+        y[:, o] += conv2d(workload, x[:, o * depth.stride + t * depth.dilation], w[:, t])
     return y
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from convoy.ir.depth import Depth
 from convoy.ir.workload import Epilogue, Workload
 from convoy.measure import dtypes, reference
 
@@ -62,6 +64,24 @@ def test_whole_reference(op: str, changes: dict) -> None:
     given = operands(workload)
     (got,) = reference.full(workload, given)
     np.testing.assert_allclose(got, by_loops(workload, given), atol=1e-12)
+
+
+@pytest.mark.parametrize("op", ["fprop", "dgrad"])
+@pytest.mark.parametrize("changes", [{}, {"groups": 2, "stride": (2, 1)}], ids=str)
+def test_volumes_are_sums_over_planes(op: str, changes: dict) -> None:
+    depth = Depth(5, 2, stride=2, padding=(1, 0), dilation=2)
+    workload, plane = conv(op, depth=depth, **changes), conv(op, **changes)
+    given = operands(workload)
+    (got,) = reference.full(workload, given)
+    want = np.zeros((workload.n, depth.o if op == "fprop" else depth.d, *got.shape[2:]))
+    for o, t in itertools.product(range(depth.o), range(depth.t)):
+        d = o * depth.stride - depth.padding[0] + t * depth.dilation
+        if not 0 <= d < depth.d:
+            continue
+        (read, at), out = (("x", d), o) if op == "fprop" else (("dy", o), d)
+        slices = {read: given[read][:, at], "w": given["w"][:, t]}
+        want[:, out] += by_loops(plane, slices)
+    np.testing.assert_allclose(got, want, atol=1e-12)
 
 
 def test_epilogue_in_its_order() -> None:
@@ -128,6 +148,9 @@ def test_samples_are_elements_of_the_whole(data: st.DataObject) -> None:
         stride=(data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))),
         padding=tuple(data.draw(st.integers(0, 2)) for _ in range(4)),
     )
+    if workload.op != "wgrad" and data.draw(st.booleans()):
+        depth = Depth(data.draw(st.integers(2, 4)), 2, padding=(1, 0))
+        workload = dataclasses.replace(workload, depth=depth)
     given_operands = operands(workload, 3)
     whole = reference.full(workload, given_operands)[0].reshape(-1)
     functions = {name: reference.Operand(array) for name, array in given_operands.items()}

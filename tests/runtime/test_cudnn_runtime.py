@@ -204,3 +204,41 @@ def test_missing_cudnn_is_named(fakes: Fakes, tmp_path: Any) -> None:
     if kind != "LibraryMissing":
         pytest.skip("another cuDNN is on the library path of this machine")
     assert "pip install nvidia-cudnn-cu13" in text
+
+
+def test_volumes_are_tensors_of_five_axes_with_channels_last(fakes: Fakes) -> None:
+    lines = run(
+        fakes,
+        """
+        from convoy.ir.depth import Depth
+        depth = Depth(7, 3, stride=2, padding=(1, 0), dilation=2)
+        w = small(depth=depth, padding=(1, 1, 0, 1), epilogue=Epilogue(bias=True))
+        t = device_arrays(w)
+        module()["f"](*t)
+        result([written(), [line for line in calls() if line.startswith("attribute")]])
+        """,
+        FAKE_CUDNN_GEOMETRY="1",
+    )
+    value, found = lines
+    assert value == 62.0
+    tensors = [line for line in found if line[10:13] in ("902", "903")]
+    assert tensors[2:4] == ["attribute 902 2 4 7 5 6", "attribute 903 840 1 120 24 4"], "x"
+    assert "attribute 902 8 4 3 3 3" in tensors and "attribute 902 1 8 1 1 1" in tensors
+    assert tensors[:2] == ["attribute 902 2 8 2 4 6", "attribute 903 384 1 192 48 8"], "sums"
+    convolution = {line.split(" ", 2)[1]: line.split(" ", 2)[2] for line in found[2:7]}
+    assert convolution["106"] == "3"
+    assert (convolution["105"], convolution["104"]) == ("1 1 1", "0 0 1")
+    assert convolution["103"] == "2 1 1"
+
+
+def test_a_kernel_library_is_not_given_volumes(fakes: Fakes) -> None:
+    name, text = run(
+        fakes,
+        """
+        from convoy.ir.depth import Depth
+        w = small(depth=Depth(4, 3))
+        blobs = kernel_blobs()
+        result(error(lambda: create_module([kernel_entry(w, blobs)], blobs)["f"](*device_arrays(w))))
+        """,
+    )
+    assert "volumes" in text, name

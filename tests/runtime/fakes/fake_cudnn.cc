@@ -2,7 +2,8 @@
 // kernel to the stream of its handle, which writes the engine's number into its output.
 //
 // FAKE_CUDNN_VERSION is the version that it claims; engines up to FAKE_CUDNN_ENGINES exist; engine
-// numbers from 50 on need 4 KiB of workspace.
+// numbers from 50 on need 4 KiB of workspace. With FAKE_CUDNN_GEOMETRY the sizes and strides of
+// tensors and what describes convolutions are recorded, by attribute.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -99,6 +100,14 @@ API int cudnnBackendDestroyDescriptor(void* descriptor) {
 API int cudnnBackendSetAttribute(void* raw, int attribute, int type, int64_t count,
                                  const void* values) {
   auto* bytes = static_cast<const char*>(values);
+  bool geometry = (attribute >= 103 && attribute <= 106) || attribute == 902 || attribute == 903;
+  if (geometry && Environment("FAKE_CUDNN_GEOMETRY", 0)) {
+    std::string text = "attribute " + std::to_string(attribute);
+    for (int64_t i = 0; i < count; ++i) {
+      text += " " + std::to_string(static_cast<const int64_t*>(values)[i]);
+    }
+    Record(text);
+  }
   static_cast<Descriptor*>(raw)->attributes[attribute].assign(bytes, bytes + count * SizeOf(type));
   return 0;
 }
