@@ -1,5 +1,5 @@
-"""Convolutions over volumes as workloads: what stays as it was without a depth, and when reshapes of
-the operands make one over images."""
+"""Convolutions over volumes as workloads: what stays as it was without a depth, and when reshapes
+of the operands make one over images."""
 
 from __future__ import annotations
 

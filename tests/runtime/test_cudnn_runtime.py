@@ -238,7 +238,8 @@ def test_a_kernel_library_is_not_given_volumes(fakes: Fakes) -> None:
         from convoy.ir.depth import Depth
         w = small(depth=Depth(4, 3))
         blobs = kernel_blobs()
-        result(error(lambda: create_module([kernel_entry(w, blobs)], blobs)["f"](*device_arrays(w))))
+        t = device_arrays(w)
+        result(error(lambda: create_module([kernel_entry(w, blobs)], blobs)["f"](*t)))
         """,
     )
     assert "volumes" in text, name

@@ -50,7 +50,11 @@ class CublasLtBackend(Backend):
             )
         if w.op == "attention":
             return self._decline("op attention", "use the attention backend")
-        if w.groups > 1 or w.is_3d or (w.r, w.s, w.stride, w.padding) != (1, 1, (1, 1), (0, 0, 0, 0)):
+        if (
+            w.groups > 1
+            or w.is_3d
+            or (w.r, w.s, w.stride, w.padding) != (1, 1, (1, 1), (0, 0, 0, 0))
+        ):
             return self._decline(
                 f"{w.label}: not a GEMM", "only 1x1 convolutions of one group, stride 1, no padding"
             )

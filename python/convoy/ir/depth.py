@@ -18,8 +18,6 @@ class Depth:
     stride    in planes
     padding   (front, back)
     dilation  in planes
-
-    The default is that of a convolution over images.
     """
 
     d: int = 1
@@ -54,6 +52,9 @@ class Depth:
         """Inverse of ``dataclasses.asdict``; raises InvalidWorkload naming the field."""
         return cls(**checks.checked(data, _FIELDS, "depth", InvalidWorkload))
 
+
+#: That of a convolution over images.
+IMAGES = Depth()
 
 _EXTENT = checks.integer(1, 1 << 24)
 _FIELDS: dict[str, checks.Check] = {

@@ -13,7 +13,7 @@ from . import attention as attentions
 from . import fields as checks
 from .activation import ACTIVATIONS, WITH_ALPHA
 from .attention import Attention
-from .depth import Depth
+from .depth import IMAGES, Depth
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
@@ -133,7 +133,7 @@ class Workload:
     math: str = "default"
     epilogue: Epilogue = Epilogue()
     attention: Attention | None = None
-    depth: Depth = Depth()
+    depth: Depth = IMAGES
 
     def __post_init__(self) -> None:
         if self.op not in OPS:
@@ -185,7 +185,7 @@ class Workload:
     @property
     def is_3d(self) -> bool:
         """Whether it is over volumes, with operands of five axes."""
-        return self.depth != Depth()
+        return self.depth != IMAGES
 
     @property
     def pixels(self) -> int:
@@ -287,14 +287,14 @@ class Workload:
         A filter of one plane sees each plane as an image; one of a single row and column sees rows
         and columns as one axis.
         """
-        planes, unit = self.depth, Depth()
+        planes = self.depth
         if planes.t == planes.stride == 1 and not any(planes.padding):
-            return dataclasses.replace(self, n=self.n * planes.d, depth=unit)
+            return dataclasses.replace(self, n=self.n * planes.d, depth=IMAGES)
         if (self.r, self.s, self.stride) == (1, 1, (1, 1)) and not any(self.padding):
             front, back = planes.padding
             return dataclasses.replace(
                 self, h=planes.d, w=self.h * self.w, r=planes.t, stride=(planes.stride, 1),
-                padding=(front, 0, back, 0), dilation=(planes.dilation, 1), depth=unit,
+                padding=(front, 0, back, 0), dilation=(planes.dilation, 1), depth=IMAGES,
             )  # fmt: skip
         return self
 

@@ -27,14 +27,14 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter
 from ..ops import WGRAD, conv_attrs
 
-
 #: Channels that kernels of convolutions over volumes load at once.
 VOLUME_MULTIPLE = 8
 
 
 class PadStemChannels(Rewriter):
     """Zero-pads the input channels of 16-bit convolutions with fewer than ``below`` channels to a
-    multiple of ``multiple``, of those over volumes to one of eight; with ``space_to_depth`` strided ones are folded first.
+    multiple of ``multiple``, of those over volumes to one of eight; with ``space_to_depth``
+    strided ones are folded first.
 
     Where the weights are no constant (a training step) they are padded at run time, and so is the
     input of the filter's gradient, whose added channels are cut off again.

@@ -6,8 +6,9 @@ value with its channels last. An operator with a rule works on the views of its 
 a view; the value in the model's order is derived from it by a permute_dims, which dead code
 elimination drops unless someone reads it. An operator without a rule reads the model's order, so
 that an unknown operator costs transpositions and never correctness. A model in NHWC has no views
-and only its filters change. In a network with operators on volumes 5-d values have views too. Explicit permutations in the model (as exporters from channel-last
-frameworks leave them) create or read views and so cancel.
+and only its filters change. Explicit permutations in the model (as exporters from channel-last
+frameworks leave them) create or read views and so cancel. In a network with operators on volumes
+5-d values have views too.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class ChannelsLast(Rewriter):
         return new
 
     def ordered(self, expr: relax.Expr, layout: str, wanted: str, what: str) -> relax.Expr:
-        """``expr`` transposed from ``layout`` to ``wanted``, both permutations of the same letters."""
+        """``expr`` transposed from ``layout`` to ``wanted``, permutations of each other."""
         if sorted(layout) != sorted(wanted):
             raise UnsupportedLayout(
                 f"{what} in layout {layout}", f"a permutation of {wanted} without blocking"

@@ -10,7 +10,16 @@ from typing import ClassVar
 
 from tvm import relax
 
-from ..graph.expr import call_like, ints, op_name, padding4, padding_of, rank_of, relax_ops, shape_of
+from ..graph.expr import (
+    call_like,
+    ints,
+    op_name,
+    padding4,
+    padding_of,
+    rank_of,
+    relax_ops,
+    shape_of,
+)
 from ..graph.rewriter import Rewriter
 
 _CONV, _CONV_3D = "relax.nn.conv2d", "relax.nn.conv3d"

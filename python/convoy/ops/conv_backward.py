@@ -11,8 +11,8 @@ from tvm import relax, tirx
 
 from ..errors import InvalidWorkload, UnsupportedLayout
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, padding_of, shape_of
-from . import conv_loops
 from ..ir.depth import Depth
+from . import conv_loops
 from .registration import NAMESPACE, make_call, register_op
 
 DGRAD = NAMESPACE + "conv2d_dgrad"

@@ -44,7 +44,7 @@ def dgrad(
             inside += [te.indexmod(start, stride[i]) == 0] if stride[i] > 1 else []
         channel = rk if groups == 1 else te.indexdiv(c, c_group) * k_group + rk
         own = c if groups == 1 else te.indexmod(c, c_group)
-        term = dy[b, *place, channel].astype(acc) * w[channel, *taps, own].astype(acc)
+        term = dy(b, *place, channel).astype(acc) * w(channel, *taps, own).astype(acc)
         zero = tirx.const(0.0, acc)
         return te.sum(tirx.if_then_else(te.all(*inside), term, zero), axis=[*taps, rk])
 

@@ -64,6 +64,7 @@ def to_relax(
         program = program.run_decompositions(_decompositions())
     _check(program)
     promote(program)
+    _compact(program)
     try:
         with _quiet():
             module = from_exported_program(
@@ -171,6 +172,15 @@ def _check(program: ExportedProgram) -> None:
 def _result_devices(program: ExportedProgram) -> tuple[torch.device, ...]:
     (output,) = program.graph.find_nodes(op="output")
     return tuple(node.meta["val"].device for node in output.args[0])
+
+
+def _compact(program: ExportedProgram) -> None:
+    """Lay parameters out in the order of their axes: the importer copies those of other layouts
+    through numpy, which has no bfloat16."""
+    for held in (program.state_dict, program.constants):
+        for name, tensor in held.items():
+            if isinstance(tensor, torch.Tensor) and not tensor.is_contiguous():
+                held[name] = tensor.detach().contiguous()
 
 
 def _elsewhere(program: ExportedProgram) -> bool:

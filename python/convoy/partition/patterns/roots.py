@@ -20,7 +20,6 @@ from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, forward_workload, spatial_fields
 from .base import GraphView
 
-
 _CONVOLUTIONS = {"relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 
 
