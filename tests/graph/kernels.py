@@ -119,6 +119,10 @@ def small_cases() -> list[Case]:
             lambda e, x: e(op.astype(e(op.permute_dims(x, [0, 3, 1, 2])), f)), "Elementwise",
         ),
         Case(
+            "exit_n1", [(1, 6, 5, 16)], [h],
+            lambda e, x: e(op.permute_dims(x, [0, 3, 1, 2])), "Elementwise",
+        ),
+        Case(
             "concat", [(2, 5, 5, 16), (2, 5, 5, 8), (2, 5, 5, 24)], [h] * 3,
             lambda e, *xs: e(op.concat(xs, axis=3)), "Elementwise",
         ),

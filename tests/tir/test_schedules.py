@@ -14,7 +14,7 @@ from tvm.s_tir import dlight
 from convoy.tir import ChannelReduce, Elementwise, RowReduce, Window
 from convoy.tir.loads import block_size, itemsize, vector_width
 
-from ..graph.kernels import TARGET, small_cases
+from ..graph.kernels import TARGET, Case, small_cases
 from ..graph.nets import relative_error
 from ..graph.serial import run_serial
 
@@ -92,6 +92,29 @@ def test_cuda_moves_sixteen_bytes(name):
         vector = "float4" if dtype == "float" else "uint4"
         accesses = body.count(f"{pointer} + ") + body.count(f"{pointer}[")
         assert accesses and accesses == body.count(f"*({vector}*)({pointer} + "), (pointer, source)
+
+
+def test_threads_run_along_the_operand_where_the_result_is_transposed():
+    """Neighbouring threads read neighbouring channels, also without an axis for the batch of 1."""
+    shapes = [(1, 8, 8, 40), (1, 4, 4, 40)]
+
+    def heads(emit, *levels):
+        turned = [emit(relax.op.permute_dims(x, [0, 3, 1, 2])) for x in levels]
+        flat = [emit(relax.op.reshape(x, (1, 40, -1))) for x in turned]
+        return emit(relax.op.concat(flat, axis=2))
+
+    for case in (CASES["exit_n1"], Case("heads", shapes, ["float16"] * 2, heads, "Elementwise")):
+        func, _ = the_kernel(case.fused())
+        scheduled = schedule(func)[1]
+        channels = case.shapes[0][-1]
+        (thread,) = re.findall(r"v0 = T.axis.spatial\(T.int64\(\d+\), (.*)\)", scheduled.script())[
+            :1
+        ]
+        assert thread.endswith(f"% T.int64({channels})"), scheduled.script()
+        inputs = case.inputs()
+        out = case.reference(inputs)
+        got = run_serial(scheduled, inputs, np.zeros(out.shape, "float16"))
+        np.testing.assert_array_equal(got, out.astype("float16"))
 
 
 def test_arithmetic_inside_a_copy_is_not_vectorised():

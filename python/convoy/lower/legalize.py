@@ -30,7 +30,7 @@ from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
-from . import legalize_nan, legalize_pool, legalize_training
+from . import legalize_nan, legalize_pool, legalize_resize, legalize_training
 from .default import FUSABLE, accumulator_dtype, default_legalize
 from .legalize_training import emit_sums
 
@@ -47,6 +47,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.nn.max_pool2d": legalize_pool.max_pool2d,
             "relax.nn.avg_pool2d": legalize_pool.avg_pool2d,
             "relax.nn.adaptive_avg_pool2d": legalize_pool.adaptive_avg_pool2d,
+            "relax.image.resize2d": legalize_resize.resize2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
             "relax.take": _take,

@@ -16,6 +16,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.target import Target
 
 from .loads import (
+    STAGED,
     VECTOR_LIMIT,
     alignment,
     bind_grid,
@@ -53,7 +54,7 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
     # one is asked in order, because arithmetic behind which it comes has been put into it by then.
     copies = []
     for info in infos[:-1]:
-        if is_guarded_copy(sch.get(info.block_rv)):
+        if is_guarded_copy(sch.get(info.block_rv)) or _is_staged(sch, info.block_rv):
             copies.append(info)
         else:
             sch.compute_inline(info.block_rv)
@@ -65,6 +66,10 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
     for info in [*copies, infos[-1]]:
         limit = sch.get(info.block_rv).annotations.get(VECTOR_LIMIT)
         width = width if limit is None else min(width, int(limit))
+    for info in [info for info in copies if _is_staged(sch, info.block_rv)]:
+        if width == 1 or not _reads_in_order(sch.get(block), sch.get(info.block_rv)):
+            copies.remove(info)
+            sch.compute_inline(info.block_rv)
     along = _coalescing_axis(sch.get(block))
     if not copies and width == 1 and along == len(extents) - 2:
         pixels = vector_width(extents[along], sch.get(block).writes[0].source.dtype)
@@ -72,12 +77,16 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
             return _narrow_rows(sch, block, extents, pixels)
     direct = is_guarded_copy(sch.get(block))
     store = block if direct else sch.cache_write(block, 0, "local")
+    # The store has a loop for each dimension; the block has no axis for those of size 1.
     loops = sch.get_loops(store)
-    outer, vector = sch.split(loops[-1], factors=[None, width])
-    order = [*loops[:-1], outer]
+    ones = [loop for loop in loops if int(sch.get(loop).extent) == 1][: len(loops) - len(extents)]
+    axes = [loop for loop in loops if loop not in ones]
+    outer, vector = sch.split(axes[-1], factors=[None, width])
+    order = [*axes[:-1], outer]
     if along is not None:
         order.append(order.pop(along))
-        sch.reorder(*order, vector)
+    order = [*ones, *order]
+    sch.reorder(*order, vector)
     for info in copies:
         sch.set_scope(info.block_rv, 0, "local")
     _, thread = bind_grid(sch, order, math.prod(extents) // width)
@@ -125,6 +134,20 @@ def _narrow_rows(
             sch.compute_at(copy, thread)
             vectorize_copy(sch, copy, thread, region.source.dtype, aligned[region.source.name])
     return sch
+
+
+def _is_staged(sch: s_tir.Schedule, block: SBlockRV) -> bool:
+    return STAGED in sch.get(block).annotations
+
+
+def _reads_in_order(reader: s_tir.SBlock, copy: s_tir.SBlock) -> bool:
+    """Whether neighbouring elements of ``reader`` read neighbouring ones of a copy, and those were
+    neighbours where they were copied from."""
+    copied = copy.writes[0].source
+    loads = [load for load in loads_of(reader) if load.buffer.same_as(copied)]
+    return all(contiguous_in(load, reader.iter_vars[-1].var) for load in loads) and all(
+        contiguous_in(load, copy.iter_vars[-1].var) for load in loads_of(copy)
+    )
 
 
 def _writes_in_order(block: s_tir.SBlock) -> bool:

@@ -20,6 +20,9 @@ VECTOR_BYTES = 16
 #: Block annotation: longest vector along the last axis, in elements.
 VECTOR_LIMIT = "convoy.vector_limit"
 
+#: Block annotation: a copy that is staged in registers, with others of the same buffer beside it.
+STAGED = "convoy.staged"
+
 
 @dataclass
 class Load:
@@ -127,10 +130,7 @@ def vectorize_copy(
 ) -> None:
     """Make the last loop of a copying block below loop ``at`` 16-byte accesses (or what divides
     it and ``aligned`` elements), and write out the other loops there."""
-    loops = sch.get_loops(block)
-    shared = sch.get(at).loop_var
-    position = next(i for i, loop in enumerate(loops) if sch.get(loop).loop_var.same_as(shared))
-    below = loops[position + 1 :]
+    below = loops_below(sch, block, at)
     if not below:
         return  # one element
     *around, loop = below
@@ -146,6 +146,14 @@ def vectorize_copy(
     sch.vectorize(loop)
 
 
+def loops_below(sch: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[LoopRV]:
+    """The loops around a block inside of loop ``at``."""
+    loops = sch.get_loops(block)
+    shared = sch.get(at).loop_var
+    position = next(i for i, loop in enumerate(loops) if sch.get(loop).loop_var.same_as(shared))
+    return loops[position + 1 :]
+
+
 def stage_reads(
     sch: s_tir.Schedule, block: SBlockRV, at: LoopRV, width: int, reduced: int = 1
 ) -> None:
@@ -153,7 +161,8 @@ def stage_reads(
     over ``width`` elements of its last output axis and ``reduced`` of its last reduction axis.
 
     Staged are operands in device memory that are contiguous along one of the two. Operands read
-    under a condition are left: outside of it they may lie out of bounds.
+    under a condition are left: outside of it they may lie out of bounds. So are those at indices
+    that TVM cannot bound (rounded coordinates, say): it would stage all that they may be.
     """
     stmt = sch.get(block)
     aligned = {}
@@ -167,6 +176,10 @@ def stage_reads(
             continue
         copy = sch.cache_read(block, index, "local")
         sch.compute_at(copy, at)
+        loops = loops_below(sch, copy, at)
+        if math.prod(int(sch.get(loop).extent) for loop in loops) > width * reduced:
+            sch.compute_inline(copy)
+            continue
         vectorize_copy(sch, copy, at, region.source.dtype, aligned[region.source.name])
 
 
