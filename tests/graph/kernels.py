@@ -88,6 +88,12 @@ def depthwise(c, r, stride, multiplier=1, seed=3):
     return build
 
 
+def dense(c, k, seed=3):
+    """A product with constant weights."""
+    w = np.random.default_rng(seed).standard_normal((c, k), "float32")
+    return lambda emit, x: emit(op.matmul(x, relax.const(w.astype(str(x.ty.dtype)))))
+
+
 def conv_transpose_nchw(emit, x, w):
     """The transposed convolution below in the only layout that TVM compiles."""
     x, w = (emit(op.permute_dims(t, [0, 3, 1, 2])) for t in (x, w))
@@ -187,6 +193,25 @@ def small_cases() -> list[Case]:
         Case(
             "softmax_cast", [(2, 10)], [h],
             lambda e, x: e(op.nn.softmax(e(op.astype(x, f)))), "GeneralReduction",
+        ),
+        Case(
+            "gemv", [(1, 1, 1, 96), (20, 1, 1, 96), (20,)], [h] * 3,
+            lambda e, x, w, b: e(op.nn.silu(e(op.add(conv(e, x, w), b)))), "Gemv",
+        ),
+        Case("gemv_odd", [(3, 1, 1, 41), (7, 1, 1, 41)], [h] * 2, conv, "Gemv"),
+        Case("gemv_f32", [(2, 1, 1, 40), (9, 1, 1, 40)], [f] * 2, conv, "Gemv"),
+        Case("gemv_dense", [(2, 64)], [h], dense(64, 10), "Gemv"),
+        Case(
+            "softmax_columns", [(2, 2, 16, 300)], [h],
+            lambda e, x: e(op.nn.softmax(e(op.astype(x, f)), 2)), "ColumnReduce",
+        ),
+        Case(
+            "softmax_pixels", [(1, 32, 40, 21)], [f],
+            lambda e, x: e(op.nn.softmax(x)), "ColumnReduce",
+        ),
+        Case(
+            "log_softmax_classes", [(1, 5, 32, 40)], [f],
+            lambda e, x: e(op.nn.log_softmax(x, 1)), "ColumnReduce",
         ),
         Case("depthwise", [(2, 9, 8, 16)], [h], depthwise(16, 3, 2), "Window"),
         Case("depthwise_multiplier", [(1, 7, 6, 6)], [h], depthwise(6, 3, 1, 2), "Window"),

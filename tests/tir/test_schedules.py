@@ -12,14 +12,19 @@ from tvm import relax, tirx, topi
 from tvm.s_tir import dlight
 
 from convoy.tir import ChannelReduce, Elementwise, RowReduce, Window
+from convoy.tir.column_reduce import ColumnReduce
+from convoy.tir.gemv import Gemv
 from convoy.tir.loads import block_size, itemsize, vector_width
 
-from ..graph.kernels import TARGET, Case, small_cases
+from ..graph.kernels import TARGET, Case, conv, small_cases
 from ..graph.nets import relative_error
 from ..graph.serial import run_serial
 
 CASES = {case.name: case for case in small_cases()}
-RULES = [Elementwise(), ChannelReduce(), RowReduce(), Window(), dlight.gpu.GeneralReduction()]
+RULES = [
+    Elementwise(), ChannelReduce(), RowReduce(), Gemv(), Window(), ColumnReduce(),
+    dlight.gpu.GeneralReduction(),
+]  # fmt: skip
 
 
 def the_kernel(mod):
@@ -115,6 +120,26 @@ def test_threads_run_along_the_operand_where_the_result_is_transposed():
         out = case.reference(inputs)
         got = run_serial(scheduled, inputs, np.zeros(out.shape, "float16"))
         np.testing.assert_array_equal(got, out.astype("float16"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "rule"),
+    [((4, 65, 512), 1, "GeneralReduction"), ((2, 8, 100), 1, "GeneralReduction")],
+)
+def test_long_or_few_rows_have_many_threads_each(shape, axis, rule):
+    case = Case("", [shape], ["float32"], lambda e, x: e(relax.op.nn.softmax(x, axis)), rule)
+    assert schedule(the_kernel(case.fused())[0])[0] == rule
+
+
+def test_rows_of_a_matrix_are_read_by_whole_warps():
+    """16 bytes a thread of the matrix and of the vector, for any number of rows of the vector."""
+    for rows, c, k in ((1, 512, 32), (4, 960, 40), (16, 256, 1000)):
+        case = Case("gemv", [(rows, 1, 1, c), (k, 1, 1, c)], ["float16"] * 2, conv, "Gemv")
+        func, _ = the_kernel(case.fused())
+        source = cuda_source(schedule(func)[1])
+        for pointer in ("p0_ptr", "p1_ptr"):
+            reads = source.count(f"{pointer} + ")
+            assert reads and reads == source.count(f"*(uint4*)({pointer} + "), source
 
 
 def test_arithmetic_inside_a_copy_is_not_vectorised():

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ..graph.rewriter import used_vars
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import DTYPE_BYTES, Workload
@@ -26,6 +27,9 @@ ELEMENTWISE_EFFICIENCY = 0.85
 # kernel itself: means over the pools, concatenations and reductions of GoogLeNet and Inception v3
 # on an H200.
 NATIVE_ENQUEUE_US, SYNCHRONISE_US = 2.8, 4.0
+# Rows up to which a product is one of a matrix and vectors, and how long its kernel takes beyond
+# what it moves: two loads that wait for each other, and a sum in shared memory.
+MOST_GEMV_ROWS, GEMV_US = 16, 1.0
 FREE = Measurement(kernel_us=0.0, enqueue_us=0.0, e2e_us=0.0)
 
 
@@ -46,9 +50,28 @@ def moving_us(moved_bytes: int, device: Device) -> float:
     return SMALLEST_KERNEL_US + seconds * 1e6
 
 
-def native_us(workload: Workload, device: Device) -> float:
-    """Time of TVM's own kernel for an optional subgraph."""
-    return moving_us(workload.bytes_moved, device)
+def native_us(subgraph: Subgraph, device: Device) -> float | None:
+    """Time of TVM's own kernel for all that a subgraph computes; None where a library is expected
+    to be much faster."""
+    workload = subgraph.require_workload()
+    if subgraph.optional:
+        return moving_us(workload.bytes_moved, device)
+    constant = len(subgraph.inputs) > 1 and not used_vars(subgraph.inputs[1])
+    if constant and is_gemv(workload) and len(subgraph.outputs) == 1:
+        matrix = workload.c * workload.k * DTYPE_BYTES[workload.dtype]
+        return GEMV_US + moving_us(_rows(workload) * matrix, device)
+    return None
+
+
+def is_gemv(workload: Workload) -> bool:
+    """Whether a workload is the product of a matrix and a few rows, for which tensor cores do
+    nothing: each row reads the matrix once (tir/gemv.py)."""
+    dense = workload.op in ("fprop", "matmul") and (workload.r, workload.s) == (1, 1)
+    return dense and workload.groups == 1 and _rows(workload) <= MOST_GEMV_ROWS
+
+
+def _rows(workload: Workload) -> int:
+    return workload.n * workload.p * workload.q
 
 
 def elementwise_us(op: Op, dtype: str, device: Device) -> float:

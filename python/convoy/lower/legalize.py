@@ -44,6 +44,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
     return relax.transform.LegalizeOps(
         {
             "relax.nn.conv2d": _conv2d,
+            "relax.matmul": _matmul,
             "relax.nn.max_pool2d": legalize_pool.max_pool2d,
             "relax.nn.avg_pool2d": legalize_pool.avg_pool2d,
             "relax.nn.adaptive_avg_pool2d": legalize_pool.adaptive_avg_pool2d,
@@ -76,6 +77,25 @@ def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         dilation=ints(attrs.dilation), out_shape=shape_of(call), out_dtype=dtype_of(call),
         primfunc_name_hint="depthwise_conv2d", primfunc_attrs=FUSABLE,
     )  # fmt: skip
+
+
+def _matmul(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """On a GPU constant weights are transposed, so that each result is a sum along a row of them,
+    as the schedule of products of a few rows has it; all else is TVM's."""
+    x, weights = call.args
+    if not on_gpu() or rank_of(x) != 2 or not is_const(weights) or rank_of(weights) != 2:
+        return default_legalize(bb, call)
+    rows, dtype = make_const(np.ascontiguousarray(as_numpy(weights).T)), dtype_of(call)
+
+    def product(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, x.shape[1]), name="k")
+        return te.compute(
+            (x.shape[0], w.shape[0]),
+            lambda i, j: te.sum(x[i, k].astype(dtype) * w[j, k].astype(dtype), axis=k),
+            name="matmul",
+        )
+
+    return bb.call_te(product, x, rows, primfunc_name_hint="matmul", primfunc_attrs=FUSABLE)
 
 
 def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: ignore[no-untyped-def]

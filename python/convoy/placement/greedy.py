@@ -60,7 +60,8 @@ def fuse(
         device: The GPU.
 
     Returns:
-        The chosen subgraphs. An optional root is left out unless a measurement shows that it pays.
+        The chosen subgraphs. A root that TVM's own kernel suits is left out unless a
+        measurement shows that it pays.
     """
     taken: set[str] = set()
     result = []
@@ -71,8 +72,8 @@ def fuse(
         costs = [(cost(subgraph.require_workload()), subgraph) for subgraph in free]
         known = [(c + leftover_us(s, free[0], device), s) for c, s in costs if c is not None]
         finite = [(c, s) for c, s in known if c != math.inf]
-        if free[0].optional:
-            native = native_us(free[0].require_workload(), device)
+        native = native_us(free[0], device)
+        if native is not None:
             finite = [(c, s) for c, s in finite if c < native]
             if not finite:
                 continue

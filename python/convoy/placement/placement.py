@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..cost.native import is_gemv
 from ..errors import InvalidOption
 from ..ir.candidate import Decline
 from ..ir.measurement import Measurement
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Native:
-    """A convolution or GEMM that is left to TVM's own kernels, and why no backend takes it."""
+    """A convolution or GEMM that is left to TVM's own kernels, and why no backend runs it."""
 
     root: str
     workload: Workload
@@ -47,7 +48,7 @@ class Placement:
         graph: The match graph of the normal form that was chosen.
         subgraphs: The chosen subgraphs, in the order of the plan's choices.
         plan: What runs them.
-        native: Convolutions and GEMMs that no backend's candidate can run; TVM compiles them.
+        native: Convolutions and GEMMs that no backend's candidate can run, or TVM's kernel faster.
         cover: What the exact search found, TVM's kernels among its launches; None where each
             subgraph was chosen by itself.
         refined: What the evolutionary search compared.
@@ -107,6 +108,8 @@ def placement_of(
 def _declines(subgraph: Subgraph, backends: Collection[str]) -> tuple[Decline, ...]:
     if not backends:
         return (Decline("tvm", "no other backend was named", "name more in backends"),)
+    if is_gemv(subgraph.require_workload()):
+        return (Decline("tvm", "a product of few rows, estimated to be faster", "measure it"),)
     return tuple(decline for decline in subgraph.declines if decline.backend in backends)
 
 

@@ -18,9 +18,9 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
     """The graph with those subgraphs that have an offer, and TVM's kernels for all operations.
 
     A root that no candidate can run gets a kernel of TVM that is free, because there is no choice;
-    an optional one gets one for what it costs TVM. An operation that no subgraph covers costs what
-    moving its bytes takes. A split subgraph is charged for the copies that cut its result apart,
-    except of parts that are gathered: what reads them copies them anyway.
+    an optional one, or a product of a few rows, gets one for what it costs TVM. An operation that
+    no subgraph covers costs what moving its bytes takes. A split subgraph is charged for the copies
+    that cut its result apart, except of parts that are gathered, which their reader copies anyway.
     """
     found: list[Subgraph] = []
     offloaded: set[str] = set()
@@ -37,10 +37,11 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
                 us = native.leftover_us(subgraph, longest, graph.device)
                 found.append(_native(rest, us, [n for n in longest.outputs if n in rest]))
     for root, group in graph.by_root.items():
-        if group[0].optional and root in offloaded:
-            longest = longest_of(group)
-            us = native.native_us(longest.require_workload(), graph.device)
-            found.append(_native(longest.ops, us, longest.outputs))
+        longest = longest_of(group)
+        if root in offloaded and not longest.split:
+            kernel_us = native.native_us(longest, graph.device)
+            if kernel_us is not None:
+                found.append(_native(longest.ops, kernel_us, longest.outputs))
     found += _single_ops(graph, offloaded)
     return dataclasses.replace(graph, subgraphs=graph.legal(found))
 

@@ -19,6 +19,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 
 from ..errors import UnsupportedOp
 from .channel_reduce import ChannelReduce
+from .column_reduce import ColumnReduce
 from .elementwise import Elementwise
 from .fallback import (
     Fallback,
@@ -28,6 +29,7 @@ from .fallback import (
     without_elements,
     works_on_the_host,
 )
+from .gemv import Gemv
 from .row_reduce import RowReduce
 from .window import Window
 
@@ -36,7 +38,9 @@ RULES: tuple[ScheduleRule, ...] = (
     Elementwise(),
     ChannelReduce(),
     RowReduce(),
+    Gemv(),
     Window(),
+    ColumnReduce(),
     dlight.gpu.GeneralReduction(),
     Fallback(),
     ThreadPerElement(),
