@@ -19,6 +19,7 @@ from ..graph.state import update_in_place
 from ..tir.rules import Rescheduled, rescheduled, schedule_kernels, without_source
 from .compile import compiled
 from .cuda_graph import StageForCapture
+from .output_views import OutputViews
 from .passes import call_passes, memory_passes, to_kernels
 
 
@@ -119,7 +120,7 @@ def lower_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str = "") 
     ``suffix`` is appended to the names of kernels.
     """
     with target:
-        mod = to_kernels(mod)
+        mod = OutputViews()(to_kernels(mod))
         if suffix:
             mod = rename_kernels(mod, suffix)
         if target.kind.name == "cuda":

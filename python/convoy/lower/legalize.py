@@ -33,6 +33,7 @@ from ..tir.loads import VECTOR_LIMIT
 from . import legalize_nan, legalize_pool, legalize_resize, legalize_training
 from .default import FUSABLE, accumulator_dtype, default_legalize
 from .legalize_training import emit_sums
+from .spread import PRODUCT
 
 
 def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
@@ -64,12 +65,18 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
 
 
 def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Depthwise with constant weights: the filter becomes (r, s, k), so that the weights of
-    neighbouring channels are neighbours too. All else is TVM's."""
+    """Of single pixels as products with the rows of the filters. Depthwise with constant weights:
+    the filter becomes (r, s, k), so that the weights of neighbouring channels are neighbours too.
+    All else is TVM's."""
     attrs, (data, kernel) = call.attrs, call.args
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
-    depthwise = int(attrs.groups) == shape_of(data)[-1] > 1
-    if layouts != ("NHWC", "OHWI", "NHWC") or not depthwise or not is_const(kernel):
+    if layouts != ("NHWC", "OHWI", "NHWC") or not is_const(kernel):
+        return default_legalize(bb, call)
+    k, *window, _ = shape_of(kernel)
+    pixel = shape_of(data)[1:3] == shape_of(call)[1:3] == (1, 1)
+    if on_gpu() and pixel and window == [1, 1] and int(attrs.groups) == 1:
+        return _product(bb, call, make_const(as_numpy(kernel).reshape(k, -1)), "conv2d")
+    if not int(attrs.groups) == shape_of(data)[-1] > 1:
         return default_legalize(bb, call)
     weights = make_const(as_numpy(kernel)[..., 0].transpose(1, 2, 0))
     return bb.call_te(
@@ -80,22 +87,28 @@ def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _matmul(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """On a GPU constant weights are transposed, so that each result is a sum along a row of them,
-    as the schedule of products of a few rows has it; all else is TVM's."""
+    """Of a matrix with constant weights as products with their columns; all else is TVM's."""
     x, weights = call.args
     if not on_gpu() or rank_of(x) != 2 or not is_const(weights) or rank_of(weights) != 2:
         return default_legalize(bb, call)
-    rows, dtype = make_const(np.ascontiguousarray(as_numpy(weights).T)), dtype_of(call)
+    return _product(bb, call, make_const(np.ascontiguousarray(as_numpy(weights).T)), "matmul")
+
+
+def _product(bb: relax.BlockBuilder, call: relax.Call, rows: relax.Expr, name: str) -> relax.Expr:
+    """``x rows^T`` along the last axis: each result is a sum along a row, as the schedule of
+    products of a few rows has it."""
+    dtype = dtype_of(call)
 
     def product(x: te.Tensor, w: te.Tensor) -> te.Tensor:
-        k = te.reduce_axis((0, x.shape[1]), name="k")
-        return te.compute(
-            (x.shape[0], w.shape[0]),
-            lambda i, j: te.sum(x[i, k].astype(dtype) * w[j, k].astype(dtype), axis=k),
-            name="matmul",
-        )
+        k = te.reduce_axis((0, w.shape[1]), name="k")
 
-    return bb.call_te(product, x, rows, primfunc_name_hint="matmul", primfunc_attrs=FUSABLE)
+        def element(*at: tvm.tirx.Expr) -> tvm.tirx.Expr:
+            return te.sum(x(*at[:-1], k).astype(dtype) * w[at[-1], k].astype(dtype), axis=k)
+
+        return te.compute((*x.shape[:-1], w.shape[0]), element, name=name)
+
+    attrs = {**FUSABLE, PRODUCT: True}
+    return bb.call_te(product, call.args[0], rows, primfunc_name_hint=name, primfunc_attrs=attrs)
 
 
 def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: ignore[no-untyped-def]

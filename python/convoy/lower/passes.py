@@ -25,6 +25,7 @@ from .legalize_nan import keeps_nan
 from .multi_tensor import GroupCasts, GroupUpdates
 from .power import RewritePower
 from .row_norms import RowNorms
+from .spread import KeepSpreadApart
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
@@ -71,6 +72,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         legalize_ops(keep_nan),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
+        *(map(module_pass, (KeepSpreadApart,)) if on_gpu() else ()),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
