@@ -395,6 +395,21 @@ def test_transposed_convolution(groups):
     check_same(mod, "float16", 2e-2)
 
 
+@pytest.mark.parametrize("policy", ["float32", "float16"])
+def test_a_transposed_convolution_of_integers_stays_one(policy):
+    x = relax.Var("x", relax.TensorType((1, 2, 4, 4), "int32"))
+    w = relax.Var("w", relax.TensorType((2, 3, 3, 3), "int32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            y = bb.emit(op.nn.conv2d_transpose(x, w, out_dtype="int32"))
+            y = bb.emit_output(op.add(y, relax.const(1, "int32")))
+        bb.emit_func_output(y)
+    mod = normalize(bb.get(), dtype=policy)
+    assert mod["main"].ret_ty.dtype == "int32"
+    assert 'dtype="float' not in mod.script()
+
+
 # -- parameters and refusals -------------------------------------------------------------------
 
 

@@ -116,10 +116,11 @@ class ApplyPrecision(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name = op_name(call)
-        if name in COMPUTE and all(dtype_of(a) in FLOAT_DTYPES for a in call.args):
+        floats = all(is_tensor(a) and dtype_of(a) in FLOAT_DTYPES for a in call.args)
+        if name in COMPUTE and floats:
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
-        if name in (DGRAD, DGRAD_3D, WGRAD):
+        if name in (DGRAD, DGRAD_3D, WGRAD) and floats:
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else self.dtype)
         if name == "relax.astype" and {dtype_of(old), dtype_of(old.args[0])} <= {*FLOAT_DTYPES}:

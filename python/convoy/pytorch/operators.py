@@ -191,7 +191,6 @@ CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
     "_native_batch_norm_legit_functional.default": _training_batch_norm,
     "instance_norm.default": _instance_norm,
-    "instance_norm.default": _instance_norm,
     "linear.default": _linear,
     "mm.default": _matmul,
     "bmm.default": _matmul,
