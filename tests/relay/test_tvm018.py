@@ -152,3 +152,24 @@ def test_clearing_the_compilers_cache_does_nothing() -> None:
     relay.backend.te_compiler.get().clear()
     with pytest.raises(RemovedFromTvm, match=r"convoy\.relay\.to_relax"):
         relay.backend.te_compiler.get_tuning_records()
+
+
+def test_relay_below_the_namespace() -> None:
+    """`tvm018.relay.X` is `convoy.relay.X`, also where TVM removed a part of X."""
+    from convoy.relay.tvm018.relay import backend
+    from convoy.relay.tvm018.relay.backend import Executor, vm
+
+    assert Executor("graph", {"link-params": True})["link-params"]
+    assert backend is relay.backend and vm.compile is relay.vm.compile
+
+
+def test_a_library_has_its_name(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(3,))
+    lib = relay.build(tvm.IRModule.from_expr(x + x), target="llvm", mod_name="net")
+    with pytest.raises(InvalidOption, match="'net'"):
+        lib["default"]
+    path = str(tmp_path / "net.so")
+    lib.export_library(path)
+    module = tvm.contrib.graph_executor.GraphModule(tvm.runtime.load_module(path)["net"](tvm.cpu()))
+    module.run(x=np.ones(3, "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 2)

@@ -214,3 +214,13 @@ def test_differences_are_shown() -> None:
     relay.assert_structural_equal(mod, relay.parse(BRANCHES))
     with pytest.raises(ValueError, match="exp"):
         relay.assert_structural_equal(mod["main"], mod["main"].body)
+
+
+def test_a_list_of_tensors_is_a_tuple() -> None:
+    row = relay.TensorType((relay.Any(), 2), "float32")
+    pair = relay.var("p", type_annotation=relay.TupleType([row, relay.TupleType([row, row])]))
+    inner = relay.TupleGetItem(pair, 1)
+    body = relay.TupleGetItem(pair, 0) + relay.TupleGetItem(inner, 0) * relay.TupleGetItem(inner, 1)
+    run = relay.create_executor("vm").evaluate(relay.Function([pair], body))
+    x = np.full((3, 2), 3, "float32")
+    np.testing.assert_array_equal(run([x, [x, x]]).numpy(), np.full((3, 2), 12))

@@ -483,9 +483,16 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
     """Return the tensors of a value by their inputs' names: `t_0` and `t_1` of a tuple `t`."""
     if isinstance(value, Constant):
         return [(name, value.value)]
-    if not isinstance(value, (tuple, ADT)):
+    if not isinstance(value, (tuple, ADT)) and not _is_list_of_tensors(value):
         return [(name, value)]
     return [leaf for i, field in enumerate(value) for leaf in _leaves(f"{name}_{i}", field)]
+
+
+def _is_list_of_tensors(value: Any) -> bool:
+    """Check for a list that stands for a tuple; one of numbers is a tensor."""
+    return isinstance(value, list) and any(
+        hasattr(part, "shape") or _is_list_of_tensors(part) for part in value
+    )
 
 
 def _flat(result: Any) -> list[Any]:

@@ -74,6 +74,7 @@ def test_suppression_in_each_class(form: str) -> None:
         assert sorted(map(tuple, pairs[b, : len(mine)].tolist())) == sorted(mine)
         for (c, p), value in zip(pairs[b, : len(mine)].tolist(), values[b], strict=False):
             assert value == scores[b, c, p]
+        assert not pairs[b, len(mine) :].any() and not values[b, len(mine) :].any()
 
 
 def test_prior_boxes() -> None:

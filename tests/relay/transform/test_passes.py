@@ -283,3 +283,32 @@ def test_many_tensors_are_joined_in_steps() -> None:
     np.testing.assert_array_equal(out, np.concatenate(values))
     whole = run_opt_pass(function, transform.SplitArgs(0))
     assert names(whole) == ["concatenate"]
+
+
+def test_a_clip_to_the_whole_range_of_a_dtype_is_dropped() -> None:
+    x = relay.var("x", shape=(4,), dtype="int32")
+    numbers = [relay.const(v) for v in (1.0, 0, 1.0, 0)]
+    rounded = relay.qnn.op.requantize(x, *numbers, out_dtype="int8")
+    for low, dropped in ((-128, True), (-127, False)):
+        function = relay.Function([x], relay.clip(rounded, low, 127))
+        found = run_opt_pass(function, relay.transform.Legalize())
+        assert (found.body.op.name == "qnn.requantize") == dropped
+
+
+def test_a_quantized_operator_is_legalized_by_its_own_key() -> None:
+    x = relay.var("x", shape=(4,))
+    call = relay.qnn.op.quantize(x, relay.const(0.5), relay.const(0))
+    replace = lambda attrs, args, types: relay.cast(args[0], "int8")  # noqa: E731
+    with relay.testing.temp_op_attr.TempOpAttr("qnn.quantize", "FTVMQnnLegalize", replace):
+        kept = run_opt_pass(call, relay.transform.Legalize())
+        changed = run_opt_pass(call, relay.qnn.transform.Legalize())
+    assert (kept.op.name, changed.op.name) == ("qnn.quantize", "cast")
+
+
+def test_computed_shapes_of_constants_are_folded() -> None:
+    shape = relay.multiply(relay.const(np.array([2, 3], "int32")), relay.const(1, "int32"))
+    zeros = run_opt_pass(relay.zeros(shape, "float32"), relay.transform.DynamicToStatic())
+    assert zeros.checked_type == relay.TensorType((2, 3), "float32")
+    values = relay.reshape(relay.const(np.arange(6, dtype="float32")), shape)
+    folded = run_opt_pass(values, relay.transform.FoldConstant())
+    np.testing.assert_array_equal(folded.data.numpy(), np.arange(6).reshape(2, 3))

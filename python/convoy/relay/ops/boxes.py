@@ -74,8 +74,15 @@ def _number(boxes: Expr, place: int) -> Expr:
     return plain("take", boxes, const(place, "int32"), axis=2)
 
 
-def compacted(valid: Expr, boxes: Expr, type_: TensorType) -> list[Expr]:
-    """Move the boxes (batch, boxes, n) where `valid` holds to the front; see get_valid_counts."""
+def compacted(valid: Expr, boxes: Expr, type_: TensorType, rest: int = -1) -> list[Expr]:
+    """Move the boxes (batch, boxes, n) where `valid` holds to the front; see get_valid_counts.
+
+    Args:
+        valid: Which boxes to keep (batch, boxes).
+        boxes: The boxes.
+        type_: Their type.
+        rest: The number behind the boxes that are kept.
+    """
     batch, count, width = type_.concrete_shape
     mask = plain("cast", valid, dtype="int32")
     number = plain("subtract", plain("cumsum", mask, axis=1), const(1, "int32"))
@@ -89,7 +96,7 @@ def compacted(valid: Expr, boxes: Expr, type_: TensorType) -> list[Expr]:
         (boxes, (batch, count + 1, width), type_.dtype),
         (const(order, "int32"), (batch, count + 1), "int32"),
     ):
-        empty = plain("full", const(-1, dtype), shape=shape, dtype=dtype)
+        empty = plain("full", const(rest, dtype), shape=shape, dtype=dtype)
         scattered = plain("scatter_nd", empty, places, values)
         cut = {"begin": (0, 0), "end": (batch, count), "strides": (1, 1), "axes": None}
         moved.append(plain("strided_slice", scattered, **cut))
@@ -187,7 +194,7 @@ def all_class_non_max_suppression(
 
     Returns:
         For "onnx" triples (batch, class, box) of what is kept, and their number. For "tensorflow"
-        pairs (class, box) and scores of each batch, and their numbers.
+        pairs (class, box) and scores of each batch, zeros behind them, and their numbers.
     """
     args = (
         _scalar(max_output_boxes_per_class, "int32"),
@@ -272,11 +279,11 @@ def expand_all_class_non_max_suppression(call: Call, args: Sequence[Expr]) -> Ex
     scores = plain("gather", plain("reshape", args[1], newshape=(rows, count)), safe, axis=1)
     scores = plain("cast", scores, dtype="float32")
     size = (batch, classes * count)
-    found_scores = _collected(valid, scores, (*size, 1), "float32")
+    found_scores = _collected(valid, scores, (*size, 1), "float32", 0)
     totals = plain("sum", plain("reshape", numbers, newshape=(batch, classes)), axis=(1,))
     return Tuple(
         [
-            _collected(valid, pairs, (*size, 2), "int64"),
+            _collected(valid, pairs, (*size, 2), "int64", 0),
             plain("reshape", found_scores, newshape=size),
             totals,
         ]
@@ -297,10 +304,13 @@ def _of_each_class(boxes: Expr, scores: Expr, sizes: tuple[int, int, int]) -> Ex
     return plain("concatenate", Tuple([score, every]), axis=2)
 
 
-def _collected(valid: Expr, values: Expr, shape: tuple[int, int, int], dtype: str) -> Expr:
+def _collected(
+    valid: Expr, values: Expr, shape: tuple[int, int, int], dtype: str, rest: int = -1
+) -> Expr:
     """Reshape values to (batch, n, width) and move the valid ones to the front."""
     mask = plain("reshape", valid, newshape=shape[:2])
-    return compacted(mask, plain("reshape", values, newshape=shape), TensorType(shape, dtype))[1]
+    reshaped = plain("reshape", values, newshape=shape)
+    return compacted(mask, reshaped, TensorType(shape, dtype), rest)[1]
 
 
 @builder("vision.regular_non_max_suppression")

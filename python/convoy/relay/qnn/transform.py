@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convoy.relay import transform as relay_transform
 from convoy.relay.convert.canonicalize import canonicalize
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
@@ -18,5 +19,8 @@ def _canonicalized(mod: IRModule) -> IRModule:
 
 
 def Legalize() -> Pass:
-    """Return the module as it is: each target runs the same expansion."""
-    return Pass("qnn.Legalize", lambda mod: mod)
+    """Replace calls by what the function registered for their operator returns.
+
+    The functions are registered as `FTVMQnnLegalize`; see `relay.transform.Legalize`.
+    """
+    return relay_transform.Legalize("FTVMQnnLegalize")

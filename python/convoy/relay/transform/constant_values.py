@@ -14,7 +14,7 @@ from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
 from convoy.relay.transform.rewriting import op_name
 from convoy.relay.types import TensorType
-from convoy.relay.visit import post_order
+from convoy.relay.visit import post_order, rebuild
 
 
 def values_of(exprs: Sequence[Expr]) -> list[Value]:
@@ -31,7 +31,7 @@ def values_of(exprs: Sequence[Expr]) -> list[Value]:
             found[id(node)] = value
     missing = [e for e in exprs if id(e) not in found]
     if missing:
-        for expr, value in zip(missing, _compiled(missing), strict=True):
+        for expr, value in zip(missing, _compiled(_with_known(missing, found)), strict=True):
             found[id(expr)] = value
     return [found[id(e)] for e in exprs]
 
@@ -51,6 +51,22 @@ def _value(node: Expr, found: dict[int, Value]) -> Value | None:
     if any(a is None for a in args) or not isinstance(node.checked_type_, TensorType):
         return None
     return value_of(op_name(node), node.attrs or {}, args, node.checked_type_)
+
+
+def _with_known(exprs: Sequence[Expr], found: dict[int, Value]) -> list[Expr]:
+    """Put values that numpy computed, such as shapes, in the place of their expressions."""
+    root = ast.Tuple(list(exprs))
+    memo: dict[int, Expr] = {}
+    for node in post_order(root, lambda n: id(n) not in found):
+        memo[id(node)] = constant_of(found[id(node)]) if id(node) in found else rebuild(node, memo)
+    return list(memo[id(root)].fields)  # type: ignore[attr-defined]
+
+
+def constant_of(value: Value) -> Expr:
+    """Return a value as a constant, a tuple as a tuple of constants."""
+    if isinstance(value, tuple):
+        return ast.Tuple([constant_of(v) for v in value])
+    return Constant(value)
 
 
 def _compiled(exprs: Sequence[Expr]) -> list[Value]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -12,7 +11,7 @@ from convoy.relay.ast import Call, Constant, Expr, Function
 from convoy.relay.builder import numpy_dtype
 from convoy.relay.infer import infer_expr
 from convoy.relay.transform.base import Pass, register_pass
-from convoy.relay.transform.constant_values import values_of
+from convoy.relay.transform.constant_values import constant_of, values_of
 from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name
 from convoy.relay.types import TensorType
 from convoy.relay.visit import children, post_order, rebuild
@@ -20,6 +19,7 @@ from convoy.relay.visit import children, post_order, rebuild
 # Folding these would put large constants in the place of small calls, or change what is random.
 _KEPT = {
     "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "nn.dropout",
+    "dyn.zeros", "dyn.ones", "dyn.full",
     "annotation.stop_fusion", "annotation.compiler_begin", "annotation.compiler_end",
     "annotation.checkpoint", "on_device", "device_copy",
 }  # fmt: skip
@@ -137,7 +137,7 @@ class _Folder:
         targets = [n for n in nodes if is_target(n)]
         if not targets:
             return root
-        found = dict(zip(map(id, targets), map(_constant, values_of(targets)), strict=True))
+        found = dict(zip(map(id, targets), map(constant_of, values_of(targets)), strict=True))
         memo: dict[int, Expr] = {}
         for node in nodes:
             if id(node) in found:
@@ -145,9 +145,3 @@ class _Folder:
             else:
                 memo[id(node)] = node if is_primitive(node) else rebuild(node, memo)
         return memo[id(root)]
-
-
-def _constant(value: np.ndarray | Sequence[np.ndarray]) -> Expr:
-    if isinstance(value, np.ndarray):
-        return Constant(value)
-    return ast.Tuple([_constant(v) for v in value])

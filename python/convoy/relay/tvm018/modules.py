@@ -92,9 +92,10 @@ class _Finder(MetaPathFinder):
         own = _FOLDER.joinpath(*name.split("."))
         if own.with_suffix(".py").is_file() or own.is_dir():
             return None
-        if name.partition(".")[0] in REMOVED or name in REMOVED:
-            return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
         real = behind(name)
+        removed = name.partition(".")[0] in REMOVED or name in REMOVED
+        if removed and not real.startswith("convoy."):  # Convoy's relay.backend has a part of TVM's
+            return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
         try:
             if find_spec(real) is None:
                 return None
