@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from convoy.errors import InvalidOption, UnsupportedOp
+from convoy.errors import InvalidOption
 from convoy.relay.ast import GlobalVar
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule, register_library
 from convoy.relay.source import Source
+from convoy.relay.tensor_arrays import (
+    StaticTensorArrayOps,
+    TensorArrayOps,
+    define_elements,
+    ranked_name,
+    static_name,
+)
 from convoy.relay.text import parse_module_text
+from convoy.relay.types import Dim
 
 _FILES = ("prelude.rly", "nat.rly", "core.rly")
-_NO_TENSOR_ARRAYS = "Tensor arrays are lists of any tensors here: use List, Cons and Nil"
 
 
 @register_library
@@ -46,6 +54,7 @@ class Prelude:
         self.mod = IRModule() if mod is None else mod
         if "id" not in self.mod:
             import_from_std(self.mod, "prelude.rly")
+            define_elements(self.mod)
 
     def __getattr__(self, name: str) -> GlobalVar:
         mod = self.__dict__["mod"]
@@ -53,32 +62,61 @@ class Prelude:
             raise AttributeError(f"the prelude has no {name}")
         return mod.get_global_var(name)
 
-    def get_var(self, canonical: str, dtype: str) -> Any:
-        """Tensor arrays are not supported.
+    # ---- tensor arrays: names, functions, types and constructors, defined when they are asked for
 
-        Raises:
-            UnsupportedOp: Always.
-        """
-        raise UnsupportedOp(f"the tensor array's {canonical} of {dtype}", "", _NO_TENSOR_ARRAYS)
+    def _array(self, dtype: str) -> TensorArrayOps:
+        arrays = TensorArrayOps(self, dtype)
+        arrays.register()
+        return arrays
 
-    get_ctor = get_global_var = get_name = get_type = get_tensor_ctor = get_var
-    get_ctor_static = get_global_var_static = get_type_static = get_name_static = get_var
-    get_tensor_ctor_static = get_var
+    def _static_array(self, dtype: str, shape: Sequence[Dim]) -> StaticTensorArrayOps:
+        arrays = StaticTensorArrayOps(self, dtype, shape)
+        arrays.register()
+        return arrays
 
+    def get_name(self, canonical: str, dtype: str) -> str:
+        """Return the name of a definition for tensors of a dtype and of any size."""
+        return ranked_name(canonical, dtype)
 
-class TensorArrayOps:
-    """Tensor arrays, which are not supported.
+    def get_global_var(self, canonical: str, dtype: str) -> GlobalVar:
+        """Return the function `canonical` for tensors of a dtype and of any size."""
+        return self._array(dtype).get_global_var(canonical)
 
-    Raises:
-        UnsupportedOp: Always.
-    """
+    get_var = get_global_var
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise UnsupportedOp(type(self).__name__, "", _NO_TENSOR_ARRAYS)
+    def get_type(self, canonical: str, dtype: str) -> Any:
+        """Return the type `canonical` for tensors of a dtype and of any size."""
+        return self._array(dtype).get_type(canonical)
 
+    def get_tensor_ctor(self, canonical: str, dtype: str) -> Any:
+        """Return the constructor "tensor_nil", or "tensor2" for tensors of two axes."""
+        return self._array(dtype).get_ctor(canonical)
 
-class StaticTensorArrayOps(TensorArrayOps):
-    """Tensor arrays of one shape, which are not supported."""
+    def get_ctor(self, ty_name: str, canonical: str, dtype: str) -> Any:
+        """Return a constructor of a type by their names."""
+        return self.get_tensor_ctor(canonical, dtype)
+
+    def get_name_static(self, canonical: str, dtype: str, shape: Sequence[Dim]) -> str:
+        """Return the name of a definition for tensors of a dtype and a shape."""
+        return static_name(canonical, dtype, shape)
+
+    def get_global_var_static(self, canonical: str, dtype: str, shape: Sequence[Dim]) -> GlobalVar:
+        """Return the function `canonical` for tensors of a dtype and a shape."""
+        return self._static_array(dtype, shape).get_global_var(canonical)
+
+    def get_type_static(self, canonical: str, dtype: str, shape: Sequence[Dim]) -> Any:
+        """Return the type `canonical` for tensors of a dtype and a shape."""
+        return self._static_array(dtype, shape).get_type(canonical)
+
+    def get_tensor_ctor_static(self, canonical: str, dtype: str, shape: Sequence[Dim]) -> Any:
+        """Return the constructor "tensor_nil" or "tensor_constructor" of a shape."""
+        return self._static_array(dtype, shape).get_ctor(canonical)
+
+    def get_ctor_static(
+        self, ty_name: str, canonical: str, dtype: str, shape: Sequence[Dim]
+    ) -> Any:
+        """Return a constructor of a type by their names."""
+        return self.get_tensor_ctor_static(canonical, dtype, shape)
 
 
 __all__ = ["Prelude", "StaticTensorArrayOps", "TensorArrayOps", "import_from_std"]

@@ -130,6 +130,8 @@ class Interpreter(Machine):
         if _is_sequence(given):
             return tuple(self.value(field) for field in given)
         array = to_array(given)
+        if type(given) in (int, float):  # which numpy makes 64-bit
+            array = array.astype("int32" if isinstance(given, int) else "float32")
         if isinstance(type_, TensorType) and not hasattr(given, "numpy"):
             array = array.astype(numpy_dtype(type_.dtype))
         return tvm.runtime.tensor(array, self.device)
