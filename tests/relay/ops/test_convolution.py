@@ -89,6 +89,19 @@ def test_deformable_without_offsets_is_a_convolution() -> None:
     np.testing.assert_allclose(got, reference.conv(x, w, (1, 1), pairs(1, 2), (1, 1)), 1e-5, 1e-5)
 
 
+def test_deformable_with_channels_last() -> None:
+    x, w = uniform(1, 2, 5, 6), uniform(3, 2, 3, 3)
+    offset = uniform(1, 36, 5, 6)
+    attrs = {"padding": 1, "deformable_groups": 2}
+    want = run(lambda a, o, b: relay.nn.deformable_conv2d(a, o, b, **attrs), x, offset, w)
+    last = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    got = run(
+        lambda a, o, b: relay.nn.deformable_conv2d(a, o, b, **attrs, **last),
+        x.transpose(0, 2, 3, 1), offset.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0),
+    )  # fmt: skip
+    np.testing.assert_allclose(got.transpose(0, 3, 1, 2), want, 1e-5, 1e-5)
+
+
 class TestRefusals:
     def test_layout(self) -> None:
         x, w = relay.var("x", shape=(1, 4, 5, 5)), relay.var("w", shape=(3, 4, 1, 1))

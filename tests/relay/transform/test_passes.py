@@ -312,3 +312,31 @@ def test_computed_shapes_of_constants_are_folded() -> None:
     values = relay.reshape(relay.const(np.arange(6, dtype="float32")), shape)
     folded = run_opt_pass(values, relay.transform.FoldConstant())
     np.testing.assert_array_equal(folded.data.numpy(), np.arange(6).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((), ()), ((1,), (6,)), ((4, 1), (4, 1)), ((2, 4, 3), (2, 4, 6))]
+)
+def test_dense_layers_are_combined_with_their_biases(shapes: tuple[Any, Any]) -> None:
+    """One number for all units is repeated; a bias of more axes gives results of more."""
+    rng = np.random.default_rng(3)
+    x = relay.var("x", shape=(4, 5))
+    parts = []
+    for units, shape in zip((3, 6), shapes, strict=True):
+        weight, bias = (rng.standard_normal(s).astype("float32") for s in ((units, 5), shape))
+        parts.append(relay.add(relay.nn.dense(x, relay.const(weight)), relay.const(bias)))
+    function = relay.Function([x], relay.Tuple(parts))
+    combined = run_opt_pass(function, transform.CombineParallelDense(2, to_batch=False))
+    assert names(combined).count("nn.dense") == names(combined).count("add") == 1
+    value = rng.standard_normal((4, 5)).astype("float32")
+    got, want = (relay.create_executor("graph").evaluate(f)(value) for f in (combined, function))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-5, 1e-5)
+
+
+def test_fused_functions_are_listed_once() -> None:
+    y = relay.var("x", shape=(1, 4, 6, 6))
+    for i in range(3):
+        y = relay.nn.relu(relay.nn.conv2d(y, relay.var(f"w{i}", shape=(4, 4, 1, 1))))
+    found = relay.analysis.extract_fused_functions(tvm.IRModule.from_expr(y))
+    assert [names(f.body) for f in found.values()] == [["nn.conv2d", "nn.relu"]]

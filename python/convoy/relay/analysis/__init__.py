@@ -13,6 +13,7 @@ from convoy.relay.analysis.counting import (
     list_op_freqs,
 )
 from convoy.relay.analysis.extraction import (
+    extract_fused_functions,
     extract_intermdeiate_expr,
     get_calibration_data,
     search_fc_transpose,
@@ -43,6 +44,7 @@ __all__ = [
     "check_kind",
     "count_layers",
     "detect_feature",
+    "extract_fused_functions",
     "extract_intermdeiate_expr",
     "Feature",
     "free_type_vars",

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.errors import InvalidOption
-from convoy.relay import ast
+from convoy.relay import ast, transform
 from convoy.relay.ast import Expr, Function, GlobalVar
 from convoy.relay.executor import create_executor
+from convoy.relay.hashing import structural_hash
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 from convoy.relay.visit import free_vars, post_order
@@ -33,6 +34,16 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
         raise InvalidOption(f"expr_id={expr_id}", f"a number from 0 to {len(values) - 1}")
     found = values[expr_id]
     return IRModule.from_expr(Function(free_vars(found), found))
+
+
+def extract_fused_functions(mod: IRModule) -> dict[GlobalVar, Function]:
+    """Return the functions that FuseOps makes of `main`, each kind once, by names of their hash."""
+    fused = transform.FuseOps(3)(transform.SimplifyInference()(infer_module(mod)))
+    found: dict[int, Function] = {}
+    for node in post_order(fused["main"]):
+        if isinstance(node, Function) and node.attrs and node.attrs.get("Primitive"):
+            found.setdefault(structural_hash(node), node)
+    return {GlobalVar(str(number)): function for number, function in found.items()}
 
 
 def search_fc_transpose(expr: Expr) -> list[str]:

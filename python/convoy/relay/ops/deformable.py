@@ -77,12 +77,13 @@ def infer_deformable_conv2d(call: Inputs) -> Type:
 @converter("nn.deformable_conv2d")
 def convert_deformable_conv2d(op: OpCall) -> RelaxExpr:
     attrs = op.attrs
-    found = (attrs["data_layout"], attrs["kernel_layout"])
-    if found != ("NCHW", "OIHW"):
-        raise op.unsupported(f"layouts {found}", "NCHW and OIHW")
-    return op.te(
+    out = attrs["out_layout"] or attrs["data_layout"]
+    data, offset = (_ordered(op, arg, attrs["data_layout"], "NCHW") for arg in op.args[:2])
+    result = op.te(
         topi.nn.deformable_conv2d_nchw,
-        *op.args,
+        data,
+        offset,
+        _ordered(op, op.args[2], attrs["kernel_layout"], "OIHW"),
         ints(attrs["strides"]),
         ints(attrs["padding"]),
         ints(attrs["dilation"]),
@@ -90,3 +91,11 @@ def convert_deformable_conv2d(op: OpCall) -> RelaxExpr:
         attrs.get_int("groups"),
         op.result.dtype,
     )
+    return _ordered(op, result, "NCHW", out)
+
+
+def _ordered(op: OpCall, value: RelaxExpr, source: str, target: str) -> RelaxExpr:
+    """Bring a tensor from one order of the same axes to another."""
+    if sorted(source) != sorted(target):
+        raise op.unsupported(f"layout {source}", f"an order of {target}")
+    return op.permute(value, [source.index(axis) for axis in target])

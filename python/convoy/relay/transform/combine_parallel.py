@@ -57,6 +57,10 @@ class _Combiner:
         """Return the axis of a result that branches are combined along."""
         raise NotImplementedError
 
+    def back(self, call: Call) -> int:
+        """Return that axis counted from the end, for operators that broadcast to more axes."""
+        return self.axis(call) - len(tensor_type(call).shape)
+
     def size(self, call: Call) -> int:
         """Return the size of a first call's result along the axis."""
         return int(tensor_type(call).shape[self.axis(call)])  # type: ignore[arg-type]
@@ -66,26 +70,27 @@ class _Combiner:
     def arg_fits(self, a: Call, b: Call, i: int, root: Call) -> bool:
         """Check whether arguments `i` of two calls may be combined."""
         ta, tb, out_a, out_b = map(tensor_type, (a.args[i], b.args[i], a, b))
-        axis = self.axis(root)
-        at = axis - len(out_a.shape) + len(ta.shape)
+        back = self.back(root)
+        at = back + len(ta.shape)
         if ta.dtype != tb.dtype or len(ta.shape) != len(tb.shape) or at < 0:
             return False
-        if ta.shape[at] != out_a.shape[axis] or tb.shape[at] != out_b.shape[axis]:
+        if ta.shape[at] != out_a.shape[back] or tb.shape[at] != out_b.shape[back]:
             return False
         pairs = zip(ta.shape, tb.shape, strict=True)
         return all(x == y for j, (x, y) in enumerate(pairs) if j != at)
 
-    def combined_arg(self, args: Sequence[Expr], call: Call, root: Call) -> Expr:
-        """Return the combined argument."""
-        axis = self.axis(root) - len(tensor_type(call).shape) + len(tensor_type(args[0]).shape)
+    def combined_arg(self, args: Sequence[Expr], roots: Sequence[Call]) -> Expr:
+        """Return the combined argument, given the first calls of the branches."""
+        axis = self.back(roots[0]) + len(tensor_type(args[0]).shape)
         return op_call("concatenate", [Tuple(args)], axis=axis)
 
-    def split(self, combined: Expr, branches: Sequence[Branch]) -> list[Expr]:
-        """Return the results of the branches."""
+    def split(self, combined: Expr, branches: Sequence[Branch], depth: int) -> list[Expr]:
+        """Return the results of the branches behind `depth` calls."""
         results: list[Expr] = []
         begin = 0
         for branch in branches:
-            axis, size = self.axis(branch[0]), self.size(branch[0])
+            axis = self.back(branch[0]) + len(tensor_type(branch[depth - 1]).shape)
+            size = self.size(branch[0])
             results.append(
                 op_call(
                     "strided_slice", [combined], begin=[0] * axis + [begin],
@@ -135,7 +140,7 @@ class _Combiner:
         while depth < min(map(len, branches)) and self._alike(branches, depth):
             combined = self._next(combined, branches, depth)
             depth += 1
-        for branch, result in zip(branches, self.split(combined, branches), strict=True):
+        for branch, result in zip(branches, self.split(combined, branches, depth), strict=True):
             replaced[id(branch[depth - 1])] = result
 
     def _alike(self, branches: list[Branch], depth: int) -> bool:
@@ -157,7 +162,8 @@ class _Combiner:
         args: list[Expr] = []
         for i in range(len(call.args)):
             parts = [branch[depth].args[i] for branch in branches]
-            args.append(combined if i == parent else self.combined_arg(parts, call, branches[0][0]))
+            roots = [branch[0] for branch in branches]
+            args.append(combined if i == parent else self.combined_arg(parts, roots))
         return Call(call.op, args, call.attrs)
 
 
@@ -228,6 +234,25 @@ class _FlatDense(_Combiner):
         weight = op_call("concatenate", [weights], axis=0)
         return op_call("nn.dense", [call.args[0], weight], **_with(call, units=units))
 
+    def arg_fits(self, a: Call, b: Call, i: int, root: Call) -> bool:
+        """Check as for other operators; one number for all units is repeated for each."""
+        ta, tb = tensor_type(a.args[i]), tensor_type(b.args[i])
+        if ta.dtype != tb.dtype or len(ta.shape) != len(tb.shape):
+            return False
+        units = [(t.shape[-1:], tensor_type(c).shape[-1]) for t, c in ((ta, a), (tb, b))]
+        return ta.shape[:-1] == tb.shape[:-1] and all(s in ((), (1,), (n,)) for s, n in units)
+
+    def combined_arg(self, args: Sequence[Expr], roots: Sequence[Call]) -> Expr:
+        axis = max(len(tensor_type(args[0]).shape) - 1, 0)
+        parts: list[Expr] = []
+        for arg, root in zip(args, roots, strict=True):
+            found, units = tensor_type(arg).shape, self.size(root)
+            part = arg if found else op_call("expand_dims", [arg], axis=-1, num_newaxis=1)
+            if not found or (found[-1] == 1 and units > 1):
+                part = op_call("repeat", [part], repeats=units, axis=axis)
+            parts.append(part)
+        return op_call("concatenate", [Tuple(parts)], axis=axis)
+
 
 class _BatchMatmul(_Combiner):
     name = "nn.batch_matmul"
@@ -250,7 +275,7 @@ class _BatchMatmul(_Combiner):
         weight = op_call("concatenate", [weights], axis=1)
         return op_call("nn.batch_matmul", [call.args[0], weight], **dict(call.attrs or {}))
 
-    def combined_arg(self, args: Sequence[Expr], call: Call, root: Call) -> Expr:
+    def combined_arg(self, args: Sequence[Expr], roots: Sequence[Call]) -> Expr:
         return op_call("concatenate", [Tuple(args)], axis=-1)
 
 
@@ -281,14 +306,14 @@ class _BatchedDense(_Combiner):
         ta, tb = tensor_type(a.args[i]), tensor_type(b.args[i])
         return ta == tb and len(ta.shape) <= len(tensor_type(root).shape)
 
-    def combined_arg(self, args: Sequence[Expr], call: Call, root: Call) -> Expr:
-        missing = len(tensor_type(root).shape) - len(tensor_type(args[0]).shape)
+    def combined_arg(self, args: Sequence[Expr], roots: Sequence[Call]) -> Expr:
+        missing = len(tensor_type(roots[0]).shape) - len(tensor_type(args[0]).shape)
         parts = list(args)
         if missing:
             parts = [op_call("expand_dims", [a], axis=0, num_newaxis=missing) for a in parts]
         return op_call("stack", [Tuple(parts)], axis=0)
 
-    def split(self, combined: Expr, branches: Sequence[Branch]) -> list[Expr]:
+    def split(self, combined: Expr, branches: Sequence[Branch], depth: int) -> list[Expr]:
         parts = op_call("split", [combined], indices_or_sections=len(branches), axis=0)
         return [
             op_call("squeeze", [TupleGetItem(parts, i)], axis=[0]) for i in range(len(branches))
