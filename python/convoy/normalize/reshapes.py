@@ -44,8 +44,10 @@ class MoveReshapes(Rewriter):
             return self._product(call)
         if name in _BINARY:
             return self._binary(call)
+        if name == "relax.matmul" or (name in _NORMS and not _of_last_axis(call)):
+            return None
         source = self._source(call.args[0])
-        if source is None or (name in _NORMS and not _of_last_axis(call)):
+        if source is None:
             return None
         return self._reshaped(call, [source, *call.args[1:]])
 
@@ -67,25 +69,19 @@ class MoveReshapes(Rewriter):
         return made.args[0] if shape and shape[-1] == shape_of(made.args[0])[-1] else None
 
     def _binary(self, call: relax.Call) -> relax.Expr | None:
-        sources = [self._source(arg) for arg in call.args]
-        found = next((s for s in sources if s is not None), None)
-        if found is None or shape_of(call) not in map(shape_of, call.args):
+        whole = [arg for arg in call.args if shape_of(arg) == shape_of(call)]
+        sources = (self._source(arg) for arg in whole)
+        product = next((source for source in sources if source is not None), None)
+        if product is None:
             return None
-        both = zip(call.args, sources, strict=True)
-        args = [self._beside(arg, source, found, shape_of(call)) for arg, source in both]
+        args = [self._beside(arg, product, shape_of(call)) for arg in call.args]
         return None if None in args else self._reshaped(call, args)
 
     def _beside(
-        self,
-        arg: relax.Expr,
-        source: relax.Expr | None,
-        product: relax.Expr,
-        shape: tuple[int, ...],
+        self, arg: relax.Expr, product: relax.Expr, shape: tuple[int, ...]
     ) -> relax.Expr | None:
         """An operand as it stands beside the product: as it is if it broadcasts along the last
         axis, as a matrix if it has an element for each of the product's."""
-        if source is not None and shape_of(arg) == shape:
-            return source
         if shape_of(arg) == shape:
             return self.reshaped(arg, shape_of(product))
         *outer, last = shape_of(arg) or (1,)
