@@ -19,6 +19,7 @@ The passes, in order:
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
     ApplyPrecision       the dtype policy
+    SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
     PadStemChannels      few input channels -> as many as tensor cores load
 """
 
@@ -38,6 +39,7 @@ from .channels import PadStemChannels
 from .height_one import HeightOne
 from .layout import ChannelsLast
 from .lift import LiftKernels
+from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
 from .paddings import FoldPaddings
 from .precision import ApplyPrecision, compute_dtype
@@ -109,6 +111,7 @@ def passes(dtype: str) -> list[Pass]:
         ExpandTrainingNorms(),
         FoldAffine(),
         ApplyPrecision(dtype),
+        SplitLongFilters(),
     ]
 
 
