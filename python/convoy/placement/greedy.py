@@ -60,8 +60,8 @@ def fuse(
         device: The GPU.
 
     Returns:
-        The chosen subgraphs. A root that TVM's own kernel suits is left out unless a
-        measurement shows that it pays.
+        The chosen subgraphs. A root that TVM's own kernel suits is left out where that is
+        the fastest, an optional one also where nothing is measured.
     """
     taken: set[str] = set()
     result = []
@@ -73,7 +73,7 @@ def fuse(
         known = [(c + leftover_us(s, free[0], device), s) for c, s in costs if c is not None]
         finite = [(c, s) for c, s in known if c != math.inf]
         native = native_us(free[0], device)
-        if native is not None:
+        if native is not None and (known or free[0].optional):
             finite = [(c, s) for c, s in finite if c < native]
             if not finite:
                 continue

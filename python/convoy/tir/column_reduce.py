@@ -90,5 +90,8 @@ def _put_at(sch: s_tir.Schedule, block: SBlockRV, thread: LoopRV) -> None:
     """Compute what a thread needs of a block in its registers."""
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, thread)
-    for loop in loops_below(sch, block, thread):
+    inside = loops_below(sch, block, thread)
+    if math.prod(int(sch.get(loop).extent) for loop in inside) > _LONGEST:
+        raise s_tir.ScheduleError("a thread needs more of it than a row")
+    for loop in inside:
         sch.unroll(loop)
