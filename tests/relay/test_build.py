@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 
-from convoy import graph_executor, relay
+from convoy import errors, graph_executor, relay
 from convoy.errors import (
     ConvoyError,
     CorruptArtefact,
@@ -291,3 +291,14 @@ class TestRefusals:
 def test_positions_of_extremes_compile_for_a_gpu(body: str) -> None:
     text = f"{HEAD}def @main(%x: Tensor[(2, 6, 5), float32]) {{ {body} }}"
     relay.build(relay.parse(text), target="cuda", measure=False, backends=("tvm",))
+
+
+def test_results_sized_by_data_are_named() -> None:
+    x = relay.var("x", shape=(2, 3))
+    with pytest.raises(errors.UnsupportedOp, match="argwhere, whose result is as large"):
+        relay.to_relax(relay.Function([x], relay.argwhere(x)), {})
+
+
+def test_a_missing_archive_is_a_wrong_option(tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidOption, match="does not exist"):
+        relay.load_module(tmp_path / "none.tar")

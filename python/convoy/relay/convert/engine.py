@@ -163,6 +163,12 @@ class _Conversion:
     def _op_call(self, node: ast.Call, name: str, scope: Scope) -> RelaxExpr:
         operator = OPERATORS.get(name)
         if operator is None or operator.converter is None:
+            if operator is not None and operator.on_host is not None:
+                raise UnsupportedOp(
+                    f"{name}, whose result is as large as the data has it",
+                    "results of known sizes",
+                    'relay.create_executor("vm", ...) runs it.',
+                )
             raise UnsupportedOp(
                 f"{name} cannot be converted to Relax", remedy=nearest(name, supported_ops())
             )
