@@ -205,3 +205,16 @@ def test_values_spread_from_one_reduction_are_not_computed_by_its_thread():
     func = tvm.te.create_prim_func([x, spread])
     with TARGET:
         assert Window().apply(func, TARGET, False) is None
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((1, 1, 1, 512), [1, 3]), ((3, 700), None)])
+def test_one_sum_is_that_of_a_block(shape: tuple[int, ...], axes: list[int] | None) -> None:
+    """And not of one thread in device memory."""
+    x = tvm.te.placeholder(shape, "float32", name="x")
+    func = tvm.te.create_prim_func([x, topi.sum(x, axis=axes, keepdims=True)])
+    rule, scheduled = schedule(func)
+    assert rule == "RowReduce"
+    data = np.random.default_rng(0).random(shape, "float32")
+    want = data.sum(tuple(axes) if axes else None, keepdims=True)
+    got = run_serial(scheduled, [data], np.zeros_like(want))
+    np.testing.assert_allclose(got, want, rtol=1e-5)

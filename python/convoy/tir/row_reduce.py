@@ -15,6 +15,7 @@ from .loads import contiguous_in, loads_of
 from .window import ReductionRule, inline_consumers
 
 _MOST_RESULTS = 4096  # more of them fill a GPU with a thread each
+_LONGEST_ALONE = 1 << 14  # elements of one result alone: more of them are worth more threads
 _SHORTEST = 128
 _THREADS = 64
 
@@ -40,8 +41,10 @@ def _few_long_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     results = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
     if not contiguous_in(loads[0], reduced[-1].var):
         return False
-    few = 1 < math.prod(int(a.dom.extent) for a in results) <= _MOST_RESULTS
-    return few and math.prod(int(a.dom.extent) for a in reduced) >= _SHORTEST
+    count, length = (math.prod(int(a.dom.extent) for a in axes) for axes in (results, reduced))
+    if count == 1 and length > _LONGEST_ALONE:
+        return False
+    return count <= _MOST_RESULTS and length >= _SHORTEST
 
 
 def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: s_tir.schedule.SBlockRV | None) -> None:
