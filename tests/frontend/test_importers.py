@@ -73,4 +73,6 @@ def test_torch_export(detached: bool) -> None:
     placed = convoy.place(mod, params, backends=("cutlass", "tvm"))
     epilogues = [choice.workload.epilogue.name for choice in placed.plan.choices]
     assert epilogues.count("residual_bias_silu") == 2 and "bias_clip[0,6]" in epilogues
-    assert [native.workload.groups for native in placed.native] == [16]
+    depthwise, classifier = placed.native
+    assert depthwise.workload.groups == 16
+    assert "few rows" in str(classifier)
