@@ -1,10 +1,10 @@
 """Bring an imported model to the normal form that patterns are matched on.
 
 Normal form: one dataflow block without control flow, static shapes, parameters bound as
-constants, 2d convolutions and pools in NHWC with OHWI filters, batch norms folded or as
-``x * scale + shift`` with constants of shape ``(channels,)``, convolutions and matrix products
-in the dtype of the policy. Function inputs and outputs keep the shapes, layouts and dtypes that
-they were declared with.
+constants, 2d convolutions and pools in NHWC with OHWI filters, 3d ones in NDHWC with ODHWI, batch
+norms folded or as ``x * scale + shift`` with constants of shape ``(channels,)``, convolutions and
+matrix products in the dtype of the policy. Function inputs and outputs keep the shapes, layouts
+and dtypes that they were declared with.
 
 The passes, in order:
 
@@ -15,6 +15,7 @@ The passes, in order:
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     FoldPaddings         zeros around the data of a convolution -> its own padding
+    TrimFilters          filters without taps that see nothing but padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
@@ -46,6 +47,7 @@ from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .shape_outputs import shape_outputs
 from .simplify import Simplify
+from .taps import TrimFilters
 from .training_norms import ExpandTrainingNorms
 
 #: Module attribute with the dtype policy.
@@ -107,6 +109,7 @@ def passes(dtype: str) -> list[Pass]:
         ChannelsLast(),
         Simplify(),
         FoldPaddings(),
+        TrimFilters(),
         MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),
