@@ -36,6 +36,8 @@ class DirectBackend(Backend):
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         if workload.op != "fprop":
             return self._decline(f"op {workload.op}", "use cudnn or cutlass")
+        if workload.is_3d:
+            return self._decline("a convolution over volumes", "use cudnn")
         if not workload.is_depthwise:
             return self._decline(f"groups = {workload.groups}", "as many groups as channels")
         if workload.epilogue.affine_relu:
