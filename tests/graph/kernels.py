@@ -67,6 +67,12 @@ def affine_relu(emit, x, scale, shift):
     return emit(op.nn.relu(emit(op.add(emit(op.multiply(x, scale)), shift))))
 
 
+def pad_transposed(emit, x):
+    """What a causal convolution over a signal does to a network's input."""
+    padded = emit(op.nn.pad(x, [0, 0, 0, 0, 2, 0]))
+    return emit(op.permute_dims(emit(op.reshape(padded, (1, 32, 1, 66))), [0, 2, 3, 1]))
+
+
 def entry(emit, x, dtype="float16", pad=1):
     y = emit(op.astype(emit(op.permute_dims(x, [0, 2, 3, 1])), dtype))
     return emit(op.nn.pad(y, [0, 0, 0, 0, 0, 0, 0, pad])) if pad else y
@@ -117,6 +123,7 @@ def small_cases() -> list[Case]:
         Case("affine_relu_f32", [(1, 5, 7, 12), (12,), (12,)], [f] * 3, affine_relu, "Elementwise"),
         Case("affine_relu_n1", [(1, 5, 7, 16), (16,), (16,)], [h] * 3, affine_relu, "Elementwise"),
         Case("add", [(3, 5, 7, 8)] * 2, [h] * 2, lambda e, a, b: e(op.add(a, b)), "Elementwise"),
+        Case("pad_transposed", [(1, 32, 64)], [f], pad_transposed, "Elementwise"),
         Case("entry_pad", [(2, 3, 6, 10)], [f], entry, "Elementwise"),
         Case("entry_rgb", [(2, 3, 6, 16)], [f], lambda e, x: entry(e, x, h, 0), "Elementwise"),
         Case("entry_wide", [(2, 24, 6, 10)], [f], lambda e, x: entry(e, x, h, 0), "Elementwise"),

@@ -66,8 +66,9 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
     for info in [*copies, infos[-1]]:
         limit = sch.get(info.block_rv).annotations.get(VECTOR_LIMIT)
         width = width if limit is None else min(width, int(limit))
-    for info in [info for info in copies if _is_staged(sch, info.block_rv)]:
-        if width == 1 or not _reads_in_order(sch.get(block), sch.get(info.block_rv)):
+    for info in list(copies):
+        alone = width == 1 and _is_staged(sch, info.block_rv)
+        if alone or not _reads_in_order(sch.get(block), sch.get(info.block_rv)):
             copies.remove(info)
             sch.compute_inline(info.block_rv)
     along = _coalescing_axis(sch.get(block))
