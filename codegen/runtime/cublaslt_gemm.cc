@@ -28,8 +28,8 @@ int PlaceOf(const Workload& load, Role role) {
 
 // Whether the result is one matrix product: the pixels of x and y are the same rows.
 bool IsGemm(const Workload& load) {
-  return load.op != Op::kAttention && !load.depth.is_3d && load.groups == 1 && load.r == 1 && load.s == 1 &&
-         load.stride[0] == 1 && load.stride[1] == 1 &&
+  return load.op != Op::kAttention && !load.depth.is_3d && load.groups == 1 && load.r == 1 &&
+         load.s == 1 && load.stride[0] == 1 && load.stride[1] == 1 &&
          load.padding == std::array<int64_t, 4>{0, 0, 0, 0};
 }
 

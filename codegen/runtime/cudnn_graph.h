@@ -58,7 +58,7 @@ class CudnnGraph {
   void AddAttention(const Workload& load);
 
   CudnnTarget target_;
-  size_t rank_ = 4;  // of cuDNN's tensors
+  size_t rank_ = 4;                    // of cuDNN's tensors
   std::deque<CudnnDescriptor> owned_;  // a graph refers to its parts
   std::vector<cudnn::Descriptor> operations_;
   CudnnDescriptor graph_;
