@@ -136,6 +136,22 @@ def test_any_index(chosen: list[tuple[Any, ...]]) -> None:
             np.testing.assert_array_equal(got, want)
 
 
+def test_lengths_of_zeros_in_float16() -> None:
+    x = torch.zeros(3, 8, dtype=torch.float16)
+    x[1] = torch.arange(8)
+
+    def normalized(x: Any) -> Any:
+        return F.normalize(x, dim=-1), F.cosine_similarity(x[1:2] + 1, x[1:2], dim=-1)
+
+    tensors, structure = Arguments(normalized).flatten((x,), {})
+    module = to_relax(normalized, structure, tensors).module
+    machine = tvm.relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())
+    for got, want in zip(
+        machine["main"](tvm.runtime.tensor(x.numpy())), normalized(x.float()), strict=True
+    ):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=4e-3)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(UnsupportedOp, match="indices are used"):
         both(lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1])

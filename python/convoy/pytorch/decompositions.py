@@ -24,6 +24,16 @@ def _mul(a: Any, b: Any) -> Any:
     return torch.logical_and(a, b) if both else NotImplemented
 
 
+def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+    """A positive bound that float16 rounds to zero is its smallest number: a length that is divided
+    by must not be zero (``normalize`` of zeros is then zero, as in float32, where PyTorch has NaN).
+    """
+    smallest = 2.0**-24
+    if x.dtype != torch.float16 or low is None or not 0 < low < smallest:
+        return NotImplemented
+    return _aten.clamp.default(x, smallest, high)
+
+
 def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     """SELU and CELU are scaled ELUs."""
     if scale == 1 and input_scale == 1:
@@ -97,6 +107,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _sub,
     _aten.mul.Tensor: _mul,
+    _aten.clamp.default: _clamp,
     _aten.elu.default: _elu,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _var_mean,

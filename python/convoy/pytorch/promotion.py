@@ -35,8 +35,6 @@ def promote(program: ExportedProgram) -> None:
         for operand in operands:
             if not _is_tensor(operand) or operand.meta["val"].dtype == dtype:
                 continue
-            if dtype.is_floating_point and operand.meta["val"].dtype.is_floating_point:
-                continue  # what a policy of precision decides, as TVM's importer does
             with graph.inserting_before(node):
                 cast = graph.call_function(
                     torch.ops.aten._to_copy.default, (operand,), {"dtype": dtype}
