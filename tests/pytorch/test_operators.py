@@ -15,6 +15,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+import convoy  # noqa: E402
 from convoy.errors import UnsupportedOp  # noqa: E402
 from convoy.pytorch.importer import to_relax  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
@@ -150,6 +151,20 @@ def test_lengths_of_zeros_in_float16() -> None:
         machine["main"](tvm.runtime.tensor(x.numpy())), normalized(x.float()), strict=True
     ):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=4e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_grids_in_16_bits(dtype: str) -> None:
+    """Coordinates are computed in float32, and the result has the declared type."""
+
+    def sampled(x: Any) -> Any:
+        grid = F.affine_grid(x[:, 0, :2, :3] * 0.3, (2, 6, 4, 5), align_corners=False)
+        return F.grid_sample(x, grid, align_corners=False)
+
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(2)).to(getattr(torch, dtype))
+    got = convoy.compile(sampled, (x,), cache=False)(x)
+    assert got.dtype == x.dtype
+    torch.testing.assert_close(got.float(), sampled(x.float()), rtol=0.05, atol=0.05)
 
 
 def test_what_is_refused() -> None:

@@ -27,7 +27,7 @@ _ARITHMETIC = relax_ops(
     convoy.hardswish convoy.elu convoy.mish
     nn.avg_pool1d nn.avg_pool3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool3d einsum
     acos acosh asin asinh atan atan2 atanh cosh log_add_exp mod round sinh
-    vision.roi_align vision.roi_pool
+    image.affine_grid image.grid_sample vision.roi_align vision.roi_pool
     """
 )
 #: Of 16-bit operands, with results of another type; TVM knows them in float32.
