@@ -11,13 +11,13 @@ from typing import Any
 import torch
 import tvm
 from torch.export import ExportedProgram
-from tvm.relax.frontend.torch import from_exported_program
 
 from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
 from ..threads import one_at_a_time
 from . import attention, decompositions, operators
 from .promotion import promote
 from .structure import Structure, flatten, unflatten
+from .translator import decomposed, translate
 
 _PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
 _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -60,22 +60,16 @@ def to_relax(
 
         # First, since operators such as attention decompose into others on a GPU.
         program = move_to_device_pass(program, "cpu")
-    with _quiet():
-        program = program.run_decompositions(_decompositions())
-    _check(program)
-    promote(program)
-    _compact(program)
     try:
         with _quiet():
-            module = from_exported_program(
-                program,
-                custom_convert_map=operators.CONVERTERS,
-                run_ep_decomposition=False,
-                no_bind_return_tuple=True,
-            )
+            program = decomposed(program, _decompositions())
+            _check(program)
+            promote(program)
+            _compact(program)
+            module = translate(program)
     except ConvoyError:
         raise
-    except Exception as err:  # the importer raises whatever the converter of an operator raises
+    except Exception as err:  # what a decomposition or the converter of an operator raises
         raise _unsupported(err) from err
     return Imported(module, found[-1], devices)
 

@@ -1,0 +1,81 @@
+"""TVM's importer of exported programs, with Convoy's converters and a check of each result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import tvm
+from torch._decomp import global_decomposition_table
+from torch.export import ExportedProgram
+from torch.fx import Node
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from ..errors import UnsupportedOp
+from ..graph.expr import dtype_of, is_tensor, shape_of
+from . import operators
+
+#: Rounds of decomposing what decompositions consist of.
+_MOST_ROUNDS = 4
+
+
+def translate(program: ExportedProgram) -> tvm.IRModule:
+    """Convert a program whose operators have converters; see :func:`decomposed`."""
+    importer = _importer()
+    return importer.from_exported_program(program, False, False, True, None)
+
+
+def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -> ExportedProgram:
+    """Decompose operators by ``table``; those without a converter further, as PyTorch can."""
+    program = program.run_decompositions(table)
+    known = _importer().convert_map
+    for _ in range(_MOST_ROUNDS):
+        more: dict[Any, Callable[..., Any]] = {}
+        for node in program.graph.nodes:
+            if node.op == "call_function" and node.target.__name__ not in known:
+                rule = global_decomposition_table["post_autograd"].get(node.target)
+                more |= {node.target: rule} if rule is not None else {}
+        if not more:
+            break
+        table = {**table, **more}
+        program = program.run_decompositions(table)
+    return program
+
+
+def _importer() -> Any:
+    importer = ExportedProgramImporter()
+    own = {
+        name: functools.partial(lambda convert, node: convert(node, importer), convert)
+        for name, convert in operators.CONVERTERS.items()
+    }
+    known: dict[str, Callable[[Node], Any]] = {**importer.convert_map, **own}
+    importer.update_convert_map(
+        {name: functools.partial(_checked, importer, convert) for name, convert in known.items()}
+    )
+    return importer
+
+
+def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:
+    """What a converter makes of a node, in the dtype that PyTorch gives it.
+
+    Raises UnsupportedOp for another shape, which would be another result without a word.
+    """
+    result, wanted = convert(node), node.meta.get("val")
+    if not isinstance(wanted, torch.Tensor) or not isinstance(result, relax.Expr):
+        return result
+    result = importer.block_builder.normalize(result)
+    if not is_tensor(result):
+        return result
+    if shape_of(result) != tuple(wanted.shape):
+        raise UnsupportedOp(
+            f"{node.target} with a result of shape {tuple(wanted.shape)}, which TVM gives the "
+            f"shape {shape_of(result)}",
+            "operators that can be imported from PyTorch",
+        )
+    dtype = importer._convert_data_type(wanted.dtype)
+    if dtype_of(result) == dtype:
+        return result
+    return importer.block_builder.emit(relax.op.astype(result, dtype))
