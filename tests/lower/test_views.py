@@ -46,7 +46,7 @@ def test_indices_of_any_kind_are_taken(data) -> None:
     size = shape[axis]
     first, count = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 2 * size))
     runs = (first + np.arange(count)) % size
-    anything = np.array(data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=7)))
+    anything = np.array(data.draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=7)))
     places = data.draw(st.sampled_from([runs, anything, np.arange(size)[::-1], np.array(first)]))
     index = relax.const(places.astype("int64"))
     mod = network(shape, "float32", lambda b, x: b.emit(op.take(x, index, axis)))
