@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from ..attention.graphs import check
@@ -12,15 +14,18 @@ nn, F = torch.nn, torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def checked(module, *inputs, count=1):
+def checked(module, *inputs, count=1, wanted=None):
     """Check a torch module; returns the attention workloads that are found in it."""
-    from tvm.relax.frontend.torch import from_exported_program
+    from convoy.pytorch.importer import to_relax
+    from convoy.pytorch.structure import flatten
 
     torch.manual_seed(0)
     module = module.eval()
-    with torch.no_grad():
-        wanted = module(*inputs).numpy()
-    relax_module = from_exported_program(torch.export.export(module, inputs))
+    if wanted is None:
+        with torch.no_grad():
+            wanted = module(*inputs).numpy()
+    tensors, structure = flatten((inputs, {}))
+    relax_module = to_relax(module, structure, tensors).module
     return check(relax_module, [x.numpy() for x in inputs], wanted, count)
 
 
@@ -146,3 +151,36 @@ class Einsum(nn.Module):
 def test_einsum_of_one_head():
     (found,) = checked(Einsum(), torch.randn(2, 10, 48))
     assert found.attention.scale == 1.0
+
+
+class Cosine(nn.Module):
+    """Swin v2: keys and queries of length one, a scale for each head, a computed position bias.
+    Tokens of zeros, as padding makes them, have keys of zeros: their length is the bound."""
+
+    def __init__(self, width=32, heads=2, tokens=10):
+        super().__init__()
+        self.heads, self.qkv = heads, nn.Linear(width, 3 * width, bias=False)
+        self.scale = nn.Parameter(torch.tensor([0.5, 1.5]).view(heads, 1, 1))
+        self.bias = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, heads))
+        self.register_buffer("places", torch.randn(tokens, tokens, 2))
+
+    def forward(self, x):
+        b, t, c = x.shape
+        parts = self.qkv(x).view(b, t, 3, self.heads, c // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+        scores = scores * self.scale.clamp(max=math.log(100.0)).exp()
+        scores = scores + 2 * self.bias(self.places).permute(2, 0, 1).sigmoid()
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_cosine_attention_of_padded_windows(dtype):
+    x = torch.randn(3, 10, 32)
+    x[1, 6:] = 0
+    torch.manual_seed(0)
+    net = Cosine()
+    with torch.no_grad():
+        wanted = net(x).numpy()
+    (found,) = checked(net.to(dtype), x.to(dtype), wanted=wanted)
+    assert found.attention.bias.shape[-3:] == (2, 10, 10)

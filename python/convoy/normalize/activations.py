@@ -110,10 +110,12 @@ def _in_float16(value: float) -> bool:
 
 
 def _name(y: Array, room: tuple[float, float]) -> tuple[str, float] | None:
-    """The activation with the nearest values, and its alpha."""
+    """The activation with the nearest values, and its alpha. A relu is zero below zero: what is
+    divided by ``max(x, 1e-12)`` needs its bound."""
     if not np.isfinite(y[np.abs(_X) <= _SAFE]).all():
         return None
-    off, name = min((_distance(y, _wanted(name), room), name) for name in _MAKERS)
+    names = [name for name in _MAKERS if name != "relu" or not y[_X < 0].any()]
+    off, name = min((_distance(y, _wanted(name), room), name) for name in names)
     if off <= 1.0:
         return name, 0.0
     at = int(np.argmin(np.abs(_X + 1)))
@@ -121,8 +123,9 @@ def _name(y: Array, room: tuple[float, float]) -> tuple[str, float] | None:
         alpha = float(y[at] / _wanted(name, 1.0)[at])
         if math.isclose(alpha, short := float(f"{alpha:.6g}"), rel_tol=1e-7):
             alpha = short  # 0.1 in float32
-        # A slope of 1 is no activation; 0 is a relu, which is known already.
-        usable = math.isfinite(alpha) and not (name == "leaky_relu" and alpha == 1.0)
+        # A slope of 1 is no activation; one near 0 is a relu or keeps values from zero.
+        usable = math.isfinite(alpha) and abs(alpha) > room[1]
+        usable = usable and not (name == "leaky_relu" and alpha == 1.0)
         if usable and _distance(y, activate(name, _X, alpha), room) <= 1.0:
             return name, alpha
     return None

@@ -3,9 +3,9 @@
 Convolutions and matrix products take operands of the policy's dtype and accumulate in float32
 (the accumulation is the kernel's affair, see ``accumulate.py``); one that was written for 16-bit
 operands with a float32 result keeps that result. Operators that only move or
-combine values follow their inputs, sensitive ones run in float32, and any operator that is not
-listed gets the dtypes that it was written for. Function inputs and outputs keep their dtype:
-an input is cast once, constants are cast at compile time.
+combine values follow their inputs, sensitive ones run in float32, as do divisions by what these
+give, and any operator that is not listed gets the dtypes that it was written for. Function inputs
+and outputs keep their dtype: an input is cast once, constants are cast at compile time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,15 @@ FOLLOW = relax_ops(
 
 SENSITIVE = relax_ops(
     """
+    exp log power sqrt rsqrt erf sum prod std variance cumsum
+    """
+)
+
+#: Sensitive, with a result that is as large as what they were written for.
+NORMS = relax_ops(
+    """
     nn.softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm
-    nn.batch_norm exp log power sqrt rsqrt erf sum prod std variance cumsum
+    nn.batch_norm
     """
 )
 
@@ -139,13 +146,24 @@ class ApplyPrecision(Rewriter):
             return call_like(call, [*args[:2], call.args[2], args[3]])
         if name in SENSITIVE:
             return call_like(call, [self.cast(a, "float32") for a in call.args])
+        if name in NORMS:
+            wide = call_like(call, [self.cast(a, "float32") for a in call.args])
+            narrows = dtype_of(old) == self.dtype != "float32"
+            return relax.op.astype(self.emit(wide), self.dtype) if narrows else wide
         if name in FOLLOW:
             dtype = self._followed(call.args)
+            if name == "relax.divide" and dtype == self.dtype and self._is_wide(call.args[1]):
+                wide = call_like(call, [self.cast(a, "float32") for a in call.args])
+                return relax.op.astype(self.emit(wide), dtype)
             if dtype:
                 return call_like(call, [self.cast(a, dtype) for a in call.args])
             return None
         args = [self.as_declared(new, was.ty) for new, was in zip(call.args, old.args, strict=True)]
         return call_like(call, args)
+
+    def _is_wide(self, divisor: relax.Expr) -> bool:
+        """Whether a divisor is computed in float32: a norm may be zero in 16 bit, and its bound."""
+        return isinstance(divisor, relax.Var) and dtype_of(divisor) == "float32" != self.dtype
 
     def _widens(self, call: relax.Call) -> bool:
         """Whether a GEMM or convolution has operands of the policy's 16 bit and a wider result."""

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 from ..errors import UnsupportedOp
-from . import indexing, pooling, resize
+from . import indexing, pooling, reductions, resize
 from .pooling import each
 
 Converter = Callable[[Any, Any], relax.Expr]
@@ -73,27 +73,6 @@ def _addmm(node: Any, importer: Any) -> relax.Expr:
     if beta != 1:
         bias = emit(op.multiply(bias, relax.const(beta, dtype)))
     return emit(op.add(product, bias))
-
-
-def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
-    """``amax`` or ``amin``: (input, axes, keepdim); no axes are all."""
-
-    def convert(node: Any, importer: Any) -> relax.Expr:
-        x, *rest = importer.retrieve_args(node)
-        given = dict(zip(("dim", "keepdim"), rest, strict=False)) | node.kwargs
-        axes = given.get("dim") or None
-        axes = [axes] if isinstance(axes, int) else axes
-        emit = importer.block_builder.emit
-        return emit(reduce(x, axis=axes, keepdims=bool(given.get("keepdim", False))))
-
-    return convert
-
-
-def _product(node: Any, importer: Any) -> relax.Expr:
-    """(input, axis, keepdim)."""
-    x, axis, *rest = importer.retrieve_args(node)
-    keepdim = bool(rest[0]) if rest else bool(node.kwargs.get("keepdim", False))
-    return importer.block_builder.emit(op.prod(x, axis=[axis], keepdims=keepdim))
 
 
 def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
@@ -196,12 +175,10 @@ CONVERTERS: dict[str, Converter] = {
     "bmm.default": _matmul,
     "matmul.default": _matmul,
     "addmm.default": _addmm,
-    "amax.default": _extreme(op.max),
-    "amin.default": _extreme(op.min),
     "cross_entropy_loss.default": _cross_entropy,
-    "prod.dim_int": _product,
     "div.Tensor_mode": _rounded_quotient,
     **indexing.CONVERTERS,
     **pooling.CONVERTERS,
+    **reductions.CONVERTERS,
     **resize.CONVERTERS,
 }

@@ -17,6 +17,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from ..errors import UnsupportedOp
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
+from .constants import Constants
 
 #: Rounds of decomposing what decompositions consist of.
 _MOST_ROUNDS = 4
@@ -24,14 +25,14 @@ _MOST_ROUNDS = 4
 
 def translate(program: ExportedProgram) -> tvm.IRModule:
     """Convert a program whose operators have converters; see :func:`decomposed`."""
-    importer = _importer()
+    importer = _importer(Constants(program))
     return importer.from_exported_program(program, False, False, True, None)
 
 
 def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -> ExportedProgram:
     """Decompose operators by ``table``; those without a converter further, as PyTorch can."""
     program = program.run_decompositions(table)
-    known = _importer().convert_map
+    known = _importer(None).convert_map
     for _ in range(_MOST_ROUNDS):
         more: dict[Any, Callable[..., Any]] = {}
         for node in program.graph.nodes:
@@ -45,7 +46,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -
     return program
 
 
-def _importer() -> Any:
+def _importer(constants: Constants | None) -> Any:
     importer = ExportedProgramImporter()
     own = {
         name: functools.partial(lambda convert, node: convert(node, importer), convert)
@@ -53,9 +54,21 @@ def _importer() -> Any:
     }
     known: dict[str, Callable[[Node], Any]] = {**importer.convert_map, **own}
     importer.update_convert_map(
-        {name: functools.partial(_checked, importer, convert) for name, convert in known.items()}
+        {
+            name: functools.partial(_converted, importer, constants, convert)
+            for name, convert in known.items()
+        }
     )
     return importer
+
+
+def _converted(
+    importer: Any, constants: Constants | None, convert: Callable[[Node], Any], node: Node
+) -> Any:
+    value = constants.value(node) if constants is not None else None
+    if value is not None:
+        return relax.const(importer._convert_pytorch_tensor_to_tvm(value))
+    return _checked(importer, convert, node)
 
 
 def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:

@@ -70,7 +70,7 @@ def _site(graph: GraphView, end: relax.Var, weights: Weights) -> Site | None:
     if math.prod(scores[:-2]) != math.prod(result[:-2]):
         return None
     rows: list[list[_Operand]] = [
-        _rows(sources(graph, q, scaled=True), scores[:-2], False),
+        _rows(_queries(graph, q, weights.scores.factor), scores[:-2], False),
         _rows([*sources(graph, k, scaled=True), *_transposed(k)], scores[:-2], True),
         _rows(sources(graph, v), result[:-2], False),
         _rows(destinations(graph, end), result[:-2], False),
@@ -82,6 +82,13 @@ def _site(graph: GraphView, end: relax.Var, weights: Weights) -> Site | None:
         if (site := _joined(graph, end, weights, masks, chosen)) is not None:
             return site
     return None
+
+
+def _queries(graph: GraphView, q: relax.Expr, factor: relax.Expr | None) -> list[Source]:
+    """Views that the queries are; where the scores have a factor for each row, scaled by it."""
+    if factor is None:
+        return sources(graph, q, scaled=True)
+    return [Source(relax.op.multiply(q, factor), Strided.compact(shape_of(q)))]
 
 
 def _transposed(k: relax.Expr) -> list[Source]:

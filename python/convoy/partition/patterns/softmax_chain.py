@@ -1,8 +1,9 @@
 """Recognize ``softmax(scale * a b + bias) c``, however an importer writes it out.
 
 Between the two products scores may be reshaped (but for their last two axes), cast, multiplied by
-numbers, added to, and masked by ``where``; between softmax and the second product weights may be
-reshaped, cast, and set to zero where no score is above minus infinity (PyTorch's safe softmax).
+numbers and by constants for their rows, added to, and masked by ``where``; between softmax and the
+second product weights may be reshaped, cast, and set to zero where no score is above minus infinity
+(PyTorch's safe softmax).
 """
 
 from __future__ import annotations
@@ -53,12 +54,14 @@ class Term:
 
 @dataclass(frozen=True)
 class Scores:
-    """``scale * product + terms``; ``covered`` begins with the product's variable."""
+    """``scale * factor * product + terms``; ``covered`` begins with the product's variable. The
+    factor is a constant for each row, head or batch."""
 
     product: relax.Call
     covered: tuple[relax.Var, ...]
     scale: float = 1.0
     terms: tuple[Term, ...] = ()
+    factor: relax.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,8 @@ def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
     if (product := number_times(call)) is not None:
         inner = _covering(value, scores_of(graph, product[0]))
         return None if inner is None else _times(inner, product[1])
+    if name == "relax.multiply":
+        return _row_scaled(graph, value, call)
     if name in ("relax.add", "relax.subtract"):
         return _added(graph, value, call)
     return _masked(graph, value, call) if name == "relax.where" else None
@@ -201,6 +206,26 @@ def _covering(var: relax.Var, scores: Scores | None) -> Scores | None:
 def _times(scores: Scores, number: float) -> Scores:
     terms = tuple(term.times(number) for term in scores.terms)
     return dataclasses.replace(scores, scale=scores.scale * number, terms=terms)
+
+
+def _row_scaled(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
+    """A product times a constant for each of its rows: the rows of its first operand are scaled."""
+    for own, factor in (call.args, tuple(reversed(call.args))):
+        if not is_const(factor) or shape_of(own) != shape_of(call) or shape_of(factor)[-1] != 1:
+            continue
+        inner = _covering(var, scores_of(graph, own))
+        if inner is None or inner.terms or inner.factor is not None:
+            continue
+        rows = shape_of(inner.product.args[0])
+        if shape_of(inner.product) == shape_of(call) and _spreads(shape_of(factor), rows):
+            return dataclasses.replace(inner, factor=factor)
+    return None
+
+
+def _spreads(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a tensor can be broadcast to a shape."""
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(own in (1, extent) for own, extent in pairs)
 
 
 def _added(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:

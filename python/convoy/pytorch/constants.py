@@ -1,0 +1,58 @@
+"""What a program computes from its parameters and from numbers alone, as PyTorch computes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+from torch.utils import _pytree
+
+#: Elements of a result that becomes a constant, at most; parameters stay as they are.
+_MOST_ELEMENTS = 1 << 22
+_HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+class Constants:
+    """Values of nodes that depend on no input: position biases, masks, normalized weights."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        held = {**program.constants, **program.state_dict}
+        targets = {
+            spec.arg.name: spec.target
+            for spec in program.graph_signature.input_specs
+            if spec.kind in _HELD and isinstance(held.get(spec.target), torch.Tensor)
+        }
+        self._values: dict[Node, Any] = {
+            node: held[targets[node.name]].detach()
+            for node in program.graph.nodes
+            if node.op == "placeholder" and node.name in targets
+        }
+
+    def value(self, node: Node) -> torch.Tensor | None:
+        """The constant that a node is; None for what depends on an input, for views, which move
+        no data, and for large results."""
+        inputs = node.all_input_nodes
+        if not all(one in self._values for one in inputs) or _is_large(node):
+            return None
+        args, kwargs = torch.fx.node.map_arg(
+            (node.args, node.kwargs), lambda one: self._values[one]
+        )
+        with torch.no_grad():
+            result = self._values[node] = node.target(*args, **kwargs)
+        if not isinstance(result, torch.Tensor) or result.is_sparse:
+            return None
+        before = [t for t in _pytree.tree_leaves(args) if isinstance(t, torch.Tensor)]
+        is_view = any(_shared(result, t) for t in before)
+        return None if is_view else result.contiguous()
+
+
+def _shared(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _is_large(node: Node) -> bool:
+    results = _pytree.tree_leaves(node.meta.get("val"))
+    return any(isinstance(t, torch.Tensor) and t.numel() > _MOST_ELEMENTS for t in results)
