@@ -14,6 +14,7 @@ The passes, in order:
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
+    RecognizeRowNorms    several operators that are a norm of the last axis -> one
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
@@ -45,6 +46,7 @@ from .name_layers import NameLayers
 from .paddings import FoldPaddings
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
+from .row_norms import RecognizeRowNorms
 from .shape_outputs import shape_outputs
 from .simplify import Simplify
 from .taps import TrimFilters
@@ -108,6 +110,7 @@ def passes(dtype: str) -> list[Pass]:
         HeightOne(),
         ChannelsLast(),
         Simplify(),
+        RecognizeRowNorms(),
         FoldPaddings(),
         TrimFilters(),
         MoveReshapes(),
