@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import convoy
-from convoy.errors import UnsupportedOp
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -104,11 +103,6 @@ def test_layers_between_convolutions(layer: Any) -> None:
 
 def test_instance_norm_of_images_keeps_them_apart() -> None:
     check(nn.Sequential(nn.Conv2d(3, 4, 1), nn.InstanceNorm2d(4)), (2, 3, 5, 5))
-
-
-def test_resampling_by_parts_of_voxels_is_named() -> None:
-    with pytest.raises(UnsupportedOp, match="resampling"):
-        convoy.compile(nn.Upsample(scale_factor=1.3), torch.zeros(1, 1, 4, 5, 5))
 
 
 @pytest.mark.parametrize("rank", [2, 3])
