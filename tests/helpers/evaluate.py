@@ -64,6 +64,14 @@ def _reshaped(call: relax.Call, x: Array) -> Array:
     return x.reshape(shape_of(call))
 
 
+def _slice(call: relax.Call, x: Array) -> Array:
+    axes, begins, ends = ([int(field) for field in bound.fields] for bound in call.args[1:4])
+    cut = [slice(None)] * x.ndim
+    for axis, begin, end in zip(axes, begins, ends, strict=True):
+        cut[axis] = slice(begin, end)
+    return x[tuple(cut)]
+
+
 def _mean(call: relax.Call, x: Array) -> Array:
     axes = None if call.attrs.axis is None else ints(call.attrs.axis)
     return np.asarray(x.mean(axes, keepdims=bool(call.attrs.keepdims)))
@@ -85,5 +93,7 @@ _OPS: Mapping[str, Callable[..., Any]] = {
     "broadcast_to": lambda call, x: np.broadcast_to(x, shape_of(call)),
     "split": lambda call, x: np.split(x, len(call.ty.fields), int(call.attrs.axis)),
     "mean": _mean,
+    "nn.pad": lambda call, x: np.pad(x, np.reshape(ints(call.attrs.pad_width), (-1, 2))),
+    "strided_slice": _slice,
     "take": lambda call, x, i: np.take(x, i, int(call.attrs.axis)),
 }

@@ -184,3 +184,12 @@ def test_cosine_attention_of_padded_windows(dtype):
         wanted = net(x).numpy()
     (found,) = checked(net.to(dtype), x.to(dtype), wanted=wanted)
     assert found.attention.bias.shape[-3:] == (2, 10, 10)
+
+
+@pytest.mark.parametrize(("dim", "value"), [(36, 36), (12, 20), (16, 12)])
+def test_heads_are_padded_to_what_kernels_load(dim, value):
+    q, k, v = qkv(value=value)
+    q, k = (F.pad(x, (0, dim - 16)) + 0.1 if dim > 16 else x[..., :dim] for x in (q, k))
+    (found,) = checked(Sdpa(), q, k, v, torch.randn(10, 12))
+    sizes = found.c // found.groups, found.k // found.groups
+    assert sizes == tuple(-(-size // 8) * 8 for size in (dim, value))

@@ -22,6 +22,7 @@ The passes, in order:
     FoldAffine           scales into weights
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
+    PadHeads             heads of attention in 16 bit -> multiples of 8 elements
     PadStemChannels      few input channels -> as many as tensor cores load
 """
 
@@ -36,6 +37,7 @@ from ..graph.bind import bind_params, check_static, straight_line
 from . import layout_rules  # noqa: F401  (registers its rules)
 from .activations import RecognizeActivations
 from .affine import FoldAffine
+from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .height_one import HeightOne
@@ -118,6 +120,7 @@ def passes(dtype: str) -> list[Pass]:
         FoldAffine(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
+        PadHeads(),
     ]
 
 
