@@ -32,7 +32,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.index_put(x, (torch.tensor([1, 1]),), x[:, :1], accumulate=True),
         x.index_add(1, torch.tensor([0, 3]), x[:, :2]), x.index_fill(1, torch.tensor([0, -1]), 2.0),
         x.index_copy(2, torch.tensor([4, 1]), x[:, :, :2]),
-        x.scatter_add(1, x.argsort(1)[:, :3], x * 2),
+        x.scatter_add(1, x.argsort(1)[:, :3], x * 2), x.scatter(1, x.argsort(1)[:, :3], x * 2),
     ),
     "windows": lambda x: (
         x.unfold(2, 3, 2), x.unfold(-1, 2, 1), F.unfold(x, 3, padding=1),

@@ -125,14 +125,19 @@ def _index_put(node: Any, importer: Any) -> relax.Expr:
     return places.back(emit(op.scatter_nd(places.in_front(x), rows, values, reduction)))
 
 
-def _scatter_add(node: Any, importer: Any) -> relax.Expr:
-    """Add the leading part of ``source`` that ``index`` covers at its positions on an axis."""
-    x, axis, index, source = importer.retrieve_args(node)
-    emit, covered = importer.block_builder.emit, _sizes(index)
-    if _sizes(source) != covered:
-        axes = list(range(len(covered)))
-        source = emit(op.strided_slice(source, axes, [0] * len(covered), covered))
-    return emit(op.scatter_elements(x, index, source, axis % len(covered), "add"))
+def _scatter(reduction: str) -> Callable[[Any, Any], relax.Expr]:
+    """A converter of (x, axis, index, source): the leading part of the source that the index covers
+    goes to the index's positions on the axis, or is added there."""
+
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        x, axis, index, source = importer.retrieve_args(node)
+        emit, covered = importer.block_builder.emit, _sizes(index)
+        if _sizes(source) != covered:
+            axes = list(range(len(covered)))
+            source = emit(op.strided_slice(source, axes, [0] * len(covered), covered))
+        return emit(op.scatter_elements(x, index, source, axis % len(covered), reduction))
+
+    return convert
 
 
 CONVERTERS = {
@@ -143,5 +148,6 @@ CONVERTERS = {
     "_unsafe_index.Tensor": _index,
     "index_put.default": _index_put,
     "_unsafe_index_put.default": _index_put,
-    "scatter_add.default": _scatter_add,
+    "scatter.src": _scatter("update"),
+    "scatter_add.default": _scatter("add"),
 }
