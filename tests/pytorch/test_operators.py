@@ -167,6 +167,15 @@ def test_grids_in_16_bits(dtype: str) -> None:
     torch.testing.assert_close(got.float(), sampled(x.float()), rtol=0.05, atol=0.05)
 
 
+def test_group_norms_in_bfloat16() -> None:
+    def normed(x: Any) -> Any:
+        return F.group_norm(x, 3), F.group_norm(x, 2, x[0, :, 0, 0], x[0, :, 0, 1])
+
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3)).bfloat16()
+    for got, want in zip(convoy.compile(normed, (x,), cache=False)(x), normed(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=0.03, atol=0.03)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(UnsupportedOp, match="indices are used"):
         both(lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1])

@@ -41,15 +41,6 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return torch.where(x > 0, x, alpha * (torch.exp(x * input_scale) - 1)) * scale
 
 
-def _group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, *rest: Any) -> Any:
-    """Without weights it has those that change nothing."""
-    if weight is not None and bias is not None:
-        return NotImplemented
-    weight = x.new_ones(c) if weight is None else weight
-    bias = x.new_zeros(c) if bias is None else bias
-    return _aten.native_group_norm(x, weight, bias, n, c, *rest)
-
-
 def _var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     axes = dim if dim else list(range(x.dim()))
     return (
@@ -109,7 +100,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.mul.Tensor: _mul,
     _aten.clamp.default: _clamp,
     _aten.elu.default: _elu,
-    _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
     _aten.max.dim: _largest,

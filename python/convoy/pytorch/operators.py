@@ -143,6 +143,26 @@ def _linear(node: Any, importer: Any) -> relax.Expr:
     return y if bias is None else emit(op.add(y, bias))
 
 
+def _group_norm(node: Any, importer: Any) -> relax.Expr:
+    """(input, weight, bias, n, channels, size, groups, epsilon): (result,).
+
+    TVM has no group norm of bfloat16.
+    """
+    x, weight, bias, _, channels, _, groups, epsilon = importer.retrieve_args(node)
+    if any(u.target is not operator.getitem or u.args[1] != 0 for u in node.users):
+        raise UnsupportedOp("a group norm whose statistics are used", "its result alone")
+    emit, dtype = importer.block_builder.emit, str(x.ty.dtype)
+    wide = "float32" if dtype == "bfloat16" else dtype
+    weight = op.ones((channels,), dtype) if weight is None else weight
+    bias = op.zeros((channels,), dtype) if bias is None else bias
+    x, weight, bias = (
+        emit(value if wide == dtype else op.astype(value, wide)) for value in (x, weight, bias)
+    )
+    axes = list(range(2, len(x.ty.shape)))
+    y = emit(op.nn.group_norm(x, weight, bias, groups, 1, axes, epsilon))
+    return relax.Tuple([y if wide == dtype else emit(op.astype(y, dtype))])
+
+
 def _instance_norm(node: Any, importer: Any) -> relax.Expr:
     """Instance norm (input, weight, bias, running mean and variance, whether the input's own count,
     momentum, epsilon), channels in the second axis."""
@@ -170,6 +190,7 @@ CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
     "_native_batch_norm_legit_functional.default": _training_batch_norm,
     "instance_norm.default": _instance_norm,
+    "native_group_norm.default": _group_norm,
     "linear.default": _linear,
     "mm.default": _matmul,
     "bmm.default": _matmul,
