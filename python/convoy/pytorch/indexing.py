@@ -1,4 +1,4 @@
-"""Indexing as PyTorch does it: negative positions, index tensors on some axes, windows; ranges."""
+"""Indexing as PyTorch does it: negative positions, index tensors on some axes, windows."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from tvm import relax
 from tvm.relax import op
 
 from ..errors import UnsupportedOp
+from ..graph.expr import shape_of
 
 Emit = Callable[[relax.Expr], relax.Var]
-
-
-def _sizes(x: relax.Expr) -> list[int]:
-    return [int(size) for size in x.ty.shape]
-
-
-def _arange(node: Any, importer: Any) -> relax.Expr:
-    """([start], end, [step]) as a constant."""
-    made = node.meta["val"].dtype
-    numbers = torch.arange(*node.args, dtype=torch.float64 if made.is_floating_point else made)
-    return relax.const(numbers.numpy(), str(made).removeprefix("torch."))
 
 
 def _select(node: Any, importer: Any) -> relax.Expr:
     """``x[..., index, ...]`` on one axis, which goes."""
     x, axis, index = importer.retrieve_args(node)
-    emit, shape = importer.block_builder.emit, _sizes(x)
+    emit, shape = importer.block_builder.emit, shape_of(x)
     axis %= len(shape)
     first = index % shape[axis]
     part = emit(op.strided_slice(x, [axis], [first], [first + 1]))
@@ -40,7 +29,7 @@ def _select(node: Any, importer: Any) -> relax.Expr:
 def _unfold(node: Any, importer: Any) -> relax.Expr:
     """Windows of an axis, ``size`` long and ``step`` apart; their elements are the last axis."""
     x, axis, size, step = importer.retrieve_args(node)
-    emit, shape = importer.block_builder.emit, _sizes(x)
+    emit, shape = importer.block_builder.emit, shape_of(x)
     axis %= len(shape)
     starts = np.arange(0, shape[axis] - size + 1, step)
     positions = relax.const(starts[:, None] + np.arange(size), "int64")
@@ -59,7 +48,7 @@ class _Places:
     """
 
     def __init__(self, emit: Emit, x: relax.Expr, indices: Sequence[relax.Expr | None]) -> None:
-        self._emit, self.shape = emit, _sizes(x)
+        self._emit, self.shape = emit, shape_of(x)
         named = {i: index for i, index in enumerate(indices) if index is not None}
         axes = list(named)
         self._rest = [i for i in range(len(self.shape)) if i not in axes]
@@ -91,7 +80,7 @@ class _Places:
 
     def result_order(self, to_result: bool) -> list[int]:
         """Axes from (positions, rest) to those of a result, or back."""
-        rank, rest = len(_sizes(self.positions)), len(self._rest)
+        rank, rest = len(shape_of(self.positions)), len(self._rest)
         front, behind = list(range(rank)), list(range(rank, rank + rest))
         order = [*behind[: self.moved], *front, *behind[self.moved :]]
         return order if to_result else [int(i) for i in np.argsort(order)]
@@ -115,7 +104,7 @@ def _index_put(node: Any, importer: Any) -> relax.Expr:
     accumulate = bool(rest[0]) if rest else bool(node.kwargs.get("accumulate", False))
     emit = importer.block_builder.emit
     places = _Places(emit, x, indices)
-    at = _sizes(places.positions)
+    at = shape_of(places.positions)
     both = [*at, *places.rest_sizes]
     values = emit(op.broadcast_to(values, [both[i] for i in places.result_order(True)]))
     values = emit(op.permute_dims(values, places.result_order(to_result=False)))
@@ -131,8 +120,8 @@ def _scatter(reduction: str) -> Callable[[Any, Any], relax.Expr]:
 
     def convert(node: Any, importer: Any) -> relax.Expr:
         x, axis, index, source = importer.retrieve_args(node)
-        emit, covered = importer.block_builder.emit, _sizes(index)
-        if _sizes(source) != covered:
+        emit, covered = importer.block_builder.emit, shape_of(index)
+        if shape_of(source) != covered:
             axes = list(range(len(covered)))
             source = emit(op.strided_slice(source, axes, [0] * len(covered), covered))
         return emit(op.scatter_elements(x, index, source, axis % len(covered), reduction))
@@ -141,7 +130,6 @@ def _scatter(reduction: str) -> Callable[[Any, Any], relax.Expr]:
 
 
 CONVERTERS = {
-    **{f"arange.{overload}": _arange for overload in ("default", "start", "start_step")},
     "select.int": _select,
     "unfold.default": _unfold,
     "index.Tensor": _index,
