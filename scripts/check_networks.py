@@ -3,7 +3,7 @@
     python scripts/check_networks.py --target llvm                        # no GPU needed
     python scripts/check_networks.py --forms cudnn cutlass --jobs 8 --out networks.json
     python scripts/check_networks.py --networks unet yolo --importer onnx
-    python scripts/check_networks.py --build-only         # for a GPU, on a machine without one
+    python scripts/check_networks.py --target emulated    # the code for a GPU, on the CPU
 
 Every network of tests/zoo is imported from torch.export or ONNX, built in each form and run three
 times on fresh inputs, of which the first run is eager, the second captures a CUDA graph and the
@@ -75,15 +75,23 @@ ON_CPU = {
 }
 
 
+FORMS_OF = {
+    "cuda": FORMS,
+    "emulated": {name: form for name, form in FORMS.items() if not form.gradients},
+    "llvm": ON_CPU,
+}
+
+
 def imported(network: Any, inputs: list[Any], importer: str) -> Any:
     """A Relax module of a PyTorch module, its parameters bound."""
-    import torch
-
     if importer == "torch":
-        from tvm.relax.frontend.torch import from_exported_program
+        from convoy.pytorch.importer import to_relax
+        from convoy.pytorch.structure import flatten
 
-        return from_exported_program(torch.export.export(network, tuple(inputs)))
+        tensors, structure = flatten((tuple(inputs), {}))
+        return to_relax(network, structure, tensors).module
     import onnx
+    import torch
     from tvm.relax.frontend.onnx import from_onnx
 
     with tempfile.TemporaryDirectory() as folder:
@@ -157,19 +165,25 @@ def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
     placed = convoy.place(
         module, precision=form.precision, backends=form.backends, measure=False, device=None
     )
+    declined = collections.Counter(map(str, placed.native))
+    row: Row = {"offloaded": placed.plan.backends(), "declined": dict(declined)}
+    if target == "emulated":
+        from tests.emulation.network import Emulation
+
+        # Between them the forms cover both orders in which threads take turns.
+        built = Emulation(placed, form.streams, backwards=form.batch == 1)
+        return built, row | {
+            "streams": built.schedule.streams, "rescheduled": list(map(str, built.rescheduled)),
+        }  # fmt: skip
     built = compile_placement(
         placed, "cuda", form.precision, backends=form.backends, cuda_graph=form.cuda_graph,
         streams=form.streams,
     )  # fmt: skip
     streams = built.schedule.streams if built.schedule else None
-    declined = collections.Counter(map(str, placed.native))
-    return built, {
-        "offloaded": placed.plan.backends(), "streams": streams, "declined": dict(declined),
-        "rescheduled": list(built.meta.rescheduled),
-    }  # fmt: skip
+    return built, row | {"streams": streams, "rescheduled": list(built.meta.rescheduled)}
 
 
-def check(name: str, form: Form, target: str, importer: str, build_only: bool = False) -> Row:
+def check(name: str, form: Form, target: str, importer: str) -> Row:
     """One network in one form; a row with its error, or why it failed."""
     row: Row = {"wrong": False}
     started, step = time.perf_counter(), "import"
@@ -192,12 +206,10 @@ def check(name: str, form: Form, target: str, importer: str, build_only: bool = 
             built, found = compiled(module, form, target)
             row |= found
             row["build_s"] = round(time.perf_counter() - started, 1)
-            if build_only:
-                return row
             exact = zoo.make(name).double()
             wants = [outputs_of(exact, [x.double() for x in inputs]) for inputs in data]
             step = "run"
-            session = built.session()
+            session = built if target == "emulated" else built.session()
             gots = [session(*[x.numpy() for x in inputs]) for inputs in data]
             row["error"] = max(errors(g, w) for g, w in zip(gots, wants, strict=True))
             row["of_peer"] = peer_error(network, data[0], form.precision, wants[0])
@@ -220,7 +232,7 @@ def line(row: Row) -> str:
     head = f"{row['network']:22} {row['form']:14} {row['importer']:5}"
     if "failed" in row:
         return f"{head} FAILED in {row.get('step', 'its process')}: {row['failed'][:400]}"
-    text = f"{head} {'WRONG' if row['wrong'] else 'right' if 'error' in row else 'built'}"
+    text = f"{head} {'WRONG' if row['wrong'] else 'right'}"
     if "error" in row:
         text += f" error {row['error']:.1e} (PyTorch {row['of_peer']:.1e})"
     if "offloaded" in row:
@@ -267,12 +279,11 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--target", choices=["cuda", "llvm"], default="cuda")
+    made.add_argument("--target", choices=list(FORMS_OF), default="cuda")
     made.add_argument("--networks", nargs="*", default=[], help="default: all")
     made.add_argument("--forms", nargs="*", default=[], help=f"of {', '.join(FORMS)}")
     made.add_argument("--importer", nargs="+", choices=["torch", "onnx"], default=["torch"])
     made.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1))
-    made.add_argument("--build-only", action="store_true", help="compile, do not run")
     made.add_argument("--out", default="", help="JSON file, written after every case")
     return made
 
@@ -281,7 +292,7 @@ def main() -> int:
     args = parser().parse_args()
     from tests import zoo
 
-    forms = ON_CPU if args.target == "llvm" else FORMS
+    forms = FORMS_OF[args.target]
     asked = (("network", args.networks, zoo.NETWORKS), ("form", args.forms, forms))
     for kind, names, known in asked:
         if unknown := [name for name in names if name not in known]:
@@ -290,7 +301,7 @@ def main() -> int:
         (
             {"network": name, "form": form, "importer": importer},
             check,
-            (name, forms[form], args.target, importer, args.build_only),
+            (name, forms[form], args.target, importer),
         )
         for importer in args.importer
         for form in args.forms or forms

@@ -34,19 +34,6 @@ struct Index {
 };
 inline Index thread_index, block_index;
 
-// Until all threads of the block are here. Each waits at least once, so that those of a warp, whose
-// steps are the same, stay side by side.
-inline int arrived = 0, generation = 0;
-inline void wait_for_block() {
-  int mine = generation;
-  if (++arrived == int(fibers.size())) {
-    arrived = 0;
-    ++generation;
-  }
-  do wait();
-  while (generation == mine);
-}
-
 inline void launch(int blocks, int threads, void* shared, size_t shared_bytes,
                    std::function<void()> kernel) {
   body = std::move(kernel);
@@ -69,24 +56,23 @@ template <class Fill, class Use>
 void together(Fill fill, Use use) {
   unsigned self = thread_index.x;
   fill(slots[self]);
-  wait();
+  meet_warp();
   use(slots + self / 32 * 32, int(self % 32));
-  wait();
+  meet_warp();
 }
 
 }  // namespace emulator
 
 #define threadIdx emulator::thread_index
 #define blockIdx emulator::block_index
-#define __syncthreads emulator::wait_for_block
-#define __syncwarp emulator::wait
+#define __syncthreads emulator::meet_block
+#define __syncwarp emulator::meet_warp
 
 inline float __shfl_xor_sync(unsigned, float value, int mask) {
   float result = 0;
-  emulator::together([&](emulator::Slot& slot) { slot.number = value; },
-                     [&](const emulator::Slot* warp, int lane) {
-                       result = warp[lane ^ mask].number;
-                     });
+  emulator::together(
+      [&](emulator::Slot& slot) { slot.number = value; },
+      [&](const emulator::Slot* warp, int lane) { result = warp[lane ^ mask].number; });
   return result;
 }
 
@@ -120,18 +106,18 @@ inline void load_matrices(uint32_t (&to)[4], const void* shared) {
 }
 
 inline void load_transposed(uint32_t (&to)[4], const void* shared) {
-  emulator::together(
-      [&](emulator::Slot& slot) { slot.address = shared; },
-      [&](const emulator::Slot* warp, int lane) {
-        for (int i = 0; i < 4; ++i) {
-          uint32_t halves[2];
-          for (int e = 0; e < 2; ++e) {
-            auto row = static_cast<const uint16_t*>(warp[8 * i + lane % 4 * 2 + e].address);
-            halves[e] = row[lane / 4];
-          }
-          to[i] = halves[0] | halves[1] << 16;
-        }
-      });
+  emulator::together([&](emulator::Slot& slot) { slot.address = shared; },
+                     [&](const emulator::Slot* warp, int lane) {
+                       for (int i = 0; i < 4; ++i) {
+                         uint32_t halves[2];
+                         for (int e = 0; e < 2; ++e) {
+                           auto row =
+                               static_cast<const uint16_t*>(warp[8 * i + lane % 4 * 2 + e].address);
+                           halves[e] = row[lane / 4];
+                         }
+                         to[i] = halves[0] | halves[1] << 16;
+                       }
+                     });
 }
 
 template <class T>

@@ -43,7 +43,7 @@ inline void launch(dim3 grid, dim3 block, void* shared, size_t shared_bytes,
 #define blockIdx emulator::block_index
 #define blockDim emulator::block_size
 #define gridDim emulator::grid_size
-#define __syncthreads emulator::wait
+#define __syncthreads emulator::meet_block
 #define __ldg(pointer) (*(pointer))
 
 using std::max;

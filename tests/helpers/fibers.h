@@ -1,8 +1,9 @@
-// Threads of a CUDA block on the host: fibers that take turns, each until it waits.
+// Threads of a CUDA block on the host: fibers that take turns, each until it has to wait for others.
 #pragma once
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -10,10 +11,13 @@
 
 namespace emulator {
 
+enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+
 struct Fiber {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
-  bool done = false;
+  State state;
+  unsigned mask;  // lanes that meet at the warp's barrier
 };
 
 inline std::vector<Fiber> fibers;
@@ -23,15 +27,58 @@ inline std::function<void()> body;
 
 inline void enter() {
   body();
-  fibers[current].done = true;
+  fibers[current].state = State::kDone;
   swapcontext(&fibers[current].context, &scheduler);
 }
 
-inline void wait() { swapcontext(&fibers[current].context, &scheduler); }
+inline void wait_at(State barrier) {
+  fibers[current].state = barrier;
+  swapcontext(&fibers[current].context, &scheduler);
+}
 
-// Runs `body` in each of `threads` fibers to its end; `resume(i)` comes before each turn of fiber i.
+// Barriers of a block's threads, and of those lanes of a warp that `mask` names. Threads that have
+// returned are not waited for.
+inline void meet_block() { wait_at(State::kAtBlockBarrier); }
+inline void meet_warp(unsigned mask = ~0u) {
+  fibers[current].mask = mask;
+  wait_at(State::kAtWarpBarrier);
+}
+
+inline bool release_warps() {
+  bool released = false;
+  for (size_t first = 0; first < fibers.size(); first += 32) {
+    const size_t end = std::min(first + 32, fibers.size());
+    unsigned missing = 0;
+    for (size_t i = first; i < end; ++i) {
+      const State state = fibers[i].state;
+      if (state != State::kAtWarpBarrier && state != State::kDone) missing |= 1u << (i - first);
+    }
+    for (size_t i = first; i < end; ++i) {
+      if (fibers[i].state != State::kAtWarpBarrier || fibers[i].mask & missing) continue;
+      fibers[i].state = State::kReady;
+      released = true;
+    }
+  }
+  return released;
+}
+
+inline bool release_block() {
+  bool released = false;
+  for (const Fiber& fiber : fibers)
+    if (fiber.state == State::kAtWarpBarrier) return false;
+  for (Fiber& fiber : fibers) {
+    if (fiber.state != State::kAtBlockBarrier) continue;
+    fiber.state = State::kReady;
+    released = true;
+  }
+  return released;
+}
+
+// Runs `body` in each of `threads` fibers to its end; `resume(i)` comes before each turn of fiber
+// i, and `backwards` gives the last fiber the first turn. False where threads wait for others that
+// wait elsewhere: on a GPU the block would hang.
 template <class Resume>
-void run_block(size_t threads, const Resume& resume) {
+bool run_block(size_t threads, const Resume& resume, bool backwards = false) {
   constexpr size_t kStack = 256 << 10;
   fibers.resize(threads);
   for (Fiber& fiber : fibers) {
@@ -41,16 +88,18 @@ void run_block(size_t threads, const Resume& resume) {
     fiber.context.uc_stack.ss_size = kStack;
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, enter, 0);
-    fiber.done = false;
+    fiber.state = State::kReady;
   }
-  for (size_t left = threads; left > 0;) {
-    for (current = 0; current < threads; ++current) {
-      if (fibers[current].done) continue;
+  do {
+    for (size_t turn = 0; turn < threads; ++turn) {
+      current = backwards ? threads - 1 - turn : turn;
+      if (fibers[current].state != State::kReady) continue;
       resume(current);
       swapcontext(&scheduler, &fibers[current].context);
-      left -= fibers[current].done;
     }
-  }
+  } while (release_warps() || release_block());
+  return std::all_of(fibers.begin(), fibers.end(),
+                     [](const Fiber& fiber) { return fiber.state == State::kDone; });
 }
 
 }  // namespace emulator

@@ -23,7 +23,7 @@ void multiply(size_t self, float (&d)[4], const uint32_t (&a)[4], const uint32_t
   std::vector<Fragments>& all = slots[turns[self]++ % 2];
   std::memcpy(all[self].a, a, sizeof(a));
   std::memcpy(all[self].b, b, sizeof(b));
-  wait();
+  meet_warp();
   const size_t warp = self / 32 * 32;
   const int row = self % 32 / 4, column = self % 4 * 2;
   for (int k = 0; k < 16; ++k) {

@@ -17,6 +17,7 @@ from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
 from convoy.relay.types import TensorType
 from convoy.relay.visit import post_order
+from convoy.runtime import present_device
 
 
 def run_opt_pass(expr: Expr, opt_pass: transform.Pass, import_prelude: bool = False) -> Expr:
@@ -45,7 +46,7 @@ def run_infer_type(expr: Expr) -> Expr:
 def enabled_targets() -> list[tuple[str, Any]]:
     """Return the targets that this machine can run, each with a device."""
     found = [("llvm", tvm.cpu(0))]
-    if tvm.cuda(0).exist:
+    if present_device() is not None:
         found.append(("cuda", tvm.cuda(0)))
     return found
 

@@ -1,0 +1,108 @@
+"""CUDA that TVM generates, compiled for the host with ``cuda.h`` beside this file."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import tvm
+import tvm_ffi
+
+from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
+from convoy.errors import LibraryMissing
+
+_HERE = Path(__file__).parent
+_HOOKS = ("target.build.cuda", "tvm_callback_cuda_compile")
+_PROGRAMMATIC = re.compile(r'asm volatile\("griddepcontrol\.\w+;"[^;]*;')
+_DYNAMIC_SHARED = re.compile(r"extern __shared__[^;]*\b(\w+)\[\];")
+_MEETS = re.compile(r"__sync|__shfl")
+
+#: Launch parameters of a kernel, in the order in which they follow its arguments.
+Tags = Sequence[str]
+
+
+@contextlib.contextmanager
+def emulated(backwards: bool = False) -> Iterator[None]:
+    """Have TVM compile CUDA for the host, where its kernels then take tensors of the CPU.
+
+    Blocks and threads take turns in the order of their numbers, or ``backwards``: a kernel whose
+    result depends on it lacks a barrier. Skips the test without CUDA's headers.
+    """
+    toolkit()
+    build, compile_ptx = map(tvm_ffi.get_global_func, _HOOKS)
+
+    def compile_module(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+        launches = {
+            str(func.attrs["global_symbol"]): list(
+                map(str, func.attrs["tirx.kernel_launch_params"])
+            )
+            for _, func in mod.functions_items()
+        }
+        return compile_source(build(mod, target).inspect_source(), launches, backwards)
+
+    register = functools.partial(tvm_ffi.register_global_func, override=True)
+    register(_HOOKS[0], compile_module)
+    register(_HOOKS[1], lambda source, target: b"//")  # nvcc is not needed for the source
+    if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is None:
+        register("device_api.cuda", tvm_ffi.get_global_func("device_api.cpu"))  # for workspaces
+    try:
+        yield
+    finally:
+        register(_HOOKS[0], build)
+        register(_HOOKS[1], compile_ptx)
+
+
+def compile_source(
+    source: str, launches: Mapping[str, Tags], backwards: bool = False
+) -> tvm.runtime.Module:
+    """Compile kernels of a CUDA source into functions as those of TVM's CUDA modules."""
+    source = _PROGRAMMATIC.sub("", source)
+    source = _DYNAMIC_SHARED.sub(r"auto* \1 = emulator::dynamic_shared;", source)
+    entries = "\n".join(_entry(name, tags, source) for name, tags in launches.items())
+    head = f'#define BACKWARDS {int(backwards)}\n#include "cuda.h"\n'
+    folder = Path(tempfile.mkdtemp(prefix="convoy-emulation-"))
+    (folder / "kernels.cc").write_text(head + source + entries)
+    includes = [_HERE, _HERE.parent / "helpers", *toolkit().includes]
+    command = [
+        *(str(toolkit().nvcc), "-x", "c++", "-std=c++17", "-O1", "-shared", "-cudart=none"),
+        "-Xcompiler=-fPIC,-w,-fno-gnu-unique,-fno-strict-aliasing",
+        *(f"-I{path}" for path in (*includes, *tvm_ffi.libinfo.include_paths())),
+        *("-o", str(folder / "kernels.so"), str(folder / "kernels.cc")),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+    module = tvm_ffi.load_module(str(folder / "kernels.so"))
+    shutil.rmtree(folder)
+    return module
+
+
+def _entry(name: str, tags: Tags, source: str) -> str:
+    """What TVM calls: the kernel's arguments and launch parameters, unpacked."""
+    start = source.rindex(f" {name}(")
+    body = source[start : source.index("\n}\n", start)]
+    sizes = [
+        tags.index(tag) if (tag := f"{index}.{axis}") in tags else -1
+        for index in ("blockIdx", "threadIdx")
+        for axis in "xyz"
+    ]
+    meets = str(_MEETS.search(body) is not None).lower()
+    return f"""
+extern "C" int __tvm_ffi_{name}(void*, const TVMFFIAny* args, int32_t count, TVMFFIAny*) {{
+  return emulator::call({name}, args, {{{", ".join(map(str, sizes))}}}, {meets});
+}}
+"""
+
+
+@functools.cache
+def toolkit() -> Toolkit:
+    try:
+        return find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA headers: {missing.got}")

@@ -1,0 +1,137 @@
+"""Networks as they are placed, lowered and scheduled for an H200, on the CPU: the kernels that TVM
+generates, the memory plan and the events between streams."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from convoy.ir.device import Device  # noqa: E402
+from convoy.pipeline.network import place  # noqa: E402
+from convoy.pytorch.importer import to_relax  # noqa: E402
+from convoy.pytorch.structure import Arguments  # noqa: E402
+
+from .network import Emulation  # noqa: E402
+
+NETWORKS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {}
+
+
+def network(make: Callable[[], Any]) -> Callable[[], Any]:
+    NETWORKS[make.__name__] = make
+    return make
+
+
+@network
+def branches() -> tuple[nn.Module, torch.Tensor]:
+    """Convolutions side by side, of pooled, upsampled and padded tensors."""
+
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.SiLU())
+            self.sides = nn.ModuleList(nn.Conv2d(16, 8, k, padding=k // 2) for k in (1, 3, 5))
+            self.low = nn.Conv2d(16, 8, 3, 2, 1)
+            self.depthwise = nn.Conv2d(32, 32, 5, padding=2, groups=32)
+            self.head = nn.Linear(32, 10)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            x = self.stem(x)
+            low = F.interpolate(self.low(x), scale_factor=2, mode="bilinear")
+            y = torch.cat([*(side(x) for side in self.sides), low], 1)
+            y = F.hardswish(self.depthwise(F.max_pool2d(y, 3, 1, 1)))
+            return self.head(y.mean((2, 3))).log_softmax(-1), y.amax(1)
+
+    return Branches(), torch.randn(2, 3, 24, 20)
+
+
+@network
+def norms_and_attention() -> tuple[nn.Module, torch.Tensor]:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.group = nn.Conv2d(8, 48, 3, 2, 1), nn.GroupNorm(4, 48)
+            self.norm, self.rms = nn.LayerNorm(48), nn.RMSNorm(48)
+            self.qkv, self.out = nn.Linear(48, 144), nn.Linear(48, 48)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = F.gelu(self.group(self.conv(x))).flatten(2).transpose(1, 2)
+            shape = (x.shape[0], x.shape[1], 3, 3, 16)
+            q, k, v = self.qkv(self.norm(x)).reshape(shape).permute(2, 0, 3, 1, 4).unbind(0)
+            y = F.scaled_dot_product_attention(F.normalize(q, dim=-1), k, v)
+            y = x + self.out(y.transpose(1, 2).reshape(x.shape))
+            return self.rms(y).softmax(-1) * y.std(1, keepdim=True)
+
+    return Mixed(), torch.randn(2, 8, 14, 10)
+
+
+@network
+def signals() -> tuple[nn.Module, torch.Tensor]:
+    """Dilated convolutions over one axis, norms over a whole sample, and a transposed one."""
+
+    class Signals(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv1d(1, 16, 8, 4)
+            self.blocks = nn.ModuleList(
+                nn.Sequential(
+                    nn.Conv1d(16, 32, 1), nn.PReLU(), nn.GroupNorm(1, 32),
+                    nn.Conv1d(32, 32, 3, padding=d, dilation=d, groups=32), nn.Conv1d(32, 16, 1),
+                )
+                for d in (1, 2)
+            )  # fmt: skip
+            self.last = nn.ConvTranspose1d(16, 1, 8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = F.relu(self.first(x))
+            y = x
+            for block in self.blocks:
+                y = y + block(y)
+            return self.last(x * torch.sigmoid(y))
+
+    return Signals(), torch.randn(1, 1, 300)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(name: str, dtype: str) -> None:
+    torch.manual_seed(0)
+    module, x = NETWORKS[name]()
+    module.eval().to(getattr(torch, dtype))
+    x = x.to(getattr(torch, dtype))
+    with torch.no_grad():
+        exact = _flat(copy.deepcopy(module).double()(x.double()))
+        eager = _flat(module(x))
+    tensors, structure = Arguments(module.forward).flatten((x,), {})
+    mod = to_relax(module, structure, tensors).module
+    placement = place(mod, precision=dtype, device=Device(), measure=False)
+    inputs = [_array(t) for t in tensors]
+    for seed, streams in enumerate((1, 3)):
+        results = Emulation(placement, streams, backwards=bool(seed))(*inputs, seed=seed)
+        for got, other, want in zip(results, eager, exact, strict=True):
+            assert _error(got, want) <= 2 * _error(other, want) + 1e-4
+
+
+def _flat(result: Any) -> list[np.ndarray]:
+    results = result if isinstance(result, tuple) else (result,)
+    return [r.double().numpy() for r in results]
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    import ml_dtypes
+
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+
+
+def _error(got: np.ndarray, want: np.ndarray) -> float:
+    return float(np.linalg.norm(got.astype("float64") - want) / np.linalg.norm(want))
