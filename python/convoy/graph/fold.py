@@ -140,9 +140,7 @@ def _take(call: relax.Call) -> np.ndarray | None:
     axis = call.attrs.axis
     if axis is None or not indices.size:
         return None
-    size = value.shape[int(axis)]
-    first = -size if str(call.attrs.mode) == "fast" else 0  # negative ones count from the end
-    inside = first <= indices.min() and indices.max() < size
+    inside = indices.min() >= 0 and indices.max() < value.shape[int(axis)]
     return np.take(value, indices, int(axis)) if inside else None
 
 
