@@ -17,8 +17,9 @@ from ..errors import ConvoyError
 from ..ir.device import Device
 from ..partition.match_graph import MatchGraph
 from .cover import Cover
-from .evolve import Budget, Evolved, Settings, evolve, seed_covers
+from .evolve import Budget, Evolved, evolve, seed_covers
 from .simulated import STREAMS, scheduled_us
+from .variation import Settings
 
 #: Times a placement end to end: samples in microseconds.
 Measure = Callable[[Cover], Sequence[float]]
