@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.workload import DTYPE_BYTES, Workload
-from .config import Family, KernelConfig, shared_memory
+from .config import KernelConfig, shared_memory
+from .parameters import Family
 
 
 @dataclass(frozen=True)
