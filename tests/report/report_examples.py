@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
 from convoy.ir.schedule import ORIGIN, Buffer, Event, MemoryPlan, Occupancy, Op, Schedule
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 
 
 def conv(**changes: object) -> Workload:

@@ -17,7 +17,8 @@ from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.measure.reference import full
 
 from .formulas import Formulas, load

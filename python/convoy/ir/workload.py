@@ -11,78 +11,14 @@ from typing import Any, Literal
 from ..errors import InvalidWorkload
 from . import attention as attentions
 from . import fields as checks
-from .activation import ACTIVATIONS, WITH_ALPHA
 from .attention import Attention
 from .depth import IMAGES, Depth
+from .epilogue import NO_EPILOGUE, Epilogue
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 MATH_MODES = ("default", "tf32")
-
-
-@dataclass(frozen=True, order=True)
-class Epilogue:
-    """What is applied to the accumulator before it is written, in this order.
-
-    ``y = activation(conv + residual + bias)``, or with ``residual_last``
-    ``y = activation(conv + bias) + residual``. With ``affine_relu`` a second tensor
-    ``y2 = relu(scale * y + shift)`` of the same shape is written in the same pass (the batch
-    norm and relu that open the next pre-activation block). With ``affine_only`` too, nobody
-    else reads ``y``: it is not written, and ``y2`` is the only result.
-
-    ``bias``, ``scale`` and ``shift`` have shape ``(K,)`` and the output's dtype, ``residual``
-    has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``,
-    ``alpha`` is that of ``leaky_relu`` (the slope below zero) and ``elu``.
-    """
-
-    residual: bool = False
-    bias: bool = False
-    activation: str = "none"
-    clip_min: float = 0.0
-    clip_max: float = 0.0
-    affine_relu: bool = False
-    affine_only: bool = False
-    alpha: float = 0.0
-    residual_last: bool = False
-
-    def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise InvalidWorkload(
-                f"activation {self.activation!r}", f"one of {', '.join(ACTIVATIONS)}"
-            )
-        if not (math.isfinite(self.clip_min) and math.isfinite(self.clip_max)):
-            raise InvalidWorkload(f"clip to [{self.clip_min}, {self.clip_max}]", "finite bounds")
-        if self.alpha and self.activation not in WITH_ALPHA:
-            raise InvalidWorkload(
-                f"alpha = {self.alpha} of {self.activation}", f"0 but for {', '.join(WITH_ALPHA)}"
-            )
-        if self.residual_last and (not self.residual or self.activation == "none"):
-            raise InvalidWorkload(
-                f"residual_last with residual = {self.residual}, activation {self.activation!r}",
-                "a residual behind an activation",
-            )
-        if self.affine_only and not self.affine_relu:
-            raise InvalidWorkload("affine_only without affine_relu", "both, or neither")
-
-    @property
-    def writes_y(self) -> bool:
-        """Whether the plain result is written; without ``affine_relu`` it is the only one."""
-        return not self.affine_only
-
-    @property
-    def name(self) -> str:
-        """Short name, e.g. ``residual_bias_relu``; empty when nothing is fused."""
-        parts = ["residual"] * (self.residual and not self.residual_last) + ["bias"] * self.bias
-        if self.activation == "clip":
-            parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")
-        elif self.activation in WITH_ALPHA:
-            parts.append(f"{self.activation}[{self.alpha + 0.0!r}]")
-        elif self.activation != "none":
-            parts.append(self.activation)
-        parts += ["residual"] * self.residual_last
-        second = "onlyaffinerelu" if self.affine_only else "affinerelu"
-        return "_".join(parts + [second] * self.affine_relu)
 
 
 @dataclass(frozen=True, order=True)
@@ -131,7 +67,7 @@ class Workload:
     out_dtype: str = "float16"
     acc_dtype: str = "float32"
     math: str = "default"
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue = NO_EPILOGUE
     attention: Attention | None = None
     depth: Depth = IMAGES
 
@@ -175,7 +111,7 @@ class Workload:
 
     def _check_attention(self, attention: Attention) -> None:
         plain = (self.r, self.s, *self.stride, *self.dilation) == (1,) * 6 and not any(self.padding)
-        if not plain or self.epilogue != Epilogue():
+        if not plain or self.epilogue != NO_EPILOGUE:
             raise InvalidWorkload(
                 "attention with a filter, stride, dilation, padding or epilogue", "none of them"
             )
@@ -394,14 +330,9 @@ class Workload:
         return cls(**checks.checked(data, _FIELDS, "workload", InvalidWorkload, _REQUIRED))
 
 
-def _epilogue(data: Any) -> Epilogue:
-    return Epilogue(**checks.checked(data, _EPILOGUE, "epilogue", InvalidWorkload))
-
-
 _SIZE = checks.integer(1)
 #: Along an axis: larger ones are no image's, and some rules count along it.
 _EXTENT = checks.integer(1, 1 << 24)
-_FLOAT = checks.number(-3.4e38, 3.4e38)
 _REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 _FIELDS: dict[str, checks.Check] = {
     "op": checks.one_of(OPS),
@@ -412,16 +343,9 @@ _FIELDS: dict[str, checks.Check] = {
     "dilation": checks.tuple_of(_EXTENT, 2),
     **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), checks.one_of(tuple(DTYPE_BYTES))),
     "math": checks.one_of(MATH_MODES),
-    "epilogue": _epilogue,
+    "epilogue": Epilogue.from_json,
     "attention": Attention.from_json,
     "depth": Depth.from_json,
-}
-_EPILOGUE: dict[str, checks.Check] = {
-    **dict.fromkeys(
-        ("residual", "bias", "affine_relu", "affine_only", "residual_last"), checks.boolean
-    ),
-    "activation": checks.one_of(ACTIVATIONS),
-    **dict.fromkeys(("clip_min", "clip_max", "alpha"), _FLOAT),
 }
 
 

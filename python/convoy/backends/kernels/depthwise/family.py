@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from ....ir.device import Device
-from ....ir.workload import DTYPE_BYTES, Epilogue, Workload
+from ....ir.epilogue import Epilogue
+from ....ir.workload import DTYPE_BYTES, Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from ..kernel import Launch as KernelLaunch

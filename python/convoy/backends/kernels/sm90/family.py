@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
-from ....ir.workload import Epilogue, Workload
+from ....ir.epilogue import Epilogue
+from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from . import small, space
