@@ -11,11 +11,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import tvm
+
     from .ir.plan import Plan
 
 LAYERS = 50
@@ -38,7 +40,7 @@ def picture(size: int, waves: int = 64, seed: int = 0) -> np.ndarray:
     return np.ascontiguousarray((image - mean) / std, np.float32)[None]
 
 
-def network() -> tuple[Any, dict[str, np.ndarray]]:
+def network() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
     """Return a Relay ResNet, written as text and parsed again, and random parameters."""
     from . import relay
 
@@ -57,7 +59,7 @@ def network() -> tuple[Any, dict[str, np.ndarray]]:
     return relay.parse(text), arrays
 
 
-def reference(mod: Any, x: np.ndarray) -> np.ndarray:
+def reference(mod: tvm.IRModule, x: np.ndarray) -> np.ndarray:
     """Run the original network, compiled by stock TVM for the CPU."""
     import tvm
     from tvm import relax

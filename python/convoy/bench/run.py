@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from .layers import by_layer
 from .memory import used_bytes
 from .result import Result, Row
 from .systems import Skipped, System
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session
 
 ROUNDS = 5
 
@@ -181,7 +184,9 @@ def _rough_us(system: System) -> float:
 
 
 def _device_ms(
-    compiled: CompiledModule, session: Any, take_turn: Callable[[], AbstractContextManager[object]]
+    compiled: CompiledModule,
+    session: Session,
+    take_turn: Callable[[], AbstractContextManager[object]],
 ) -> float:
     """Median time of the network's CUDA graph on the device."""
     from tvm.runtime.vm import VirtualMachine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
@@ -14,6 +14,9 @@ from ..ir.workload import Workload
 from ..runtime.compiled import CompiledModule
 from .key import build_key
 from .store import ModuleCache
+
+if TYPE_CHECKING:
+    from ..graph.bind import Params
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Kept:
         cls,
         mod: tvm.IRModule,
         target: str | tvm.target.Target,
-        params: Mapping[str, Any] | None,
+        params: Params | None,
         options: Mapping[str, Any],
         cache: bool,
     ) -> Kept:

@@ -28,7 +28,7 @@ from . import features
 if TYPE_CHECKING:
     import xgboost
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 #: Times beyond this multiple of the best are all the same: useless.
 SLOWEST = 8.0

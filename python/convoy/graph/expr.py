@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -12,6 +13,8 @@ from tvm.ir import GenericConst
 
 from ..errors import DynamicShape
 
+#: An attribute with one integer or several: Python's, or TVM's.
+Ints: TypeAlias = "int | tvm.tirx.IntImm | Iterable[int | tvm.tirx.IntImm]"
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -116,7 +119,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
     return np.dtype(dtype)
 
 
-def attr_fields(attrs: Any) -> dict[str, Any]:
+def attr_fields(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:
     """Fields of an operator's attributes."""
     if attrs is None:
         return {}
@@ -151,12 +154,12 @@ def with_layer(expr: relax.Expr, layer: str) -> relax.Expr:
     return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args, span)
 
 
-def ints(values: Any) -> tuple[int, ...]:
+def ints(values: Ints) -> tuple[int, ...]:
     """An attribute that holds one integer or several, as a tuple."""
-    return tuple(int(v) for v in values) if hasattr(values, "__iter__") else (int(values),)
+    return tuple(map(int, values)) if isinstance(values, Iterable) else (int(values),)
 
 
-def padding_of(padding: Any, axes: int) -> tuple[int, ...]:
+def padding_of(padding: Ints, axes: int) -> tuple[int, ...]:
     """Padding in front of each spatial axis, then behind each, of an operator's attribute with one
     number for all of them, one for each axis, or all."""
     pad = ints(padding)
@@ -165,7 +168,7 @@ def padding_of(padding: Any, axes: int) -> tuple[int, ...]:
     return pad + pad if len(pad) == axes else pad[: 2 * axes]
 
 
-def padding4(padding: Any) -> tuple[int, int, int, int]:
+def padding4(padding: Ints) -> tuple[int, int, int, int]:
     """(top, left, bottom, right) of a 2d operator's padding attribute of length 1, 2 or 4."""
     top, left, bottom, right = padding_of(padding, 2)
     return top, left, bottom, right

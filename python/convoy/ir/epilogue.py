@@ -13,17 +13,17 @@ from .activation import ACTIVATIONS, WITH_ALPHA
 
 @dataclass(frozen=True, order=True)
 class Epilogue:
-    """What is applied to the accumulator before it is written, in this order.
+    """Operations that are applied to the accumulator before it is written, in this order.
 
     ``y = activation(conv + residual + bias)``, or with ``residual_last``
     ``y = activation(conv + bias) + residual``. With ``affine_relu`` a second tensor
     ``y2 = relu(scale * y + shift)`` of the same shape is written in the same pass (the batch
-    norm and relu that open the next pre-activation block). With ``affine_only`` too, nobody
-    else reads ``y``: it is not written, and ``y2`` is the only result.
+    norm and relu that open the next pre-activation block). With ``affine_only`` as well, ``y`` is
+    not written, because nothing else reads it, and ``y2`` is the only result.
 
     ``bias``, ``scale`` and ``shift`` have shape ``(K,)`` and the output's dtype, ``residual``
-    has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``,
-    ``alpha`` is that of ``leaky_relu`` (the slope below zero) and ``elu``.
+    has the output's shape and dtype. ``clip_min`` and ``clip_max`` are used by ``clip`` only,
+    ``alpha`` by ``leaky_relu`` (the slope below zero) and ``elu``.
     """
 
     residual: bool = False
@@ -57,12 +57,12 @@ class Epilogue:
 
     @property
     def writes_y(self) -> bool:
-        """Whether the plain result is written; without ``affine_relu`` it is the only one."""
+        """Whether ``y`` is written."""
         return not self.affine_only
 
     @property
     def name(self) -> str:
-        """Short name, e.g. ``residual_bias_relu``; empty when nothing is fused."""
+        """Short name such as ``residual_bias_relu``; empty if nothing is fused."""
         parts = ["residual"] * (self.residual and not self.residual_last) + ["bias"] * self.bias
         if self.activation == "clip":
             parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")

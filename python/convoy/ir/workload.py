@@ -1,4 +1,4 @@
-"""One offloadable problem as plain data: a convolution or GEMM with its epilogue, or attention."""
+"""A convolution or GEMM with its epilogue, or attention, as plain data."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ MATH_MODES = ("default", "tf32")
 
 @dataclass(frozen=True, order=True)
 class Workload:
-    """A convolution in NHWC activations and KRSC (OHWI) weights, seen from its forward problem;
-    a GEMM; or attention.
+    """A convolution with NHWC activations and KRSC (OHWI) weights, a GEMM, or attention.
 
     Sizes always describe the *forward* convolution: input ``(n, h, w, c)``, filter
     ``(k, r, s, c // groups)``, output ``(n, p, q, k)``. ``dgrad`` computes the input from
@@ -33,9 +32,9 @@ class Workload:
     of ``groups`` heads, ``h`` queries, ``w`` keys and ``r = s = 1``; a head has ``c // groups``
     elements in q and k and ``k // groups`` in v and o. The rest is in ``attention``.
 
-    A convolution over volumes has its third axis in ``depth``, in front of the others: input
+    A 3d convolution has its third spatial axis in ``depth``, before the others: input
     ``(n, d, h, w, c)``, filter ``(k, t, r, s, c // groups)``, output ``(n, o, p, q, k)``. It is
-    ``fprop`` or ``dgrad``. The default depth is that of images.
+    ``fprop`` or ``dgrad``. The default depth is that of a 2d convolution.
 
     Operands in call order, outputs last:
 
@@ -48,7 +47,7 @@ class Workload:
     ========  =========================================================================
 
     ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
-    ``tf32`` where float32 operands may be rounded to tf32.
+    ``tf32`` if float32 operands may be rounded to tf32.
     """
 
     op: Op
@@ -120,17 +119,17 @@ class Workload:
 
     @property
     def is_3d(self) -> bool:
-        """Whether it is over volumes, with operands of five axes."""
+        """Whether it is a 3d convolution, with operands of five axes."""
         return self.depth != IMAGES
 
     @property
     def pixels(self) -> int:
-        """Elements of one channel of the output."""
+        """Number of elements of one output channel."""
         return self.n * self.depth.o * self.p * self.q
 
     @property
     def taps(self) -> int:
-        """Elements of one channel of a filter."""
+        """Number of elements of one channel of a filter."""
         return self.depth.t * self.r * self.s
 
     @property
@@ -154,7 +153,7 @@ class Workload:
 
     @property
     def bytes_moved(self) -> int:
-        """Fewest bytes through device memory: each operand read once, each result written once."""
+        """Minimum device memory traffic: each operand read once, each result written once."""
         if self.attention is not None:
             rows = self.h * (self.c + self.k) + self.w * (self.c + self.k)
             bias = self.attention.bias.size * DTYPE_BYTES[self.attention.bias_dtype]
@@ -174,8 +173,8 @@ class Workload:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of all operands and results; of attention, whose operands may be views of one
-        tensor, those that it touches."""
+        """Bytes of all operands and results; for attention, whose operands may be views of one
+        tensor, the bytes that it accesses."""
         if self.attention is not None:
             return self.bytes_moved
         return sum(math.prod(s) * DTYPE_BYTES[dtype] for _, s, dtype in self.operand_shapes())
@@ -190,8 +189,8 @@ class Workload:
 
     @property
     def gemms(self) -> tuple[int, int, int, int]:
-        """(count, rows, columns, depth) of the implicit GEMMs that make the result, one for each
-        group or head; depth is the length of their sums."""
+        """(count, rows, columns, depth) of the implicit GEMMs, one for each group or head; depth is
+        the length of their reduction."""
         own_c, own_k = self.c // self.groups, self.k // self.groups
         if self.op == "attention":
             return self.n * self.groups, self.h, own_k, self.w
@@ -204,7 +203,7 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """A few characters: filter, channels, groups and stride, such as ``3x3 64→128 /2``; of
+        """Short description: filter, channels, groups and stride, such as ``3x3 64→128 /2``; for
         attention queries, keys, heads and their size."""
         if self.op == "attention":
             return f"attention {self.h}x{self.w} {self.groups}x{self.c // self.groups}"
@@ -217,8 +216,8 @@ class Workload:
 
     @property
     def flattened(self) -> Workload:
-        """The problem over images that one over volumes is but for the shapes of its operands;
-        itself where there is none, or it is over images.
+        """The equivalent 2d problem of a 3d convolution, with reshaped operands; the workload
+        itself if there is none.
 
         A filter of one plane sees each plane as an image; one of a single row and column sees rows
         and columns as one axis.
@@ -269,7 +268,7 @@ class Workload:
         return ".".join(parts)
 
     def operand_shapes(self) -> list[tuple[str, tuple[int, ...], str]]:
-        """(name, shape, dtype) of every operand in call order, outputs last."""
+        """Return (name, shape, dtype) of every operand in call order, outputs last."""
         if self.attention is not None:
             return self._attention_operands(self.attention)
         if self.op == "matmul":
@@ -311,8 +310,8 @@ class Workload:
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, Any]:
-        """All fields; those that came later only where they say something, so that plans without
-        them stay as they are."""
+        """Return all fields; fields of later versions only if they differ from their default, so
+        that earlier plans keep their text."""
         data = dataclasses.asdict(self)
         for name in ("alpha", "residual_last"):
             if not data["epilogue"][name]:
@@ -325,8 +324,8 @@ class Workload:
 
     @classmethod
     def from_json(cls, data: Any) -> Workload:
-        """Inverse of :meth:`to_json`; raises InvalidWorkload naming the field that is missing,
-        unknown, or of another type or range."""
+        """Inverse of :meth:`to_json`; raises InvalidWorkload naming the missing, unknown or invalid
+        field."""
         return cls(**checks.checked(data, _FIELDS, "workload", InvalidWorkload, _REQUIRED))
 
 
@@ -350,7 +349,7 @@ _FIELDS: dict[str, checks.Check] = {
 
 
 def without_defaults(value: Any) -> dict[str, Any]:
-    """Fields with another value than their default, for JSON."""
+    """Return the fields that differ from their defaults, for JSON."""
     found = {}
     for entry in dataclasses.fields(value):
         content = getattr(value, entry.name)

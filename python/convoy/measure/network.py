@@ -152,7 +152,9 @@ def runs_per_burst(rough_us: float, burst_us: float = BURST_US) -> int:
 def synchronised(session: Session, clock: Clock = time.perf_counter) -> Sampler:
     """Sample runs of a session with a synchronisation after every kernel."""
 
-    def watch(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> None:
+    def watch(
+        function: object, name: str, before: bool, result: object, *arguments: object
+    ) -> None:
         if not before and not name.startswith("vm."):
             session.synchronize()
 
@@ -185,7 +187,7 @@ def random_tensors(
     return [tvm.runtime.tensor(_random(rng, s, d), tvm.cuda(device)) for s, d in infos]
 
 
-def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray[Any, Any]:
+def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
     """Uniform from -1 to 1; zeros for integers, which may be indices."""
     if dtype == "bfloat16":
         import ml_dtypes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..ir.workload import Workload
 from ..runtime.library import function
 from . import dtypes, reference
 from .turns import turn
+
+if TYPE_CHECKING:
+    import tvm_ffi
 
 # Launches in one captured graph: as many as take about a millisecond, within these bounds. The gap
 # between two replays is then under half a percent of what is timed.
@@ -115,8 +118,8 @@ class Problem:
     """A workload with its tensors on the GPU and what its outputs should be."""
 
     workload: Workload
-    tensors: list[Any]
-    outputs: dict[str, Any]
+    tensors: list[tvm_ffi.Tensor]
+    outputs: dict[str, tvm_ffi.Tensor]
     expected: list[reference.Sample]
 
 
@@ -141,12 +144,12 @@ def release() -> None:
     _blueprints.clear()
 
 
-def make_problem(workload: Workload, rng: Any) -> Problem:
+def make_problem(workload: Workload, rng: np.random.Generator) -> Problem:
     """Tensors with random inputs on GPU 0, and the exact outputs at sampled places."""
     return _on_gpu(workload, make_blueprint(workload, rng))
 
 
-def make_blueprint(workload: Workload, rng: Any) -> Blueprint:
+def make_blueprint(workload: Workload, rng: np.random.Generator) -> Blueprint:
     """Random inputs, as blocks that are repeated over the tensors, and what comes of them."""
     shapes = workload.operand_shapes()
     blocks: dict[str, reference.Array] = {}
@@ -161,8 +164,8 @@ def make_blueprint(workload: Workload, rng: Any) -> Blueprint:
 
 def _on_gpu(workload: Workload, blueprint: Blueprint) -> Problem:
     empty, tile = function("cuda.empty"), function("cuda.tile")
-    tensors: list[Any] = []
-    outputs: dict[str, Any] = {}
+    tensors: list[tvm_ffi.Tensor] = []
+    outputs: dict[str, tvm_ffi.Tensor] = {}
     for name, shape, dtype in workload.operand_shapes():
         tensors.append(empty(shape, dtype, 0))
         if name in blueprint.blocks:
@@ -185,13 +188,13 @@ def _scale(workload: Workload, name: str) -> float:
     return 3 / math.sqrt(length) if name == "w" else 1.0
 
 
-def _tensor(array: reference.Array) -> Any:
+def _tensor(array: reference.Array) -> tvm_ffi.Tensor:
     import tvm_ffi
 
     return tvm_ffi.from_dlpack(array)
 
 
-def error_of(problem: Problem, run: Any) -> float:
+def error_of(problem: Problem, run: tvm_ffi.Function) -> float:
     """Relative L2 error of one run over all sampled outputs; infinite where a NaN is left."""
     fill, gather, copy = (function(f"cuda.{name}") for name in ("fill", "gather", "copy"))
     for output in problem.outputs.values():
@@ -219,14 +222,14 @@ def error_of(problem: Problem, run: Any) -> float:
 
 def _time(
     problem: Problem,
-    run: Any,
+    run: tvm_ffi.Function,
     device: Device,
     error: float,
     best_us: float | None,
     budget_us: float,
     cold: bool,
 ) -> Measurement:
-    def samples_of(name: str, *arguments: Any) -> reference.Array:
+    def samples_of(name: str, *arguments: float) -> reference.Array:
         timer = function(f"measure.{name}")
         return np.array(list(timer(run, problem.tensors, 0, *arguments)))
 

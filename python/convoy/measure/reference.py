@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..ir.activation_values import activate
 from ..ir.workload import Workload
 from . import attention_reference as attention
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 # Outputs that a sampled reference covers, and elements gathered at a time.
 SAMPLES = 2048
 _CHUNK = 1 << 21
@@ -57,7 +56,9 @@ class Sample:
         return int(self.values.shape[1])
 
 
-def sample(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
+def sample(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> list[Sample]:
     """One Sample for each output, of about :data:`SAMPLES` elements at random places, corners of
     the first and the last image among them.
 
@@ -96,7 +97,9 @@ def _volume(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[0], *(1,) * (5 - len(shape)), *shape[1:])
 
 
-def _whole_pixels(shape: tuple[int, ...], compute: Callable[..., Any]) -> list[Array]:
+def _whole_pixels(
+    shape: tuple[int, ...], compute: Callable[..., Array | list[Array]]
+) -> list[Array]:
     """All elements of an NDHWC output; one channel at a time, since groups need not agree."""
     *outer, channels = shape
     pixels = np.indices(outer).reshape(len(outer), -1)
@@ -213,7 +216,7 @@ def _chunks(rows: int, columns: int) -> list[tuple[int, int]]:
     return [(begin, min(begin + step, rows)) for begin in range(0, rows, step)]
 
 
-def _runs(channels: int, groups: int, rng: Any) -> list[Array]:
+def _runs(channels: int, groups: int, rng: np.random.Generator) -> list[Array]:
     """Runs of neighbouring channels, each within one group, 128 channels in all where there are as
     many; the first and the last are always among them."""
     per_group = channels // groups
@@ -227,7 +230,7 @@ def _runs(channels: int, groups: int, rng: Any) -> list[Array]:
     return [np.arange(start, start + length) for start in sorted(starts)]
 
 
-def _pixels(count: int, n: int, d: int, h: int, w: int, rng: Any) -> _Pixels:
+def _pixels(count: int, n: int, d: int, h: int, w: int, rng: np.random.Generator) -> _Pixels:
     """Random pixels; the first image's first and the last image's last are always among them."""
     rows, columns = rng.integers(0, h, count), rng.integers(0, w, count)
     images, planes = rng.integers(0, n, count), rng.integers(0, d, count)
@@ -239,7 +242,9 @@ def _pixels(count: int, n: int, d: int, h: int, w: int, rng: Any) -> _Pixels:
     return images, planes, rows, columns
 
 
-def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
+def _sample_fprop(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> list[Sample]:
     wl = workload
     starts: list[Array] = []
     values: list[list[Array]] = []
@@ -257,7 +262,9 @@ def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any)
     ]
 
 
-def _sample_dgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
+def _sample_dgrad(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> Sample:
     wl = workload
     starts, values = [], []
     runs = _runs(wl.c, wl.groups, rng)
@@ -269,7 +276,9 @@ def _sample_dgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any)
     return Sample("dx", np.concatenate(starts), np.concatenate(values))
 
 
-def _sample_wgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
+def _sample_wgrad(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> Sample:
     """Blocks of filters x channels at a few taps, since each output sums over all pixels."""
     wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
     pixels = wl.n * wl.p * wl.q

@@ -21,8 +21,6 @@ that neither the rectified output nor the masked gradient is read or written.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import relax
 
@@ -123,24 +121,26 @@ def batch_norm_grad_apply(
 # -- types -------------------------------------------------------------------------------------
 
 
-def _vectors(count: int, channels: Any, dtype: str = "float32") -> list[relax.TensorType]:
+def _vectors(
+    count: int, channels: relax.Expr | int, dtype: str = "float32"
+) -> list[relax.TensorType]:
     return [relax.TensorType([channels], dtype) for _ in range(count)]
 
 
-def _infer_backward(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_backward(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     _, x, gamma, _, _ = call.args
     return tvm.ir.TupleType([x.ty, gamma.ty, gamma.ty])
 
 
-def _infer_stats(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_stats(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return tvm.ir.TupleType(_vectors(6, shape_of(call.args[0])[-1]))
 
 
-def _infer_grad_stats(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_grad_stats(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return tvm.ir.TupleType(_vectors(5, shape_of(call.args[1])[-1]))
 
 
-def _infer_as_x(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_as_x(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return call.args[1 if call.op.name == GRAD_APPLY else 0].ty
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -159,7 +158,7 @@ def _resize2d(
 def _matrix(
     old: int, new: int, method: str, mode: str, rounding: str, alpha: float, exclude: int,
     extrapolation: float,
-) -> Any:  # fmt: skip
+) -> np.ndarray:  # fmt: skip
     """(new, old) weights of resizing one axis, in float64: TVM's own kernel on unit vectors."""
     import tvm
 

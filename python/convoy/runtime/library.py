@@ -13,10 +13,13 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors, paths
 from ..errors import ConvoyError, LibraryMissing
+
+if TYPE_CHECKING:
+    import tvm_ffi
 
 # Error kinds of the C++ side that arrive in Python as the class of the same name.
 _ERROR_KINDS = (
@@ -131,14 +134,14 @@ def load_runtime() -> None:
         _library = library
 
 
-def function(name: str) -> Callable[..., Any]:
+def function(name: str) -> tvm_ffi.Function:
     """The runtime's function ``convoy.<name>``, the library loaded where it is not yet."""
     load_runtime()
     return _function(name)
 
 
 @functools.cache
-def _function(name: str) -> Callable[..., Any]:
+def _function(name: str) -> tvm_ffi.Function:
     import tvm_ffi
 
     return tvm_ffi.get_global_func(f"convoy.{name}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption
 from .library import function
+
+if TYPE_CHECKING:
+    import tvm_ffi
 
 FORMAT = 1
 
@@ -18,7 +21,7 @@ def create_module(
     meta: str = "",
     *,
     arch: int | None = None,
-) -> Any:
+) -> tvm_ffi.Module:
     """A runtime module (kind ``convoy``) that can be called, saved and loaded.
 
     Each entry is a backend's ``Binary.entry`` with a ``symbol``; ``blobs`` are their kernel
