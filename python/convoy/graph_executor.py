@@ -38,7 +38,7 @@ class InputNotFound(InvalidOption, RuntimeError):
 
 
 class Executor:
-    """One instance of a compiled graph on one device, as `lib["default"](dev)` returns it."""
+    """An instance of a compiled graph on one device, as returned by `lib["default"](dev)`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -383,7 +383,7 @@ class GraphExecutorFactoryModule:
 
     @property
     def graph_json(self) -> str:
-        """What `get_graph_json` returns."""
+        """Result of `get_graph_json`."""
         return self.get_graph_json()
 
     @property
@@ -393,7 +393,7 @@ class GraphExecutorFactoryModule:
 
     @property
     def params(self) -> dict[str, tvm.runtime.Tensor]:
-        """What `get_params` returns."""
+        """Result of `get_params`."""
         return self.get_params()
 
     def export_library(

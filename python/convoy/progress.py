@@ -46,7 +46,8 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Everything inside is one stage, named for people: ``measure kernels``."""
+        """Report the enclosed work as one stage with a readable name such as ``measure
+        kernels``."""
         started = time.monotonic()
         outer = self._bar
         if self._callback is not None:

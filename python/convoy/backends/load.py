@@ -1,4 +1,4 @@
-"""One kernel as a callable: a built candidate in a runtime module of its own."""
+"""Load a single kernel as a callable: a built candidate in its own runtime module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark found, as plain data."""
+"""Results of a benchmark as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build depends on, as a hash: network and weights, options, machine, software, records.
+"""Hash of a build's inputs: network, weights, options, machine, software and records.
 
 Left out is what changes the time of a build alone, such as who is told of its progress. A build
 whose inputs cannot be told by their content (a cost model or a backend that is an object, a backend

@@ -94,7 +94,7 @@ def _later(measurement: Measurement, enqueue: float, call: float) -> Measurement
 
 
 def _longer(measurement: Measurement) -> float | None:
-    """What a kernel takes longer with a cold cache."""
+    """Additional time of a kernel with a cold cache."""
     if measurement.kernel_us is None or measurement.cold_us is None:
         return None
     return max(0.0, measurement.cold_us - measurement.kernel_us)

@@ -97,7 +97,7 @@ class HostTimes:
         return _with_usual(record.measurement, self.usual.get(kind(record)))
 
     def _usual_here(self, record: Record) -> Usual | None:
-        """Those of its kind on this machine since its start."""
+        """Usual time of the same kind of launch on this machine since it was booted."""
         backend, _, _, family = kind(record)
         return self._kinds_here.get((backend, family)) if self.boot else None
 

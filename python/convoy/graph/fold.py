@@ -145,7 +145,7 @@ def _take(call: relax.Call) -> np.ndarray | None:
 
 
 def _mod(call: relax.Call) -> np.ndarray | None:
-    """Of integers that have the same remainder by every definition."""
+    """Fold remainders of nonnegative integers, on which all definitions agree."""
     a, b = map(as_numpy, call.args)
     plain = a.dtype.kind in "iu" and b.dtype.kind in "iu" and (a >= 0).all() and (b > 0).all()
     return np.mod(a, b) if plain else None

@@ -38,7 +38,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Meta:
-    """What a compiled module says of itself; travels inside the artefact as JSON.
+    """Description of a compiled module, stored inside the artefact as JSON.
 
     ``target`` is "cuda" or "llvm", ``precision`` the dtype policy it was built with, ``plan``
     the JSON of the placement (empty for none), ``versions`` the libraries it was built against,

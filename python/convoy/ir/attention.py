@@ -1,4 +1,4 @@
-"""What a workload of attention holds beyond its sizes: scale, mask, and where its operands lie."""
+"""Fields of an attention workload besides its sizes: scale, mask, and views of its operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a placement minimises: one formula for each way a module can be run.
+"""Objectives of placement: a formula for each way to run a module.
 
 =========  ==========================================================================
 objective  cost of a sequence of launches

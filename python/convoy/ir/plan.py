@@ -82,7 +82,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """All choices for one network on one device under one objective.
+    """All decisions for one network on one device under one objective.
 
     Attributes:
         objective: "graph", "stream" or "sync".

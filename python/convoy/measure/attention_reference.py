@@ -1,4 +1,4 @@
-"""What attention should give, in float64: whole (small sizes) or at sampled queries."""
+"""Reference results of attention in float64: all of them (small sizes) or at sampled queries."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def _time(
 
 
 def _launches(one_us: float) -> int:
-    """How many launches of a kernel that takes at most so long make up a replay."""
+    """Number of launches in a replay, for a kernel that takes at most this time."""
     return max(LEAST_LAUNCHES, min(LAUNCHES, math.ceil(REPLAY_US / one_us)))
 
 

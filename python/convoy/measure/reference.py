@@ -1,4 +1,4 @@
-"""What a workload's outputs should be, exactly, in float64: whole (small sizes) or at samples.
+"""Reference results of a workload in float64: all of them (small sizes) or samples.
 
 Operands are given as a block of values that is repeated over their elements, so that a reference of
 two thousand outputs needs no copy of the operands, however large they are.
@@ -59,8 +59,8 @@ class Sample:
 def sample(
     workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
 ) -> list[Sample]:
-    """One Sample for each output, of about :data:`SAMPLES` elements at random places, corners of
-    the first and the last image among them.
+    """Compute about :data:`SAMPLES` elements of each output at random places, including corners of
+    the first and the last image.
 
     ``rng`` is a numpy Generator.
     """
@@ -74,8 +74,8 @@ def sample(
 
 
 def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
-    """All outputs, of the workload's output shapes, from whole operands: for small workloads, since
-    it takes time and memory in proportion to the multiplications."""
+    """Compute all outputs from whole operands. For small workloads: time and memory are
+    proportional to the number of multiplications."""
     functions = {name: Operand(array) for name, array in operands.items()}
     shapes = {name: shape for name, shape, _ in workload.operand_shapes()}
     if workload.op == "attention":
@@ -100,7 +100,7 @@ def _volume(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _whole_pixels(
     shape: tuple[int, ...], compute: Callable[..., Array | list[Array]]
 ) -> list[Array]:
-    """All elements of an NDHWC output; one channel at a time, since groups need not agree."""
+    """Compute all elements of an NDHWC output, one channel at a time because groups differ."""
     *outer, channels = shape
     pixels = np.indices(outer).reshape(len(outer), -1)
     columns = [compute(tuple(pixels), np.array([c])) for c in range(channels)]

@@ -166,7 +166,7 @@ def expand_backward(
 
 
 def _legalize_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """For pipelines without convoy's normal form: channels are moved last and back."""
+    """Legalize outside of Convoy's normal form: move channels last and back."""
     attrs, (dy, x, gamma, mean, var) = attr_fields(call.attrs), call.args
     dtype, rank = dtype_of(x), rank_of(x)
     axis = int(attrs["axis"]) % rank

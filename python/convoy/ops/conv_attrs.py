@@ -76,7 +76,7 @@ def normal_layouts(rank: int) -> tuple[str, str]:
 
 
 def per_axis(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """One number for each spatial axis; a single one counts for all."""
+    """Repeat a single number for each spatial axis."""
     values = ints(value)
     return values * rank if len(values) == 1 else values[:rank]
 

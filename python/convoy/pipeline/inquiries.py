@@ -1,4 +1,4 @@
-"""What a placement will ask for and what its schedule will be, without compiling anything."""
+"""Predict a network's workloads and schedule without compiling it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of a build stand for: backends, precision, costs, whether to measure."""
+"""Resolve the options of a build: backends, precision, costs, whether to measure."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ Pick = tuple[int, int]  # index of the subgraph in the graph, index of its offer
 
 
 def owners(graph: MatchGraph, picks: Sequence[Pick]) -> dict[str, int]:
-    """For each operation the subgraph that covers it."""
+    """Map each operation to the subgraph that covers it."""
     return {name: number for number, _ in picks for name in graph.subgraphs[number].ops}
 
 

@@ -43,7 +43,7 @@ class Evaluations:
         return genes, self._known[genes]
 
     def ranked(self) -> list[tuple[Genes, float]]:
-        """All that could be evaluated, lowest fitness first; of equals the one evaluated first."""
+        """Return all evaluated individuals, lowest fitness first; ties in order of evaluation."""
         finite = [(genes, us) for genes, us in self._known.items() if not math.isinf(us)]
         return sorted(finite, key=lambda item: item[1])
 

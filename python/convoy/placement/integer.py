@@ -63,7 +63,7 @@ class _Rows:
 
 
 class IntegerProgram:
-    """One problem; :meth:`solve` may be called once."""
+    """A single problem; :meth:`solve` may be called once."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

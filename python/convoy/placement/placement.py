@@ -143,8 +143,8 @@ def placement_of_cover(
 
 
 def source_of(source: str, measurements: Sequence[Measurement]) -> str:
-    """Where the measurements of a plan come from: ``source``, "predicted" where all that are known
-    are estimates, or "none"."""
+    """Return the origin of a plan's measurements: ``source``, "predicted" if all known ones are
+    estimates, or "none"."""
     known = [measurement for measurement in measurements if measurement.ok]
     if not known:
         return "none"

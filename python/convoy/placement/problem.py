@@ -49,7 +49,7 @@ def value_of(cost: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """One pick of a move: its cost, and its priority among equal costs."""
+    """A pick of a move: its cost, and its priority among equal costs."""
 
     pick: Pick
     cost: Cost

@@ -112,8 +112,8 @@ def _signature(cover: Cover) -> tuple[object, ...]:
 def _measured(
     finalists: Sequence[Finalist], seeds: int, measure: Measure, seconds: float
 ) -> list[Finalist]:
-    """All finalists with what was measured of them, seeds before finalists. A finalist is begun
-    only if there is as much time left as the longest of those before it took."""
+    """Measure seeds, then finalists. A finalist is started only if the remaining time exceeds the
+    longest measurement so far."""
     started = time.monotonic()
     result = []
     longest = 0.0

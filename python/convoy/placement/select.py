@@ -85,7 +85,7 @@ def _order(placement: Placement) -> tuple[int, int, float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Selector:
-    """What all steps of one selection share."""
+    """State that the steps of a selection share."""
 
     offers: Mapping[Workload, Offers]
     objective: str

@@ -32,7 +32,7 @@ MOST_WAYS = 256  # ways to cover one block that are looked at
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to cover a block: the picks, their cost, and how it ranks."""
+    """A way to cover a block: the picks, their cost, and their rank."""
 
     picks: tuple[Pick, ...]
     cost: Cost

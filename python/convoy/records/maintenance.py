@@ -19,7 +19,7 @@ from .store import expand
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a merge or prune did. ``skipped`` counts lines that were not records."""
+    """Result of a merge or prune. ``skipped`` counts lines that were not records."""
 
     kept: int
     removed: int

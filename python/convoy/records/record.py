@@ -1,4 +1,4 @@
-"""One record and its line of text.
+"""A record and its line of text.
 
 A record file holds JSON lines of two kinds. A header states an environment once::
 

@@ -59,14 +59,14 @@ Entry = Record | WaitingLine | SkippedLine
 
 @dataclass
 class Contents:
-    """What a record file holds: its records in file order, and the lines that were skipped."""
+    """Content of a record file: its records in file order, and the skipped lines."""
 
     records: list[Record] = field(default_factory=list)
     skipped: list[SkippedLine] = field(default_factory=list)
 
 
 def read(path: Path) -> Contents:
-    """All records of a ``.jsonl`` or ``.jsonl.gz`` file; an absent file holds none.
+    """Read all records of a ``.jsonl`` or ``.jsonl.gz`` file; an absent file has none.
 
     Truncated, damaged and foreign lines are skipped and listed. Raises CorruptRecords when no
     line at all is a record or header and the file is neither empty nor one record cut short.

@@ -1,4 +1,4 @@
-"""Where the time of a network goes: its layers, heaviest first."""
+"""The layers of a network with their times, heaviest first."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Operation:
 
 
 def operations(explanation: Explanation) -> list[Operation]:
-    """One for each distinct workload, in network order."""
+    """Return one operation for each distinct workload, in network order."""
     alike: dict[str, list[OpExplanation]] = {}
     for op in explanation.ops:
         alike.setdefault(op.workload.key, []).append(op)

@@ -159,7 +159,8 @@ def _loaded_path() -> Path:
 
 
 def status() -> dict[str, str]:
-    """What the runtime can open, for ``convoy doctor``: a path or version, or why not.
+    """Return the libraries that the runtime can open, for ``convoy doctor``: a path or version, or
+    the error.
 
     Keys: runtime, cuda, gpu, cudnn. Never raises. cuDNN is opened only after cuBLASLt was found,
     because it ends the process otherwise.

@@ -1,4 +1,5 @@
-"""What a scheduled TIR function launches: blocks, threads, shared memory, and what it writes."""
+"""Launch configuration of a scheduled TIR function: blocks, threads, shared memory, and the buffers
+that it writes."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def _common(before: Sequence[int], ops: Iterable[int]) -> int:
-    """What happens before every one of ``ops``."""
+    """Return the ops that happen before each of ``ops``."""
     common = -1
     for op in ops:
         common &= before[op]

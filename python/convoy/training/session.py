@@ -56,7 +56,7 @@ class TrainingSession:
                 kept.copyfrom(new)
 
     def __call__(self, **inputs: Value) -> float:
-        """One step on inputs by name; the loss before the update."""
+        """Run one step on inputs by name and return the loss before the update."""
         for name, value in inputs.items():
             self.session.set_input(name, value)
         self.run()

@@ -1,4 +1,4 @@
-"""What a kernel is compiled from: its source and headers, and hashes over them."""
+"""Source and headers of a kernel, and hashes over them."""
 
 from __future__ import annotations
 

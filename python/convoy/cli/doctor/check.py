@@ -1,4 +1,4 @@
-"""One finding, and probes that run in a process of their own."""
+"""Findings, and probes that run in a subprocess."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one component.
+    """The state of one component.
 
     Attributes:
         name: The component.

@@ -25,7 +25,7 @@ class DepthwiseLibrary(TemplateInstance):
 
     @property
     def arguments(self) -> str:
-        """Of the template."""
+        """Template arguments."""
         raise NotImplementedError
 
     @property

@@ -26,7 +26,7 @@ THREADS = 128
 
 
 class Tile(NamedTuple):
-    """What a thread computes: channels, and rows and columns of outputs."""
+    """Tile of a thread: channels, and rows and columns of outputs."""
 
     vector: int
     rows: int

@@ -104,7 +104,7 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
 
 
 def steps(w: Workload) -> int:
-    """Of the reduction: a tap of the filter, 64 channels."""
+    """Steps of the reduction: one filter tap and 64 channels each."""
     return w.r * w.s * -(-w.c // CHUNK)
 
 

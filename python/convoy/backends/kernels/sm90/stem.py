@@ -162,7 +162,7 @@ class StemWgradKernel(Sm90Library):
 
 
 def _check_window(filter_h: int, filter_w: int, channels: int) -> None:
-    """Of stem_fprop and stem_wgrad."""
+    """Check the filter window of stem_fprop or stem_wgrad."""
     steps = window_steps(filter_h, filter_w, channels)
     if filter_h > MOST_WINDOW_ROWS or steps > MOST_WINDOW_STEPS:
         raise InvalidOption(
