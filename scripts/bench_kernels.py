@@ -11,7 +11,7 @@ hang or crash, beside PyTorch (cuDNN in benchmark mode); every result is checked
 first. ``once`` launches kernels once on small problems of odd sizes and compares them with float64:
 ``compute-sanitizer --tool memcheck --error-exitcode 9 python scripts/bench_kernels.py once``.
 ``launch`` is the experiment of NVIDIA's "Getting Started with CUDA Graphs": short kernels
-synchronised one by one, launched asynchronously, and in a graph.
+synchronized one by one, launched asynchronously, and in a graph.
 """
 
 from __future__ import annotations

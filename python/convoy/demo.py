@@ -25,7 +25,7 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
 
 
 def picture(size: int, waves: int = 64, seed: int = 0) -> np.ndarray:
-    """Return a picture as (1, 3, size, size) float32, normalised per channel.
+    """Return a picture as (1, 3, size, size) float32, normalized per channel.
 
     Sums waves of random directions whose amplitude falls with their frequency, as in photographs.
     """

@@ -36,7 +36,7 @@ class CudnnBackend(Backend):
     name = "cudnn"
     libraries = ("cuda", "cudnn")
     # Least squares over 28 runs of five networks that waited for the processor, and 33 with a
-    # synchronisation after every call: 2.5 and 5.1 us (launches of the other backends: none). The
+    # synchronization after every call: 2.5 and 5.1 us (launches of the other backends: none). The
     # error of the predicted times fell from 25% to 6% and from 21% to 6%.
     after_others_us = (2.5, 5.1)
 

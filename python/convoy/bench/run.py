@@ -163,7 +163,7 @@ def _times(
     seconds: float,
     take_turn: Callable[[], AbstractContextManager[object]],
 ) -> tuple[list[network.Samples], list[network.Samples]]:
-    """Synchronised calls and bursts of each system, both taken in turns."""
+    """Synchronized calls and bursts of each system, both taken in turns."""
     rough = [_rough_us(system) for system in running]
     count = max(3, min(400, int(0.5e6 * seconds / ROUNDS / max(rough))))
     alone = [network.bursts(s.run, s.synchronize, 1) for s in running]

@@ -58,7 +58,7 @@ def bench(
 ) -> None:
     """Measure latency, throughput, memory, build time, and where the time goes.
 
-    Latency is of synchronised calls, throughput of calls enqueued back to back, device time of the
+    Latency is of synchronized calls, throughput of calls enqueued back to back, device time of the
     network replayed as a CUDA graph; inputs are in place. Peers take turns in the same process.
     """
     from ..bench import page

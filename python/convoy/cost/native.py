@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SMALLEST_KERNEL_US = 1.3
 # Share of the copy bandwidth that an element-wise kernel reaches.
 ELEMENTWISE_EFFICIENCY = 0.85
-# Host time of one call of a TVM kernel, and what a synchronised call takes beyond that and the
+# Host time of one call of a TVM kernel, and what a synchronized call takes beyond that and the
 # kernel itself: means over the pools, concatenations and reductions of GoogLeNet and Inception v3
 # on an H200.
 NATIVE_ENQUEUE_US, SYNCHRONISE_US = 2.8, 4.0

@@ -132,7 +132,7 @@ def attr_fields(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:
 
 
 def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax.Call:
-    """The same operator on other arguments, with some attributes replaced; not yet normalised."""
+    """The same operator on other arguments, with some attributes replaced; not yet normalized."""
     attrs = call.attrs
     if changed:
         fields = {**attr_fields(attrs), **changed}

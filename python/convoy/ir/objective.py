@@ -9,7 +9,7 @@ stream     max(sum of enqueue_us, sum of (device_us + STREAM_GAP_US)): launches 
            asynchronously, host and device overlap, and the slower of the two is what one
            waits for; outside of a graph the next kernel starts a little later
 sync       sum of e2e_us, each with what device_us has beyond kernel_us: every call is
-           followed by a synchronisation
+           followed by a synchronization
 =========  ==========================================================================
 
 device_us is kernel_us, with all that the kernel reads in the L2 cache because the same launch went

@@ -1,6 +1,6 @@
 """Batch norm in training: batch statistics, and the gradient, as few passes over memory.
 
-``convoy.batch_norm_backward`` is what differentiation emits. Normalisation takes it, and the
+``convoy.batch_norm_backward`` is what differentiation emits. Normalization takes it, and the
 forward ``relax.nn.batch_norm``, apart into the operators below, in which channels are the last
 axis. All per-channel vectors have shape (C,) and are float32 whatever the data:
 
@@ -51,7 +51,7 @@ def batch_norm_backward(
 ) -> relax.Call:
     """Gradients of ``relax.nn.batch_norm`` with respect to (x, gamma, beta), as a tuple.
 
-    ``dy`` is that of the normalised output, the other operands are those of the forward call:
+    ``dy`` is that of the normalized output, the other operands are those of the forward call:
     ``mean`` and ``var`` are the moving statistics, which count only without ``training``.
     """
     return make_call(

@@ -2,7 +2,7 @@
 
 TVM's own rules are replaced where they are missing, wrong or slow: convolutions (NCHW only, wrong
 output sizes with dilation), batch norm (none), rectifiers (keep the input), pools (no NHWC kernel).
-The rules work in any plain layout; normalisation brings what they emit to NHWC with the rest.
+The rules work in any plain layout; normalization brings what they emit to NHWC with the rest.
 They are registered for the whole process when :mod:`convoy.ops` is imported.
 """
 
@@ -180,5 +180,5 @@ def _reshaped(
 def _dropout(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """Normalisation makes dropout the identity, so its gradient is one too."""
+    """Normalization makes dropout the identity, so its gradient is one too."""
     return [relax.TupleGetItem(dy, 0)]

@@ -86,7 +86,7 @@ def find_cover(
 
     Args:
         graph: The graph; offers without a measurement, and those that failed, are left out.
-        objective: What is minimised.
+        objective: What is minimized.
         backend_order: Decides between ties (default: order of appearance in the graph).
         decide_ties: Whether to decide ties by the written priority (ties.py).
         width: Partial covers at one cut beyond which an integer program takes over.

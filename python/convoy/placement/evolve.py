@@ -1,6 +1,6 @@
 """Evolutionary search over whole placements, by the cost of the scheduled whole.
 
-The exact cover minimises a sum. What overlaps on several streams, shares the cache or waits for
+The exact cover minimizes a sum. What overlaps on several streams, shares the cache or waits for
 the host does not add up, and is known only of the whole: from a simulated schedule, or measured.
 Collage (Jeon and others, PACT 2022) refines its first level the same way, with one bit per group
 of ops for one graph-level backend; here a gene is any way to cover a group (groups.py).

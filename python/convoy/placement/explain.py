@@ -156,7 +156,7 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
     else:
         lines.append(f"kernels {plan.total_us('graph'):.0f} us")
         others = (plan.total_us(name) for name in ("stream", "sync"))
-    lines[-1] += ", asynchronous {:.0f} us, synchronised {:.0f} us".format(*others)
+    lines[-1] += ", asynchronous {:.0f} us, synchronized {:.0f} us".format(*others)
     if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
         names = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")

@@ -1,6 +1,6 @@
 """The cover problem as an integer program, for graphs too wide for the search over cuts.
 
-    minimise    sum of cost * x                              (one-sided objectives)
+    minimize    sum of cost * x                              (one-sided objectives)
     or          z,  z >= either side's sum                   (stream)
     subject to  sum of x over the steps that cover an op          =  1   for every op
                 sum of x over a set of moves that form a cycle    <= size of the set - 1

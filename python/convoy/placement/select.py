@@ -45,7 +45,7 @@ def select(
     Args:
         graphs: The match graphs of the network's normal forms.
         offers: The offers of their workloads (see ``cost.price``).
-        objective: What is minimised: ``graph``, ``stream`` or ``sync``.
+        objective: What is minimized: ``graph``, ``stream`` or ``sync``.
         search: ``greedy`` chooses root by root; ``exact`` finds the cheapest cover of the whole
             graph, root by root where some have no measurement; ``evolve`` refines that cover by its
             simulated schedule.

@@ -59,7 +59,7 @@ CandidateKey = tuple[str, str, str]
 class HostSample(NamedTuple):
     """The times of a record that has them all, in microseconds, and what they depend on.
 
-    ``wait_us`` is the synchronised call without the kernel, ``cold_us`` alone may be missing;
+    ``wait_us`` is the synchronized call without the kernel, ``cold_us`` alone may be missing;
     ``host``, ``boot`` and ``gpu`` are those of the environment.
     """
 

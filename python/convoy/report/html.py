@@ -165,7 +165,7 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
         remark = f"one stream {charts.duration(schedule.single_us)}"
         if schedule.streams > 1:
             remark += f", {schedule.predicted_speedup:.2f}x"
-        for name, word in (("stream", "asynchronous"), ("sync", "synchronised")):
+        for name, word in (("stream", "asynchronous"), ("sync", "synchronized")):
             remark += f", {word} {charts.duration(predicted_us(plan, schedule, name))}"
         tiles.append(("predicted", charts.duration(schedule.makespan_us), remark))
     if report.measured:

@@ -180,7 +180,7 @@ def time_functions(
     cuda_graph: bool,
     device: int = 0,
 ) -> list[tuple[float, float]]:
-    """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronised
+    """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronized
     calls where no graph will be used. Returns (median, spread) of each in microseconds."""
     from tvm.runtime.vm import VirtualMachine
 

@@ -22,7 +22,7 @@ class LossModule:
     """``main(x, labels, parameters...) -> (loss, logits, new moving statistics...)``.
 
     ``trainable`` are names of parameters, ``updates`` map other parameters to the results that
-    replace them, ``initial`` are values for all of them, as PyTorch initialises them.
+    replace them, ``initial`` are values for all of them, as PyTorch initializes them.
     """
 
     module: tvm.IRModule

@@ -192,7 +192,7 @@ def _sm80_kernels(
     align_out = vector_width(workload.k, workload.out_dtype)
     if not align or not align_out:
         return
-    # The optimised iterator keeps one mask bit a filter row and column.
+    # The optimized iterator keeps one mask bit a filter row and column.
     iterator = "optimized" if max(workload.r, workload.s) <= 32 else "analytic"
     for tile in tiles:
         splits = tile.scheduler == "splitk"
