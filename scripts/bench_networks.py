@@ -200,7 +200,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def details(row: Row) -> tuple[Any, ...]:
-    """Cells of a row of the second table; None where a fact is missing."""
+    """Cells of a row of the second table; None if a fact is missing."""
     arena, error = row.get("arena_bytes"), row.get("error", row.get("differs"))
     return (
         row["model"], row["batch"], row["system"], _ms(row), _ms(row, "spread_ms"),

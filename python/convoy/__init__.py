@@ -1,4 +1,4 @@
-"""Convoy places every convolution of a network on cuDNN or CUTLASS by measured cost.
+"""Select a cuDNN, cuBLASLt, CUTLASS or native kernel for each operator of a network by cost.
 
 Names are imported on first use: ``import convoy`` needs neither TVM nor a GPU.
 """

@@ -1,4 +1,4 @@
-"""The main workflow, end to end: from a Relay ResNet to one compiled module.
+"""The complete workflow, from a Relay ResNet to a compiled module.
 
 Places every convolution, compiles, runs on a picture, and checks the result against the
 original network. With a GPU it measures and runs there; without one it places from recorded
@@ -118,7 +118,7 @@ def step(text: str) -> None:
 
 
 def main() -> int:
-    """Run the demo; return 0 where the compiled module agrees with the original network."""
+    """Run the demo; return 0 if the compiled module agrees with the original network."""
     import convoy
     from convoy.errors import NoGpu
     from convoy.pipeline import predict_schedule

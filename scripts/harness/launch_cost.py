@@ -53,7 +53,7 @@ def chain(kernels: int, elements: int = ELEMENTS) -> Any:
 
 
 def session_of(kernels: int, cuda_graph: bool, elements: int = ELEMENTS) -> Session:
-    """A checked session of the chain; raises AssertionError where its result is wrong."""
+    """A checked session of the chain; raises AssertionError if its result is wrong."""
     import convoy
 
     built = convoy.build(

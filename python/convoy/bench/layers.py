@@ -1,4 +1,4 @@
-"""Measure where the time of a compiled network goes, layer by layer."""
+"""Measure the time of a compiled network by layer."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def bench(
     Args:
         path: A model file, a program of ``torch.export.save`` or a compiled module.
         batches: Batch sizes; None is the model's own.
-        target: "cuda" or "llvm"; empty: cuda where there is a GPU. A compiled module has its own.
+        target: "cuda" or "llvm"; empty: cuda if there is a GPU. A compiled module has its own.
         precision: As in :func:`convoy.build`.
         against: Peers, of :data:`convoy.bench.systems.PEERS`.
         params: Parameters of a Relay model; none: random ones.

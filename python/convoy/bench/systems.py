@@ -163,7 +163,7 @@ def peer(name: str, path: Path, inputs: Mapping[str, Array], target: str, precis
 
 
 def relative_error(found: list[Array], expected: list[Array]) -> float | None:
-    """Largest relative L2 error of the outputs; None where they are not the same tensors."""
+    """Largest relative L2 error of the outputs; None if they are not the same tensors."""
     if [a.shape for a in found] != [a.shape for a in expected]:
         return None
     errors = []

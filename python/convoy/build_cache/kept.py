@@ -1,4 +1,4 @@
-"""The place of one build in the cache."""
+"""A build's entry in the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kept:
-    """A build's key, None where it is not cached, and the record file that it reads."""
+    """A build's key, None if it is not cached, and the record file that it reads."""
 
     key: str | None
     records: Path

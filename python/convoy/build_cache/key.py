@@ -75,7 +75,7 @@ def build_key(
 
 
 def _text(value: object) -> str | None:
-    """An option as text that is the same for equal values; None where there is no such text."""
+    """An option as text that is the same for equal values; None if there is no such text."""
     if isinstance(value, Plan):
         return value.dumps()
     if isinstance(value, Device):

@@ -59,7 +59,7 @@ def show_coverage(
     """Show how many workloads each backend has measurements of, and name those without any.
 
     What counts is what a placement on the GPU that is present, otherwise on an H200, would use.
-    Exit code 1 where a workload has no measurement at all.
+    Exit code 1 if a workload has no measurement at all.
     """
     from .. import paths
     from ..report import tables

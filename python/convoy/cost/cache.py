@@ -1,4 +1,4 @@
-"""Measurements as they count inside a network.
+"""Adjust measurements to the conditions inside a network.
 
 Kernels are measured alone: with all that they read in the L2 cache (``kernel_us``), and with the
 cache flushed before every launch (``cold_us``). A kernel inside a network is between the two. A

@@ -227,7 +227,7 @@ def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
 
 
 def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
-    """The ratio of (recorded, measured here) pairs; none at all where there are none."""
+    """The ratio of (recorded, measured here) pairs; none at all if there are none."""
     if not pairs:
         return Ratio()
 

@@ -1,4 +1,4 @@
-"""Measurements taken here and now."""
+"""Cost model that measures on this machine."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Neighbours:
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        """An estimate for each candidate, without samples; None where no workload of the kind is
+        """An estimate for each candidate, without samples; None if no workload of the kind is
         recorded."""
         workloads = self._workloads.get(workload.op)
         if not workloads:

@@ -80,7 +80,7 @@ def check_static(mod: tvm.IRModule) -> None:
 
 
 def straight_line(mod: tvm.IRModule) -> tvm.IRModule:
-    """Bind every nested expression of the entry function to a variable of its own."""
+    """Bind every nested expression of the entry function to its own variable."""
     main_function(mod)  # there is one
     mod = relax.transform.InlinePrivateFunctions()(mod) if len(mod.functions) > 1 else mod
     mod = relax.transform.Normalize()(mod)

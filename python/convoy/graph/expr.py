@@ -56,7 +56,7 @@ def shape_of(expr: relax.Expr) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _static_dims(shape: relax.Expr) -> tuple[int, ...] | None:
-    """The dimensions of a shape; None where one is symbolic. Equal is here what is the same."""
+    """The dimensions of a shape; None if one is symbolic. Equal is here what is the same."""
     dims = shape.values if hasattr(shape, "values") else shape.ty.values
     if dims is None or not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
         return None
@@ -141,7 +141,7 @@ def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax
 
 
 def layer_of(expr: relax.Expr) -> str:
-    """Name of the model's layer that a call belongs to; "" where that is not known."""
+    """Name of the model's layer that a call belongs to; "" if unknown."""
     span = expr.span if isinstance(expr, relax.Call) else None
     return str(span.source_name.name) if span is not None else ""
 

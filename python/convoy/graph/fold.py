@@ -27,7 +27,7 @@ from .expr import (
 
 
 def _reduced_precision(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """numpy has no bfloat16 arithmetic of its own: compute 16-bit types in float32."""
+    """NumPy has no bfloat16 arithmetic: compute 16-bit types in float32."""
 
     def run(*args: np.ndarray) -> np.ndarray:
         if args[0].dtype.itemsize == 2 and args[0].dtype.kind in "fV":
@@ -69,7 +69,7 @@ _MOST_MADE = 1 << 20
 
 
 def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None:
-    """The constant that ``call`` evaluates to, or None where it is not one of the known operators
+    """The constant that ``call`` evaluates to, or None if it is not one of the known operators
     on constants. ``call`` must carry its type (be normalized)."""
     name = op_name(call)
     if not name or not isinstance(call.ty, relax.TensorType):

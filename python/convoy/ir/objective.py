@@ -41,7 +41,7 @@ OBJECTIVES: tuple[str, ...] = get_args(Objective)
 
 
 def check(objective: str) -> str:
-    """The objective itself; raises InvalidOption where there is none of that name."""
+    """The objective itself; raises InvalidOption if there is none of that name."""
     if objective not in OBJECTIVES:
         raise InvalidOption(f"objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
     return objective

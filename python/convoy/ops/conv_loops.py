@@ -1,6 +1,6 @@
 """The gradients of a convolution as loops, for every stride, padding, dilation and grouping.
 
-Correct on any target, fast on none: on a GPU a library kernel replaces them where there is one.
+Correct on any target, fast on none: on a GPU a library kernel replaces them if there is one.
 """
 
 from __future__ import annotations

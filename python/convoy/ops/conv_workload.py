@@ -13,7 +13,7 @@ from .conv_attrs import WGRAD, conv_attrs
 
 
 def forward_workload(call: relax.Call) -> dict[str, Any] | None:
-    """Fields of the ``Workload`` of a call in normal layouts; None where there is none: operands
+    """Fields of the ``Workload`` of a call in normal layouts; None if there is none: operands
     of different or unknown dtypes, or padding that cuts off rows."""
     attrs = conv_attrs(call)
     dtypes = {dtype_of(arg) for arg in call.args}

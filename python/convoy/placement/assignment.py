@@ -17,7 +17,7 @@ def owners(graph: MatchGraph, picks: Sequence[Pick]) -> dict[str, int]:
 
 def launch_order(graph: MatchGraph, picks: Sequence[Pick]) -> list[Pick] | None:
     """The picks in an order in which every value is there when it is read, as near to the order
-    of the ops as that allows; None where they wait for each other in a circle."""
+    of the ops as that allows; None if they wait for each other in a circle."""
     known = graph.dependencies
     of_op: dict[int, int] = {}
     for i, (number, _) in enumerate(picks):

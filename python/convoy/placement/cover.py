@@ -165,7 +165,7 @@ def cover_of(
     bound_us: float = 0.0,
     states: int = 0,
 ) -> Cover | None:
-    """A cover from picks that cover every operation once; None where they wait for each other in a
+    """A cover from picks that cover every operation once; None if they wait for each other in a
     circle."""
     order = launch_order(graph, picks)
     if order is None:

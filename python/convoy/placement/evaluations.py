@@ -20,7 +20,7 @@ class Evaluations:
     other spaces, and a last line that was cut off, are passed over. A failure is kept as well, as
     infinity: it is not tried again.
 
-    Raises CacheUnwritable where the file cannot be written.
+    Raises CacheUnwritable if the file cannot be written.
     """
 
     def __init__(self, fingerprint: str, path: Path | None = None) -> None:

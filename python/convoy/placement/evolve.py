@@ -95,7 +95,7 @@ def evolve(
     ``fitness`` give the same result, whatever else uses the random module. A ConvoyError from
     ``fitness`` counts as infinitely slow.
 
-    Raises InvalidOption where there is no seed, NoCandidate where no seed could be evaluated.
+    Raises InvalidOption if there is no seed, NoCandidate if no seed could be evaluated.
     """
     if not seeds:
         raise InvalidOption("no seeds", "at least one cover", "Make them with seed_covers()")
@@ -174,7 +174,7 @@ class _Search:
         return history or [self._evaluations.best()[1]]
 
     def _assess(self, population: Sequence[Individual]) -> bool:
-        """Give every individual its fitness; False where the budget ended before the last."""
+        """Give every individual its fitness; False if the budget ended before the last."""
         for individual in population:
             known = self._evaluations.get(individual)
             if known is None:

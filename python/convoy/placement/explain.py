@@ -83,7 +83,7 @@ def predicted_us(plan: Plan, schedule: Schedule, objective: str) -> float:
 
 @dataclass(frozen=True)
 class _Line:
-    """A kernel and its cost under the plan's objective, None where there is none."""
+    """A kernel and its cost under the plan's objective, None if there is none."""
 
     label: str
     us: float | None

@@ -83,7 +83,7 @@ class Search:
         self._states = 0
 
     def run(self) -> Found | None:
-        """The best cover, or None where there is none.
+        """The best cover, or None if there is none.
 
         Raises:
             TooWide: The limit is met.

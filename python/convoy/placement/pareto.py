@@ -1,4 +1,4 @@
-"""Choosing one option per position so that the larger of two sums is smallest.
+"""Select one option per position so that the larger of two sums is smallest.
 
 With host and device running side by side the time of a sequence is max(sum of host times, sum of
 device times), and the choices are not independent. All pairs of sums that no other pair beats on

@@ -1,4 +1,4 @@
-"""Put the offers of workloads into a match graph, with TVM's own kernels beside them."""
+"""Add the offers of workloads and TVM's kernels to a match graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offers of one workload in order of their cost, and the choice that a plan keeps of them."""
+"""Rank the offers of one workload, and make a plan's choice from them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Measure = Callable[[Cover], Sequence[float]]
 class Finalist:
     """A placement of the final round, a seed or an ``evolved`` one. ``measured_us`` is the median
     of its samples, ``spread_us`` half the distance from the 10th to the 90th percentile; None and
-    0 where it was not measured, with the reason in ``failure``."""
+    0 if it was not measured, with the reason in ``failure``."""
 
     name: str
     cover: Cover

@@ -201,7 +201,7 @@ def for_device(device: Device) -> Environment:
 
 
 def _processor() -> str:
-    """Name of the processor and how many of it there are to use; empty where it is not told."""
+    """Name of the processor and how many of it there are to use; empty if it is not told."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -217,7 +217,7 @@ def _processor() -> str:
 
 
 def _boot() -> str:
-    """Hash of the kernel's boot id; empty where there is none."""
+    """Hash of the kernel's boot id; empty if there is none."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Care of record files: merge, prune, export."""
+"""Maintain record files: merge, prune, export."""
 
 from __future__ import annotations
 

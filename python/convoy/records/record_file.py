@@ -1,4 +1,4 @@
-"""Reading and appending one record file, safe against crashes and other processes."""
+"""Read and append to a record file, safe against crashes and other processes."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Appender:
     """Adds records to a file that other processes may be adding to at the same time.
 
     Every append is whole lines in one write, under a lock file beside it (``NAME.lock``). A line
-    that a crash cut short is closed off first, so that it spoils no other. When a write fails,
+    that a crash cut short is closed off first, so that it does not corrupt the next one. When a write fails,
     the file is brought back to its former length.
 
     With ``durable`` each append is also synced to the disk: records then survive not only the

@@ -1,4 +1,4 @@
-"""The database of measurements: append-only files, looked up by workload and environment."""
+"""The database of measurements: append-only files with lookup by workload and environment."""
 
 from __future__ import annotations
 

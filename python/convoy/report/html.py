@@ -73,7 +73,7 @@ class Report:
 
     @property
     def timelines(self) -> list[Timeline]:
-        """The predicted run and, where there is one, the measured one."""
+        """The predicted run and, if there is one, the measured one."""
         line = predicted(self.drawn, self.plan)
         return [line, self.measured] if self.measured else [line]
 

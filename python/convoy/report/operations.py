@@ -1,4 +1,4 @@
-"""The decisions of a plan as the page shows them: each distinct workload once, with its rivals."""
+"""Decisions of a plan for the report: each distinct workload once, with its rivals."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def explained(plan: Plan) -> Explanation:
 
 
 def _under(plan: Plan, objective: str) -> Plan:
-    """The plan of the cheapest candidates shown; the plan itself where that is none cheaper (for
+    """The plan of the cheapest candidates shown; the plan itself if that is none cheaper (for
     ``stream``, each choice by itself need not lead to the smaller of the two sums)."""
     choices = [
         dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Timelines as a trace in Chrome's format, which ui.perfetto.dev and chrome://tracing open.
+"""Write timelines as a Chrome trace for ui.perfetto.dev and chrome://tracing.
 
 One process for each timeline, one row for each stream, an arrow for each event that one stream
 waits for. Format: "Trace Event Format" of the Chromium project; times are microseconds.

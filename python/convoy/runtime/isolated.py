@@ -1,4 +1,4 @@
-"""A session in a process of its own, which is made anew after a fault.
+"""A session in a child process that is restarted after a fault.
 
 After an illegal access or a hang a process cannot use its GPU any more. A server keeps running when
 the process that fails is another one.

@@ -1,4 +1,4 @@
-"""Finding and loading libconvoy_runtime.so and the CUDA libraries that it opens.
+"""Find and load libconvoy_runtime.so and the CUDA libraries that it opens.
 
 Nothing heavy is imported here: a deployed module needs tvm_ffi, this and TVM's runtime only.
 """
@@ -53,7 +53,7 @@ def _cudart() -> str:
 
 @functools.cache
 def locations() -> dict[str, str]:
-    """Paths of CUDA's runtime, cuDNN and cuBLASLt; empty where the system's linker shall search.
+    """Paths of CUDA's runtime, cuDNN and cuBLASLt; empty if the system's linker shall search.
 
     An environment variable (CONVOY_CUDART, CONVOY_CUDNN, CONVOY_CUBLASLT) goes before a wheel.
     """
@@ -84,7 +84,7 @@ def load_tvm_backends() -> str:
     """Load what an executable for a GPU needs of TVM beside its runtime library, where TVM left it
     out: with TVM_USE_RUNTIME_LIB=1, and in installations without the compiler.
 
-    Returns why its CUDA runtime cannot be loaded, empty where it is; without CUDA all else works.
+    Returns why its CUDA runtime cannot be loaded, empty if it is; without CUDA all else works.
     """
     from tvm import base
     from tvm_ffi.libinfo import load_lib_ctypes

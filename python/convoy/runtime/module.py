@@ -1,4 +1,4 @@
-"""Making a runtime module from the entries that backends built."""
+"""Create a runtime module from the entries of backends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def create_module(
     ``arch`` (compute capability times ten; 0 for kernels that work on host memory) defaults to
     what the entries say. No GPU is needed or touched.
 
-    Raises InvalidOption for entries that do not fit together, CorruptArtefact where a kernel
+    Raises InvalidOption for entries that do not fit together, CorruptArtefact if a kernel
     library is missing among the blobs.
     """
     if arch is None:

@@ -1,4 +1,4 @@
-"""Running a compiled module: inputs that stay in place, the VM, outputs."""
+"""Run a compiled module: fixed input buffers, the VM, outputs."""
 
 from __future__ import annotations
 

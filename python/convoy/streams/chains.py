@@ -1,4 +1,4 @@
-"""Cutting a dependence graph into the fewest chains.
+"""Cut a dependence graph into the fewest chains.
 
 A chain is a path of the reduced graph; its ops follow one another anyway, so they share a stream
 without loss and without events. The fewest vertex-disjoint paths that cover a directed acyclic

@@ -1,4 +1,4 @@
-"""The fewest events that make streams keep a dependence graph, and what then happens before what.
+"""Insert the fewest events that preserve all dependences, and compute the happens-before relation.
 
 An edge between two streams needs an event unless it follows from the order inside streams and
 from other events. Because the order of ops is fixed, the set of edges that remain is unique (the

@@ -1,4 +1,4 @@
-"""Lowered module and schedule -> executable."""
+"""Link a lowered module and its schedule into an executable."""
 
 from __future__ import annotations
 

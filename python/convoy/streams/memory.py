@@ -1,4 +1,4 @@
-"""Static storage for all tensors inside a function, aware of streams.
+"""Plan static storage for all tensors of a function on several streams.
 
 Two tensors may share bytes only when every op that touches the one is over before the first op
 that touches the other starts, by the order inside streams and events alone. What merely happens

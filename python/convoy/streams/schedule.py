@@ -1,4 +1,4 @@
-"""The schedule of a lowered network: planned, and on a machine with the GPU also tried."""
+"""Schedule a lowered network; compare with one stream if the GPU is present."""
 
 from __future__ import annotations
 

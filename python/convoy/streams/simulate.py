@@ -1,4 +1,4 @@
-"""Predicting when each op of a schedule runs.
+"""Predict when each op of a schedule runs.
 
 Ops that run at the same time share the device. Each asks for the share of the SMs that its
 blocks occupy, at most all of it; while the shares sum to more than one, everybody slows

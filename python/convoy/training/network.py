@@ -1,4 +1,4 @@
-"""Networks to train, written layer by layer: NHWC activations, OHWI filters, own parameters."""
+"""Build networks to train layer by layer: NHWC activations, OHWI filters, initial parameters."""
 
 from __future__ import annotations
 

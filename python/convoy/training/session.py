@@ -1,4 +1,4 @@
-"""Running a compiled training step: the state stays on the device from step to step."""
+"""Run a compiled training step; the state stays on the device between steps."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _are_keys(value: object) -> TypeGuard[list[str]]:
 
 
 def _counts(value: object) -> dict[str, int]:
-    """Return numbers of records by key; none where any is of another type."""
+    """Return numbers of records by key; none if any is of another type."""
     if isinstance(value, dict) and all(type(count) is int for count in value.values()):
         return value
     return {}

@@ -1,4 +1,4 @@
-"""A kernel library as plain data: what compiler and backend need to know of it."""
+"""Interface of a kernel library for compiler and backend."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Archive:
             ) from None
 
     def read(self, key: str) -> Entry | None:
-        """The library of a key; None where there is none or its bytes are damaged."""
+        """The library of a key; None if there is none or its bytes are damaged."""
         about = self.entries.get(key)
         if about is None:
             return None

@@ -26,7 +26,7 @@ class Check:
         name: The component.
         status: Whether it is found, missing, or has a problem.
         detail: Version and path, or what is wrong.
-        remedy: The command to enter; empty where none is needed.
+        remedy: The command to enter; empty if none is needed.
         need: The path that does not work without it: ``cpu`` (placing from records, running on the
             CPU), ``gpu`` (measuring and running on a GPU) or none (``advice``).
     """

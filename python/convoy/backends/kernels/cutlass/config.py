@@ -28,7 +28,7 @@ _GENCODE = {
 class KernelConfig(KernelParameters):
     """A valid combination of parameters: what is compiled once and serves every workload it fits.
 
-    Raises InvalidOption where a field is of another type or range, or fields contradict each other:
+    Raises InvalidOption if a field is of another type or range, or fields contradict each other:
     the source is made of these fields, which come from records and plans.
     """
 

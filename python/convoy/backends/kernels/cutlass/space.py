@@ -44,7 +44,7 @@ class Sm80Tile:
 
 
 #: For convolutions and GEMMs alike. Large tiles are bound by the tensor cores, small ones
-#: fill the device where there are few output pixels; a deeper reduction tile halves the barriers.
+#: fill the device if there are few output pixels; a deeper reduction tile halves the barriers.
 SM90_TILES = (
     Sm90Tile(128, 128, "pingpong", (2, 1)),
     Sm90Tile(128, 256, "cooperative", (2, 1)),
@@ -128,7 +128,7 @@ def is_pointwise(workload: Workload) -> bool:
 
 
 def vector_width(channels: int, dtype: str) -> int:
-    """Widest access of up to 16 bytes that divides a channel count, 0 where it is under 4 bytes."""
+    """Widest access of up to 16 bytes that divides a channel count, 0 if it is under 4 bytes."""
     width = 16 // DTYPE_BYTES[dtype]
     while width > 1 and channels % width:
         width //= 2

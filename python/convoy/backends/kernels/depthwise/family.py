@@ -1,4 +1,4 @@
-"""Own kernels for depthwise convolutions in every direction and precision, and for grouped ones
+"""Native kernels for depthwise convolutions in all directions and precisions, and for grouped ones
 forward on tensor cores, on sm_80 and later. See docs/design/depthwise-kernels.md."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, the first
+"""Native kernels for Hopper (sm_90a) where cuDNN and CUTLASS are slow: strided dgrad, the first
 convolution of a network (the stem) in all directions, and fprop of small batches."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The implicit GEMM of ``codegen/sm90`` for small batches: what one library is, which workloads it
+"""The implicit GEMM of ``codegen/sm90`` for small batches: its libraries, the workloads that they
 takes, launches, best guess first."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stem's kernels of ``codegen/sm90`` as plain data: what one library is, and its source."""
+"""Stem kernel libraries of ``codegen/sm90`` as plain data, and their source."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class StemWgradKernel(Sm90Library):
     blocks  blocks of an SM: 1 or 2
     group   most steps of 16 pixels whose operands a thread holds at once
     ahead   threads read the next group while the tensor cores work on one
-    depth   most rows of dy in shared memory; fewer where they do not fit
+    depth   most rows of dy in shared memory; fewer if they do not fit
 
     Raises InvalidOption for fields that the kernel cannot be compiled with.
     """
