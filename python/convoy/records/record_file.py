@@ -155,9 +155,9 @@ def _first(path: Path) -> str:
 class Appender:
     """Adds records to a file that other processes may be adding to at the same time.
 
-    Every append is whole lines in one write, under a lock file beside it (``NAME.lock``). A line
-    that a crash cut short is closed off first, so that it does not corrupt the next one. When a write fails,
-    the file is brought back to its former length.
+    Every append writes whole lines at once, under a lock file beside it (``NAME.lock``). A line
+    that a crash cut short is terminated first, so that it does not corrupt the next one. If a write
+    fails, the file is truncated to its former length.
 
     With ``durable`` each append is also synced to the disk: records then survive not only the
     death of the process (they always do) but that of the machine.

@@ -1,5 +1,5 @@
-"""The implicit GEMM of ``codegen/sm90`` for small batches: its libraries, the workloads that they
-takes, launches, best guess first."""
+"""The implicit GEMM of ``codegen/sm90`` for small batches: libraries, rules, and launches ordered by
+estimated time."""
 
 from __future__ import annotations
 
