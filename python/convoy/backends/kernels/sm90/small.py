@@ -1,5 +1,4 @@
-"""The implicit GEMM of ``codegen/sm90`` for small batches: libraries, rules, and launches ordered by
-estimated time."""
+"""The implicit GEMM of ``codegen/sm90`` for small batches: libraries, rules and launches."""
 
 from __future__ import annotations
 
