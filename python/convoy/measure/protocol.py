@@ -109,7 +109,7 @@ def prepare(workload: Workload) -> None:
 class Blueprint:
     """The host's part of a problem: blocks of random inputs by name, and the expected outputs."""
 
-    blocks: dict[str, reference.Array]
+    blocks: dict[str, np.ndarray]
     expected: list[reference.Sample]
 
 
@@ -152,7 +152,7 @@ def make_problem(workload: Workload, rng: np.random.Generator) -> Problem:
 def make_blueprint(workload: Workload, rng: np.random.Generator) -> Blueprint:
     """Random inputs, as blocks that are repeated over the tensors, and what comes of them."""
     shapes = workload.operand_shapes()
-    blocks: dict[str, reference.Array] = {}
+    blocks: dict[str, np.ndarray] = {}
     operands: dict[str, reference.Operand] = {}
     for name, shape, dtype in shapes[: len(shapes) - workload.num_outputs]:
         size = min(_BLOCK, math.prod(shape))
@@ -188,7 +188,7 @@ def _scale(workload: Workload, name: str) -> float:
     return 3 / math.sqrt(length) if name == "w" else 1.0
 
 
-def _tensor(array: reference.Array) -> tvm_ffi.Tensor:
+def _tensor(array: np.ndarray) -> tvm_ffi.Tensor:
     import tvm_ffi
 
     return tvm_ffi.from_dlpack(array)
@@ -229,7 +229,7 @@ def _time(
     budget_us: float,
     cold: bool,
 ) -> Measurement:
-    def samples_of(name: str, *arguments: float) -> reference.Array:
+    def samples_of(name: str, *arguments: float) -> np.ndarray:
         timer = function(f"measure.{name}")
         return np.array(list(timer(run, problem.tensors, 0, *arguments)))
 
@@ -265,7 +265,7 @@ def _launches(one_us: float) -> int:
     return max(LEAST_LAUNCHES, min(LAUNCHES, math.ceil(REPLAY_US / one_us)))
 
 
-def _spread(values: reference.Array) -> float:
+def _spread(values: np.ndarray) -> float:
     """Half the distance between the 10th and the 90th percentile."""
     low, high = np.percentile(values, [10, 90])
     return float(high - low) / 2
