@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def run(
-    module: Annotated[Path, typer.Argument(help="A module that convoy build wrote.")],
+    module: Annotated[Path, typer.Argument(help="A module written by convoy build.")],
     inputs: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help=".npz with the inputs by name; none: random ones."),
+        typer.Option(help=".npz with the inputs by name; default: random ones."),
     ] = None,
     outputs: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help=".npz to write the outputs to, by their names."),
+        typer.Option(help=".npz to write the outputs to, by name."),
     ] = None,
     trusted: Annotated[
         Optional[list[Path]],  # noqa: UP045
