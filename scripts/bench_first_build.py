@@ -110,7 +110,7 @@ def child(name: str, batch: int, system: str) -> Row:
 
 def settled(model: Any) -> Any:
     """A network with random weights whose activations neither vanish nor explode: batch norm has
-    the statistics of random images, and what is initialised to zero is not."""
+    the statistics of random images, and what is initialized to zero is not."""
     import torch
 
     for parameter in model.parameters():

@@ -11,7 +11,7 @@ hang or crash, beside PyTorch (cuDNN in benchmark mode); every result is checked
 first. ``once`` launches kernels once on small problems of odd sizes and compares them with float64:
 ``compute-sanitizer --tool memcheck --error-exitcode 9 python scripts/bench_kernels.py once``.
 ``launch`` is the experiment of NVIDIA's "Getting Started with CUDA Graphs": short kernels
-synchronised one by one, launched asynchronously, and in a graph.
+synchronized one by one, launched asynchronously, and in a graph.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def times(options: argparse.Namespace) -> int:
-    """Measure every candidate of each layer; returns 1 where one failed."""
+    """Measure every candidate of each layer; returns 1 if one failed."""
     from convoy.report import tables
     from convoy.tune.measurer import Spec
     from convoy.tune.process import MeasuringProcess
@@ -135,7 +135,7 @@ def candidates(
 
 
 def measured(process: Any, workload: Any, candidate: Any) -> Row:
-    """Times of a candidate. Raises RuntimeError with the reason where it failed."""
+    """Times of a candidate. Raises RuntimeError with the reason if it failed."""
     found, _ = process.measure(workload, candidate, None)
     if not found.ok:
         raise RuntimeError(found.failure)
@@ -165,7 +165,7 @@ def table(layer: Layer, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 
 
 def once(options: argparse.Namespace) -> int:
-    """Launch kernels once, a line for each; returns 1 where one is wrong or does not start."""
+    """Launch kernels once, a line for each; returns 1 if one is wrong or does not start."""
     from convoy.backends import registry
     from convoy.backends.load import load_candidate
     from convoy.errors import ConvoyError

@@ -143,7 +143,7 @@ def start_torch() -> tuple[Any, report.Ceilings]:
 def run(
     runner: Bench, chosen: Sequence[Layer], ceilings: report.Ceilings, results: list[Result]
 ) -> None:
-    """Measure all layers into ``results``: a line for each where there is no terminal to show
+    """Measure all layers into ``results``: a line for each if there is no terminal to show
     progress on, a table for each direction and batch size."""
     with rows.progress() as bar:
         task = bar.add_task("measuring", total=len(chosen))

@@ -167,12 +167,12 @@ def named(args: argparse.Namespace, known: Sequence[str]) -> list[str]:
 
 def groups(args: argparse.Namespace, batch: int) -> list[list[System]]:
     """Convoy's systems by the process that times them: graphs and asynchronous launches in one,
-    synchronised ones, which need another environment, in another."""
+    synchronized ones, which need another environment, in another."""
     backends = tuple(args.backends)
     if args.command == "placement":
         chosen = [s for m in args.modes for s in placement.systems(m, batch, backends)]
-        synchronised = [s for s in chosen if s.mode == "sync"]
-        return [[s for s in chosen if s.mode != "sync"], synchronised]
+        synchronized = [s for s in chosen if s.mode == "sync"]
+        return [[s for s in chosen if s.mode != "sync"], synchronized]
     found = []
     for name in named(args, list(SYSTEMS)):
         system = SYSTEMS[name]
@@ -200,7 +200,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def details(row: Row) -> tuple[Any, ...]:
-    """Cells of a row of the second table; None where a fact is missing."""
+    """Cells of a row of the second table; None if a fact is missing."""
     arena, error = row.get("arena_bytes"), row.get("error", row.get("differs"))
     return (
         row["model"], row["batch"], row["system"], _ms(row), _ms(row, "spread_ms"),

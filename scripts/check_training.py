@@ -7,7 +7,7 @@ float64. The limit of a precision is the error of PyTorch itself in it (float16 
 autocast), times a factor: no fixed limit on the error of 16 bits in a deep network would be both
 sharp and fair. Gradients are read as the velocities after the first step, as they enter the update.
 
-Prints a line for each network and precision, with --out writes JSON; ends with 1 where one failed.
+Prints a line for each network and precision, with --out writes JSON; ends with 1 if one failed.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def artefact(compiled: convoy.CompiledModule, tmp_path_factory: pytest.TempPathF
 
 
 def expected(module: object, params: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """The network by stock TVM, neither normalised nor partitioned."""
+    """The network by stock TVM, neither normalized nor partitioned."""
     import tvm
     from tvm import relax
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.ir.workload_list import write
 from convoy.pipeline import workloads_of
 from convoy.relay import testing

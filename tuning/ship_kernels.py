@@ -39,7 +39,7 @@ from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue
+from convoy.ir.epilogue import Epilogue
 from convoy.records.store import RecordStore
 from convoy.tune import kernel_set
 

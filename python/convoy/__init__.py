@@ -1,4 +1,4 @@
-"""Convoy places every convolution of a network on cuDNN or CUTLASS by measured cost.
+"""Select a cuDNN, cuBLASLt, CUTLASS or native kernel for each operator of a network by cost.
 
 Names are imported on first use: ``import convoy`` needs neither TVM nor a GPU.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .ir.candidate import Candidate as Candidate
     from .ir.candidate import Decline as Decline
     from .ir.device import Device as Device
+    from .ir.epilogue import Epilogue as Epilogue
     from .ir.measurement import Measurement as Measurement
     from .ir.plan import Plan as Plan
     from .ir.schedule import Schedule as Schedule
-    from .ir.workload import Epilogue as Epilogue
     from .ir.workload import Workload as Workload
     from .pipeline import build as build
     from .pipeline import place as place
@@ -53,7 +53,7 @@ _PUBLIC = {
     "Plan": "ir.plan",
     "Schedule": "ir.schedule",
     "Workload": "ir.workload",
-    "Epilogue": "ir.workload",
+    "Epilogue": "ir.epilogue",
     "Device": "ir.device",
     "Backend": "backends.base",
     "Candidate": "ir.candidate",

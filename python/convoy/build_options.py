@@ -1,4 +1,4 @@
-"""Options of a build, checked before anything that takes long."""
+"""Validate the options of a build before any long step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The main workflow, end to end: from a Relay ResNet to one compiled module.
+"""The complete workflow, from a Relay ResNet to a compiled module.
 
-Places every convolution, compiles, runs on a picture, and checks the result against the
-original network. With a GPU it measures and runs there; without one it places from recorded
-measurements of an H200 and runs on the CPU.
+Places every convolution, compiles, runs on a picture, and checks the result against the original
+network. With a GPU it measures and runs there; otherwise it places from recorded measurements of an
+H200 and runs on the CPU.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import tvm
+
     from .ir.plan import Plan
 
 LAYERS = 50
@@ -23,7 +25,7 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
 
 
 def picture(size: int, waves: int = 64, seed: int = 0) -> np.ndarray:
-    """Return a picture as (1, 3, size, size) float32, normalised per channel.
+    """Return a picture as (1, 3, size, size) float32, normalized per channel.
 
     Sums waves of random directions whose amplitude falls with their frequency, as in photographs.
     """
@@ -38,7 +40,7 @@ def picture(size: int, waves: int = 64, seed: int = 0) -> np.ndarray:
     return np.ascontiguousarray((image - mean) / std, np.float32)[None]
 
 
-def network() -> tuple[Any, dict[str, np.ndarray]]:
+def network() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
     """Return a Relay ResNet, written as text and parsed again, and random parameters."""
     from . import relay
 
@@ -57,7 +59,7 @@ def network() -> tuple[Any, dict[str, np.ndarray]]:
     return relay.parse(text), arrays
 
 
-def reference(mod: Any, x: np.ndarray) -> np.ndarray:
+def reference(mod: tvm.IRModule, x: np.ndarray) -> np.ndarray:
     """Run the original network, compiled by stock TVM for the CPU."""
     import tvm
     from tvm import relax
@@ -67,10 +69,10 @@ def reference(mod: Any, x: np.ndarray) -> np.ndarray:
 
 
 def build_plans(plan: Plan) -> None:
-    """Build the cuDNN plans of a placement without a device, where cuDNN is installed.
+    """Build the cuDNN plans of a placement without a GPU, if cuDNN is installed.
 
-    Engines that are compiled at run time or use cuBLASLt need NVIDIA's driver; in their place the
-    first engine that cuDNN proposes and that needs none is built.
+    Engines that are compiled at run time or use cuBLASLt need NVIDIA's driver. For these, build the
+    first engine proposed by cuDNN that does not.
     """
     from .backends.cudnn import CudnnBackend
     from .errors import CompileFailed, LibraryMissing, LibraryVersionMismatch
@@ -101,13 +103,13 @@ def build_plans(plan: Plan) -> None:
             candidates = [] if isinstance(proposed, Decline) else proposed
             replaced += any(builds(workload, candidate) for candidate in candidates)
     except LibraryMissing as err:
-        print(f"not built: {err}")
+        print(f"skipped: {err}")
         return
-    print(
-        f"{len(engines)} workloads for {plan.device.name}: {built} chosen engines built here, "
-        f"{replaced} need a driver and another engine was built, "
-        f"{len(engines) - built - replaced} without any"
-    )
+    print(f"selected engine built for {built} of {len(engines)} workloads of {plan.device.name}")
+    if replaced:
+        print(f"another engine built for {replaced}: the selected one needs NVIDIA's driver")
+    if missing := len(engines) - built - replaced:
+        print(f"no engine built for {missing}: all of them need NVIDIA's driver")
 
 
 def step(text: str) -> None:
@@ -115,14 +117,41 @@ def step(text: str) -> None:
     print(f"== {text}", flush=True)
 
 
-def main() -> int:
-    """Run the demo; return 0 where the compiled module agrees with the original network."""
+def show_placement(mod: tvm.IRModule) -> Plan:
+    """Place the network and print the plan."""
     import convoy
-    from convoy.errors import NoGpu
     from convoy.pipeline import predict_schedule
     from convoy.placement import explain
-    from convoy.relay.convert import to_relax
     from convoy.report import tables
+
+    placement = convoy.place(mod, precision="float16")
+    schedule = predict_schedule(placement)
+    table = explain.table(placement.plan, schedule)
+    print(tables.plain(explain.COLUMNS, table.rows))
+    print(*filter(None, [table.rest]), explain.summary(placement.plan, schedule), sep="\n")
+    return placement.plan
+
+
+def run(mod: tvm.IRModule, target: str, precision: str, x: np.ndarray) -> np.ndarray:
+    """Compile, export, load, run and time the network; return its output."""
+    import convoy
+
+    built = convoy.build(mod, target, precision=precision)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "resnet.so"
+        built.export_library(path)
+        print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
+        session = convoy.load(path).session()
+        (y,) = session(x)
+        times = session.time(repeat=5, number=20 if target == "cuda" else 1)
+    print(f"{sorted(times)[2]:.2f} ms per inference on the {'GPU' if target == 'cuda' else 'CPU'}")
+    return y
+
+
+def main() -> int:
+    """Run the demo; return 0 if the compiled module agrees with the original network."""
+    from convoy.errors import NoGpu
+    from convoy.relay.convert import to_relax
     from convoy.runtime import current_device
 
     started = time.perf_counter()
@@ -130,34 +159,19 @@ def main() -> int:
     module, params = network()
     mod = to_relax(module, params)
     try:
-        device = current_device()
-        step(f"placing on {device.name}: candidates are measured")
+        step(f"placing on {current_device().name} by measured cost")
+        target, precision = "cuda", "float16"
     except NoGpu as err:
-        device = None
-        step(f"no GPU here ({err.got}): placing for an H200 from recorded measurements")
-    placed = convoy.place(mod, precision="float16")
-    schedule = predict_schedule(placed)
-    table = explain.table(placed.plan, schedule)
-    print(tables.plain(explain.COLUMNS, table.rows))
-    print(*filter(None, [table.rest]), sep="\n")
-    print(explain.summary(placed.plan, schedule))
+        step(f"placing for an H200 from recorded measurements: no GPU here ({err.got})")
+        target, precision = "llvm", "float32"
+    plan = show_placement(mod)
+    if target == "llvm":
+        step("building the selected cuDNN plans without a GPU")
+        build_plans(plan)
 
-    if device is None:
-        step("building the chosen cuDNN engines' plans")
-        build_plans(placed.plan)
-
-    target, precision = ("cuda", "float16") if device else ("llvm", "float32")
     step(f"compiling for {target} in {precision}, exporting, loading")
-    built = convoy.build(mod, target, precision=precision)
     x = picture(224)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "resnet.so"
-        built.export_library(path)
-        print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
-        session = convoy.load(path).session()
-        (y,) = session(x)
-        milliseconds = sorted(session.time(repeat=5, number=1 if device is None else 20))[2]
-    print(f"{milliseconds:.2f} ms per inference on the {'GPU' if device else 'CPU'}")
+    y = run(mod, target, precision, x)
 
     step("checking against the original network, compiled by stock TVM for the CPU")
     expected = reference(mod, x)
@@ -165,8 +179,8 @@ def main() -> int:
     same = bool(y.argmax() == expected.argmax())
     good = error < TOLERANCE[precision] and same
     print(f"relative L2 error {error:.1e} (limit {TOLERANCE[precision]:.0e}), same class: {same}")
-    if device is None:
-        print("The offloaded kernels did not run: that needs a GPU.")
+    if target == "llvm":
+        print("The kernels of the plan were not run, since this needs a GPU.")
     print(f"{'done' if good else 'FAILED'} in {time.perf_counter() - started:.0f} s")
     return 0 if good else 1
 

@@ -1,18 +1,18 @@
 """Errors: one class for each mistake that a user can make.
 
-A message states what was got, what was expected and, where there is one, a remedy: a command or
-setting that works from a checkout and from a wheel (``paths.install_command``).
+A message states the invalid value, the expected one and, if there is one, a remedy: a command or
+setting that works in a checkout and with a wheel (``paths.install_command``).
 """
 
 from __future__ import annotations
 
 
 class ConvoyError(RuntimeError):
-    """Base of all errors raised on purpose by convoy; a RuntimeError, as TVM's own are.
+    """Base class of Convoy's errors; a RuntimeError, like TVM's.
 
     Args:
-        got: What was found; alone, the whole message.
-        expected: What would have been accepted.
+        got: The invalid value; on its own it is the complete message.
+        expected: Values that are accepted.
         remedy: What to do about it.
     """
 
@@ -35,7 +35,7 @@ class UnsupportedOp(ConvoyError):
 
 
 class UnsupportedDtype(ConvoyError):
-    """A data type outside float32, float16 and bfloat16 where one of these is needed."""
+    """A data type other than float32, float16 and bfloat16 where one of these is required."""
 
 
 class UnsupportedLayout(ConvoyError):
@@ -43,7 +43,7 @@ class UnsupportedLayout(ConvoyError):
 
 
 class DynamicShape(ConvoyError):
-    """A symbolic dimension where only static shapes can be compiled."""
+    """A symbolic dimension; only static shapes can be compiled."""
 
 
 class InvalidModel(ConvoyError):
@@ -51,25 +51,24 @@ class InvalidModel(ConvoyError):
 
 
 class RelaySyntaxError(ConvoyError):
-    """Relay text that does not parse; carries file, line and column."""
+    """Relay text that does not parse; the message has file, line and column."""
 
 
 class RelayTypeError(ConvoyError):
-    """Relay program whose shapes or dtypes do not fit together."""
+    """A Relay program whose shapes or dtypes do not match."""
 
 
 class NoGpu(ConvoyError):
-    """A GPU is needed and none is usable."""
+    """A GPU is required and none is usable."""
 
 
 class OutOfMemory(ConvoyError):
-    """The GPU's memory is used up; sessions that exist still run, others can be made once some is
-    free."""
+    """The GPU is out of memory; existing sessions still run, and new ones can be created once
+    memory is free."""
 
 
 class GpuLost(ConvoyError):
-    """The GPU stopped working for this process: an illegal access, a hang, a device that is
-    gone."""
+    """The GPU is lost for this process: an illegal access, a hang, or a device that is gone."""
 
 
 class LibraryMissing(ConvoyError):
@@ -81,11 +80,12 @@ class WrongDevice(ConvoyError):
 
 
 class CaptureNotReady(ConvoyError):
-    """A function captured into a CUDA graph before its plan was built; names the call to make."""
+    """A function was captured into a CUDA graph before its plan was built; the message names the
+    call to make first."""
 
 
 class LibraryVersionMismatch(ConvoyError):
-    """An artefact whose cuDNN engines do not exist in the cuDNN that is installed."""
+    """An artefact whose cuDNN engines do not exist in the installed cuDNN."""
 
 
 class CorruptArtefact(ConvoyError):
@@ -93,11 +93,11 @@ class CorruptArtefact(ConvoyError):
 
 
 class UntrustedModule(ConvoyError):
-    """A compiled module that no trusted key signed, where a signature was asked for."""
+    """A compiled module without a signature by a trusted key, where one was required."""
 
 
 class CorruptRecords(ConvoyError):
-    """A record file that cannot be read at all (single bad lines are skipped and reported)."""
+    """A record file that cannot be read (single invalid lines are skipped and reported)."""
 
 
 class CacheUnwritable(ConvoyError):
@@ -105,11 +105,11 @@ class CacheUnwritable(ConvoyError):
 
 
 class CacheUntrusted(ConvoyError):
-    """The cache folder belongs to another user, or everyone may write to it."""
+    """The cache folder belongs to another user, or is writable by everyone."""
 
 
 class CompileFailed(ConvoyError):
-    """nvcc rejected a generated kernel; carries the command and the compiler's message."""
+    """nvcc rejected a generated kernel; the message has the command and the compiler's output."""
 
 
 class NotSchedulable(ConvoyError):
@@ -117,11 +117,11 @@ class NotSchedulable(ConvoyError):
 
 
 class MeasuringFailed(ConvoyError):
-    """The measuring process does not start, or its GPU is not usable any more."""
+    """The measuring process does not start, or its GPU is no longer usable."""
 
 
 class NoCandidate(ConvoyError):
-    """Every backend declined an operation; carries their reasons."""
+    """Every backend declined an operation; the message has their reasons."""
 
 
 class InvalidOption(ConvoyError):
@@ -129,11 +129,11 @@ class InvalidOption(ConvoyError):
 
 
 class InvalidMatchGraph(ConvoyError):
-    """Operators and matches given to the placer that do not fit together."""
+    """Operators and matches of a match graph that are inconsistent."""
 
 
 class RemovedFromTvm(ConvoyError):
-    """A part of TVM 0.18 that neither TVM nor convoy has; names what takes its place."""
+    """A part of TVM 0.18 that neither TVM nor Convoy has; the message names a replacement."""
 
 
 class UnmatchedValue(ConvoyError):

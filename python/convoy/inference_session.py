@@ -17,6 +17,8 @@ from .runtime.compiled import CompiledModule, load
 if TYPE_CHECKING:
     import tvm
 
+    from .runtime.values import Value
+
 #: onnxruntime's names of element types.
 _TYPES = {"float32": "float", "float64": "double"}
 
@@ -31,18 +33,16 @@ class NodeArg:
 
 
 class InferenceSession:
-    """Run a network with names and dictionaries, as onnxruntime does.
+    """Run a network by names of inputs and outputs, like onnxruntime. Not thread-safe.
 
     Args:
-        path_or_model: A module of ``export_library`` (``.so``), another model file (ONNX, Relay),
-            which is built first, a compiled module, or a Relax module.
-        target: "cuda" or "llvm", for what is built; empty: cuda where there is a GPU.
+        path_or_model: File written by ``export_library`` (``.so``), a model file (ONNX, Relay) or
+            Relax module to build, or a compiled module.
+        target: "cuda" or "llvm", for a model that is built (default: cuda if there is a GPU).
         options: Keyword arguments of :func:`convoy.build`.
 
-    Sessions are for one thread at a time.
-
     Raises:
-        InvalidOption: Options for a module that is compiled already; and the errors of
+        InvalidOption: Options were given for a compiled module; also the errors of
             :func:`convoy.load`, of reading a model and of :func:`convoy.build`.
     """
 
@@ -69,8 +69,8 @@ class InferenceSession:
         return [_node_arg(info) for info in self._compiled.meta.outputs]
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
-    ) -> list[np.ndarray[Any, Any]]:
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Value]
+    ) -> list[np.ndarray]:
         """Run the network once and wait for it.
 
         Args:
@@ -92,7 +92,7 @@ class InferenceSession:
         return [self._session.output(names.index(name)).numpy() for name in wanted]
 
 
-def _check(what: str, given: Mapping[str, Any] | Sequence[str], known: Sequence[str]) -> None:
+def _check(what: str, given: Mapping[str, object] | Sequence[str], known: Sequence[str]) -> None:
     if unknown := [name for name in given if name not in known]:
         raise InvalidOption(f"{what} {unknown[0]!r}", f"one of {', '.join(known)}")
 

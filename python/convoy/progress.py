@@ -7,7 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import rich.progress
+    import rich.table
 
 #: Called with what is being done, how many steps are done, and of how many (0: not known).
 Progress = Callable[[str, int, int], None]
@@ -28,7 +32,7 @@ class Stages:
 
     def __init__(self, callback: Progress | None = None) -> None:
         self._callback = callback
-        self._bar: Any = None
+        self._bar: rich.progress.Progress | None = None
         self._task: Any = None
 
     def __call__(self, label: str, done: int, total: int) -> None:
@@ -42,7 +46,8 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Everything inside is one stage, named for people: ``measure kernels``."""
+        """Report the enclosed work as one stage with a readable name such as ``measure
+        kernels``."""
         started = time.monotonic()
         outer = self._bar
         if self._callback is not None:
@@ -69,7 +74,7 @@ def stages(progress: Progress | None) -> Stages:
     return progress if isinstance(progress, Stages) else Stages(progress)
 
 
-def _bar() -> Any:
+def _bar() -> rich.progress.Progress:
     from rich import progress
     from rich.console import Console
 
@@ -85,7 +90,7 @@ def _bar() -> Any:
     )
 
 
-def _narrow() -> Any:
+def _narrow() -> rich.table.Column:
     from rich.table import Column
 
     return Column(max_width=24, no_wrap=True, overflow="ellipsis")

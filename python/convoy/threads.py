@@ -1,5 +1,5 @@
-"""One thread at a time in TVM's compiler, which keeps state for the whole process; several where
-the GIL is not held."""
+"""Lock for TVM's compiler, which keeps state for the whole process; thread pool for work that does
+not hold the GIL."""
 
 from __future__ import annotations
 

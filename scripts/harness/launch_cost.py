@@ -1,8 +1,8 @@
-"""The cost of launching short kernels: synchronised, asynchronously, and as one CUDA graph.
+"""The cost of launching short kernels: synchronized, asynchronously, and as one CUDA graph.
 
 The experiment of NVIDIA's "Getting Started with CUDA Graphs" (Alan Gray, 2019) through modules that
 Convoy compiled: 20 kernels, each multiplying 500,000 numbers. There, on a V100, a kernel of 2.9 us
-cost 9.6 us with a synchronisation behind each, 3.8 us launched asynchronously, and 3.4 us in a
+cost 9.6 us with a synchronization behind each, 3.8 us launched asynchronously, and 3.4 us in a
 graph. Here these are the runs of a module of 20 kernels, which TVM compiles and Convoy's session
 runs; the first form runs a module of one kernel.
 """
@@ -25,7 +25,7 @@ ELEMENTS, KERNELS = 500_000, 20
 FACTOR = 1.23
 OPAQUE = 8  # TVM's pattern kind of kernels that fusion leaves alone
 #: NVIDIA's times on a V100, in microseconds a kernel.
-PRIMER = {"kernel only": 2.9, "synchronise each": 9.6, "asynchronous": 3.8, "graph": 3.4}
+PRIMER = {"kernel only": 2.9, "synchronize each": 9.6, "asynchronous": 3.8, "graph": 3.4}
 
 
 def chain(kernels: int, elements: int = ELEMENTS) -> Any:
@@ -53,7 +53,7 @@ def chain(kernels: int, elements: int = ELEMENTS) -> Any:
 
 
 def session_of(kernels: int, cuda_graph: bool, elements: int = ELEMENTS) -> Session:
-    """A checked session of the chain; raises AssertionError where its result is wrong."""
+    """A checked session of the chain; raises AssertionError if its result is wrong."""
     import convoy
 
     built = convoy.build(
@@ -138,7 +138,7 @@ def run(out: str = "") -> int:
 
     cases: list[tuple[str, Callable[[], Row]]] = [
         ("kernel only", lambda: kernel_only(session(KERNELS, False))),
-        ("synchronise each", lambda: each(timed(session(1, False)).latency, 1)),
+        ("synchronize each", lambda: each(timed(session(1, False)).latency, 1)),
         ("asynchronous", lambda: each(timed(session(KERNELS, False)).samples(), KERNELS)),
         ("graph", lambda: each(timed(session(KERNELS, True)).samples(), KERNELS)),
         ("kernel only (CUPTI)", lambda: kernel_profiled(session(KERNELS, False))),

@@ -153,7 +153,7 @@ def disagreement_text(results: Sequence[Result]) -> str:
 def _legend(ceilings: Ceilings) -> str:
     return (
         "Times in microseconds, medians. *kernel-only*: device time of one launch in a replayed"
-        " CUDA graph of 20; *end-to-end*: one synchronised call. *cuDNN first* is what cuDNN's"
+        " CUDA graph of 20; *end-to-end*: one synchronized call. *cuDNN first* is what cuDNN's"
         " heuristics propose first, *cuDNN best* the fastest plan measured. TFLOP/s count the"
         " multiplications of the forward problem, also for strided dgrad. The roofline is the"
         f" larger of bytes at {ceilings.bandwidth / 1e12:.2f} TB/s and operations at"

@@ -59,7 +59,7 @@ class Result:
         return times.us(metric) if times else math.nan
 
     def choice(self, metric: str = KERNEL_ONLY) -> str:
-        """``backend:kernel`` that convoy chooses by a metric; empty where there is none."""
+        """``backend:kernel`` that convoy chooses by a metric; empty if there is none."""
         times = self.best.get(CONVOY, {}).get(metric)
         return times.name if times else ""
 

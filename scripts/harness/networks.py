@@ -20,9 +20,9 @@ class Network:
 
     Attributes:
         make: The Relax module of a batch size, random parameters bound; none: peers only.
-        torchvision: The name of the same network in torchvision; empty where that lacks it.
+        torchvision: The name of the same network in torchvision; empty if that lacks it.
         inputs: Values of its inputs by name, where random ones will not do.
-        exact: The outputs in float64 by an independent implementation; None where that is not
+        exact: The outputs in float64 by an independent implementation; None if that is not
             installed.
         probe: More cells for the row of a compiled module.
     """

@@ -17,8 +17,9 @@ from convoy.cost.ranking import SLOWEST, Sample
 from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.records.record import CandidateKey, candidate_key
 from convoy.records.store import RecordStore
 from convoy.tune.search import InOrder, Random, Search

@@ -41,7 +41,7 @@ class System:
     """How a network is placed, compiled and run.
 
     ``mode``: "graph" (replayed as one CUDA graph), "stream" (asynchronous launches) or "sync"
-    (CUDA_LAUNCH_BLOCKING=1: a synchronisation after every launch).
+    (CUDA_LAUNCH_BLOCKING=1: a synchronization after every launch).
     """
 
     name: str

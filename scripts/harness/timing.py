@@ -24,7 +24,7 @@ class Timing:
     """Samples in milliseconds of one inference.
 
     ``rounds`` are samples of throughput (the mean of calls enqueued back to back), one list for
-    each round; ``latency`` those of single calls followed by a synchronisation.
+    each round; ``latency`` those of single calls followed by a synchronization.
     """
 
     rounds: list[list[float]] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 The process reads workloads as JSON lines and answers each with ``{"kernel_us": ..., "e2e_us":
 ...}`` or ``{"failure": ...}``. The protocol is that of Convoy's candidates: device time of 20 calls
-in a replayed CUDA graph, and one synchronised call. Its first answer has the ceilings of the
+in a replayed CUDA graph, and one synchronized call. Its first answer has the ceilings of the
 machine.
 """
 

@@ -40,7 +40,7 @@ def data(batch: int) -> tuple[Array, Array]:
 
 def inputs(batch: int) -> dict[str, Array]:
     """Inputs of a step that can be repeated for ever: with a learning rate of zero the weights
-    stay as they were initialised."""
+    stay as they were initialized."""
     from convoy.training import Sgd, resnet50
 
     net = resnet50(batch)

@@ -128,7 +128,7 @@ def test_cudnn_takes_long_attention(workload, reason):
     assert (decline is None) == (not reason) and (not reason or reason in decline.reason)
 
 
-def test_cudnn_recognises_the_operations():
+def test_cudnn_recognizes_the_operations():
     """Its fused engines are compiled at run time, for which the driver may be missing."""
     try:
         found = get("cudnn").propose(LONG, H200)

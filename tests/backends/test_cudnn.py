@@ -16,7 +16,8 @@ from convoy.errors import ConvoyError, InvalidOption
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline, make_config
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.runtime import create_module
 from convoy.runtime.library import call_json, function
 

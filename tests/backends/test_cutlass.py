@@ -22,7 +22,8 @@ from convoy.errors import (
 from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 H200 = Device()
 launch_of = cutlass_backend().launch_of

@@ -13,8 +13,9 @@ from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
 from convoy.ir.defaults import LIBRARIES
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.records.environment import Environment
 from convoy.records.record import Record
 from convoy.records.store import RecordStore

@@ -11,9 +11,10 @@ from tvm import relax
 from convoy.cost import cache
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.normalize.forms import normal_forms
 
 from ..helpers.placer import Placer

@@ -6,7 +6,8 @@ import random
 
 from convoy.backends.kernels.depthwise.space import ACTIVATIONS
 from convoy.errors import InvalidWorkload
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 
 def cases(count: int, seed: int, dtypes: tuple[str, ...]) -> list[Workload]:

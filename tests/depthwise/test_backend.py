@@ -12,7 +12,8 @@ from convoy.backends.kernels.depthwise.kernels import ConvKernel, WgradKernel, k
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Candidate, Decline, make_config
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 BASE = Workload("fprop", 8, 28, 28, 192, 192, 3, 3, (1, 1), (1, 1, 1, 1), groups=192)
 

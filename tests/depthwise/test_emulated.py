@@ -18,7 +18,8 @@ from convoy.backends.kernels.depthwise.kernels import (
 )
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 from . import emulated
 from .workloads import depthwise, expected, grouped, operands

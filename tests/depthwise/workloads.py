@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from convoy.backends.kernels.depthwise.space import ACTIVATIONS
 from convoy.errors import InvalidWorkload
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 from . import reference
 

@@ -24,8 +24,9 @@ from convoy.backends.base import Backend
 from convoy.cost.model import CostModel
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.lower.executable import lower
 from convoy.measure import reference
 from convoy.normalize.forms import normal_forms

@@ -2,7 +2,7 @@
 
     python tests/gpu/call_overhead.py [MODEL ...]          (default: googlenet, float16, N=1)
 
-Microseconds of a synchronised call, medians of alternating rounds: of the callable that
+Microseconds of a synchronized call, medians of alternating rounds: of the callable that
 ``convoy.compile`` returns (inputs copied in, results copied out), of the session's bare replay, and
 their difference; then what each keeps the host busy where nothing is waited for.
 """
@@ -57,7 +57,7 @@ def measure(name: str) -> None:
                 found[label].append(microseconds(call, wait_each))
         medians = {label: statistics.median(values) for label, values in found.items()}
         over = medians["convoy.compile"] - medians["bare replay"]
-        kind = "synchronised call" if wait_each else "host time of a call"
+        kind = "synchronized call" if wait_each else "host time of a call"
         text = ", ".join(f"{label} {value:.1f}" for label, value in medians.items())
         print(f"{name} N=1, {kind}, us: {text}; beyond the replay {over:.1f}", flush=True)
 

@@ -28,7 +28,8 @@ from convoy.backends.load import load_candidate
 from convoy.errors import ConvoyError
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 BACKENDS = ("cutlass", "hopper", "depthwise", "attention")
 BASE: dict[str, Any] = {"n": 2, "h": 9, "w": 13, "c": 64, "k": 64, "r": 3, "s": 3}

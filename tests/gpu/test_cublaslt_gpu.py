@@ -9,7 +9,8 @@ import pytest
 from convoy.backends.cublaslt import FIRST_CHOICE, CublasLtBackend
 from convoy.backends.load import load_candidate
 from convoy.ir.candidate import Candidate, Decline
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.measure import protocol
 from convoy.runtime import present_device
 

@@ -34,7 +34,8 @@ from convoy.errors import ConvoyError
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import DTYPE_BYTES, Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import DTYPE_BYTES, Workload
 
 pytestmark = pytest.mark.gpu
 

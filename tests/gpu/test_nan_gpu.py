@@ -12,7 +12,8 @@ import convoy
 from convoy.backends import registry
 from convoy.backends.load import load_candidate
 from convoy.ir.candidate import Decline
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.measure import protocol
 from convoy.runtime import current_device
 from convoy.runtime.library import function

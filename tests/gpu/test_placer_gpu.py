@@ -13,8 +13,9 @@ from tvm import relax
 
 import convoy
 from convoy.cost.model import CostModel
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.measure import protocol
 from convoy.relay import testing
 from convoy.relay.convert import to_relax

@@ -85,7 +85,7 @@ def test_unknown_batch(batch: int) -> None:
     np.testing.assert_allclose(got, want, 1e-4, 1e-5)
 
 
-def test_a_quantised_layer() -> None:
+def test_a_quantized_layer() -> None:
     text = f"""{HEAD}def @main(%x: Tensor[(1, 16, 8, 8), int8], %w: Tensor[(8, 16, 3, 3), int8]) {{
       %0 = qnn.conv2d(%x, %w, 3, 0, 0.1f, 0.2f, padding=[1, 1, 1, 1], channels=8,
                       kernel_size=[3, 3], out_dtype="int32");

@@ -25,7 +25,8 @@ from convoy.backends.cudnn import CudnnBackend, device_properties
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.measure import dtypes, protocol
 from convoy.runtime import create_module, current_device
 from convoy.runtime.library import call_json, function, locations

@@ -250,7 +250,7 @@ def small_cases() -> list[Case]:
         ),
         Case(
             "conv2d_dgrad", [(1, 5, 6, 8), (8, 3, 3, 4)], [h] * 2,
-            lambda e, x, w: e(conv2d_dgrad(x, w, (10, 11), (2, 2), (1, 1))),
+            lambda e, x, w: e(conv2d_dgrad(x, w, (10, 11), strides=2, padding=1)),
             "Window", conv_transpose_nchw,
         ),
         Case(

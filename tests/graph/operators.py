@@ -367,7 +367,7 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     "einsum_trace": (["f:4,4"], lambda a: op.einsum((a,), "ii->i")),
     "outer": (["f:4", "f:5"], op.outer),
     "linear": (["f:3,8", "f:5,8", "f:5"], op.linear),
-    # Quantisation.
+    # Quantization.
     "quantize": (["f:3,8", "p:", "c:"], lambda x, s, z: op.quantize(x, s, z)),
     "dequantize": (["c:3,8", "p:8", "c:8"], lambda x, s, z: op.dequantize(x, s, z)),
     # Networks.

@@ -2,7 +2,7 @@
 
 Schedule primitives keep the meaning of the loop nest read one iteration after the other, so a
 kernel whose thread loops are made serial and whose memory scopes are dropped must compute the same
-values. (Synchronisation and vector instructions are not tested by this; the GPU tests do that.)
+values. (Synchronization and vector instructions are not tested by this; the GPU tests do that.)
 """
 
 from __future__ import annotations

@@ -28,12 +28,13 @@ from convoy.ir import workload_list
 from convoy.ir.artifact import Meta, TensorInfo
 from convoy.ir.candidate import Candidate, make_config
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.fields import parse_json
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
 from convoy.ir.schedule import Buffer, Event, MemoryPlan, Op, Schedule, Trial
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.records import record_file
 from convoy.records.environment import Environment
 from convoy.records.record import Record

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from convoy.errors import InvalidWorkload
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 CONV = {"op": "fprop", "n": 1, "h": 7, "w": 7, "c": 8, "k": 8, "r": 1, "s": 1}
 #: As written before activations had parameters, with the keys that records go by.

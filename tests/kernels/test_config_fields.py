@@ -19,7 +19,8 @@ from convoy.backends.kernels.sm90.source import ELEMENT
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Candidate, make_config
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 MARK = "convoy_evil"
 EVIL = f"1\n__attribute__((constructor)) static void {MARK}() {{}}\n//"

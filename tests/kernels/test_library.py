@@ -9,7 +9,8 @@ import pytest
 from convoy import paths
 from convoy.backends.kernels.library import ABI_VERSION, Footprint, KernelLibrary, Operands, Shape
 from convoy.errors import CorruptArtefact
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 HEADER = (paths.include_dir() / "convoy/kernel_abi.h").read_text()
 

@@ -19,7 +19,8 @@ from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 BASE = Workload("fprop", 2, 14, 14, 64, 64, 3, 3, padding=(1, 1, 1, 1))
 

@@ -90,7 +90,7 @@ class FakeSession:
         self.inputs[name] = value
 
 
-def test_bursts_are_synchronised_once() -> None:
+def test_bursts_are_synchronized_once() -> None:
     session = FakeSession()
     assert time_bursts(session.run, session.synchronize, 2, 3, session.clock) == pytest.approx(
         [2000.0] * 2
@@ -105,9 +105,9 @@ def test_a_burst_is_filled_with_runs() -> None:
     assert network.session_bursts(session, 1)(2) == [2000.0] * 2
 
 
-def test_each_kernel_is_synchronised() -> None:
+def test_each_kernel_is_synchronized() -> None:
     session: Any = FakeSession()
-    assert network.synchronised(session, session.clock)(2) == pytest.approx([2000.0] * 2)
+    assert network.synchronized(session, session.clock)(2) == pytest.approx([2000.0] * 2)
     assert session.log == "r" + "rss" * 2, "one behind the kernel, one behind the run"
     assert session.watch is None
 
@@ -122,7 +122,7 @@ def test_observer_is_removed_where_a_run_fails() -> None:
         return 0.0
 
     with pytest.raises(RuntimeError, match="lost"):
-        network.synchronised(session, clock)(1)
+        network.synchronized(session, clock)(1)
     assert session.watch is None
 
 

@@ -33,7 +33,7 @@ def run_normal(mod, *inputs):
 
 
 def check_same(mod, dtype="float32", tolerance=1e-5, **options):
-    """Normalised and original outputs agree; gives back the normal form."""
+    """Normalized and original outputs agree; gives back the normal form."""
     normal = normalize(mod, dtype=dtype, **options)
     inputs = random_inputs(mod)
     for got, want in zip(run_normal(normal, *inputs), run_llvm(mod, *inputs), strict=True):

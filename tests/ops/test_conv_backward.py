@@ -29,8 +29,9 @@ def module(workload, data_layout="NHWC", kernel_layout="OHWI"):
         args.append(relax.Var(name, relax.TensorType(dims, dtype)))
     make = conv2d_dgrad if is_dgrad else conv2d_wgrad
     call = make(
-        *args, (wl.h, wl.w) if is_dgrad else (wl.r, wl.s), wl.stride, wl.padding, wl.dilation,
-        wl.groups, data_layout, kernel_layout, wl.out_dtype,
+        *args, (wl.h, wl.w) if is_dgrad else (wl.r, wl.s), strides=wl.stride, padding=wl.padding,
+        dilation=wl.dilation, groups=wl.groups, data_layout=data_layout,
+        kernel_layout=kernel_layout, out_dtype=wl.out_dtype,
     )  # fmt: skip
     with bb.function("main", args):
         with bb.dataflow():

@@ -77,7 +77,7 @@ CONVOLUTIONS = {
 }  # fmt: skip
 
 
-def normalised(x, g, b, axes, epsilon=1e-5):
+def normalized(x, g, b, axes, epsilon=1e-5):
     mean = x.mean(axes, keepdims=True)
     return (x - mean) / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon) * g + b
 
@@ -85,7 +85,7 @@ def normalised(x, g, b, axes, epsilon=1e-5):
 def groups_of_two(x, g, b):
     """Channels in second place."""
     n, c = x.shape[:2]
-    y = normalised(x.reshape(n, c // 2, 2, -1), 1.0, 0.0, (2, 3)).reshape(x.shape)
+    y = normalized(x.reshape(n, c // 2, 2, -1), 1.0, 0.0, (2, 3)).reshape(x.shape)
     return y * g.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
 
 
@@ -93,20 +93,20 @@ def groups_of_two(x, g, b):
 NORMS = {
     "layer_norm": (
         [PICTURE, (3,), (3,)], lambda x, g, b: op.nn.layer_norm(x, g, b, [-1]),
-        lambda x, g, b: normalised(x, g, b, (3,)),
+        lambda x, g, b: normalized(x, g, b, (3,)),
     ),
     "layer_norm of two axes": (
         [PICTURE, (4, 3), (4, 3)], lambda x, g, b: op.nn.layer_norm(x, g, b, [2, 3]),
-        lambda x, g, b: normalised(x, g, b, (2, 3)),
+        lambda x, g, b: normalized(x, g, b, (2, 3)),
     ),
     "layer_norm without parameters": (
         [PICTURE, (3,), (3,)],
         lambda x, g, b: op.nn.layer_norm(x, g, b, [-1], center=False, scale=False),
-        lambda x, g, b: normalised(x, 1.0, 0.0, (3,)),
+        lambda x, g, b: normalized(x, 1.0, 0.0, (3,)),
     ),
     "instance_norm": (
         [PICTURE, (4,), (4,)], lambda x, g, b: op.nn.instance_norm(x, g, b, 1, [2, 3]),
-        lambda x, g, b: normalised(x, g.reshape(4, 1, 1), b.reshape(4, 1, 1), (2, 3)),
+        lambda x, g, b: normalized(x, g.reshape(4, 1, 1), b.reshape(4, 1, 1), (2, 3)),
     ),
     "group_norm": (
         [PICTURE, (4,), (4,)], lambda x, g, b: op.nn.group_norm(x, g, b, 2, 1, [2, 3]),

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from convoy.errors import CompileFailed, InvalidOption, NoCandidate
 from convoy.placement.cover import Cover, cover_of, usable_offers
 from convoy.placement.evaluations import Evaluations
-from convoy.placement.evolve import Budget, Evolved, Settings, evolve, seed_covers
+from convoy.placement.evolve import Budget, Evolved, evolve, seed_covers
 from convoy.placement.groups import make_groups
+from convoy.placement.variation import Settings
 
 from ..helpers.synthetic import BACKENDS, network, random_graph
 

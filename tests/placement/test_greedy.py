@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from convoy.cost.native import SMALLEST_KERNEL_US, leftover_us
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.partition.alternatives import plausible
 from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 from convoy.placement.greedy import fuse

@@ -76,7 +76,7 @@ def splits(placed) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_joined_where_launches_are_dear(forms: list[tvm.IRModule], objective: str) -> None:
-    """Three launches of 10 us against one and two copies of some 4 (14 us when synchronised)."""
+    """Three launches of 10 us against one and two copies of some 4 (14 us when synchronized)."""
     placed = Placer(forms, BACKENDS, DEVICE, PerLaunch(10.0)).place(objective, "exact")
     assert splits(placed) == [WIDTHS]
     assert len(placed.plan.choices) == 3 and not placed.native
@@ -123,7 +123,7 @@ def test_never_worse_than_without_and_can_be_taken_over(
 
 
 def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None:
-    """With copies that are dear when synchronised and cheap in a graph the plans differ."""
+    """With copies that are dear when synchronized and cheap in a graph the plans differ."""
 
     class Mixed(PerLaunch):
         def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]

@@ -6,10 +6,11 @@ import pytest
 
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
 from convoy.ir.plan import Plan
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 from convoy.placement.cover import find_cover
 from convoy.placement.placement import placement_of_cover

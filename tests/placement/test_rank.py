@@ -19,11 +19,12 @@ from convoy.errors import CorruptArtefact, NoCandidate
 from convoy.ir import objective as objectives
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.kernel_words import kernel_words
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Plan
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.placement import explain
 from convoy.placement.greedy import choose_kernels
 from convoy.placement.rank import rank

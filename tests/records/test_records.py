@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from convoy.errors import CacheUnwritable, CorruptRecords, InvalidOption
 from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Candidate
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.records import record_file
 from convoy.records.environment import Environment
 from convoy.records.record import Parser, Record, header_line

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
 from convoy.ir.schedule import ORIGIN, Buffer, Event, MemoryPlan, Occupancy, Op, Schedule
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 
 
 def conv(**changes: object) -> Workload:
@@ -23,7 +24,7 @@ def scored(backend: str, kernel: str, kernel_us: float, enqueue_us: float, e2e_u
 
 
 def plan() -> Plan:
-    """Two convolutions. The first one's winner in the graph would lose when synchronised; for the
+    """Two convolutions. The first one's winner in the graph would lose when synchronized; for the
     second one a backend declines."""
     fast = scored("cudnn", "eng5_k2=1", 4.0, 6.0, 12.0)
     light = scored("cutlass", "sm90_conv_64x64x64", 5.0, 2.0, 9.0)

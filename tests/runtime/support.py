@@ -26,7 +26,8 @@ import numpy as np, tvm_ffi
 from convoy import errors
 from convoy.runtime import create_module, load_runtime
 from convoy.runtime.library import call_json, function, locations
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from support import *
 cuda = ctypes.CDLL(locations()["cudart"], mode=ctypes.RTLD_GLOBAL)
 cuda.fake_cuda_log.restype = ctypes.c_char_p

@@ -14,7 +14,7 @@ import pytest
 from support import ROOT, Fakes, host_arrays, kernel_entry, small
 
 from convoy import errors
-from convoy.ir.workload import Epilogue
+from convoy.ir.epilogue import Epilogue
 from convoy.measure import reference
 from convoy.runtime import create_module, load_runtime
 

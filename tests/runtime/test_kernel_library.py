@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support import Fakes, host_arrays, kernel_entry, small
 
 from convoy import errors
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.measure import reference
 from convoy.runtime import create_module
 from convoy.runtime.library import function

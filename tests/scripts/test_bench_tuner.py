@@ -12,8 +12,9 @@ import pytest
 
 import bench_tuner as bench
 from convoy.ir.candidate import Candidate, make_config
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.workload import Workload
 from convoy.records.record import candidate_key
 from convoy.tune.search import Exhaustive, InOrder
 from harness import replay

@@ -71,12 +71,12 @@ def test_systems_are_placed_once_compared_and_timed(placed: list[Any], tmp_path:
     assert placed == [systems.ALL, ("cutlass", "tvm")], "one placement for equal choices"
     systems.build("small", 2, [ONE, SEVERAL, SYNC], tmp_path, options)
     assert len(placed) == 2, "compiled modules are not compiled again"
-    one, several, synchronised, broken = systems.time_systems("small", 2, chosen, tmp_path, options)
+    one, several, synchronized, broken = systems.time_systems("small", 2, chosen, tmp_path, options)
     assert broken["failed"] == "RuntimeError: declined" and "ms" not in broken
-    for row in (one, several, synchronised):
+    for row in (one, several, synchronized):
         assert row["ms"] > 0 and row["odd_ms"] > 0 and row["backends"] == {"cudnn": 1}
         assert row["error"] < 1e-5 and row["differs"] == 0.0
-    assert [one["mode"], synchronised["mode"]] == ["stream", "sync"]
+    assert [one["mode"], synchronized["mode"]] == ["stream", "sync"]
 
 
 def test_a_system_with_wrong_outputs_is_not_timed(
@@ -124,9 +124,9 @@ def test_a_training_step_with_other_losses_has_no_time() -> None:
 
 def test_modes_that_need_another_environment_have_a_process_of_their_own() -> None:
     args = bench_networks.parser().parse_args(["placement"])
-    timed, synchronised = bench_networks.groups(args, 8)
+    timed, synchronized = bench_networks.groups(args, 8)
     assert {system.mode for system in timed} == {"graph", "stream"}
-    assert {system.mode for system in synchronised} == {"sync"}
+    assert {system.mode for system in synchronized} == {"sync"}
     options = ["--systems", "cudnn", "placed", "eager", "--backends", "cudnn", "cutlass", "tvm"]
     args = bench_networks.parser().parse_args(["inference", *options])
     ((cudnn, all_of_them),) = bench_networks.groups(args, 8)

@@ -8,7 +8,7 @@ from harness.timing import Run, Timing, half_spread, measure_in_turns
 
 
 class Clock:
-    """Seconds; a run of a system enqueues work and a synchronisation waits for it."""
+    """Seconds; a run of a system enqueues work and a synchronization waits for it."""
 
     def __init__(self) -> None:
         self.now, self.pending = 0.0, 0.0
@@ -32,7 +32,7 @@ def test_throughput_is_the_mean_of_calls_back_to_back_and_latency_that_of_one() 
     clock = Clock()
     found = measure_in_turns({"a": clock.run("a", 1e-3)}, seconds=1.0, clock=clock)["a"]
     row = found.to_json()
-    assert row["ms"] == pytest.approx(1.0 + 0.01 / 19)  # 10 us to synchronise 19 calls
+    assert row["ms"] == pytest.approx(1.0 + 0.01 / 19)  # 10 us to synchronize 19 calls
     assert row["latency_ms"] == pytest.approx(1.01)
     assert row["spread_ms"] == pytest.approx(0.0, abs=1e-9)
     assert len(found.rounds) == 6 and row["samples"] == 6 * 8

@@ -22,7 +22,8 @@ from convoy.backends.kernels.sm90.family import is_stem
 from convoy.backends.kernels.sm90.kernels import Sm90Kernel
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 HALF, BRAIN = "float16", "bfloat16"
 

@@ -16,7 +16,8 @@ from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, 
 from convoy.errors import CompileFailed, InvalidOption, InvalidWorkload
 from convoy.ir.candidate import Candidate, Decline, make_config
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 DEVICE = Device()
 launch_of = sm90_backend().launch_of

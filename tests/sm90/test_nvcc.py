@@ -1,4 +1,4 @@
-"""Real compilations: no spills, tensor cores not serialised, and checks that agree with Python."""
+"""Real compilations: no spills, tensor cores not serialized, and checks that agree with Python."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_compiles_without_spills(toolkit, tmp_path, kernel):
     words = compile_to(kernel, library, toolkit, ["-Xptxas=-v"])
     spills = re.findall(r"(\d+) bytes spill", words)
     assert spills and set(spills) == {"0"}, words
-    assert "C75" not in words, words  # ptxas: wgmma serialised, or setmaxnreg ignored
+    assert "C75" not in words, words  # ptxas: wgmma serialized, or setmaxnreg ignored
     names = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
     ).stdout

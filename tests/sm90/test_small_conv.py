@@ -17,7 +17,8 @@ from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
-from convoy.ir.workload import Epilogue, Workload
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.measure.reference import full
 
 from .formulas import Formulas, load
@@ -163,7 +164,7 @@ def test_compiles_without_spills(toolkit, tmp_path):
     words = compile_to(SmallConvKernel("bfloat16"), library, toolkit, ["-Xptxas=-v"])
     spills = re.findall(r"(\d+) bytes spill", words)
     assert spills and set(spills) == {"0"}, words
-    assert "C75" not in words, words  # ptxas: wgmma serialised
+    assert "C75" not in words, words  # ptxas: wgmma serialized
 
 
 @given(workloads(channels=(8, 72, 100), images=(1, 40_000)))

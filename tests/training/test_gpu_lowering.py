@@ -1,6 +1,6 @@
 """A training step as it is lowered for a GPU, run serially on the CPU: thread loops become loops,
 offloaded regions numpy. Shows fusion, statistics, grouped updates and the state in place to be
-right; synchronisation and code generation are for the tests on a GPU."""
+right; synchronization and code generation are for the tests on a GPU."""
 
 from __future__ import annotations
 

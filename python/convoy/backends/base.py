@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Binary:
-    """Part of the exported module that a built candidate adds.
+    """A built candidate's part of the exported module.
 
-    ``entry`` is the JSON description that the C++ runtime reads for this function;
-    ``blobs`` maps content hashes to kernel library bytes referenced by ``entry``.
+    ``entry`` is the JSON description of the function for the C++ runtime; ``blobs`` maps content
+    hashes to the kernel libraries that ``entry`` refers to.
     """
 
     entry: dict[str, Any]
@@ -29,36 +29,36 @@ class Binary:
 
 
 class Backend(abc.ABC):
-    """Base class of all backends. Stateless apart from caches; safe to share between threads."""
+    """Base class of all backends. Backends are stateless apart from caches, and thread-safe."""
 
     name: str
-    #: What a measurement of its candidates depends on; of records.environment.LIBRARIES.
+    #: Libraries that measurements of its candidates depend on, of records.environment.LIBRARIES.
     libraries: tuple[str, ...] = ("cuda", "cudnn", "cutlass", "kernels")
-    #: Microseconds of CPU time that a launch takes longer behind other launches, as in a network,
-    #: than when it is measured repeatedly: for an asynchronous launch, and for a synchronised call.
+    #: Additional CPU time of a launch after launches of other kernels, as in a network, in
+    #: microseconds: of an asynchronous launch, and of a synchronized call.
     after_others_us: tuple[float, float] = (0.0, 0.0)
 
     @abc.abstractmethod
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
-        """Cheap check by rules alone; None when some candidate may exist."""
+        """Check the workload by cheap rules. Return None if a candidate may exist."""
 
     @abc.abstractmethod
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
-        """All candidates worth measuring, best guess first, or a Decline. Never raises for a
-        workload that it cannot do; raises LibraryMissing where its library is not installed."""
+        """Return all candidates worth measuring, the most promising first, or a Decline. Raises
+        LibraryMissing if its library is not installed; never raises for an unsupported workload."""
 
     def propose_all(
         self, workloads: Sequence[Workload], device: Device, compiled: bool = False
     ) -> list[Sequence[Candidate] | Decline]:
-        """:meth:`propose` of each of them, in their order, in parallel where that helps.
+        """Call :meth:`propose` for each workload, in parallel if that helps; keep the order.
 
-        With ``compiled`` only candidates that need no compiler run (:meth:`is_ready`).
+        With ``compiled``, return only candidates that need no compiler run (:meth:`is_ready`).
         """
         answers = [self.propose(workload, device) for workload in workloads]
         return [self.ready(answer) for answer in answers] if compiled else answers
 
     def ready(self, answer: Sequence[Candidate] | Decline) -> Sequence[Candidate] | Decline:
-        """Of an answer of :meth:`propose` what needs no compiler run."""
+        """Return the candidates of :meth:`propose` that need no compiler run."""
         if isinstance(answer, Decline):
             return answer
         found = [candidate for candidate in answer if self.is_ready(candidate)]
@@ -69,48 +69,47 @@ class Backend(abc.ABC):
     def neighbours(
         self, workload: Workload, candidate: Candidate, device: Device
     ) -> Sequence[Candidate]:
-        """Valid variations of one of its candidates that :meth:`propose` leaves out, for a search
-        around the best. Optional."""
+        """Return valid variations of a candidate that :meth:`propose` does not return, for a local
+        search. Optional."""
         return ()
 
     @abc.abstractmethod
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
-        """Make the candidate runnable; raises CompileFailed or LibraryMissing."""
+        """Build a candidate. Raises CompileFailed or LibraryMissing."""
 
     def patterns(self) -> Sequence[Pattern]:
-        """Patterns that this backend adds to the built-in ones. The workloads that they match are
-        offered to all backends."""
+        """Return patterns to add to the built-in ones. Their workloads are offered to all
+        backends."""
         return ()
 
     def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float | None:
-        """Time of one of its candidates by a model of the kernel, in microseconds, for want of a
-        measurement; None without a model, which leaves the estimate to records of similar
-        workloads. Optional."""
+        """Estimate the time of an unmeasured candidate by a model of the kernel, in microseconds.
+        None leaves the estimate to records of similar workloads. Optional."""
         return None
 
     def check(self, candidate: Candidate) -> None:
-        """Raise InvalidOption for a candidate that this backend did not propose, such as one of a
-        damaged file; nothing is built."""
+        """Raise InvalidOption for a candidate that this backend did not propose, for example from a
+        damaged file. Nothing is built."""
         candidate.options()
 
     def kernel_source(self, candidate: Candidate) -> str:
-        """The header that the candidate's kernel is compiled from, as its path in the folder
-        ``codegen``; empty for candidates that convoy does not compile."""
+        """Return the header of the candidate's kernel, as a path in ``codegen``; empty for
+        candidates that are not compiled by Convoy."""
         return ""
 
     def is_ready(self, candidate: Candidate) -> bool:
-        """Whether :meth:`build` needs no compiler run: the kernel lies in the cache, or there is
-        none to compile. Raises LibraryMissing where the compiler's version must be known."""
+        """Return whether :meth:`build` needs no compiler run, because the kernel is cached or there
+        is none to compile. Raises LibraryMissing if the compiler's version is needed."""
         return True
 
     def prepare(
         self, jobs: Sequence[tuple[Workload, Candidate]], device: Device
     ) -> Mapping[Candidate, ConvoyError]:
-        """Build many candidates ahead of time, in parallel where that helps. Optional.
+        """Build many candidates ahead of time, in parallel if that helps. Optional.
 
         Returns:
-            Those of the jobs' candidates that cannot be built, with the reason: a kernel that
-            does not compile, a compiler that is missing. They cost nobody else anything:
-            :meth:`build` raises for them, and whoever places takes the next best.
+            The candidates that cannot be built, with the error, such as a kernel that does not
+            compile or a missing compiler. :meth:`build` raises the same for them, and placement
+            uses the next best candidate.
         """
         return {}

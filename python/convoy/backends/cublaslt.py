@@ -1,4 +1,4 @@
-"""cuBLASLt: GEMMs by the algorithms that its heuristic proposes, kept with the module as bytes."""
+"""cuBLASLt: GEMMs with algorithms of its heuristic, which are stored in the module as bytes."""
 
 from __future__ import annotations
 

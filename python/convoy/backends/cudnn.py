@@ -36,7 +36,7 @@ class CudnnBackend(Backend):
     name = "cudnn"
     libraries = ("cuda", "cudnn")
     # Least squares over 28 runs of five networks that waited for the processor, and 33 with a
-    # synchronisation after every call: 2.5 and 5.1 us (launches of the other backends: none). The
+    # synchronization after every call: 2.5 and 5.1 us (launches of the other backends: none). The
     # error of the predicted times fell from 25% to 6% and from 21% to 6%.
     after_others_us = (2.5, 5.1)
 
@@ -76,7 +76,7 @@ class CudnnBackend(Backend):
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
         """Candidates in the order of the heuristics.
 
-        Raises LibraryMissing without cuDNN, LibraryVersionMismatch where the installed cuDNN
+        Raises LibraryMissing without cuDNN, LibraryVersionMismatch if the installed cuDNN
         does not take the description of a device that is not present.
         """
         if decline := self.accepts(workload, device):
@@ -239,7 +239,7 @@ def _wants_zero_bias(workload: Workload) -> bool:
 
 
 def _target_options(device: Device) -> dict[str, Any]:
-    """Options that make cuDNN plan for ``device``: none where it is the one that is present."""
+    """Options that make cuDNN plan for ``device``: none if it is the one that is present."""
     try:
         if current_device() == device:
             return {}
@@ -277,7 +277,7 @@ def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
 
 
 def cudnn_version() -> str:
-    """Version of the installed cuDNN, empty where there is none that works."""
+    """Version of the installed cuDNN, empty if there is none that works."""
     try:
         return _version(function("cudnn.version")())
     except ConvoyError:

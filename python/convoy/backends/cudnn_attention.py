@@ -1,4 +1,4 @@
-"""The attention that cuDNN is asked for."""
+"""Rules for attention on cuDNN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEAST_ATTENTION_FLOPS = 5e8
 
 
 def why_not(w: Workload, attention: Attention, device: Device) -> str:
-    """Reason why cuDNN is not asked for an attention; empty where it is."""
+    """Reason why cuDNN is not asked for an attention; empty if it is."""
     if device.arch < 80:
         return f"attention on compute capability {device.arch / 10}"
     if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:

@@ -1,4 +1,4 @@
-"""Select the cuDNN engines that compute what a workload asks for."""
+"""Select the cuDNN engines that compute a workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chosen kernels of a plan as the C++ runtime reads them."""
+"""Entries of a plan's kernels for the C++ runtime."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One kernel as a callable: a built candidate in a runtime module of its own."""
+"""Load a single kernel as a callable: a built candidate in its own runtime module."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -10,10 +10,13 @@ from ..ir.workload import Workload
 from ..runtime.module import create_module
 from .base import Backend, Binary
 
+if TYPE_CHECKING:
+    import tvm_ffi
+
 _SYMBOL = "candidate"
 
 
-def load_binary(binary: Binary, device: Device, **changes: Any) -> Any:
+def load_binary(binary: Binary, device: Device, **changes: object) -> tvm_ffi.Function:
     """Load a built candidate.
 
     Args:
@@ -28,6 +31,6 @@ def load_binary(binary: Binary, device: Device, **changes: Any) -> Any:
 
 def load_candidate(
     backend: Backend, workload: Workload, candidate: Candidate, device: Device
-) -> Any:
+) -> tvm_ffi.Function:
     """Build and load a candidate; raises what :meth:`Backend.build` raises."""
     return load_binary(backend.build(workload, candidate, device), device)

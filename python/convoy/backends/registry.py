@@ -1,4 +1,4 @@
-"""The backends by name: convoy's own, and those of other packages.
+"""Registry of backends: Convoy's, and those of other packages.
 
 A package adds one by an entry point in the group ``convoy.backends`` that names a
 :class:`~convoy.backends.base.Backend` class.

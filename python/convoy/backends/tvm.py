@@ -1,4 +1,4 @@
-"""TVM's own kernels: the workload's operators stay in the graph and are compiled with it."""
+"""TVM's kernels: the workload's operators stay in the graph and are compiled with it."""
 
 from __future__ import annotations
 

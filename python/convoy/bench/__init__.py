@@ -1,1 +1,1 @@
-"""Benchmark a model against others: latency, throughput, memory, and where the time goes."""
+"""Benchmark a model against other systems: latency, throughput, memory, and time by layer."""

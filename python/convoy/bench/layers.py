@@ -1,11 +1,11 @@
-"""Measure where the time of a compiled network goes, layer by layer."""
+"""Measure the time of a compiled network by layer."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -58,7 +58,9 @@ def watched(
     found: list[list[tuple[str, float]]] = []
     started = [0.0]
 
-    def watch(_function: Any, name: str, before: bool, _result: Any, *_arguments: Any) -> None:
+    def watch(
+        _function: object, name: str, before: bool, _result: object, *_arguments: object
+    ) -> None:
         if name.startswith("vm."):
             return
         if before:

@@ -1,4 +1,4 @@
-"""Memory in use, to see by how much it grows."""
+"""Memory in use, to measure its growth."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from ..errors import DynamicShape, InvalidModel, InvalidOption
 from ..frontend import model_file
 
 if TYPE_CHECKING:
+    import torch
     import tvm
 
 EXPORTED = ".pt2"
@@ -37,7 +38,7 @@ def read(path: Path, params: Path | None = None, batch: int | None = None) -> Ne
     return Network(model_file.read(path, params, batch))
 
 
-def exported_program(path: Path) -> Any:
+def exported_program(path: Path) -> torch.export.ExportedProgram:
     """Load a program of ``torch.export.save``. Raises InvalidOption, InvalidModel."""
     if not path.is_file():
         raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
@@ -77,7 +78,7 @@ def _imported(program: Any, path: Path, batch: int | None) -> Network:
     return Network(NameLayers(signature.inputs_to_parameters)(straight_line(mod)), found)
 
 
-def _with_batch(mod: Any, batch: int | None) -> Any:
+def _with_batch(mod: tvm.IRModule, batch: int | None) -> tvm.IRModule:
     """The module for a batch size, where the program leaves it open. Raises for any other."""
     import tvm
     from tvm import relax

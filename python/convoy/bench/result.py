@@ -1,4 +1,4 @@
-"""What a benchmark found, as plain data."""
+"""Results of a benchmark as plain data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Row:
         system: "convoy", or a peer: "torch", "torch.compile", "onnxruntime".
         batch: Size of the first dimension of the first input.
         precision: As it was asked for, or the model's own for peers.
-        p50_ms, p99_ms: Of one synchronised call, inputs in place.
+        p50_ms, p99_ms: Of one synchronized call, inputs in place.
         per_s: Items of a batch that calls enqueued back to back finish in a second.
         predicted_ms: Of the same before anything ran, from the times of its kernels.
         device_ms: Median of a replay of the whole network as a CUDA graph; None on the CPU.
         memory_bytes: By how much the device's used memory grew (resident memory on the CPU).
         build_s: Seconds to build, or to load what was built before.
-        samples: Synchronised calls behind the percentiles.
+        samples: Synchronized calls behind the percentiles.
         error: Relative L2 error of the outputs against Convoy's, for peers.
         layers: Heaviest first.
         skipped: Why there are no times.

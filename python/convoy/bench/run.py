@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from .layers import by_layer
 from .memory import used_bytes
 from .result import Result, Row
 from .systems import Skipped, System
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session
 
 ROUNDS = 5
 
@@ -48,7 +51,7 @@ def bench(
     Args:
         path: A model file, a program of ``torch.export.save`` or a compiled module.
         batches: Batch sizes; None is the model's own.
-        target: "cuda" or "llvm"; empty: cuda where there is a GPU. A compiled module has its own.
+        target: "cuda" or "llvm"; empty: cuda if there is a GPU. A compiled module has its own.
         precision: As in :func:`convoy.build`.
         against: Peers, of :data:`convoy.bench.systems.PEERS`.
         params: Parameters of a Relay model; none: random ones.
@@ -160,7 +163,7 @@ def _times(
     seconds: float,
     take_turn: Callable[[], AbstractContextManager[object]],
 ) -> tuple[list[network.Samples], list[network.Samples]]:
-    """Synchronised calls and bursts of each system, both taken in turns."""
+    """Synchronized calls and bursts of each system, both taken in turns."""
     rough = [_rough_us(system) for system in running]
     count = max(3, min(400, int(0.5e6 * seconds / ROUNDS / max(rough))))
     alone = [network.bursts(s.run, s.synchronize, 1) for s in running]
@@ -181,7 +184,9 @@ def _rough_us(system: System) -> float:
 
 
 def _device_ms(
-    compiled: CompiledModule, session: Any, take_turn: Callable[[], AbstractContextManager[object]]
+    compiled: CompiledModule,
+    session: Session,
+    take_turn: Callable[[], AbstractContextManager[object]],
 ) -> float:
     """Median time of the network's CUDA graph on the device."""
     from tvm.runtime.vm import VirtualMachine

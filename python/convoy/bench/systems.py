@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from ..errors import InvalidOption
 from . import models
 
 if TYPE_CHECKING:
+    import torch
+
     from ..runtime.session import Session
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class Skipped(Exception):
@@ -76,7 +78,7 @@ def _torch_module(
     if device == "cuda" and not torch.cuda.is_available():
         raise Skipped("this PyTorch has no CUDA")
     dtype = dtypes.get(precision)
-    module: Any = models.exported_program(path).module().to(device)
+    module = models.exported_program(path).module().to(device)
     arrays = [torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in inputs.values()]
     if dtype is not None:
         module = module.to(dtype)
@@ -84,7 +86,7 @@ def _torch_module(
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     if compiled:
         module = torch.compile(module, mode="reduce-overhead" if device == "cuda" else "default")
-    found: list[Any] = []
+    found: list[torch.Tensor] = []
 
     def run() -> None:
         with torch.no_grad():
@@ -161,7 +163,7 @@ def peer(name: str, path: Path, inputs: Mapping[str, Array], target: str, precis
 
 
 def relative_error(found: list[Array], expected: list[Array]) -> float | None:
-    """Largest relative L2 error of the outputs; None where they are not the same tensors."""
+    """Largest relative L2 error of the outputs; None if they are not the same tensors."""
     if [a.shape for a in found] != [a.shape for a in expected]:
         return None
     errors = []

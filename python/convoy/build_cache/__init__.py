@@ -1,1 +1,1 @@
-"""Compiled modules of earlier builds: the same build again takes a second or two."""
+"""Cache of compiled modules: repeating a build takes a second or two."""

@@ -1,11 +1,11 @@
-"""The place of one build in the cache."""
+"""A build's entry in the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
@@ -15,10 +15,13 @@ from ..runtime.compiled import CompiledModule
 from .key import build_key
 from .store import ModuleCache
 
+if TYPE_CHECKING:
+    from ..graph.bind import Params
+
 
 @dataclass(frozen=True)
 class Kept:
-    """A build's key, None where it is not cached, and the record file that it reads."""
+    """A build's key, None if it is not cached, and the record file that it reads."""
 
     key: str | None
     records: Path
@@ -28,7 +31,7 @@ class Kept:
         cls,
         mod: tvm.IRModule,
         target: str | tvm.target.Target,
-        params: Mapping[str, Any] | None,
+        params: Params | None,
         options: Mapping[str, Any],
         cache: bool,
     ) -> Kept:

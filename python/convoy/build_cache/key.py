@@ -1,4 +1,4 @@
-"""What a build depends on, as a hash: network and weights, options, machine, software, records.
+"""Hash of a build's inputs: network, weights, options, machine, software and records.
 
 Left out is what changes the time of a build alone, such as who is told of its progress. A build
 whose inputs cannot be told by their content (a cost model or a backend that is an object, a backend
@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
@@ -30,6 +30,9 @@ from ..partition import patterns
 from ..records import environment, store
 from ..threads import in_threads
 
+if TYPE_CHECKING:
+    from ..graph.bind import Params
+
 #: What else decides which libraries are used.
 _VARIABLES = (
     *("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC"),
@@ -40,7 +43,7 @@ _VARIABLES = (
 def build_key(
     mod: tvm.IRModule,
     target: str | tvm.target.Target,
-    params: Mapping[str, Any] | None,
+    params: Params | None,
     options: Mapping[str, Any],
 ) -> str | None:
     """Hash everything that a build depends on but the user's own records.
@@ -71,8 +74,8 @@ def build_key(
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _text(value: Any) -> str | None:
-    """An option as text that is the same for equal values; None where there is no such text."""
+def _text(value: object) -> str | None:
+    """An option as text that is the same for equal values; None if there is no such text."""
     if isinstance(value, Plan):
         return value.dumps()
     if isinstance(value, Device):
@@ -85,7 +88,7 @@ def _text(value: Any) -> str | None:
     return repr(value) if value is None or isinstance(value, (str, int, float)) else None
 
 
-def _only_built_in(backends: Iterable[Any]) -> bool:
+def _only_built_in(backends: Iterable[object]) -> bool:
     own = all(type(p).__module__.startswith("convoy.") for p in patterns.registered())
     return own and all(name in BUILT_IN for name in backends)
 

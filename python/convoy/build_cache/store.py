@@ -52,7 +52,7 @@ class ModuleCache:
         return self._files.folder
 
     def get(self, key: str, records: Path) -> CompiledModule | None:
-        """The module of a key; None where there is none, where it is damaged, or where ``records``
+        """The module of a key; None if there is none, where it is damaged, or where ``records``
         have other measurements of its workloads by now.
 
         Raises CacheUntrusted where others may write into the folder: a module is code.

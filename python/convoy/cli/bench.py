@@ -40,7 +40,7 @@ def bench(
     target: Annotated[str, typer.Option(help="cuda or llvm; default: cuda with a GPU.")] = "",
     precision: Annotated[str, typer.Option(help="Default: float16 on cuda, float32 on llvm.")] = "",
     against: Annotated[
-        str, typer.Option(help="Peers, by commas: torch, torch.compile, onnxruntime.")
+        str, typer.Option(help="Peers, separated by commas: torch, torch.compile, onnxruntime.")
     ] = "",
     params: Params = None,
     objective: Objective = "graph",
@@ -49,17 +49,19 @@ def bench(
     kernels: Kernels = "shipped",
     budget: BudgetSeconds = BUDGET_S,
     streams: Streams = "auto",
-    seconds: Annotated[float, typer.Option(help="Of timing, for each system and batch.")] = 2.0,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds of timing for each system and batch size.")
+    ] = 2.0,
     as_json: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--json", help="Write the result as JSON."),
     ] = None,
     html: Html = None,
 ) -> None:
-    """Measure latency, throughput, memory, build time, and where the time goes.
+    """Measure latency, throughput, memory, build time, and time by layer.
 
-    Latency is of synchronised calls, throughput of calls enqueued back to back, device time of the
-    network replayed as a CUDA graph; inputs are in place. Peers take turns in the same process.
+    Latency is that of synchronized calls, throughput that of back-to-back calls, device time that
+    of a replayed CUDA graph. Inputs are on the device. Peers take turns in the same process.
     """
     from ..bench import page
     from ..bench.run import bench as measure

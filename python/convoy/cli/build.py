@@ -49,7 +49,7 @@ def build(
     ] = True,
     html: Html = None,
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Take the module of an earlier build.")
+        bool, typer.Option("--cache/--no-cache", help="Reuse the module of an earlier build.")
     ] = True,
 ) -> None:
     """Compile a network into one shared object."""

@@ -12,10 +12,10 @@ from .output import say
 
 
 def config(
-    cflags: Annotated[bool, typer.Option("--cflags", help="Only flags of the compiler.")] = False,
-    libs: Annotated[bool, typer.Option("--libs", help="Only flags of the linker.")] = False,
+    cflags: Annotated[bool, typer.Option("--cflags", help="Print only compiler flags.")] = False,
+    libs: Annotated[bool, typer.Option("--libs", help="Print only linker flags.")] = False,
     library_path: Annotated[
-        bool, typer.Option("--library-path", help="Only folders for LD_LIBRARY_PATH.")
+        bool, typer.Option("--library-path", help="Print only folders for LD_LIBRARY_PATH.")
     ] = False,
 ) -> None:
     """Print the flags for programs that run compiled networks through the C API."""

@@ -24,7 +24,7 @@ from .tune import tune
 
 app = typer.Typer(
     name="convoy",
-    help="Place every convolution of a network on cuDNN or CUTLASS by measured cost.",
+    help="Select a kernel for each operator of a network by cost, and compile it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
 Params = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(help="Parameters (save_param_dict or .npz); none: random ones."),
+    typer.Option(help="Parameters (save_param_dict or .npz); default: random ones."),
 ]
 Batch = Annotated[Optional[int], typer.Option(help="Replace the batch size.")]  # noqa: UP045
 Shape = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option(help="Shape of an input: name=1,3,224,224. Once for each with open axes."),
+    typer.Option(help="Shape of an input with open axes: name=1,3,224,224. Repeatable."),
 ]
 End = Annotated[
     str, typer.Option("--end", help="End an ONNX model at these tensors, separated by commas.")
 ]
 Precision = Annotated[str, typer.Option(help="float32, tf32, float16 or bfloat16.")]
-Objective = Annotated[str, typer.Option(help="graph, stream or sync: how it will be run.")]
+Objective = Annotated[str, typer.Option(help="How it will be run: graph, stream or sync.")]
 Backends = Annotated[str, typer.Option(help="Backends to choose from, separated by commas.")]
 Records = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(help="Your record file, read and added to."),
+    typer.Option(help="Your record file, to read and extend."),
 ]
 Search = Annotated[
-    str, typer.Option(help="exact over the whole graph, greedy, or evolve from the exact one.")
+    str, typer.Option(help="exact (whole graph), greedy, or evolve (refines exact).")
 ]
 Kernels = Annotated[
     str, typer.Option(help="shipped: only compiled kernels; all: compile every candidate (nvcc).")
 ]
 BudgetSeconds = Annotated[
-    float, typer.Option("--budget", help="Seconds of measuring on the GPU; inf: every candidate.")
+    float, typer.Option("--budget", help="Seconds for measuring candidates; inf: measure all.")
 ]
-Seconds = Annotated[float, typer.Option(help="For timing whole networks (search evolve).")]
-Streams = Annotated[str, typer.Option(help="auto, 1, or how many streams branches may use.")]
+Seconds = Annotated[float, typer.Option(help="Seconds for timing networks (search evolve).")]
+Streams = Annotated[str, typer.Option(help="auto, or the maximum number of streams.")]
 Html = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Write a page with plan, timelines, graph and memory."),

@@ -49,22 +49,22 @@ def place(
     budget: BudgetSeconds = BUDGET_S,
     seconds: Seconds = 60.0,
     costs: Annotated[
-        str, typer.Option(help="measured, recorded or predicted; none: what there is.")
+        str, typer.Option(help="measured, recorded or predicted; default: as available.")
     ] = "",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also rivals, declines, and other objectives.")
+        bool, typer.Option("--explain", help="Also show rivals, declines and other objectives.")
     ] = False,
     show_all: Annotated[
-        bool, typer.Option("--all", help="All operations, not only the heaviest.")
+        bool, typer.Option("--all", help="Show all operations, not only the heaviest.")
     ] = False,
     out: Annotated[Optional[Path], typer.Option(help="Write the plan as JSON.")] = None,  # noqa: UP045
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Choose backend and kernel of every convolution and print why.
+    """Select a backend and kernel for each operator and print the plan.
 
-    With a GPU candidates that no record knows are measured; without one, records of an H200
-    decide. With --json the plan is printed, with --explain --json the reasons.
+    With a GPU, candidates without a record are measured; otherwise records of an H200 are used.
+    --json prints the plan, --explain --json the reasons.
     """
     from ..build_options import check_options, check_writable
     from ..pipeline import find_backends

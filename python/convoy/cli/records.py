@@ -16,11 +16,11 @@ from .output import say
 if TYPE_CHECKING:
     from ..records.store import RecordStore
 
-app = typer.Typer(no_args_is_help=True, help="Look after files of measurements.")
+app = typer.Typer(no_args_is_help=True, help="Maintain files of measurements.")
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(help="Record files or folders; none: the shipped ones and your own."),
+    typer.Argument(help="Record files or folders; default: shipped and your own."),
 ]
 
 
@@ -28,7 +28,7 @@ Files = Annotated[
 def show(
     files: Files = None,
     contains: Annotated[str, typer.Option(help="Only workloads whose key contains this.")] = "",
-    limit: Annotated[int, typer.Option(help="At most so many rows; 0 for all.")] = 50,
+    limit: Annotated[int, typer.Option(help="Maximum number of rows; 0: all.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List measurements, the fastest candidate of each workload first."""
@@ -48,18 +48,18 @@ def show(
 def show_coverage(
     sources: Annotated[
         list[Path] | None,
-        typer.Argument(help="Workload lists (.jsonl) or models; none: the shipped lists."),
+        typer.Argument(help="Workload lists (.jsonl) or models; default: the shipped lists."),
     ] = None,
     records: Annotated[
         list[Path] | None,
-        typer.Option(help="Record file or folder; none: the shipped ones and your own."),
+        typer.Option(help="Record file or folder; default: shipped and your own."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how many workloads each backend has measurements of, and name those without any.
+    """Show the measured workloads of each backend, and list those without a measurement.
 
     What counts is what a placement on the GPU that is present, otherwise on an H200, would use.
-    Exit code 1 where a workload has no measurement at all.
+    Exit code 1 if a workload has no measurement at all.
     """
     from .. import paths
     from ..report import tables
@@ -82,8 +82,8 @@ def show_coverage(
 
 @app.command("merge")
 def merge(
-    target: Annotated[Path, typer.Argument(help="File to write; what it holds stays in it.")],
-    sources: Annotated[list[Path], typer.Argument(help="Files or folders to take in.")],
+    target: Annotated[Path, typer.Argument(help="File to write; its records are kept.")],
+    sources: Annotated[list[Path], typer.Argument(help="Files or folders to merge.")],
 ) -> None:
     """Merge record files into TARGET; the latest of several measurements of one kernel stays."""
     from ..records import maintenance
@@ -99,10 +99,12 @@ def merge(
 def prune(
     file: Annotated[Path, typer.Argument(help="File to prune.")],
     failures: Annotated[bool, typer.Option(help="Also remove failed measurements.")] = False,
-    gpu: Annotated[str, typer.Option(help="Keep this GPU's records only.")] = "",
-    before: Annotated[str, typer.Option(help="Also remove older ones, e.g. 2026-01-31.")] = "",
+    gpu: Annotated[str, typer.Option(help="Keep only records of this GPU.")] = "",
+    before: Annotated[
+        str, typer.Option(help="Also remove records older than this, e.g. 2026-01-31.")
+    ] = "",
     edited: Annotated[
-        bool, typer.Option(help="Also remove those of other kernel sources than the present.")
+        bool, typer.Option(help="Also remove records of outdated kernel sources.")
     ] = False,
 ) -> None:
     """Remove superseded and unreadable lines, and others on request."""
@@ -127,7 +129,7 @@ def export(
     files: Files = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File to write; none: standard output."),
+        typer.Option("--out", "-o", help="File to write; default: standard output."),
     ] = None,
 ) -> None:
     """Write measurements as CSV."""

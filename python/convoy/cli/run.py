@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def run(
-    module: Annotated[Path, typer.Argument(help="A module that convoy build wrote.")],
+    module: Annotated[Path, typer.Argument(help="A module written by convoy build.")],
     inputs: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help=".npz with the inputs by name; none: random ones."),
+        typer.Option(help=".npz with the inputs by name; default: random ones."),
     ] = None,
     outputs: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help=".npz to write the outputs to, by their names."),
+        typer.Option(help=".npz to write the outputs to, by name."),
     ] = None,
     trusted: Annotated[
         Optional[list[Path]],  # noqa: UP045
@@ -53,7 +53,7 @@ def run(
         say(f"{name}: shape {value.shape}, mean {value.mean():.6g}, max {value.max():.6g}")
 
 
-def _inputs(session: Session, path: Path | None) -> Mapping[str, np.ndarray[Any, Any]]:
+def _inputs(session: Session, path: Path | None) -> Mapping[str, np.ndarray]:
     """Random inputs, replaced by those of an ``.npz`` file. Raises InvalidOption."""
     from ..frontend import model_file
 

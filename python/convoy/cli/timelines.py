@@ -1,4 +1,4 @@
-"""Schedules and timelines for reports: predicted, and measured where there is a GPU."""
+"""Schedules and timelines for reports: predicted, and measured if there is a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def predicted_schedule(placement: Placement, streams: str = "auto") -> Schedule | None:
-    """None where the network cannot be scheduled, with a line that says why."""
+    """None if the network cannot be scheduled, with a line that says why."""
     from ..errors import NotSchedulable
     from ..pipeline import predict_schedule
 
@@ -26,7 +26,7 @@ def predicted_schedule(placement: Placement, streams: str = "auto") -> Schedule 
 
 
 def measured_timeline(compiled: CompiledModule) -> Timeline | None:
-    """Measure a module; None where it cannot run here, with a line that gives the reason."""
+    """Measure a module; None if it cannot run here, with a line that gives the reason."""
     from ..errors import NoGpu, WrongDevice
     from ..progress import stages
     from ..report.measured import measure

@@ -48,10 +48,10 @@ def trace(
     streams: Streams = "auto",
     html: Html = None,
 ) -> None:
-    """Write when each kernel runs and on which stream, for ui.perfetto.dev or chrome://tracing.
+    """Write a trace of all kernels and streams for ui.perfetto.dev or chrome://tracing.
 
-    With a GPU the run is also measured, for which a model is compiled first; without one its trace
-    is predicted.
+    With a GPU the run is also measured, after compiling the model; otherwise the trace is
+    predicted.
     """
     from ..build_options import check_writable
     from ..report import html as pages

@@ -30,47 +30,47 @@ def tune(
         list[Path],
         typer.Argument(help="Relay or ONNX files, or workload lists (.jsonl)."),
     ],
-    params: Annotated[_path, typer.Option(help="Parameters of the one model.")] = None,
+    params: Annotated[_path, typer.Option(help="Parameters, for a single model.")] = None,
     batch: Annotated[_int, typer.Option(help="Replace the batch size of models.")] = None,
     shape: Shape = None,
     end: End = "",
     precision: Annotated[
-        str, typer.Option(help="Of models: float32, tf32, float16 or bfloat16.")
+        str, typer.Option(help="For models: float32, tf32, float16 or bfloat16.")
     ] = "float16",
     joint: Annotated[
         bool,
-        typer.Option(help="Of models: also parallel branches with one input as one convolution."),
+        typer.Option(help="For models: also parallel branches with one input as one convolution."),
     ] = True,
     contains: Annotated[str, typer.Option(help="Only workloads whose key contains this.")] = "",
     write_list: Annotated[
         _path, typer.Option(help="Write the workloads to this list and stop; needs no GPU.")
     ] = None,
-    records: Annotated[_path, typer.Option(help="Record file to add to; default: yours.")] = None,
+    records: Annotated[_path, typer.Option(help="Record file to extend; default: yours.")] = None,
     backends: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(LIBRARIES),
     search: Annotated[str, typer.Option(help="model, random, exhaustive or order.")] = "model",
     trials: Annotated[int, typer.Option(help="Candidates of each workload; 0: all.")] = 16,
-    seconds: Annotated[_float, typer.Option(help="Stop after so many seconds.")] = None,
-    measurements: Annotated[_int, typer.Option(help="Stop after so many measurements.")] = None,
+    seconds: Annotated[_float, typer.Option(help="Stop after this many seconds.")] = None,
+    measurements: Annotated[_int, typer.Option(help="Stop after this many measurements.")] = None,
     patience: Annotated[
-        _int, typer.Option(help="Leave a workload after so many without an improvement of 1%.")
+        _int, typer.Option(help="Stop a workload after this many without an improvement of 1%.")
     ] = None,
     compile: Annotated[
-        bool, typer.Option(help="--no-compile: only kernels that are compiled already.")
+        bool, typer.Option(help="--no-compile: only kernels that are already compiled.")
     ] = True,
     neighbours: Annotated[
-        bool, typer.Option(help="Also configurations around the best that nobody proposes.")
+        bool, typer.Option(help="Also unproposed configurations similar to the best.")
     ] = True,
-    gpus: Annotated[_int, typer.Option(help="How many GPUs of this machine; default: all.")] = None,
+    gpus: Annotated[_int, typer.Option(help="Number of GPUs to use; default: all.")] = None,
     ray: Annotated[
         _text, typer.Option(help="Ray cluster to measure on: auto, local, or host:port.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random search and of the model.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random search and of the model.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure candidates of every convolution of a network and record the timings.
 
-    What records hold is not measured again, so a run that was stopped or killed resumes where it
-    was. `convoy place` and `convoy build` read the records.
+    Recorded candidates are not measured again, so a run that was stopped or killed resumes.
+    `convoy place` and `convoy build` read the records.
     """
     from ..ir import workload_list
     from ..tune.autotune import autotune

@@ -1,4 +1,4 @@
-"""Measurements as they count inside a network.
+"""Adjust measurements to the conditions inside a network.
 
 Kernels are measured alone: with all that they read in the L2 cache (``kernel_us``), and with the
 cache flushed before every launch (``cold_us``). A kernel inside a network is between the two. A
@@ -94,7 +94,7 @@ def _later(measurement: Measurement, enqueue: float, call: float) -> Measurement
 
 
 def _longer(measurement: Measurement) -> float | None:
-    """What a kernel takes longer with a cold cache."""
+    """Additional time of a kernel with a cold cache."""
     if measurement.kernel_us is None or measurement.cold_us is None:
         return None
     return max(0.0, measurement.cold_us - measurement.kernel_us)

@@ -99,7 +99,7 @@ def workload_features(workload: Workload, device: Device) -> Features:
 
 
 def candidate_features(workload: Workload, candidate: Candidate, device: Device) -> Features:
-    """What distinguishes candidates of one workload."""
+    """Features that distinguish the candidates of one workload."""
     options = _options(candidate.config)
     found: Features = {
         "backend": _number(candidate.backend, LIBRARIES),
@@ -118,8 +118,8 @@ def candidate_features(workload: Workload, candidate: Candidate, device: Device)
 
 
 def kind(candidate: Candidate) -> tuple[object, ...]:
-    """What candidates have in common that differ in details alone: family and tile of a kernel and
-    how tiles are scheduled, engine and tile of cuDNN, or algorithm of cuBLASLt."""
+    """Group candidates that differ only in details: family, tile and tile order of a kernel, engine
+    and tile of cuDNN, or algorithm of cuBLASLt."""
     options = _options(candidate.config)
     kernel = options.get("kernel")
     if kernel is None:
@@ -177,7 +177,7 @@ def _engine(options: dict[str, Any]) -> Features:
 
 
 def _kernel(kernel: dict[str, Any], options: dict[str, Any]) -> Features:
-    """Of a compiled kernel's description, whatever family it is of."""
+    """Features of a compiled kernel of any family."""
     family = str(kernel.get("family", ""))
     found: Features = {
         "family": float(zlib.crc32(family.encode()) % 4093),  # any number that tells them apart
@@ -205,7 +205,7 @@ def _kernel(kernel: dict[str, Any], options: dict[str, Any]) -> Features:
 
 
 def _tiling(workload: Workload, kernel: Features, device: Device) -> Features:
-    """How the problem falls into tiles and waves, and how much of them is used."""
+    """Number of tiles and waves, and their utilization."""
     count, rows, columns, depth = workload.gemms
     m, k = kernel["tile_rows"], kernel["tile_depth"]
     n = kernel.get("tile_columns", columns)  # a tile of rows alone has all columns

@@ -97,7 +97,7 @@ class HostTimes:
         return _with_usual(record.measurement, self.usual.get(kind(record)))
 
     def _usual_here(self, record: Record) -> Usual | None:
-        """Those of its kind on this machine since its start."""
+        """Usual time of the same kind of launch on this machine since it was booted."""
         backend, _, _, family = kind(record)
         return self._kinds_here.get((backend, family)) if self.boot else None
 
@@ -227,7 +227,7 @@ def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
 
 
 def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
-    """The ratio of (recorded, measured here) pairs; none at all where there are none."""
+    """The ratio of (recorded, measured here) pairs; none at all if there are none."""
     if not pairs:
         return Ratio()
 

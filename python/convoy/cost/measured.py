@@ -1,4 +1,4 @@
-"""Measurements taken here and now."""
+"""Cost model that measures on this machine."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class MeasuredCost(CostModel):
         return self._ready[key]
 
     def _again(self, workload: Workload, candidate: Candidate) -> Measurement:
-        """What a recorded candidate takes here."""
+        """Measure a recorded candidate on this machine."""
         from ..measure import protocol
 
         backend = self._backends[candidate.backend]
@@ -153,7 +153,7 @@ class MeasuredCost(CostModel):
         return protocol.measure(workload, candidate, binary, self._device, cold=False)
 
     def _wanted(self, workload: Workload, candidates: Sequence[Candidate]) -> set[Candidate]:
-        """What to measure: all, or of each backend the first in its order."""
+        """Select the candidates to measure: all, or the first ones of each backend."""
         if self._most is None and self._left is None:
             return set(candidates)
         wanted: set[Candidate] = set()

@@ -1,4 +1,4 @@
-"""Where the measurements of candidates come from, behind one base class."""
+"""The interface of a cost model, which gives measurements of candidates."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from .host import Again, Prepare, Ready
 
 
 class CostModel(abc.ABC):
-    """Gives the measurements of a workload's candidates; placement asks nothing else of it.
+    """Base class of cost models.
 
     Attributes:
-        source: Name of the source, as plans keep it.
-        measures: Whether it can give a measurement of any candidate, or only of those that
-            :meth:`candidates` names.
-        free: Whether asking it takes no time on a GPU.
-        estimating: Whether what it has no measurement of is estimated, by the kernel's own model
-            (:meth:`Backend.estimate_us`) or by :meth:`estimates`.
-        thorough: Whether backends shall propose candidates for a workload even where some of
-            theirs are recorded.
+        source: Origin of the costs, as shown in plans.
+        measures: Whether any candidate can be priced, or only those of :meth:`candidates`.
+        free: Whether it needs no GPU time.
+        estimating: Whether candidates without a measurement are estimated, by the kernel's own
+            model (:meth:`Backend.estimate_us`) or by :meth:`estimates`.
+        thorough: Whether backends propose candidates for a workload even if some of theirs are
+            recorded.
     """
 
     source = "measured"
@@ -35,21 +34,21 @@ class CostModel(abc.ABC):
     def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        """A measurement for each candidate, None where nothing is known of it."""
+        """Return a measurement for each candidate; None for an unknown one."""
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        """Estimates (measurements without samples) for a workload of an operation of which nothing
-        is measured; None where there is none. Optional."""
+        """Return estimates (measurements without samples) for an operation without measurements;
+        None for an unknown candidate. Optional."""
         return [None] * len(candidates)
 
     def candidates(self, workload: Workload) -> list[Candidate]:
-        """Candidates known from elsewhere (records), beside those that backends propose."""
+        """Return candidates known from elsewhere (records), besides those that backends propose."""
         return []
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
-        """Take note of all candidates to come, so that they can be built in parallel. Optional."""
+        """Announce all candidates to come, so that they can be built in parallel. Optional."""
 
     def calibrate(
         self,
@@ -59,5 +58,5 @@ class CostModel(abc.ABC):
         ready: Ready = lambda _: True,
         prepare: Prepare = lambda _: None,
     ) -> None:
-        """Rescale host times that were measured on other hosts to this one (see
-        :meth:`HostTimes.calibrate`). Optional."""
+        """Rescale host times of other hosts to this CPU (see :meth:`HostTimes.calibrate`).
+        Optional."""

@@ -1,4 +1,4 @@
-"""Estimate the time of TVM's own kernels, which nobody measures before they are compiled.
+"""Estimate the time of TVM's kernels, which cannot be measured before they are compiled.
 
 Each is bound by memory: the bytes that it moves over the bandwidth. What a subgraph leaves to TVM
 has to be costed, or the shortest one would always look cheapest; so do operations that no subgraph
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SMALLEST_KERNEL_US = 1.3
 # Share of the copy bandwidth that an element-wise kernel reaches.
 ELEMENTWISE_EFFICIENCY = 0.85
-# Host time of one call of a TVM kernel, and what a synchronised call takes beyond that and the
+# Host time of one call of a TVM kernel, and what a synchronized call takes beyond that and the
 # kernel itself: means over the pools, concatenations and reductions of GoogLeNet and Inception v3
 # on an H200.
 NATIVE_ENQUEUE_US, SYNCHRONISE_US = 2.8, 4.0
@@ -34,7 +34,7 @@ FREE = Measurement(kernel_us=0.0, enqueue_us=0.0, e2e_us=0.0)
 
 
 def native_measurement(kernel_us: float) -> Measurement:
-    """Measurement of a kernel of TVM that takes so long on the device; free where it takes none."""
+    """Measurement of a kernel of TVM that takes so long on the device; free if it takes none."""
     if not kernel_us:
         return FREE
     return Measurement(
@@ -51,7 +51,7 @@ def moving_us(moved_bytes: int, device: Device) -> float:
 
 
 def native_us(subgraph: Subgraph, device: Device) -> float | None:
-    """Time of TVM's own kernel for all that a subgraph computes; None where a library is expected
+    """Time of TVM's own kernel for all that a subgraph computes; None if a library is expected
     to be much faster."""
     workload = subgraph.require_workload()
     if subgraph.optional:

@@ -65,7 +65,7 @@ class _Known:
 
 
 class Neighbours:
-    """What records say of workloads that they do not hold.
+    """Estimates for unrecorded workloads from the most similar recorded ones.
 
     Args:
         samples: Timings by workload, of any GPU; those of ``device`` alone where it has some.
@@ -90,7 +90,7 @@ class Neighbours:
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        """An estimate for each candidate, without samples; None where no workload of the kind is
+        """An estimate for each candidate, without samples; None if no workload of the kind is
         recorded."""
         workloads = self._workloads.get(workload.op)
         if not workloads:
@@ -155,7 +155,8 @@ def _known(workload: Workload, samples: Sequence[HostSample]) -> _Known:
 
 
 def _features(workload: Workload) -> list[float]:
-    """Where a workload lies: sizes as powers of two, and what else decides which kernel wins."""
+    """Position of a workload: logarithms of its sizes, and all else that affects which kernel is
+    fastest."""
     epilogue, groups = workload.epilogue, workload.groups
     return [
         math.log2(workload.pixels),

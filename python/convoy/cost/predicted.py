@@ -1,4 +1,4 @@
-"""Measurements of candidates that nobody has measured, predicted from records of others.
+"""Cost model that predicts unrecorded measurements from records of other workloads.
 
 Boosted trees (xgboost) on the features of ``cost.features`` learn the logarithms of the three
 costs, and of how much longer a kernel takes with an empty cache. What is kept in the records is

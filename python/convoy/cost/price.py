@@ -69,7 +69,7 @@ def price(
 
 
 def declined(offers: Mapping[Workload, Offers]) -> set[Declined]:
-    """Which backend declined which workload."""
+    """Return the backends' declines by workload."""
     return {(d.backend, workload) for workload, own in offers.items() for d in own.declines}
 
 
@@ -116,7 +116,7 @@ def _modelled(kernel_us: float) -> Measurement:
 
 
 def _roots(graph: MatchGraph) -> list[Workload]:
-    """Of each root the workload of its shortest subgraph: every weight once."""
+    """Return the workload of each root's shortest subgraph, so that every weight counts once."""
     bare = {s.root: s.require_workload() for s in graph.subgraphs if not s.split}
     return list(bare.values())
 

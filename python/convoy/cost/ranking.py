@@ -1,4 +1,4 @@
-"""The cost model: boosted trees that rank the candidates of a workload nobody has measured.
+"""Boosted trees that rank the candidates of an unmeasured workload.
 
 It learns from records the logarithm of a candidate's time over the best of its workload, so that
 what it knows of one network carries over to another. Several models, each trained without some of
@@ -28,7 +28,7 @@ from . import features
 if TYPE_CHECKING:
     import xgboost
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 #: Times beyond this multiple of the best are all the same: useless.
 SLOWEST = 8.0
@@ -158,7 +158,7 @@ def relative(
 
 
 def load_xgboost(purpose: str) -> ModuleType:
-    """The module; raises LibraryMissing, with what it is needed for, where it is not installed."""
+    """The module; raises LibraryMissing, with what it is needed for, if it is not installed."""
     try:
         import xgboost
     except ImportError as err:

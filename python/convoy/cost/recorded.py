@@ -1,4 +1,4 @@
-"""Measurements from the records."""
+"""Cost model that reads records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost models by name: from records, and measurements that are added to them."""
+"""Cost models by name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every pass over a Relax module shares: expression helpers and the rewriter."""
+"""Infrastructure of all passes over Relax modules: expression helpers and the rewriter."""

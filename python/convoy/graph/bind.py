@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tvm
@@ -13,8 +13,14 @@ from ..errors import DynamicShape, InvalidOption, UnsupportedOp
 from .expr import dtype_of, is_tensor, numpy_dtype, op_name, shape_of
 from .rewriter import bindings_of, main_function
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def bind_params(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
+#: Values by parameter name, or a list for each function, as torch importers keep them.
+Params = Mapping[str, "ArrayLike | tvm.runtime.Tensor | Sequence[tvm.runtime.Tensor]"]
+
+
+def bind_params(mod: tvm.IRModule, params: Params | None) -> tvm.IRModule:
     """Bind parameters of the entry function by name.
 
     ``params`` maps names to numpy arrays or tvm tensors (torch importers keep a list a function:
@@ -24,8 +30,8 @@ def bind_params(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRMo
     if not params:
         return mod
     gv, func = main_function(mod)
-    if set(params) == {gv.name_hint} and isinstance(params[gv.name_hint], (list, tuple)):
-        values = list(params[gv.name_hint])
+    values = params.get(gv.name_hint)
+    if len(params) == 1 and isinstance(values, (list, tuple)):
         names = [p.name for p in func.params[len(func.params) - len(values) :]]
         params = dict(zip(names, values, strict=True))
     known = {p.name: p for p in func.params}
@@ -74,7 +80,7 @@ def check_static(mod: tvm.IRModule) -> None:
 
 
 def straight_line(mod: tvm.IRModule) -> tvm.IRModule:
-    """Bind every nested expression of the entry function to a variable of its own."""
+    """Bind every nested expression of the entry function to its own variable."""
     main_function(mod)  # there is one
     mod = relax.transform.InlinePrivateFunctions()(mod) if len(mod.functions) > 1 else mod
     mod = relax.transform.Normalize()(mod)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -12,6 +13,8 @@ from tvm.ir import GenericConst
 
 from ..errors import DynamicShape
 
+#: An attribute with one integer or several: Python's, or TVM's.
+Ints: TypeAlias = "int | tvm.tirx.IntImm | Iterable[int | tvm.tirx.IntImm]"
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -53,7 +56,7 @@ def shape_of(expr: relax.Expr) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _static_dims(shape: relax.Expr) -> tuple[int, ...] | None:
-    """The dimensions of a shape; None where one is symbolic. Equal is here what is the same."""
+    """The dimensions of a shape; None if one is symbolic. Equal is here what is the same."""
     dims = shape.values if hasattr(shape, "values") else shape.ty.values
     if dims is None or not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
         return None
@@ -116,7 +119,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
     return np.dtype(dtype)
 
 
-def attr_fields(attrs: Any) -> dict[str, Any]:
+def attr_fields(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:
     """Fields of an operator's attributes."""
     if attrs is None:
         return {}
@@ -129,7 +132,7 @@ def attr_fields(attrs: Any) -> dict[str, Any]:
 
 
 def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax.Call:
-    """The same operator on other arguments, with some attributes replaced; not yet normalised."""
+    """The same operator on other arguments, with some attributes replaced; not yet normalized."""
     attrs = call.attrs
     if changed:
         fields = {**attr_fields(attrs), **changed}
@@ -138,7 +141,7 @@ def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax
 
 
 def layer_of(expr: relax.Expr) -> str:
-    """Name of the model's layer that a call belongs to; "" where that is not known."""
+    """Name of the model's layer that a call belongs to; "" if unknown."""
     span = expr.span if isinstance(expr, relax.Call) else None
     return str(span.source_name.name) if span is not None else ""
 
@@ -151,12 +154,12 @@ def with_layer(expr: relax.Expr, layer: str) -> relax.Expr:
     return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args, span)
 
 
-def ints(values: Any) -> tuple[int, ...]:
+def ints(values: Ints) -> tuple[int, ...]:
     """An attribute that holds one integer or several, as a tuple."""
-    return tuple(int(v) for v in values) if hasattr(values, "__iter__") else (int(values),)
+    return tuple(map(int, values)) if isinstance(values, Iterable) else (int(values),)
 
 
-def padding_of(padding: Any, axes: int) -> tuple[int, ...]:
+def padding_of(padding: Ints, axes: int) -> tuple[int, ...]:
     """Padding in front of each spatial axis, then behind each, of an operator's attribute with one
     number for all of them, one for each axis, or all."""
     pad = ints(padding)
@@ -165,7 +168,7 @@ def padding_of(padding: Any, axes: int) -> tuple[int, ...]:
     return pad + pad if len(pad) == axes else pad[: 2 * axes]
 
 
-def padding4(padding: Any) -> tuple[int, int, int, int]:
+def padding4(padding: Ints) -> tuple[int, int, int, int]:
     """(top, left, bottom, right) of a 2d operator's padding attribute of length 1, 2 or 4."""
     top, left, bottom, right = padding_of(padding, 2)
     return top, left, bottom, right

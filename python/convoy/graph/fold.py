@@ -27,7 +27,7 @@ from .expr import (
 
 
 def _reduced_precision(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """numpy has no bfloat16 arithmetic of its own: compute 16-bit types in float32."""
+    """NumPy has no bfloat16 arithmetic: compute 16-bit types in float32."""
 
     def run(*args: np.ndarray) -> np.ndarray:
         if args[0].dtype.itemsize == 2 and args[0].dtype.kind in "fV":
@@ -69,8 +69,8 @@ _MOST_MADE = 1 << 20
 
 
 def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None:
-    """The constant that ``call`` evaluates to, or None where it is not one of the known operators
-    on constants. ``call`` must carry its type (be normalised)."""
+    """The constant that ``call`` evaluates to, or None if it is not one of the known operators
+    on constants. ``call`` must carry its type (be normalized)."""
     name = op_name(call)
     if not name or not isinstance(call.ty, relax.TensorType):
         return None
@@ -140,14 +140,12 @@ def _take(call: relax.Call) -> np.ndarray | None:
     axis = call.attrs.axis
     if axis is None or not indices.size:
         return None
-    size = value.shape[int(axis)]
-    first = -size if str(call.attrs.mode) == "fast" else 0  # negative ones count from the end
-    inside = first <= indices.min() and indices.max() < size
+    inside = indices.min() >= 0 and indices.max() < value.shape[int(axis)]
     return np.take(value, indices, int(axis)) if inside else None
 
 
 def _mod(call: relax.Call) -> np.ndarray | None:
-    """Of integers that have the same remainder by every definition."""
+    """Fold remainders of nonnegative integers, on which all definitions agree."""
     a, b = map(as_numpy, call.args)
     plain = a.dtype.kind in "iu" and b.dtype.kind in "iu" and (a >= 0).all() and (b > 0).all()
     return np.mod(a, b) if plain else None

@@ -43,7 +43,7 @@ def main_function(mod: tvm.IRModule) -> tuple[tvm.ir.GlobalVar, relax.Function]:
 
 
 def bindings_of(func: relax.Function) -> list[relax.Binding]:
-    """All bindings of a function without control flow, in order. Raises UnsupportedOp otherwise."""
+    """Return all bindings of a function in order. Raises UnsupportedOp for control flow."""
     body = func.body
     if not isinstance(body, relax.SeqExpr):
         return []
@@ -82,7 +82,7 @@ def used_vars(expr: relax.Expr) -> list[relax.Var]:
 
 
 def count_uses(func: relax.Function) -> Counter[relax.Var]:
-    """How often each variable is read, the function's result included."""
+    """Count the reads of each variable, including the function's result."""
     uses: Counter[relax.Var] = Counter()
     for binding in bindings_of(func):
         uses.update(used_vars(binding.value))

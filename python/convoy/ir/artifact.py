@@ -38,7 +38,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Meta:
-    """What a compiled module says of itself; travels inside the artefact as JSON.
+    """Description of a compiled module, stored inside the artefact as JSON.
 
     ``target`` is "cuda" or "llvm", ``precision`` the dtype policy it was built with, ``plan``
     the JSON of the placement (empty for none), ``versions`` the libraries it was built against,
@@ -46,7 +46,7 @@ class Meta:
     to capture the whole function and replay it. ``rescheduled`` are kernels of TVM on which the
     schedule of first choice failed, a line each with what was tried. ``function`` is what runs the
     network; ``others`` describe functions of the same module for other batch sizes. ``layers`` are
-    the model's names of its convolutions and matmuls in program order, empty where one has none.
+    the model's names of its convolutions and matmuls in program order, empty if one has none.
     """
 
     inputs: tuple[TensorInfo, ...]
@@ -127,7 +127,7 @@ def sealed(write: Callable[[str], object], folder: Path | None = None) -> bytes:
 def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes]) -> None:
     """Write what ``content`` returns of :func:`sealed`, given a folder for temporary files.
 
-    The file appears whole or not at all. Raises CacheUnwritable where the folder cannot be
+    The file appears whole or not at all. Raises CacheUnwritable if the folder cannot be
     written.
     """
     target = Path(path)

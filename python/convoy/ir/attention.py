@@ -1,4 +1,4 @@
-"""What a workload of attention holds beyond its sizes: scale, mask, and where its operands lie."""
+"""Fields of an attention workload besides its sizes: scale, mask, and views of its operands."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Attention:
     def check(
         self, batches: int, heads: int, queries: int, keys: int, dims: tuple[int, int]
     ) -> None:
-        """Raise InvalidWorkload where a view leaves its tensor, or o is not written once."""
+        """Raise InvalidWorkload if a view leaves its tensor, or o is not written once."""
         if batches % self.outer:
             raise InvalidWorkload(f"outer = {self.outer} of {batches} batches", "a divisor")
         if not math.isfinite(self.scale):

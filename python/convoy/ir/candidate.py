@@ -14,11 +14,16 @@ from . import fields as checks
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """One way to run a workload.
+    """A kernel of a backend that can run a workload.
 
-    ``kernel`` names it for people and is unique within backend and workload; ``config`` is what
-    the backend needs to build it again, as canonical JSON text; ``workspace`` is in bytes.
-    ``priority`` breaks ties (lower first): the order in which the backend itself would try it.
+    Attributes:
+        backend: Name of the backend.
+        kernel: Readable name, unique within backend and workload.
+        config: Everything that the backend needs to build it, as canonical JSON text.
+        workspace: Bytes of workspace.
+        priority: Breaks ties, lower first: the backend's own order.
+        deterministic: Whether every run gives the same bits.
+        notes: Remarks for tables.
     """
 
     backend: str
@@ -34,15 +39,15 @@ class Candidate:
         return f"{self.backend}:{self.kernel}"
 
     def options(self) -> dict[str, Any]:
-        """``config`` as a dictionary. Raises InvalidOption where it is none."""
+        """Parse ``config``. Raises InvalidOption if it is not a JSON object."""
         options = checks.parse_json(self.config, f"config of {self.key}", InvalidOption)
         if not isinstance(options, dict):
             raise InvalidOption(f"config of {self.key} = {self.config[:60]!r}", "a JSON object")
         return options
 
     def kernel_fields(self) -> dict[str, Any]:
-        """The fields of the compiled kernel that it launches; none for a library's own. What they
-        hold is for the backend to check. Raises InvalidOption where they are no object."""
+        """Return the fields of the compiled kernel; empty for kernels of a library. The backend
+        checks their values. Raises InvalidOption if they are not a JSON object."""
         fields = self.options().get("kernel", {})
         if not isinstance(fields, dict):
             raise InvalidOption(
@@ -55,8 +60,8 @@ class Candidate:
 
     @classmethod
     def from_json(cls, data: Any) -> Candidate:
-        """Inverse of :meth:`to_json`; raises InvalidOption naming the field. What ``config`` holds
-        is for the backend to check."""
+        """Inverse of :meth:`to_json`; raises InvalidOption naming the field. The backend checks
+        ``config``."""
         required = ("backend", "kernel")
         return cls(**checks.checked(data, _FIELDS, "candidate", InvalidOption, required))
 
@@ -79,7 +84,7 @@ def make_config(**options: Any) -> str:
 
 @dataclass(frozen=True, order=True)
 class Decline:
-    """Why a backend does not take a workload: the attribute in the way, and a remedy."""
+    """The reason why a backend does not support a workload, and a remedy."""
 
     backend: str
     reason: str

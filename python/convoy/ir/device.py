@@ -1,4 +1,4 @@
-"""The GPU that kernels are chosen for."""
+"""The GPU that kernels are selected for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Device:
-    """The GPU that candidates are proposed for; plain data, so no GPU need be present.
+    """The GPU that candidates are proposed for. It is plain data: no GPU has to be present.
 
-    ``arch`` is the compute capability times ten (90 for Hopper), sizes are in bytes,
-    ``memory_bandwidth`` in bytes per second as a large copy reaches it (read plus written).
-    ``threads_per_sm``, ``blocks_per_sm`` and ``registers_per_sm`` (32 bits each) are the most that
-    are resident on one SM at a time.
+    Attributes:
+        name: As CUDA reports it.
+        arch: Compute capability times ten (90 for Hopper).
+        sm_count: Number of SMs.
+        shared_memory_per_block: Largest dynamic shared memory of a block, in bytes.
+        l2_bytes: Size of the L2 cache.
+        memory_bytes: Size of device memory.
+        memory_bandwidth: Bytes per second, read plus written, of a large copy.
+        threads_per_sm: Maximum number of resident threads of an SM.
+        blocks_per_sm: Maximum number of resident blocks of an SM.
+        registers_per_sm: 32-bit registers of an SM.
     """
 
     name: str = "NVIDIA H200"
@@ -28,5 +35,5 @@ class Device:
 
     @property
     def shared_memory_per_sm(self) -> int:
-        """Bytes; the largest block has all of it but the 1 KiB that CUDA reserves for a block."""
+        """Bytes; CUDA reserves 1 KiB of it for each block."""
         return self.shared_memory_per_block + 1024

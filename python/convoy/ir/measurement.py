@@ -1,4 +1,4 @@
-"""Kernel time, host time and end-to-end time of a candidate: they disagree on what is best."""
+"""Kernel time, host time and end-to-end time of a candidate."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from . import fields as checks
 
 @dataclass(frozen=True)
 class Measurement:
-    """Times of one candidate on one device, in microseconds; medians, with spreads.
+    """Times of one candidate on one device: medians in microseconds, with spreads.
 
-    kernel_us   device time of one launch: 4 to 20 launches (about a millisecond) captured in one
-                CUDA graph, replayed; warm L2 cache.
-    cold_us     the same with the L2 cache flushed before every launch (None when not taken).
-    enqueue_us  host time to enqueue one launch.
-    e2e_us      one synchronised call through the module.
-    Spreads are half the distance between the 10th and the 90th percentile.
-    error       relative L2 error against float64 (None when not checked).
-    failure     why nothing could be measured; all times are then None.
+    A spread is half the distance between the 10th and the 90th percentile.
+
+    Attributes:
+        kernel_us: Device time of one launch with a warm L2 cache, from 4 to 20 launches (about a
+            millisecond) in a replayed CUDA graph.
+        cold_us: The same with the L2 cache flushed before every launch; None if not measured.
+        enqueue_us: Host time to enqueue one launch.
+        e2e_us: Time of one synchronized call through the module.
+        samples: Number of samples; 0 for an estimate.
+        error: Relative L2 error against float64; None if not checked.
+        failure: The reason why the measurement failed; all times are then None.
     """
 
     kernel_us: float | None = None
@@ -41,7 +44,7 @@ class Measurement:
 
     @property
     def estimated(self) -> bool:
-        """Whether a cost model made it up: nothing was sampled."""
+        """Whether it is an estimate of a cost model, without samples."""
         return self.ok and not self.samples
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a placement minimises: one formula for each way a module can be run.
+"""Objectives of placement: a formula for each way to run a module.
 
 =========  ==========================================================================
 objective  cost of a sequence of launches
@@ -9,7 +9,7 @@ stream     max(sum of enqueue_us, sum of (device_us + STREAM_GAP_US)): launches 
            asynchronously, host and device overlap, and the slower of the two is what one
            waits for; outside of a graph the next kernel starts a little later
 sync       sum of e2e_us, each with what device_us has beyond kernel_us: every call is
-           followed by a synchronisation
+           followed by a synchronization
 =========  ==========================================================================
 
 device_us is kernel_us, with all that the kernel reads in the L2 cache because the same launch went
@@ -41,7 +41,7 @@ OBJECTIVES: tuple[str, ...] = get_args(Objective)
 
 
 def check(objective: str) -> str:
-    """The objective itself; raises InvalidOption where there is none of that name."""
+    """The objective itself; raises InvalidOption if there is none of that name."""
     if objective not in OBJECTIVES:
         raise InvalidOption(f"objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
     return objective

@@ -38,7 +38,7 @@ _FIELDS: dict[str, checks.Check] = {
 
 @dataclass(frozen=True)
 class Offers:
-    """Everything that may run one workload.
+    """All candidates of a workload with their measurements, failures and declines.
 
     Attributes:
         workload: The workload.

@@ -1,4 +1,4 @@
-"""The plan: which candidate runs which subgraph, what it costs, and what was turned down."""
+"""The plan: the selected candidate of each subgraph, its cost, and the rejected alternatives."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ PLAN_FORMAT = 1
 class Choice:
     """The decision for one subgraph.
 
-    ``runner_up`` is the cheapest candidate of another kernel, ``best_by_backend`` the cheapest
-    one of each backend, ``declines`` the backends that do not take the workload and why. ``near``
-    are others that are not much slower: beside other kernels they may be the better ones.
-    ``layer`` names the model's layers that the subgraph computes, empty where none is known.
+    Attributes:
+        subgraph: Name of the subgraph.
+        workload: Its problem.
+        chosen: The selected candidate with its measurement.
+        runner_up: The cheapest candidate with another kernel.
+        best_by_backend: The cheapest candidate of each backend.
+        declines: Backends that do not support the workload, with the reason.
+        considered: Number of candidates.
+        near: Candidates that are not much slower, and may be faster when run concurrently.
+        layer: The model's layers that the subgraph computes; empty if unknown.
     """
 
     subgraph: str
@@ -40,11 +46,11 @@ class Choice:
 
     @property
     def label(self) -> str:
-        """The layer, or where that is not known its workload in a few characters."""
+        """The layer, or the workload's label if the layer is unknown."""
         return self.layer or self.workload.label
 
     def margin(self, objective: str) -> float | None:
-        """Cost of the runner-up over the chosen one; None where one of them is not measured."""
+        """Return the runner-up's cost relative to the selected one's; None if unmeasured."""
         if self.runner_up is None or not self.runner_up.measurement.ok:
             return None
         cost, _ = objectives.own_cost(self.chosen.measurement, objective)
@@ -76,14 +82,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """All choices for one network on one device under one objective.
+    """All decisions for one network on one device under one objective.
 
-    ``source`` says where the times come from: "measured" on this machine, "recorded" for this or
-    a like device, "predicted" where all of them are estimates, or "none" where there were none
-    and the backends' own order decided.
-    ``streams`` is how many streams the kernels were chosen for: above 1 some are not the fastest
-    by themselves but leave room for a neighbour on another stream. ``suffix`` ends the names of
-    functions, where several plans are in one module.
+    Attributes:
+        objective: "graph", "stream" or "sync".
+        device: The GPU that it is for.
+        choices: The decision for each subgraph.
+        source: Origin of the times: "measured" on this machine, "recorded" for this or a similar
+            device, "predicted" if all are estimates, or "none" if the backends' own order decided.
+        environment: Id of the environment of the measurements.
+        streams: Number of streams that the kernels were selected for. Above 1, some are not the
+            fastest on their own but occupy fewer SMs.
+        suffix: Suffix of function names, for modules with several plans.
     """
 
     objective: str
@@ -95,25 +105,26 @@ class Plan:
     suffix: str = ""
 
     def total_us(self, objective: str | None = None) -> float:
-        """Predict the time of all subgraphs in microseconds, by default under its own objective."""
+        """Return the predicted time of all subgraphs in microseconds, by default under the plan's
+        objective."""
         measurements = [c.chosen.measurement for c in self.choices]
         return objectives.total(measurements, objective or self.objective)
 
     def untimed(self) -> list[Choice]:
-        """The choices without a measurement, which :meth:`total_us` counts as nothing."""
+        """Return the choices without a measurement, which :meth:`total_us` counts as zero."""
         return [choice for choice in self.choices if not choice.chosen.measurement.ok]
 
     def estimated(self) -> list[Choice]:
-        """The choices whose time a cost model made up."""
+        """Return the choices whose time was estimated by a cost model."""
         return [choice for choice in self.choices if choice.chosen.measurement.estimated]
 
     def functions(self) -> dict[str, Choice]:
-        """Choices by the symbol of the function that runs them in a compiled module."""
+        """Return the choices by the symbol of their function in a compiled module."""
         end = self.suffix
         return {f"convoy_{i}_{c.workload.op}{end}": c for i, c in enumerate(self.choices)}
 
     def backends(self) -> dict[str, int]:
-        """How many subgraphs each backend got."""
+        """Return the number of subgraphs of each backend."""
         counts: dict[str, int] = {}
         for choice in self.choices:
             name = choice.chosen.candidate.backend
@@ -121,7 +132,7 @@ class Plan:
         return dict(sorted(counts.items()))
 
     def differences(self, other: Plan) -> list[tuple[Choice, Choice]]:
-        """Subgraphs for which another plan of the same network chose another backend."""
+        """Return the subgraphs for which a plan of the same network selects another backend."""
         theirs = {choice.subgraph: choice for choice in other.choices}
         return [
             (mine, theirs[mine.subgraph])

@@ -37,13 +37,12 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class Op:
-    """One call: of an offloaded function, or of a kernel that TVM compiled.
+    """A call of an offloaded function or of a kernel compiled by TVM.
 
     ``name`` is unique in the schedule, ``symbol`` the function called, ``kind`` "offloaded" or
-    "native", ``kernel`` what runs it (a candidate's key; empty for native ops). ``source`` says
-    where ``duration_us`` is from: "measured", "recorded", "estimated", or "unknown" where there is
-    none. ``depends`` are the
-    indices of the ops whose results it reads or whose storage of a result it overwrites.
+    "native", ``kernel`` the key of its candidate (empty for native ops). ``source`` is the origin
+    of ``duration_us``: "measured", "recorded", "estimated" or "unknown". ``depends`` are the
+    indices of the ops whose results it reads, or whose storage it overwrites.
     ``start_us`` and ``end_us`` are predicted, from the fork.
     """
 
@@ -62,7 +61,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Event:
-    """Recorded behind op ``record`` on its stream, waited for in front of op ``wait`` on another.
+    """Recorded after op ``record`` on its stream, waited for before op ``wait`` on another one.
 
     ORIGIN as ``record`` is the fork on the caller's stream, as ``wait`` the join on it.
     """
@@ -91,7 +90,7 @@ class MemoryPlan:
     """All buffers of a function in one arena of ``peak_bytes``.
 
     ``single_stream_bytes`` is the arena of the same ops in the same order on one stream,
-    ``total_bytes`` the sum of all buffers, which is what no reuse at all would take.
+    ``total_bytes`` the sum of all buffers, as without any reuse.
     """
 
     buffers: tuple[Buffer, ...] = ()
@@ -112,19 +111,19 @@ class Trial:
 
     @property
     def faster(self) -> bool:
-        """Whether several streams win by more than the spread of the two."""
+        """Whether several streams are faster by more than both spreads."""
         return self.single_us - self.multi_us > max(self.single_spread_us, self.multi_spread_us)
 
 
 @dataclass(frozen=True)
 class Total:
-    """The predicted time of a network: of all its kernels, on the streams that they run on.
+    """Predicted time of a network: of all its kernels, on their streams.
 
     Attributes:
         us: Microseconds from the first kernel's start to the last one's end.
-        kernels: How many calls there are.
-        estimated: Those of them whose time a model made up.
-        untimed: Those without a time, which count as nothing.
+        kernels: Number of kernels.
+        estimated: Number of kernels whose time is an estimate.
+        untimed: Number of kernels without a time, which count as zero.
     """
 
     us: float
@@ -142,11 +141,17 @@ class Total:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Ops in launch order with their streams, the events between them, and the storage.
+    """Streams, launch order, events and memory of a network.
 
-    Stream 0 is the caller's. ``makespan_us`` is predicted for this schedule, ``single_us`` for
-    the same ops on one stream. ``decided_by`` is "measured", "simulated" or "requested"; ``trial``
-    holds the times of the first, ``note`` says in words why it is as it is.
+    Attributes:
+        ops: Ops in launch order. Stream 0 is the caller's.
+        events: Events between streams.
+        memory: The memory plan.
+        makespan_us: Predicted time of this schedule.
+        single_us: Predicted time of the same ops on one stream.
+        decided_by: "measured", "simulated" or "requested".
+        trial: Measured times, if ``decided_by`` is "measured".
+        note: The reason for the schedule in words.
     """
 
     ops: tuple[Op, ...]
@@ -160,19 +165,19 @@ class Schedule:
 
     @property
     def streams(self) -> int:
-        """How many streams are used, the caller's included."""
+        """Number of streams, including the caller's."""
         return 1 + max((op.stream for op in self.ops), default=0)
 
     @property
     def total(self) -> Total:
-        """The predicted time, with a count of what it rests on."""
+        """Predicted time, with the number of estimated and unknown kernel times in it."""
         sources = [op.source for op in self.ops]
         estimated, untimed = sources.count("estimated"), sources.count("unknown")
         return Total(self.makespan_us, len(sources), estimated, untimed)
 
     @property
     def predicted_speedup(self) -> float:
-        """Predicted time on one stream over that of this schedule."""
+        """Predicted speedup over one stream."""
         return self.single_us / self.makespan_us if self.makespan_us else 1.0
 
     def __str__(self) -> str:
@@ -186,7 +191,7 @@ class Schedule:
         )
 
     def on_stream(self, stream: int) -> list[int]:
-        """Indices of the ops of a stream, in launch order."""
+        """Return the indices of a stream's ops, in launch order."""
         return [i for i, op in enumerate(self.ops) if op.stream == stream]
 
     def to_json(self) -> dict[str, Any]:
@@ -196,7 +201,7 @@ class Schedule:
         return {"format": SCHEDULE_FORMAT, **data}
 
     def dumps(self) -> str:
-        """The schedule as JSON text."""
+        """Return the schedule as JSON text."""
         return json.dumps(self.to_json(), sort_keys=True)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""One offloadable problem as plain data: a convolution or GEMM with its epilogue, or attention."""
+"""A convolution or GEMM with its epilogue, or attention, as plain data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Literal
 from ..errors import InvalidWorkload
 from . import attention as attentions
 from . import fields as checks
-from .activation import ACTIVATIONS, WITH_ALPHA
 from .attention import Attention
 from .depth import IMAGES, Depth
+from .epilogue import NO_EPILOGUE, Epilogue
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
@@ -22,73 +22,8 @@ MATH_MODES = ("default", "tf32")
 
 
 @dataclass(frozen=True, order=True)
-class Epilogue:
-    """What is applied to the accumulator before it is written, in this order.
-
-    ``y = activation(conv + residual + bias)``, or with ``residual_last``
-    ``y = activation(conv + bias) + residual``. With ``affine_relu`` a second tensor
-    ``y2 = relu(scale * y + shift)`` of the same shape is written in the same pass (the batch
-    norm and relu that open the next pre-activation block). With ``affine_only`` too, nobody
-    else reads ``y``: it is not written, and ``y2`` is the only result.
-
-    ``bias``, ``scale`` and ``shift`` have shape ``(K,)`` and the output's dtype, ``residual``
-    has the output's shape and dtype. ``clip_min`` and ``clip_max`` count only for ``clip``,
-    ``alpha`` is that of ``leaky_relu`` (the slope below zero) and ``elu``.
-    """
-
-    residual: bool = False
-    bias: bool = False
-    activation: str = "none"
-    clip_min: float = 0.0
-    clip_max: float = 0.0
-    affine_relu: bool = False
-    affine_only: bool = False
-    alpha: float = 0.0
-    residual_last: bool = False
-
-    def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise InvalidWorkload(
-                f"activation {self.activation!r}", f"one of {', '.join(ACTIVATIONS)}"
-            )
-        if not (math.isfinite(self.clip_min) and math.isfinite(self.clip_max)):
-            raise InvalidWorkload(f"clip to [{self.clip_min}, {self.clip_max}]", "finite bounds")
-        if self.alpha and self.activation not in WITH_ALPHA:
-            raise InvalidWorkload(
-                f"alpha = {self.alpha} of {self.activation}", f"0 but for {', '.join(WITH_ALPHA)}"
-            )
-        if self.residual_last and (not self.residual or self.activation == "none"):
-            raise InvalidWorkload(
-                f"residual_last with residual = {self.residual}, activation {self.activation!r}",
-                "a residual behind an activation",
-            )
-        if self.affine_only and not self.affine_relu:
-            raise InvalidWorkload("affine_only without affine_relu", "both, or neither")
-
-    @property
-    def writes_y(self) -> bool:
-        """Whether the plain result is written; without ``affine_relu`` it is the only one."""
-        return not self.affine_only
-
-    @property
-    def name(self) -> str:
-        """Short name, e.g. ``residual_bias_relu``; empty when nothing is fused."""
-        parts = ["residual"] * (self.residual and not self.residual_last) + ["bias"] * self.bias
-        if self.activation == "clip":
-            parts.append(f"clip[{self.clip_min:g},{self.clip_max:g}]")
-        elif self.activation in WITH_ALPHA:
-            parts.append(f"{self.activation}[{self.alpha + 0.0!r}]")
-        elif self.activation != "none":
-            parts.append(self.activation)
-        parts += ["residual"] * self.residual_last
-        second = "onlyaffinerelu" if self.affine_only else "affinerelu"
-        return "_".join(parts + [second] * self.affine_relu)
-
-
-@dataclass(frozen=True, order=True)
 class Workload:
-    """A convolution in NHWC activations and KRSC (OHWI) weights, seen from its forward problem;
-    a GEMM; or attention.
+    """A convolution with NHWC activations and KRSC (OHWI) weights, a GEMM, or attention.
 
     Sizes always describe the *forward* convolution: input ``(n, h, w, c)``, filter
     ``(k, r, s, c // groups)``, output ``(n, p, q, k)``. ``dgrad`` computes the input from
@@ -97,9 +32,9 @@ class Workload:
     of ``groups`` heads, ``h`` queries, ``w`` keys and ``r = s = 1``; a head has ``c // groups``
     elements in q and k and ``k // groups`` in v and o. The rest is in ``attention``.
 
-    A convolution over volumes has its third axis in ``depth``, in front of the others: input
+    A 3d convolution has its third spatial axis in ``depth``, before the others: input
     ``(n, d, h, w, c)``, filter ``(k, t, r, s, c // groups)``, output ``(n, o, p, q, k)``. It is
-    ``fprop`` or ``dgrad``. The default depth is that of images.
+    ``fprop`` or ``dgrad``. The default depth is that of a 2d convolution.
 
     Operands in call order, outputs last:
 
@@ -112,7 +47,7 @@ class Workload:
     ========  =========================================================================
 
     ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
-    ``tf32`` where float32 operands may be rounded to tf32.
+    ``tf32`` if float32 operands may be rounded to tf32.
     """
 
     op: Op
@@ -131,7 +66,7 @@ class Workload:
     out_dtype: str = "float16"
     acc_dtype: str = "float32"
     math: str = "default"
-    epilogue: Epilogue = Epilogue()
+    epilogue: Epilogue = NO_EPILOGUE
     attention: Attention | None = None
     depth: Depth = IMAGES
 
@@ -175,7 +110,7 @@ class Workload:
 
     def _check_attention(self, attention: Attention) -> None:
         plain = (self.r, self.s, *self.stride, *self.dilation) == (1,) * 6 and not any(self.padding)
-        if not plain or self.epilogue != Epilogue():
+        if not plain or self.epilogue != NO_EPILOGUE:
             raise InvalidWorkload(
                 "attention with a filter, stride, dilation, padding or epilogue", "none of them"
             )
@@ -184,17 +119,17 @@ class Workload:
 
     @property
     def is_3d(self) -> bool:
-        """Whether it is over volumes, with operands of five axes."""
+        """Whether it is a 3d convolution, with operands of five axes."""
         return self.depth != IMAGES
 
     @property
     def pixels(self) -> int:
-        """Elements of one channel of the output."""
+        """Number of elements of one output channel."""
         return self.n * self.depth.o * self.p * self.q
 
     @property
     def taps(self) -> int:
-        """Elements of one channel of a filter."""
+        """Number of elements of one channel of a filter."""
         return self.depth.t * self.r * self.s
 
     @property
@@ -218,7 +153,7 @@ class Workload:
 
     @property
     def bytes_moved(self) -> int:
-        """Fewest bytes through device memory: each operand read once, each result written once."""
+        """Minimum device memory traffic: each operand read once, each result written once."""
         if self.attention is not None:
             rows = self.h * (self.c + self.k) + self.w * (self.c + self.k)
             bias = self.attention.bias.size * DTYPE_BYTES[self.attention.bias_dtype]
@@ -238,8 +173,8 @@ class Workload:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of all operands and results; of attention, whose operands may be views of one
-        tensor, those that it touches."""
+        """Bytes of all operands and results; for attention, whose operands may be views of one
+        tensor, the bytes that it accesses."""
         if self.attention is not None:
             return self.bytes_moved
         return sum(math.prod(s) * DTYPE_BYTES[dtype] for _, s, dtype in self.operand_shapes())
@@ -254,8 +189,8 @@ class Workload:
 
     @property
     def gemms(self) -> tuple[int, int, int, int]:
-        """(count, rows, columns, depth) of the implicit GEMMs that make the result, one for each
-        group or head; depth is the length of their sums."""
+        """(count, rows, columns, depth) of the implicit GEMMs, one for each group or head; depth is
+        the length of their reduction."""
         own_c, own_k = self.c // self.groups, self.k // self.groups
         if self.op == "attention":
             return self.n * self.groups, self.h, own_k, self.w
@@ -268,7 +203,7 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """A few characters: filter, channels, groups and stride, such as ``3x3 64→128 /2``; of
+        """Short description: filter, channels, groups and stride, such as ``3x3 64→128 /2``; for
         attention queries, keys, heads and their size."""
         if self.op == "attention":
             return f"attention {self.h}x{self.w} {self.groups}x{self.c // self.groups}"
@@ -281,8 +216,8 @@ class Workload:
 
     @property
     def flattened(self) -> Workload:
-        """The problem over images that one over volumes is but for the shapes of its operands;
-        itself where there is none, or it is over images.
+        """The equivalent 2d problem of a 3d convolution, with reshaped operands; the workload
+        itself if there is none.
 
         A filter of one plane sees each plane as an image; one of a single row and column sees rows
         and columns as one axis.
@@ -333,7 +268,7 @@ class Workload:
         return ".".join(parts)
 
     def operand_shapes(self) -> list[tuple[str, tuple[int, ...], str]]:
-        """(name, shape, dtype) of every operand in call order, outputs last."""
+        """Return (name, shape, dtype) of every operand in call order, outputs last."""
         if self.attention is not None:
             return self._attention_operands(self.attention)
         if self.op == "matmul":
@@ -375,8 +310,8 @@ class Workload:
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, Any]:
-        """All fields; those that came later only where they say something, so that plans without
-        them stay as they are."""
+        """Return all fields; fields of later versions only if they differ from their default, so
+        that earlier plans keep their text."""
         data = dataclasses.asdict(self)
         for name in ("alpha", "residual_last"):
             if not data["epilogue"][name]:
@@ -389,19 +324,14 @@ class Workload:
 
     @classmethod
     def from_json(cls, data: Any) -> Workload:
-        """Inverse of :meth:`to_json`; raises InvalidWorkload naming the field that is missing,
-        unknown, or of another type or range."""
+        """Inverse of :meth:`to_json`; raises InvalidWorkload naming the missing, unknown or invalid
+        field."""
         return cls(**checks.checked(data, _FIELDS, "workload", InvalidWorkload, _REQUIRED))
-
-
-def _epilogue(data: Any) -> Epilogue:
-    return Epilogue(**checks.checked(data, _EPILOGUE, "epilogue", InvalidWorkload))
 
 
 _SIZE = checks.integer(1)
 #: Along an axis: larger ones are no image's, and some rules count along it.
 _EXTENT = checks.integer(1, 1 << 24)
-_FLOAT = checks.number(-3.4e38, 3.4e38)
 _REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 _FIELDS: dict[str, checks.Check] = {
     "op": checks.one_of(OPS),
@@ -412,21 +342,14 @@ _FIELDS: dict[str, checks.Check] = {
     "dilation": checks.tuple_of(_EXTENT, 2),
     **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), checks.one_of(tuple(DTYPE_BYTES))),
     "math": checks.one_of(MATH_MODES),
-    "epilogue": _epilogue,
+    "epilogue": Epilogue.from_json,
     "attention": Attention.from_json,
     "depth": Depth.from_json,
-}
-_EPILOGUE: dict[str, checks.Check] = {
-    **dict.fromkeys(
-        ("residual", "bias", "affine_relu", "affine_only", "residual_last"), checks.boolean
-    ),
-    "activation": checks.one_of(ACTIVATIONS),
-    **dict.fromkeys(("clip_min", "clip_max", "alpha"), _FLOAT),
 }
 
 
 def without_defaults(value: Any) -> dict[str, Any]:
-    """Fields with another value than their default, for JSON."""
+    """Return the fields that differ from their defaults, for JSON."""
     found = {}
     for entry in dataclasses.fields(value):
         content = getattr(value, entry.name)

@@ -37,7 +37,8 @@ def read(path: Path) -> list[Workload]:
 
 
 def parse(lines: Iterable[str], source: str = "") -> list[Workload]:
-    """As :func:`read`, of lines. Lines of a record file that state an environment are left out."""
+    """Parse lines like :func:`read`. Lines of a record file that state an environment are
+    skipped."""
     found = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

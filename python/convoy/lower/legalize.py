@@ -212,24 +212,9 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
     return te.compute(shape, element, name="concat", attrs={VECTOR_LIMIT: step})
 
 
-def _counted_from_the_end(call: relax.Call) -> relax.Call:
-    x, index = call.args
-    if not is_const(index) or call.attrs.axis is None or str(call.attrs.mode) != "fast":
-        return call
-    places, size = as_numpy(index), shape_of(x)[int(call.attrs.axis)]
-    if not places.size or not -size <= places.min() < 0:
-        return call
-    wrapped = np.where(places < 0, places + size, places).astype(places.dtype)
-    return call_like(call, [x, relax.const(wrapped, str(places.dtype))])
-
-
 def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """With a constant index, or constant indices that follow each other, around the end too (a
-    roll): they are computed, so that what stands before and behind becomes one kernel.
-
-    Negative constants count from the end, as the importers of TVM that leave them mean it.
-    """
-    call = _counted_from_the_end(call)
+    roll): they are computed, so that what stands before and behind becomes one kernel."""
     x, index = call.args
     if not is_const(index) or rank_of(index) > 1 or call.attrs.axis is None or not is_tensor(x):
         return _clipped_take(bb, call)

@@ -1,16 +1,15 @@
-"""What attention should give, in float64: whole (small sizes) or at sampled queries."""
+"""Reference results of attention in float64: all of them (small sizes) or at sampled queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from ..ir.attention import Attention, RowView
 from ..ir.workload import Workload
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 #: float64 values of an operand by flat element index.
 Values = Callable[[Array], Array]
 #: Outer batch, batch and head of a problem.
@@ -58,7 +57,9 @@ def full(workload: Workload, operands: Mapping[str, Values]) -> Array:
     return result.reshape(attention.o.shape)
 
 
-def sample(workload: Workload, operands: Mapping[str, Values], rng: Any) -> tuple[Array, Array]:
+def sample(
+    workload: Workload, operands: Mapping[str, Values], rng: np.random.Generator
+) -> tuple[Array, Array]:
     """(first elements, values) of rows of o: the first and the last query of the first and the last
     problem, and random ones."""
     attention, dim = _attention(workload), workload.k // workload.groups

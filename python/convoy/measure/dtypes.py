@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 # What holds the bits of each dtype on the host, and how DLPack names it.
 STORAGE = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32}

@@ -8,10 +8,10 @@ temperature meets all networks alike. What one sample is differs by how the netw
 sampler                 one sample
 ======================  ==================================================================
 :func:`graph_replays`   one replay of the function captured as a CUDA graph
-:func:`calls`           one call of the function, synchronised
+:func:`calls`           one call of the function, synchronized
 :func:`session_bursts`  one run of a session, of several enqueued back to back
 :func:`bursts`          the same of anything that is enqueued by a call
-:func:`synchronised`    one run of a session, synchronised after every kernel
+:func:`synchronized`    one run of a session, synchronized after every kernel
 ======================  ==================================================================
 """
 
@@ -110,7 +110,7 @@ def calls(
     budget_us: float = BUDGET_US,
     lookup: Lookup = function,
 ) -> Sampler:
-    """Sample calls of ``main(*inputs)``, each synchronised."""
+    """Sample calls of ``main(*inputs)``, each synchronized."""
 
     def sample(count: int) -> Iterable[float]:
         return list(lookup("measure.e2e_us")(main, inputs, device, count, budget_us))
@@ -134,7 +134,7 @@ def bursts(
     runs: int,
     clock: Clock = time.perf_counter,
 ) -> Sampler:
-    """Sample runs enqueued by ``run``, ``runs`` of them back to back; 1 makes each synchronised."""
+    """Sample runs enqueued by ``run``, ``runs`` of them back to back; 1 makes each synchronized."""
 
     def sample(count: int) -> list[float]:
         run()  # another network may have run before
@@ -149,10 +149,12 @@ def runs_per_burst(rough_us: float, burst_us: float = BURST_US) -> int:
     return max(1, min(MOST_RUNS, int(burst_us / rough_us)))
 
 
-def synchronised(session: Session, clock: Clock = time.perf_counter) -> Sampler:
-    """Sample runs of a session with a synchronisation after every kernel."""
+def synchronized(session: Session, clock: Clock = time.perf_counter) -> Sampler:
+    """Sample runs of a session with a synchronization after every kernel."""
 
-    def watch(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> None:
+    def watch(
+        function: object, name: str, before: bool, result: object, *arguments: object
+    ) -> None:
         if not before and not name.startswith("vm."):
             session.synchronize()
 
@@ -185,7 +187,7 @@ def random_tensors(
     return [tvm.runtime.tensor(_random(rng, s, d), tvm.cuda(device)) for s, d in infos]
 
 
-def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray[Any, Any]:
+def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
     """Uniform from -1 to 1; zeros for integers, which may be indices."""
     if dtype == "bfloat16":
         import ml_dtypes

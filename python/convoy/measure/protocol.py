@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..ir.workload import Workload
 from ..runtime.library import function
 from . import dtypes, reference
 from .turns import turn
+
+if TYPE_CHECKING:
+    import tvm_ffi
 
 # Launches in one captured graph: as many as take about a millisecond, within these bounds. The gap
 # between two replays is then under half a percent of what is timed.
@@ -106,7 +109,7 @@ def prepare(workload: Workload) -> None:
 class Blueprint:
     """The host's part of a problem: blocks of random inputs by name, and the expected outputs."""
 
-    blocks: dict[str, reference.Array]
+    blocks: dict[str, np.ndarray]
     expected: list[reference.Sample]
 
 
@@ -115,8 +118,8 @@ class Problem:
     """A workload with its tensors on the GPU and what its outputs should be."""
 
     workload: Workload
-    tensors: list[Any]
-    outputs: dict[str, Any]
+    tensors: list[tvm_ffi.Tensor]
+    outputs: dict[str, tvm_ffi.Tensor]
     expected: list[reference.Sample]
 
 
@@ -141,15 +144,15 @@ def release() -> None:
     _blueprints.clear()
 
 
-def make_problem(workload: Workload, rng: Any) -> Problem:
+def make_problem(workload: Workload, rng: np.random.Generator) -> Problem:
     """Tensors with random inputs on GPU 0, and the exact outputs at sampled places."""
     return _on_gpu(workload, make_blueprint(workload, rng))
 
 
-def make_blueprint(workload: Workload, rng: Any) -> Blueprint:
+def make_blueprint(workload: Workload, rng: np.random.Generator) -> Blueprint:
     """Random inputs, as blocks that are repeated over the tensors, and what comes of them."""
     shapes = workload.operand_shapes()
-    blocks: dict[str, reference.Array] = {}
+    blocks: dict[str, np.ndarray] = {}
     operands: dict[str, reference.Operand] = {}
     for name, shape, dtype in shapes[: len(shapes) - workload.num_outputs]:
         size = min(_BLOCK, math.prod(shape))
@@ -161,8 +164,8 @@ def make_blueprint(workload: Workload, rng: Any) -> Blueprint:
 
 def _on_gpu(workload: Workload, blueprint: Blueprint) -> Problem:
     empty, tile = function("cuda.empty"), function("cuda.tile")
-    tensors: list[Any] = []
-    outputs: dict[str, Any] = {}
+    tensors: list[tvm_ffi.Tensor] = []
+    outputs: dict[str, tvm_ffi.Tensor] = {}
     for name, shape, dtype in workload.operand_shapes():
         tensors.append(empty(shape, dtype, 0))
         if name in blueprint.blocks:
@@ -185,13 +188,13 @@ def _scale(workload: Workload, name: str) -> float:
     return 3 / math.sqrt(length) if name == "w" else 1.0
 
 
-def _tensor(array: reference.Array) -> Any:
+def _tensor(array: np.ndarray) -> tvm_ffi.Tensor:
     import tvm_ffi
 
     return tvm_ffi.from_dlpack(array)
 
 
-def error_of(problem: Problem, run: Any) -> float:
+def error_of(problem: Problem, run: tvm_ffi.Function) -> float:
     """Relative L2 error of one run over all sampled outputs; infinite where a NaN is left."""
     fill, gather, copy = (function(f"cuda.{name}") for name in ("fill", "gather", "copy"))
     for output in problem.outputs.values():
@@ -219,14 +222,14 @@ def error_of(problem: Problem, run: Any) -> float:
 
 def _time(
     problem: Problem,
-    run: Any,
+    run: tvm_ffi.Function,
     device: Device,
     error: float,
     best_us: float | None,
     budget_us: float,
     cold: bool,
 ) -> Measurement:
-    def samples_of(name: str, *arguments: Any) -> reference.Array:
+    def samples_of(name: str, *arguments: float) -> np.ndarray:
         timer = function(f"measure.{name}")
         return np.array(list(timer(run, problem.tensors, 0, *arguments)))
 
@@ -258,11 +261,11 @@ def _time(
 
 
 def _launches(one_us: float) -> int:
-    """How many launches of a kernel that takes at most so long make up a replay."""
+    """Number of launches in a replay, for a kernel that takes at most this time."""
     return max(LEAST_LAUNCHES, min(LAUNCHES, math.ceil(REPLAY_US / one_us)))
 
 
-def _spread(values: reference.Array) -> float:
+def _spread(values: np.ndarray) -> float:
     """Half the distance between the 10th and the 90th percentile."""
     low, high = np.percentile(values, [10, 90])
     return float(high - low) / 2

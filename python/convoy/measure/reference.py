@@ -1,4 +1,4 @@
-"""What a workload's outputs should be, exactly, in float64: whole (small sizes) or at samples.
+"""Reference results of a workload in float64: all of them (small sizes) or samples.
 
 Operands are given as a block of values that is repeated over their elements, so that a reference of
 two thousand outputs needs no copy of the operands, however large they are.
@@ -9,38 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..ir.activation_values import activate
 from ..ir.workload import Workload
 from . import attention_reference as attention
+from .convolution_reference import Array, Pixels, dgrad, fprop, pixel_number, wgrad
+from .convolution_reference import Operand as Operand
 
-Array = np.ndarray[Any, np.dtype[Any]]
-# Outputs that a sampled reference covers, and elements gathered at a time.
+#: Outputs that a sampled reference covers.
 SAMPLES = 2048
-_CHUNK = 1 << 21
 # Filter gradients that sum over more pixels than this have fewer samples.
 _LONG_SUM = 1 << 17
-
-
-class Operand:
-    """float64 values of an operand by flat element index: ``block`` over and over."""
-
-    def __init__(self, block: Array) -> None:
-        self._block = self._extended = np.asarray(block, np.float64).reshape(-1)
-
-    def __call__(self, index: Array) -> Array:
-        return self._block[index % self._block.size]
-
-    def rows(self, starts: Array, length: int) -> Array:
-        """``length`` neighbouring elements from each start, shape (starts, length): much faster
-        than to name every one."""
-        size = self._block.size
-        if self._extended.size < size + length - 1:
-            self._extended = np.resize(self._block, size + length - 1)
-        return np.lib.stride_tricks.sliding_window_view(self._extended, length)[starts % size]
 
 
 @dataclass(frozen=True)
@@ -57,9 +37,11 @@ class Sample:
         return int(self.values.shape[1])
 
 
-def sample(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
-    """One Sample for each output, of about :data:`SAMPLES` elements at random places, corners of
-    the first and the last image among them.
+def sample(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> list[Sample]:
+    """Compute about :data:`SAMPLES` elements of each output at random places, including corners of
+    the first and the last image.
 
     ``rng`` is a numpy Generator.
     """
@@ -73,21 +55,21 @@ def sample(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> lis
 
 
 def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
-    """All outputs, of the workload's output shapes, from whole operands: for small workloads, since
-    it takes time and memory in proportion to the multiplications."""
+    """Compute all outputs from whole operands. For small workloads: time and memory are
+    proportional to the number of multiplications."""
     functions = {name: Operand(array) for name, array in operands.items()}
     shapes = {name: shape for name, shape, _ in workload.operand_shapes()}
     if workload.op == "attention":
         return [attention.full(workload, functions)]
     if workload.op == "dgrad":
         (dx,) = _whole_pixels(
-            _volume(shapes["dx"]), lambda at, c: _dgrad(workload, functions, at, c)
+            _volume(shapes["dx"]), lambda at, c: dgrad(workload, functions, at, c)
         )
         return [dx.reshape(shapes["dx"])]
     if workload.op == "wgrad":
         return [_whole_filter(workload, functions)]
     _, out, _ = workload.operand_shapes()[-1]  # y and y2 have one shape
-    outputs = _whole_pixels(_volume(out), lambda at, k: _fprop(workload, functions, at, k))
+    outputs = _whole_pixels(_volume(out), lambda at, k: fprop(workload, functions, at, k))
     return [output.reshape(out) for output in outputs]
 
 
@@ -96,8 +78,10 @@ def _volume(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[0], *(1,) * (5 - len(shape)), *shape[1:])
 
 
-def _whole_pixels(shape: tuple[int, ...], compute: Callable[..., Any]) -> list[Array]:
-    """All elements of an NDHWC output; one channel at a time, since groups need not agree."""
+def _whole_pixels(
+    shape: tuple[int, ...], compute: Callable[..., Array | list[Array]]
+) -> list[Array]:
+    """Compute all elements of an NDHWC output, one channel at a time because groups differ."""
     *outer, channels = shape
     pixels = np.indices(outer).reshape(len(outer), -1)
     columns = [compute(tuple(pixels), np.array([c])) for c in range(channels)]
@@ -114,106 +98,11 @@ def _whole_filter(workload: Workload, operands: Mapping[str, Operand]) -> Array:
         for r in range(workload.r):
             for s in range(workload.s):
                 channels = np.arange(per_group)
-                result[k, r, s] = _wgrad(workload, operands, np.array([k]), r, s, channels)[0]
+                result[k, r, s] = wgrad(workload, operands, np.array([k]), r, s, channels)[0]
     return result
 
 
-#: Images, planes, rows and columns of some pixels.
-_Pixels = tuple[Array, Array, Array, Array]
-
-
-def _fprop(
-    workload: Workload, operands: Mapping[str, Operand], at: _Pixels, k: Array
-) -> list[Array]:
-    """Outputs at pixels (n, o, p, q), each for all channels ``k``, which lie in one group."""
-    wl, depth, cg = workload, workload.depth, workload.c // workload.groups
-    n, o, p, q = at
-    group = int(k[0]) // (wl.k // wl.groups)
-    t, r, s, c = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, cg)))
-    x_c = group * cg + c
-    taps = ((k[:, None] * depth.t + t) * wl.r + r) * wl.s + s
-    weights = operands["w"](taps * cg + c)
-    result = np.empty((len(n), len(k)))
-    for begin, end in _chunks(len(n), len(r)):
-        d = o[begin:end, None] * depth.stride - depth.padding[0] + t * depth.dilation
-        h = p[begin:end, None] * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
-        w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
-        inside = (d >= 0) & (d < depth.d) & (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
-        index = _pixel((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + x_c
-        patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
-        result[begin:end] = patch @ weights.T
-    flat = (_pixel(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
-    e = wl.epilogue
-    residual = operands["residual"](flat) if e.residual else 0.0
-    if e.bias:
-        result = result + operands["bias"](k)
-    result = result if e.residual_last else result + residual
-    result = activate(e.activation, result, e.alpha, e.clip_min, e.clip_max)
-    result = result + residual if e.residual_last else result
-    if not e.affine_relu:
-        return [result]
-    second = np.maximum(operands["scale"](k) * result + operands["shift"](k), 0)
-    return [result, second] if e.writes_y else [second]
-
-
-def _pixel(at: _Pixels, sizes: tuple[int, int, int]) -> Array:
-    """The number of a pixel of volumes of (planes, rows, columns)."""
-    n, d, h, w = at
-    return ((n * sizes[0] + d) * sizes[1] + h) * sizes[2] + w
-
-
-def _dgrad(workload: Workload, operands: Mapping[str, Operand], at: _Pixels, c: Array) -> Array:
-    """Input gradients at pixels (n, d, h, w), each for all channels ``c``, which lie in one
-    group."""
-    wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
-    (n, d, h, w), depth = at, workload.depth
-    group = int(c[0]) // cg
-    t, r, s, k = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, kg)))
-    k = group * kg + k
-    taps = ((k * depth.t + t) * wl.r + r) * wl.s + s
-    weights = operands["w"](taps[:, None] * cg + c - group * cg)
-    result = np.empty((len(n), len(c)))
-    for begin, end in _chunks(len(n), len(r)):
-        from_front = d[begin:end, None] + depth.padding[0] - t * depth.dilation
-        from_top = h[begin:end, None] + wl.padding[0] - r * wl.dilation[0]
-        from_left = w[begin:end, None] + wl.padding[1] - s * wl.dilation[1]
-        o, p, q = from_front // depth.stride, from_top // wl.stride[0], from_left // wl.stride[1]
-        inside = (from_top % wl.stride[0] == 0) & (from_left % wl.stride[1] == 0)
-        inside &= (from_front % depth.stride == 0) & (o >= 0) & (o < depth.o)
-        inside &= (p >= 0) & (p < wl.p) & (q >= 0) & (q < wl.q)
-        index = _pixel((n[begin:end, None], o, p, q), (depth.o, wl.p, wl.q)) * wl.k + k
-        patch = np.where(inside, operands["dy"](np.where(inside, index, 0)), 0.0)
-        result[begin:end] = patch @ weights
-    return result
-
-
-def _wgrad(
-    workload: Workload, operands: Mapping[str, Operand], k: Array, r: int, s: int, c: Array
-) -> Array:
-    """Filter gradients at (r, s) of filters ``k``, neighbours in one group, for neighbouring
-    channels ``c`` of the group."""
-    wl, cg = workload, workload.c // workload.groups
-    group = int(k[0]) // (wl.k // wl.groups)
-    result = np.zeros((len(k), len(c)))
-    for begin, end in _chunks(wl.n * wl.p * wl.q, len(k) + len(c)):
-        pixel = np.arange(begin, end)
-        n, rest = pixel // (wl.p * wl.q), pixel % (wl.p * wl.q)
-        h = rest // wl.q * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
-        w = rest % wl.q * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
-        inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
-        pixel, n, h, w = pixel[inside], n[inside], h[inside], w[inside]
-        dy = operands["dy"].rows(pixel * wl.k + k[0], len(k))
-        x = operands["x"].rows(((n * wl.h + h) * wl.w + w) * wl.c + group * cg + c[0], len(c))
-        result += dy.T @ x
-    return result
-
-
-def _chunks(rows: int, columns: int) -> list[tuple[int, int]]:
-    step = max(1, _CHUNK // max(1, columns))
-    return [(begin, min(begin + step, rows)) for begin in range(0, rows, step)]
-
-
-def _runs(channels: int, groups: int, rng: Any) -> list[Array]:
+def _runs(channels: int, groups: int, rng: np.random.Generator) -> list[Array]:
     """Runs of neighbouring channels, each within one group, 128 channels in all where there are as
     many; the first and the last are always among them."""
     per_group = channels // groups
@@ -227,7 +116,7 @@ def _runs(channels: int, groups: int, rng: Any) -> list[Array]:
     return [np.arange(start, start + length) for start in sorted(starts)]
 
 
-def _pixels(count: int, n: int, d: int, h: int, w: int, rng: Any) -> _Pixels:
+def _pixels(count: int, n: int, d: int, h: int, w: int, rng: np.random.Generator) -> Pixels:
     """Random pixels; the first image's first and the last image's last are always among them."""
     rows, columns = rng.integers(0, h, count), rng.integers(0, w, count)
     images, planes = rng.integers(0, n, count), rng.integers(0, d, count)
@@ -239,7 +128,9 @@ def _pixels(count: int, n: int, d: int, h: int, w: int, rng: Any) -> _Pixels:
     return images, planes, rows, columns
 
 
-def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> list[Sample]:
+def _sample_fprop(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> list[Sample]:
     wl = workload
     starts: list[Array] = []
     values: list[list[Array]] = []
@@ -247,8 +138,8 @@ def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any)
     per_run = math.ceil(SAMPLES / (len(runs) * len(runs[0])))
     for k in runs:
         at = _pixels(per_run, wl.n, wl.depth.o, wl.p, wl.q, rng)
-        starts.append(_pixel(at, (wl.depth.o, wl.p, wl.q)) * wl.k + k[0])
-        values.append(_fprop(wl, operands, at, k))
+        starts.append(pixel_number(at, (wl.depth.o, wl.p, wl.q)) * wl.k + k[0])
+        values.append(fprop(wl, operands, at, k))
     names = [name for name, _, _ in wl.operand_shapes()[-wl.num_outputs :]]
     columns = zip(*values, strict=True)
     return [
@@ -257,19 +148,23 @@ def _sample_fprop(workload: Workload, operands: Mapping[str, Operand], rng: Any)
     ]
 
 
-def _sample_dgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
+def _sample_dgrad(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> Sample:
     wl = workload
     starts, values = [], []
     runs = _runs(wl.c, wl.groups, rng)
     for c in runs:
         count = math.ceil(SAMPLES / (len(runs) * len(c)))
         at = _pixels(count, wl.n, wl.depth.d, wl.h, wl.w, rng)
-        starts.append(_pixel(at, (wl.depth.d, wl.h, wl.w)) * wl.c + c[0])
-        values.append(_dgrad(wl, operands, at, c))
+        starts.append(pixel_number(at, (wl.depth.d, wl.h, wl.w)) * wl.c + c[0])
+        values.append(dgrad(wl, operands, at, c))
     return Sample("dx", np.concatenate(starts), np.concatenate(values))
 
 
-def _sample_wgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any) -> Sample:
+def _sample_wgrad(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> Sample:
     """Blocks of filters x channels at a few taps, since each output sums over all pixels."""
     wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
     pixels = wl.n * wl.p * wl.q
@@ -288,5 +183,5 @@ def _sample_wgrad(workload: Workload, operands: Mapping[str, Operand], rng: Any)
             group, k0, c0, r, s = wl.groups - 1, kg - filters, cg - length, wl.r - 1, wl.s - 1
         k = group * kg + k0 + np.arange(filters)
         starts.append(((k * wl.r + r) * wl.s + s) * cg + c0)
-        values.append(_wgrad(wl, operands, k, r, s, c0 + np.arange(length)))
+        values.append(wgrad(wl, operands, k, r, s, c0 + np.arange(length)))
     return Sample("dw", np.concatenate(starts), np.concatenate(values))

@@ -23,7 +23,7 @@ def time_placement(
     take_turn: Callable[[], AbstractContextManager[object]] = turn,
 ) -> Sequence[float]:
     """Time one run in the mode of the plan's objective: a replayed CUDA graph, asynchronous
-    launches, or a synchronisation after every kernel.
+    launches, or a synchronization after every kernel.
 
     Args:
         compile_placement: Takes the placement, ``cuda_graph`` and ``streams``.
@@ -42,7 +42,7 @@ def time_placement(
         session = compiled.session()
         network.fill_inputs(session)
         sync = objective == "sync"
-        sampler = network.synchronised(session) if sync else network.session_bursts(session)
+        sampler = network.synchronized(session) if sync else network.session_bursts(session)
         (samples,) = network.time_networks([sampler], 1, SAMPLES, take_turn=take_turn)
         return samples.us
     except Exception as err:  # whatever it is, the other placements can still be timed

@@ -12,7 +12,6 @@ from ..graph.expr import (
     dtype_of,
     ints,
     op_name,
-    padding4,
     padding_of,
     rank_of,
     shape_of,
@@ -53,50 +52,40 @@ def _conv(p: ChannelsLast, call: relax.Call) -> relax.Expr:
     return p.restored(p.emit(call_like(call, [data, kernel], **layouts)), out)
 
 
-@rule("nn.conv2d_transpose")
-def _conv2d_transpose(p: ChannelsLast, call: relax.Call) -> relax.Expr:
+@rule("nn.conv2d_transpose", "nn.conv3d_transpose")
+def _conv_transpose(p: ChannelsLast, call: relax.Call) -> relax.Expr:
     """The input gradient of a convolution from its output's channels to its input's."""
-    attrs = call.attrs
-    data = p.ordered(call.args[0], str(attrs.data_layout), "NHWC", "data of nn.conv2d_transpose")
-    kernel = p.ordered(
-        call.args[1], str(attrs.kernel_layout), "IHWO", "kernel of nn.conv2d_transpose"
-    )
+    attrs, name, last = call.attrs, call.op.name[6:], DATA[_rank(call)]
+    spatial = last[1:-1]
+    data = p.ordered(call.args[0], str(attrs.data_layout), last, f"data of {name}")
+    kernel = p.ordered(call.args[1], str(attrs.kernel_layout), f"I{spatial}O", f"kernel of {name}")
     out = str(attrs.out_layout or attrs.data_layout)
-    shape = shape_of(call)
-    size = [shape[out.index("H")], shape[out.index("W")]]
-    result = conv2d_dgrad(
-        data, kernel, size, ints(attrs.strides), padding4(attrs.padding), ints(attrs.dilation),
-        int(attrs.groups), out_dtype=dtype_of(call),
-    )  # fmt: skip
-    return p.restored(p.emit(result), out)
-
-
-@rule("nn.conv3d_transpose")
-def _conv3d_transpose(p: ChannelsLast, call: relax.Call) -> relax.Expr:
-    attrs = call.attrs
-    data = p.ordered(call.args[0], str(attrs.data_layout), "NDHWC", "data of nn.conv3d_transpose")
-    kernel = p.ordered(
-        call.args[1], str(attrs.kernel_layout), "IDHWO", "kernel of nn.conv3d_transpose"
-    )
-    out = str(attrs.out_layout or attrs.data_layout)
-    size = [shape_of(call)[out.index(letter)] for letter in "DHW"]
-    stride, padding, dilation = ints(attrs.strides), padding_of(attrs.padding, 3), attrs.dilation
-    window = shape_of(kernel)[1:4]
-    whole = all(s == k * n for s, k, n in zip(size, window, shape_of(data)[1:4], strict=True))
-    if whole and stride == window and not any(padding) and int(attrs.groups) == 1:
+    size = [shape_of(call)[out.index(axis)] for axis in spatial]
+    if len(spatial) == 3 and _tiles(call, data, kernel, size):
         return p.restored(_blocks(p, data, kernel, size, dtype_of(call)), out)
-    result = conv3d_dgrad(
-        data, kernel, size, stride, padding, ints(dilation), int(attrs.groups),
-        out_dtype=dtype_of(call),
+    gradient = conv3d_dgrad if len(spatial) == 3 else conv2d_dgrad
+    result = gradient(
+        data, kernel, size, strides=ints(attrs.strides),
+        padding=padding_of(attrs.padding, len(spatial)), dilation=ints(attrs.dilation),
+        groups=int(attrs.groups), out_dtype=dtype_of(call),
     )  # fmt: skip
     return p.restored(p.emit(result), out)
+
+
+def _tiles(call: relax.Call, data: relax.Expr, kernel: relax.Expr, size: list[int]) -> bool:
+    """Whether a transposed convolution over volumes makes blocks that do not overlap: its stride is
+    its filter."""
+    attrs, window, inputs = call.attrs, shape_of(kernel)[1:4], shape_of(data)[1:4]
+    whole = all(s == k * n for s, k, n in zip(size, window, inputs, strict=True))
+    padded = any(padding_of(attrs.padding, 3))
+    return whole and ints(attrs.strides) == window and not padded and int(attrs.groups) == 1
 
 
 def _blocks(
     p: ChannelsLast, data: relax.Expr, kernel: relax.Expr, size: list[int], dtype: str
 ) -> relax.Expr:
-    """A transposed convolution whose stride is its filter: every pixel becomes a block of its own,
-    a row of one GEMM."""
+    """A transposed convolution of blocks that do not overlap, as one GEMM: each row computes the
+    block of one pixel."""
     (n, d, h, w, c), (_, t, r, s, k) = shape_of(data), shape_of(kernel)
     rows = p.emit(relax.op.reshape(data, (n * d * h * w, c)))
     filters = p.emit(relax.op.reshape(kernel, (c, t * r * s * k)))

@@ -1,7 +1,7 @@
 """Reduce the set of operators: canonicalize synonyms and remove no-ops.
 
 After this pass a squeeze, flatten or expand_dims is a reshape, a global average pool is a mean,
-relu6 is a clip, and chains of reshapes or permutations are one.
+relu6 is a clip, chains of reshapes or permutations are one, and constant indices are nonnegative.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 from tvm import relax
 
 from ..graph.expr import (
     FLOAT_DTYPES,
     as_numpy,
+    call_like,
     dtype_of,
     ints,
     is_const,
@@ -186,6 +188,18 @@ def _pad(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return None if any(ints(call.attrs.pad_width)) else call.args[0]
 
 
+def _take(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """Count negative constant indices from the end, as importers that leave them mean them."""
+    x, indices = call.args
+    if not is_const(indices) or call.attrs.axis is None or str(call.attrs.mode) != "fast":
+        return None
+    places = as_numpy(indices).astype("int64")  # the narrow type of indices may not hold the size
+    size = shape_of(x)[int(call.attrs.axis)]
+    if not places.size or not -size <= places.min() < 0:
+        return None
+    return call_like(call, [x, make_const(np.where(places < 0, places + size, places))])
+
+
 def _matmul(p: Simplify, call: relax.Call) -> relax.Expr | None:
     """(N, 1, C) x (C, K) and the like, as importers make it of a dense layer, as a 2-d GEMM."""
     a, b = call.args[0], _matrix(p, call.args[1])
@@ -242,5 +256,6 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.collapse_sum_like": _collapse,
     "relax.concat": _concat,
     "relax.nn.pad": _pad,
+    "relax.take": _take,
     "relax.matmul": _matmul,
 }

@@ -10,24 +10,16 @@ from . import (  # noqa: F401  (each registers its gradient rules)
     gradient_norm,
     gradient_shape,
 )
-from .conv_backward import (
-    DGRAD,
-    DGRAD_3D,
-    WGRAD,
-    ConvAttrs,
-    conv2d_dgrad,
-    conv2d_wgrad,
-    conv3d_dgrad,
-    conv_attrs,
-    forward_workload,
-    spatial_fields,
-)
+from .conv_attrs import DGRAD, DGRAD_3D, WGRAD, ConvAttrs, ConvOptions, conv_attrs
+from .conv_backward import conv2d_dgrad, conv2d_wgrad, conv3d_dgrad
+from .conv_workload import forward_workload, spatial_fields
 
 __all__ = [
     "DGRAD",
     "DGRAD_3D",
     "WGRAD",
     "ConvAttrs",
+    "ConvOptions",
     "conv2d_dgrad",
     "conv2d_wgrad",
     "conv3d_dgrad",

@@ -7,7 +7,6 @@ and kernels need not know the spellings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tvm
 from tvm import relax, te, tirx
@@ -33,16 +32,16 @@ def mish(x: relax.Expr) -> relax.Call:
     return make_call("mish", [x])
 
 
-def _number(value: float, like: Any) -> Any:
+def _number(value: float, like: tirx.Expr) -> tirx.Expr:
     return tirx.const(value, str(like.ty.dtype))
 
 
-def _hardswish(x: Any) -> Any:
+def _hardswish(x: tirx.Expr) -> tirx.Expr:
     line = x * _number(1 / 6, x) + _number(0.5, x)
     return x * te.max(te.min(line, _number(1.0, x)), _number(0.0, x))
 
 
-def _elu(x: Any, alpha: float) -> Any:
+def _elu(x: tirx.Expr, alpha: float) -> tirx.Expr:
     """Near zero a series: ``exp(x) - 1`` would lose the digits."""
     one = _number(1.0, x)
     series = x * (one + x * (_number(0.5, x) + x * _number(1 / 6, x)))
@@ -50,18 +49,18 @@ def _elu(x: Any, alpha: float) -> Any:
     return tirx.Select(x >= _number(0.0, x), x, _number(alpha, x) * below)
 
 
-def _mish(x: Any) -> Any:
+def _mish(x: tirx.Expr) -> tirx.Expr:
     """With ``n = e (e + 2)`` and ``e = exp(x)``, ``tanh(log(1 + e))`` is ``n / (n + 2)``."""
     power = tirx.exp(te.min(x, _number(20.0, x)))
     n = power * (power + _number(2.0, x))
     return x * (n / (n + _number(2.0, x)))
 
 
-def _infer(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return call.args[0].ty
 
 
-def _loops(name: str, value: Callable[..., Any]) -> Callable[..., relax.Expr]:
+def _loops(name: str, value: Callable[..., tirx.Expr]) -> Callable[..., relax.Expr]:
     """Element by element, in float32, rounded once."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -1,6 +1,6 @@
 """Batch norm in training: batch statistics, and the gradient, as few passes over memory.
 
-``convoy.batch_norm_backward`` is what differentiation emits. Normalisation takes it, and the
+``convoy.batch_norm_backward`` is what differentiation emits. Normalization takes it, and the
 forward ``relax.nn.batch_norm``, apart into the operators below, in which channels are the last
 axis. All per-channel vectors have shape (C,) and are float32 whatever the data:
 
@@ -20,8 +20,6 @@ that neither the rectified output nor the masked gradient is read or written.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -53,7 +51,7 @@ def batch_norm_backward(
 ) -> relax.Call:
     """Gradients of ``relax.nn.batch_norm`` with respect to (x, gamma, beta), as a tuple.
 
-    ``dy`` is that of the normalised output, the other operands are those of the forward call:
+    ``dy`` is that of the normalized output, the other operands are those of the forward call:
     ``mean`` and ``var`` are the moving statistics, which count only without ``training``.
     """
     return make_call(
@@ -123,24 +121,26 @@ def batch_norm_grad_apply(
 # -- types -------------------------------------------------------------------------------------
 
 
-def _vectors(count: int, channels: Any, dtype: str = "float32") -> list[relax.TensorType]:
+def _vectors(
+    count: int, channels: relax.Expr | int, dtype: str = "float32"
+) -> list[relax.TensorType]:
     return [relax.TensorType([channels], dtype) for _ in range(count)]
 
 
-def _infer_backward(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_backward(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     _, x, gamma, _, _ = call.args
     return tvm.ir.TupleType([x.ty, gamma.ty, gamma.ty])
 
 
-def _infer_stats(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_stats(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return tvm.ir.TupleType(_vectors(6, shape_of(call.args[0])[-1]))
 
 
-def _infer_grad_stats(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_grad_stats(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return tvm.ir.TupleType(_vectors(5, shape_of(call.args[1])[-1]))
 
 
-def _infer_as_x(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_as_x(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return call.args[1 if call.op.name == GRAD_APPLY else 0].ty
 
 
@@ -166,7 +166,7 @@ def expand_backward(
 
 
 def _legalize_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """For pipelines without convoy's normal form: channels are moved last and back."""
+    """Legalize outside of Convoy's normal form: move channels last and back."""
     attrs, (dy, x, gamma, mean, var) = attr_fields(call.attrs), call.args
     dtype, rank = dtype_of(x), rank_of(x)
     axis = int(attrs["axis"]) % rank

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from tvm import te, tirx, topi
 
@@ -18,11 +18,11 @@ def _count(x: te.Tensor) -> int:
     return count
 
 
-def _f32(value: Any) -> Any:
+def _f32(value: tirx.Expr) -> tirx.Expr:
     return value.astype("float32")
 
 
-def _channels(x: te.Tensor, function: Any, name: str) -> te.Tensor:
+def _channels(x: te.Tensor, function: Callable[[tirx.Var], tirx.Expr], name: str) -> te.Tensor:
     return te.compute((x.shape[-1],), function, name=name)
 
 

@@ -1,174 +1,112 @@
-"""``convoy.conv2d_dgrad``, ``convoy.conv3d_dgrad`` and ``convoy.conv2d_wgrad``: calls, their
-attributes, types and loops."""
+"""``convoy.conv2d_dgrad``, ``convoy.conv3d_dgrad`` and ``convoy.conv2d_wgrad``: calls, types and
+legalization."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from ..errors import InvalidWorkload, UnsupportedLayout
-from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, padding_of, shape_of
-from ..ir.depth import Depth
+from ..graph.expr import dtype_of, padding_of
 from . import conv_loops
+from .conv_attrs import DGRAD_3D, WGRAD, ConvOptions, conv_attrs, normal_layouts, per_axis
 from .registration import NAMESPACE, make_call, register_op
 
-DGRAD = NAMESPACE + "conv2d_dgrad"
-DGRAD_3D = NAMESPACE + "conv3d_dgrad"
-WGRAD = NAMESPACE + "conv2d_wgrad"
-
-_SPATIAL = {4: "HW", 5: "DHW"}
-
-
-@dataclass(frozen=True)
-class ConvAttrs:
-    """Attributes of the operators, all of the *forward* convolution.
-
-    ``size`` is what operand shapes leave open: (H, W) of the forward input for dgrad, (R, S) of
-    the filter for wgrad; over volumes (D, H, W). ``padding`` is (top, left, bottom, right), over
-    volumes (front, top, left, back, bottom, right). ``data_layout`` is that of x,
-    y and their gradients, ``kernel_layout`` that of w and dw, in which O counts the channels of y
-    and I those of x in one group.
-    """
-
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    data_layout: str
-    kernel_layout: str
-    out_dtype: str
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether it has the layouts of the normal form."""
-        return (self.data_layout, self.kernel_layout) in (("NHWC", "OHWI"), ("NDHWC", "ODHWI"))
-
-    @property
-    def spatial(self) -> str:
-        """Letters of the spatial axes, the outermost first."""
-        return _SPATIAL[2 + len(self.size)]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def conv2d_dgrad(
-    dy: relax.Expr,
-    w: relax.Expr,
-    input_size: Sequence[int],
-    strides: int | Sequence[int] = (1, 1),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
-    groups: int = 1,
-    data_layout: str = "NHWC",
-    kernel_layout: str = "OHWI",
-    out_dtype: str = "",
+    dy: relax.Expr, w: relax.Expr, input_size: Sequence[int], **options: Unpack[ConvOptions]
 ) -> relax.Call:
     """Gradient of a 2d convolution with respect to its input; also a transposed convolution.
 
-    ``dy`` (N, P, Q, K) is the gradient of the convolution's output, ``w`` (K, R, S, C / groups)
-    its filter, the result (N, H, W, C) with (H, W) = ``input_size``, which strides leave open
-    (several sizes have outputs of the same size). All attributes are those of the forward
-    convolution; padding has 1, 2 or 4 entries (top, left, bottom, right). The shapes above are
-    for the default layouts; any permutation of their letters will do. Sums are in float32;
-    ``out_dtype`` is by default that of ``dy``.
-
     ``dx[n, h, w, c] = sum over k, r, s of dy[n, p, q, k] * w[k, r, s, c]`` where
-    ``p * stride = h + pad - r * dilation`` and q alike.
+    ``p * stride = h + pad - r * dilation`` and q alike. Sums are in float32.
 
-    Raises InvalidWorkload where sizes do not fit, UnsupportedLayout.
+    Args:
+        dy: Gradient of the convolution's output, (N, P, Q, K) in the default layout.
+        w: Its filter, (K, R, S, C / groups).
+        input_size: (H, W), which strides leave open: inputs of several sizes have outputs of the
+            same size.
+        options: Attributes of the forward convolution: strides, padding, dilation, groups,
+            data_layout, kernel_layout, out_dtype.
+
+    Returns:
+        A call of shape (N, H, W, C).
+
+    Raises:
+        InvalidWorkload: Sizes that do not fit.
+        UnsupportedLayout: A layout that is not a permutation of the default one.
     """
-    return _make("conv2d_dgrad", [dy, w], "input_size", input_size, strides, padding, dilation,
-                 groups, data_layout, kernel_layout, out_dtype)  # fmt: skip
+    return _make("conv2d_dgrad", [dy, w], {"input_size": input_size}, **options)
 
 
 def conv3d_dgrad(
-    dy: relax.Expr,
-    w: relax.Expr,
-    input_size: Sequence[int],
-    strides: int | Sequence[int] = (1, 1, 1),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
-    groups: int = 1,
-    data_layout: str = "NDHWC",
-    kernel_layout: str = "ODHWI",
-    out_dtype: str = "",
+    dy: relax.Expr, w: relax.Expr, input_size: Sequence[int], **options: Unpack[ConvOptions]
 ) -> relax.Call:
     """Gradient of a 3d convolution with respect to its input: :func:`conv2d_dgrad` over volumes,
     ``dy`` (N, O, P, Q, K), ``w`` (K, T, R, S, C / groups), the result (N, D, H, W, C)."""
-    return _make("conv3d_dgrad", [dy, w], "input_size", input_size, strides, padding, dilation,
-                 groups, data_layout, kernel_layout, out_dtype)  # fmt: skip
+    return _make("conv3d_dgrad", [dy, w], {"input_size": input_size}, **options)
 
 
 def conv2d_wgrad(
-    dy: relax.Expr,
-    x: relax.Expr,
-    kernel_size: Sequence[int],
-    strides: int | Sequence[int] = (1, 1),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
-    groups: int = 1,
-    data_layout: str = "NHWC",
-    kernel_layout: str = "OHWI",
-    out_dtype: str = "",
+    dy: relax.Expr, x: relax.Expr, kernel_size: Sequence[int], **options: Unpack[ConvOptions]
 ) -> relax.Call:
     """Gradient of a 2d convolution with respect to its filter.
 
-    ``dy`` (N, P, Q, K) is the gradient of the convolution's output, ``x`` (N, H, W, C) its input,
-    the result (K, R, S, C / groups) with (R, S) = ``kernel_size``. Attributes as in
-    :func:`conv2d_dgrad`; sums are in float32, and ``out_dtype="float32"`` keeps them so for
-    16-bit operands, for weights that are updated in float32.
-
     ``dw[k, r, s, c] = sum over n, p, q of dy[n, p, q, k] * x[n, h, w, c]`` where
-    ``h = p * stride - pad + r * dilation`` and w alike.
+    ``h = p * stride - pad + r * dilation`` and w alike. Sums are in float32;
+    ``out_dtype="float32"`` keeps them so for 16-bit operands, for weights that are updated in
+    float32.
 
-    Raises InvalidWorkload where sizes do not fit, UnsupportedLayout.
+    Args:
+        dy: Gradient of the convolution's output, (N, P, Q, K) in the default layout.
+        x: Its input, (N, H, W, C).
+        kernel_size: (R, S).
+        options: As in :func:`conv2d_dgrad`.
+
+    Returns:
+        A call of shape (K, R, S, C / groups).
+
+    Raises:
+        InvalidWorkload: Sizes that do not fit.
+        UnsupportedLayout: A layout that is not a permutation of the default one.
     """
-    return _make("conv2d_wgrad", [dy, x], "kernel_size", kernel_size, strides, padding, dilation,
-                 groups, data_layout, kernel_layout, out_dtype)  # fmt: skip
+    return _make("conv2d_wgrad", [dy, x], {"kernel_size": kernel_size}, **options)
 
 
-def _make(name: str, args: list[relax.Expr], size_name: str, size: Any, strides: Any, padding: Any,
-          dilation: Any, groups: int, data_layout: str, kernel_layout: str,
-          out_dtype: str) -> relax.Call:  # fmt: skip
-    rank = 3 if "3d" in name else 2
+def _make(
+    name: str,
+    args: list[relax.Expr],
+    size: dict[str, Sequence[int]],
+    *,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    data_layout: str = "",
+    kernel_layout: str = "",
+    out_dtype: str = "",
+) -> relax.Call:
+    rank = 3 if NAMESPACE + name == DGRAD_3D else 2
+    data, kernel = normal_layouts(rank)
     call = make_call(
         name,
         args,
-        **{size_name: list(_each(size, rank))},
-        strides=list(_each(strides, rank)),
+        **{key: list(per_axis(value, rank)) for key, value in size.items()},
+        strides=list(per_axis(strides, rank)),
         padding=list(padding_of(padding, rank)),
-        dilation=list(_each(dilation, rank)),
+        dilation=list(per_axis(dilation, rank)),
         groups=int(groups),
-        data_layout=str(data_layout),
-        kernel_layout=str(kernel_layout),
+        data_layout=str(data_layout or data),
+        kernel_layout=str(kernel_layout or kernel),
         out_dtype=str(out_dtype or dtype_of(args[0])),
     )
     _infer(call)  # report a mistake here, as one of convoy's errors
     return call
-
-
-def _each(value: Any, rank: int) -> tuple[int, ...]:
-    """One number for each spatial axis; a single one counts for all."""
-    values = ints(value)
-    return values * rank if len(values) == 1 else values[:rank]
-
-
-def conv_attrs(call: relax.Call) -> ConvAttrs:
-    """Read the attributes of a call of any of the operators."""
-    attrs, rank = attr_fields(call.attrs), 3 if call.op.name == DGRAD_3D else 2
-    size = attrs["input_size"] if "input_size" in attrs else attrs["kernel_size"]
-    return ConvAttrs(
-        size=_each(size, rank),
-        strides=_each(attrs["strides"], rank),
-        padding=padding_of(attrs["padding"], rank),
-        dilation=_each(attrs["dilation"], rank),
-        groups=int(attrs["groups"]),
-        data_layout=str(attrs["data_layout"]),
-        kernel_layout=str(attrs["kernel_layout"]),
-        out_dtype=str(attrs["out_dtype"]),
-    )
 
 
 # -- types -------------------------------------------------------------------------------------
@@ -213,7 +151,7 @@ def _infer(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> rela
     return relax.TensorType([out[letter] for letter in layout], attrs.out_dtype)
 
 
-def _dims(expr: relax.Expr, layout: str) -> dict[str, Any] | None:
+def _dims(expr: relax.Expr, layout: str) -> dict[str, tirx.Expr | int] | None:
     """Dimensions by letter, as integers where they are known; None for an unknown shape."""
     shape = expr.ty.shape
     values = None if shape is None else getattr(shape, "values", None) or shape.ty.values
@@ -223,7 +161,7 @@ def _dims(expr: relax.Expr, layout: str) -> dict[str, Any] | None:
     return dict(zip(layout, known, strict=True))
 
 
-def _must_match(name: str, what: str, got: Any, expected: Any) -> None:
+def _must_match(name: str, what: str, got: tirx.Expr | int, expected: tirx.Expr | int) -> None:
     if isinstance(got, int) and isinstance(expected, int) and got != expected:
         raise InvalidWorkload(f"{name} with {got} for {what}", str(expected))
 
@@ -233,23 +171,23 @@ def _must_match(name: str, what: str, got: Any, expected: Any) -> None:
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     attrs, is_dgrad = conv_attrs(call), call.op.name != WGRAD
-    last, filters = f"N{attrs.spatial}C", f"O{attrs.spatial}I"
-    second_layout, second = (
-        (attrs.kernel_layout, filters) if is_dgrad else (attrs.data_layout, last)
-    )
-    args = [
-        _ordered(builder, call.args[0], attrs.data_layout, last),
-        _ordered(builder, call.args[1], second_layout, second),
-    ]
-    function = conv_loops.dgrad if is_dgrad else conv_loops.wgrad
-    name = call.op.name.rpartition(".")[2]
+    data, kernel = normal_layouts(len(attrs.size))
+    first = _ordered(builder, call.args[0], attrs.data_layout, data)
+    if is_dgrad:
+        second = _ordered(builder, call.args[1], attrs.kernel_layout, kernel)
+    else:
+        second = _ordered(builder, call.args[1], attrs.data_layout, data)
+
+    def loops(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return conv_loops.dgrad(a, b, attrs) if is_dgrad else conv_loops.wgrad(a, b, attrs)
+
     result = builder.call_te(
-        function, *args, size=attrs.size, stride=attrs.strides, padding=attrs.padding,
-        dilation=attrs.dilation, groups=attrs.groups, out_dtype=attrs.out_dtype,
-        primfunc_name_hint=name, primfunc_attrs={"op_pattern": 4},  # elementwise can be fused
+        loops, first, second, primfunc_name_hint=call.op.name.rpartition(".")[2],
+        primfunc_attrs={"op_pattern": 4},  # elementwise can be fused
     )  # fmt: skip
-    wanted = attrs.data_layout if is_dgrad else attrs.kernel_layout
-    return _ordered(builder, result, last if is_dgrad else filters, wanted)
+    if is_dgrad:
+        return _ordered(builder, result, data, attrs.data_layout)
+    return _ordered(builder, result, kernel, attrs.kernel_layout)
 
 
 def _ordered(builder: relax.BlockBuilder, expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
@@ -257,50 +195,6 @@ def _ordered(builder: relax.BlockBuilder, expr: relax.Expr, layout: str, wanted:
         return expr
     axes = [layout.index(letter) for letter in wanted]
     return builder.emit(relax.op.permute_dims(builder.emit(expr), axes))
-
-
-# -- as a workload -----------------------------------------------------------------------------
-
-
-def forward_workload(call: relax.Call) -> dict[str, Any] | None:
-    """Fields of the ``Workload`` of a call in normal layouts; None where there is none: operands
-    of different or unknown dtypes, or padding that cuts off rows."""
-    attrs = conv_attrs(call)
-    dtypes = {dtype_of(arg) for arg in call.args}
-    if not attrs.is_normal or len(dtypes) != 1 or not dtypes <= {*FLOAT_DTYPES}:
-        return None
-    if attrs.out_dtype not in FLOAT_DTYPES or min(attrs.padding) < 0:
-        return None
-    (n, *_, k), (_, *other, last) = map(shape_of, call.args)
-    if call.op.name == WGRAD:
-        size, window, c = tuple(other), attrs.size, last
-    else:
-        size, window, c = attrs.size, tuple(other), last * attrs.groups
-    return {
-        "op": "wgrad" if call.op.name == WGRAD else "dgrad", "n": n, "c": c, "k": k,
-        **spatial_fields(size, window, attrs.strides, attrs.padding, attrs.dilation),
-        "groups": attrs.groups, "dtype": dtypes.pop(), "out_dtype": attrs.out_dtype,
-    }  # fmt: skip
-
-
-def spatial_fields(
-    size: Sequence[int],
-    window: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> dict[str, Any]:
-    """Fields of a ``Workload`` for the two or three spatial axes of a forward convolution."""
-    fields: dict[str, Any] = {}
-    before, after = padding[: len(size)], padding[len(size) :]
-    if len(size) == 3:
-        ends = (before[0], after[0])
-        fields["depth"] = Depth(size[0], window[0], stride[0], ends, dilation[0])
-    (h, w), (r, s) = size[-2:], window[-2:]
-    return fields | {
-        "h": h, "w": w, "r": r, "s": s, "stride": tuple(stride[-2:]),
-        "padding": (*before[-2:], *after[-2:]), "dilation": tuple(dilation[-2:]),
-    }  # fmt: skip
 
 
 register_op("conv2d_dgrad", "Input gradient of a 2d convolution.", _infer, _legalize, conv2d_dgrad)

@@ -1,36 +1,25 @@
 """The gradients of a convolution as loops, for every stride, padding, dilation and grouping.
 
-Correct on any target and fast on none: on a GPU a library computes them where one can.
+Correct on any target, fast on none: on a GPU a library kernel replaces them if there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tvm import te, tirx
 
+from .conv_attrs import ConvAttrs
 
-def dgrad(
-    dy: te.Tensor,
-    w: te.Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    out_dtype: str,
-) -> te.Tensor:
-    """dy (n, p, q, k), w (k, r, s, c / groups) -> dx (n, h, w, c) with (h, w) = ``size``, and the
-    same over any other number of spatial axes.
 
-    A gather: each pixel looks at every filter tap and takes those that some output pixel had
-    there: ``p * stride = h + pad - r * dilation``.
+def dgrad(dy: te.Tensor, w: te.Tensor, conv: ConvAttrs) -> te.Tensor:
+    """dy (n, p, q, k), w (k, r, s, c / groups) -> dx (n, h, w, c) with (h, w) = ``conv.size``, and
+    the same over any other number of spatial axes.
+
+    A gather: each pixel adds, over all filter taps, the output pixels that read it there:
+    ``p * stride = h + pad - r * dilation``.
     """
-    stride, padding, dilation, size = _tuples(stride, padding, dilation, size)
     n, *outputs, k = dy.shape
     _, *window, c_group = (int(d) for d in w.shape)
-    groups, acc = int(groups), _wide(out_dtype)
-    k_group = int(k) // groups
+    k_group, acc = int(k) // conv.groups, _accumulator(conv.out_dtype)
     rk = te.reduce_axis((0, k_group), name="rk")
     taps = [te.reduce_axis((0, extent), name=f"r{i}") for i, extent in enumerate(window)]
 
@@ -38,56 +27,51 @@ def dgrad(
         *pixel, c = index
         place, inside = [], []
         for i, tap in enumerate(taps):
-            start = pixel[i] + padding[i] - dilation[i] * tap
-            place.append(te.indexdiv(start, stride[i]))
+            start = pixel[i] + conv.padding[i] - conv.dilation[i] * tap
+            place.append(te.indexdiv(start, conv.strides[i]))
             inside += [start >= 0, place[i] < outputs[i]]
-            inside += [te.indexmod(start, stride[i]) == 0] if stride[i] > 1 else []
-        channel = rk if groups == 1 else te.indexdiv(c, c_group) * k_group + rk
-        own = c if groups == 1 else te.indexmod(c, c_group)
+            inside += [te.indexmod(start, conv.strides[i]) == 0] if conv.strides[i] > 1 else []
+        channel = rk if conv.groups == 1 else te.indexdiv(c, c_group) * k_group + rk
+        own = c if conv.groups == 1 else te.indexmod(c, c_group)
         term = dy(b, *place, channel).astype(acc) * w(channel, *taps, own).astype(acc)
-        zero = tirx.const(0.0, acc)
-        return te.sum(tirx.if_then_else(te.all(*inside), term, zero), axis=[*taps, rk])
+        return _sum_inside(inside, term, [*taps, rk], acc)
 
-    return _cast(te.compute((n, *size, c_group * groups), element, name="dgrad"), out_dtype)
+    shape = (n, *conv.size, c_group * conv.groups)
+    return _cast(te.compute(shape, element, name="dgrad"), conv.out_dtype)
 
 
-def wgrad(
-    dy: te.Tensor,
-    x: te.Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    out_dtype: str,
-) -> te.Tensor:
-    """dy (n, p, q, k), x (n, h, w, c) -> dw (k, r, s, c / groups) with (r, s) = ``size``."""
-    stride, padding, dilation, size = _tuples(stride, padding, dilation, size)
-    n, rows, columns, k = dy.shape
-    _, height, width, c = x.shape
-    groups, acc = int(groups), _wide(out_dtype)
-    c_group, k_group = int(c) // groups, int(k) // groups
+def wgrad(dy: te.Tensor, x: te.Tensor, conv: ConvAttrs) -> te.Tensor:
+    """dy (n, p, q, k), x (n, h, w, c) -> dw (k, r, s, c / groups) with (r, s) = ``conv.size``."""
+    n, *outputs, k = dy.shape
+    _, *inputs, c = x.shape
+    c_group, k_group = int(c) // conv.groups, int(k) // conv.groups
+    acc = _accumulator(conv.out_dtype)
     b = te.reduce_axis((0, n), name="b")
-    p = te.reduce_axis((0, rows), name="p")
-    q = te.reduce_axis((0, columns), name="q")
+    pixel = [te.reduce_axis((0, extent), name="pq"[i]) for i, extent in enumerate(outputs)]
 
-    def element(out, r, s, ch):  # type: ignore[no-untyped-def]
-        h = p * stride[0] - padding[0] + r * dilation[0]
-        v = q * stride[1] - padding[1] + s * dilation[1]
-        channel = ch if groups == 1 else te.indexdiv(out, k_group) * c_group + ch
-        term = dy[b, p, q, out].astype(acc) * x[b, h, v, channel].astype(acc)
-        inside = te.all(h >= 0, h < height, v >= 0, v < width)
-        zero = tirx.const(0.0, acc)
-        return te.sum(tirx.if_then_else(inside, term, zero), axis=[b, p, q])
+    def element(out, *index):  # type: ignore[no-untyped-def]
+        *taps, ch = index
+        place, inside = [], []
+        for i, tap in enumerate(taps):
+            place.append(pixel[i] * conv.strides[i] - conv.padding[i] + tap * conv.dilation[i])
+            inside += [place[i] >= 0, place[i] < inputs[i]]
+        channel = ch if conv.groups == 1 else te.indexdiv(out, k_group) * c_group + ch
+        term = dy(b, *pixel, out).astype(acc) * x(b, *place, channel).astype(acc)
+        return _sum_inside(inside, term, [b, *pixel], acc)
 
-    return _cast(te.compute((k, *size, c_group), element, name="wgrad"), out_dtype)
-
-
-def _tuples(*values: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(v) for v in value) for value in values)
+    shape = (k, *conv.size, c_group)
+    return _cast(te.compute(shape, element, name="wgrad"), conv.out_dtype)
 
 
-def _wide(dtype: str) -> str:
+def _sum_inside(
+    inside: list[tirx.Expr], term: tirx.Expr, axes: list[tirx.IterVar], dtype: str
+) -> tirx.Expr:
+    """The sum along axes of a term, which is zero outside of the data."""
+    padded = tirx.if_then_else(te.all(*inside), term, tirx.const(0.0, dtype))
+    return te.sum(padded, axis=axes)
+
+
+def _accumulator(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 

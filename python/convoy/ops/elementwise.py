@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import tvm
 from tvm import relax, te, tirx
@@ -46,11 +46,11 @@ def sgd_update(
     return call
 
 
-def _infer_relu(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_relu(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return call.args[0].ty
 
 
-def _infer_update(call: relax.Call, _builder: Any = None) -> tvm.ir.Type:
+def _infer_update(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     w, velocity, dw, _ = call.args
     if not shape_of(w) == shape_of(velocity) == shape_of(dw):
         raise InvalidWorkload(
@@ -81,8 +81,9 @@ def _legalize_update(builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
 
 
 def sgd_step(
-    w: Any, velocity: Any, dw: Any, rate: Any, momentum: float, weight_decay: float, nesterov: bool
-) -> tuple[Any, Any]:
+    w: tirx.Expr, velocity: tirx.Expr, dw: tirx.Expr, rate: tirx.Expr, momentum: float,
+    weight_decay: float, nesterov: bool,
+) -> tuple[tirx.Expr, tirx.Expr]:  # fmt: skip
     """(new w, new velocity) of one element, all in float32."""
     gradient = dw + tirx.const(float(weight_decay), "float32") * w if weight_decay else dw
     speed = tirx.const(float(momentum), "float32") * velocity + gradient if momentum else gradient
@@ -93,7 +94,7 @@ def sgd_step(
 def update_loops(w, velocity, dw, learning_rate, momentum, weight_decay, nesterov):  # type: ignore[no-untyped-def]
     """The update as loops, one result after the other."""
 
-    def element(which: int) -> Any:
+    def element(which: int) -> Callable[..., tirx.Expr]:
         dtype = str((w, velocity)[which].dtype)
 
         def value(*i):  # type: ignore[no-untyped-def]

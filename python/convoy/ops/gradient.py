@@ -2,14 +2,13 @@
 
 TVM's own rules are replaced where they are missing, wrong or slow: convolutions (NCHW only, wrong
 output sizes with dilation), batch norm (none), rectifiers (keep the input), pools (no NHWC kernel).
-The rules work in any plain layout; normalisation brings what they emit to NHWC with the rest.
+The rules work in any plain layout; normalization brings what they emit to NHWC with the rest.
 They are registered for the whole process when :mod:`convoy.ops` is imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tvm import relax
 from tvm.relax.op.base import register_gradient
@@ -18,6 +17,7 @@ from tvm.relax.op.grad import no_grad
 from ..errors import UnsupportedOp
 from ..graph.expr import dtype_of, ints, padding4, shape_of
 from .batch_norm import batch_norm_backward
+from .conv_attrs import ConvOptions
 from .conv_backward import conv2d_dgrad, conv2d_wgrad
 from .elementwise import relu_backward
 from .pool_backward import avg_pool2d_backward, max_pool2d_backward
@@ -53,20 +53,25 @@ def _conv2d(
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
     dy = ctx.normalize(ordered(dy, str(attrs.out_layout or data), data))
     x_shape, w_shape = shape_of(x), shape_of(w)
-    common: dict[str, Any] = {
+    size = [x_shape[data.index(letter)] for letter in "HW"]
+    taps = [w_shape[kernel.index(letter)] for letter in "HW"]
+    return [
+        conv2d_dgrad(dy, w, size, **_options(call, kernel, dtype_of(x))),
+        conv2d_wgrad(dy, x, taps, **_options(call, kernel, dtype_of(w))),
+    ]
+
+
+def _options(call: relax.Call, kernel_layout: str, out_dtype: str) -> ConvOptions:
+    attrs = call.attrs
+    return {
         "strides": ints(attrs.strides),
         "padding": padding4(attrs.padding),
         "dilation": ints(attrs.dilation),
         "groups": int(attrs.groups),
-        "data_layout": data,
-        "kernel_layout": kernel,
+        "data_layout": str(attrs.data_layout),
+        "kernel_layout": kernel_layout,
+        "out_dtype": out_dtype,
     }
-    size = [x_shape[data.index(letter)] for letter in "HW"]
-    taps = [w_shape[kernel.index(letter)] for letter in "HW"]
-    return [
-        conv2d_dgrad(dy, w, size, **common, out_dtype=dtype_of(x)),
-        conv2d_wgrad(dy, x, taps, **common, out_dtype=dtype_of(w)),
-    ]
 
 
 @rule_for("nn.conv2d_transpose")
@@ -80,17 +85,9 @@ def _conv2d_transpose(
     # The kernel's I counts the channels of x, which are the output channels of that convolution.
     forward = kernel.translate(str.maketrans("IO", "OI"))
     taps = [shape_of(w)[kernel.index(letter)] for letter in "HW"]
-    common: dict[str, Any] = {
-        "strides": ints(attrs.strides),
-        "padding": padding4(attrs.padding),
-        "dilation": ints(attrs.dilation),
-        "groups": int(attrs.groups),
-        "data_layout": data,
-        "kernel_layout": forward,
-    }
     return [
-        relax.op.nn.conv2d(dy, w, **common, out_dtype=dtype_of(x)),
-        conv2d_wgrad(x, dy, taps, **common, out_dtype=dtype_of(w)),
+        relax.op.nn.conv2d(dy, w, **_options(call, forward, dtype_of(x))),
+        conv2d_wgrad(x, dy, taps, **_options(call, forward, dtype_of(w))),
     ]
 
 
@@ -183,5 +180,5 @@ def _reshaped(
 def _dropout(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """Normalisation makes dropout the identity, so its gradient is one too."""
+    """Normalization makes dropout the identity, so its gradient is one too."""
     return [relax.TupleGetItem(dy, 0)]

@@ -29,7 +29,7 @@ def _value(bound: relax.Expr) -> float:
 def _clip(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """One inside the bounds and on them, as PyTorch's clamp."""
+    """Differentiate clip: 1 inside and on the bounds, as PyTorch's clamp."""
     x, low, high = call.args
     above = ctx.emit(op.greater_equal(x, _const(_value(low), dy)))
     below = ctx.emit(op.less_equal(x, _const(_value(high), dy)))
@@ -76,7 +76,7 @@ def _gelu(
 def _gelu_tanh(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """Of x (1 + t) / 2 with t = tanh(k (x + c x^3))."""
+    """Differentiate x (1 + t) / 2 with t = tanh(k (x + c x^3))."""
     (x,) = call.args
     k, c = (2 / math.pi) ** 0.5, 0.044715
     square = ctx.emit(op.multiply(x, x))

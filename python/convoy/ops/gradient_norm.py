@@ -1,6 +1,6 @@
 """Gradients of the norms that have no state: layer, group and instance norm.
 
-With x^ = (x - mean) r, r = 1 / sqrt(var + epsilon) over the normalised axes and g = dy gamma,
+With x^ = (x - mean) r, r = 1 / sqrt(var + epsilon) over the normalized axes and g = dy gamma,
 dx = r (g - mean(g) - x^ mean(g x^)); dgamma and dbeta are the sums of dy x^ and dy.
 """
 
@@ -23,7 +23,7 @@ def _norm(
     axes: Sequence[int],
     parameters: Sequence[int],
 ) -> list[relax.Expr]:
-    """``shape`` is that of x with groups apart, ``axes`` are normalised in it; gamma and beta have
+    """``shape`` is that of x with groups apart, ``axes`` are normalized in it; gamma and beta have
     its ``parameters``."""
     x, gamma, beta = call.args
     axes = list(axes)

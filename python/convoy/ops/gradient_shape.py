@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -49,7 +48,8 @@ def _strided_slice(
 def _take(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """One known place is put back among zeros; TVM's rule, for lists of places, knows no other."""
+    """Insert the gradient of one known place into zeros; TVM's rule only supports lists of
+    places."""
     x, indices = call.args
     axis = call.attrs.axis
     if axis is None or not is_const(indices) or shape_of(indices):
@@ -67,7 +67,7 @@ def _take(
 def _pad(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """What was put around goes; what negative widths cut off gets zeros."""
+    """Cut off the padding; insert zeros where negative widths cut off data."""
     mode, widths = str(call.attrs.pad_mode), ints(call.attrs.pad_width)
     if mode != "constant":
         raise UnsupportedOp(f"the gradient of nn.pad with mode {mode}", "constant padding")
@@ -159,7 +159,7 @@ def _resize2d(
 def _matrix(
     old: int, new: int, method: str, mode: str, rounding: str, alpha: float, exclude: int,
     extrapolation: float,
-) -> Any:  # fmt: skip
+) -> np.ndarray:  # fmt: skip
     """(new, old) weights of resizing one axis, in float64: TVM's own kernel on unit vectors."""
     import tvm
 

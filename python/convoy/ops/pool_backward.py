@@ -7,11 +7,10 @@ pixel of a window that has it, in row order, as in PyTorch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tvm import relax
 
-from ..graph.expr import attr_fields, ints, padding4
+from ..graph.expr import Ints, attr_fields, ints, padding4
 from .pool_loops import averaged, first_maximum, scattered
 from .registration import NAMESPACE, make_call, register_op
 
@@ -57,7 +56,7 @@ def avg_pool2d_backward(
     )  # fmt: skip
 
 
-def _window(pool_size: Any, strides: Any, padding: Any) -> dict[str, list[int]]:
+def _window(pool_size: Ints, strides: Ints, padding: Ints) -> dict[str, list[int]]:
     size, stride = ints(pool_size), ints(strides)
     return {
         "pool_size": [size[0], size[-1]],
@@ -66,7 +65,7 @@ def _window(pool_size: Any, strides: Any, padding: Any) -> dict[str, list[int]]:
     }
 
 
-def _infer(call: relax.Call, _builder: Any = None) -> relax.TensorType:
+def _infer(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> relax.TensorType:
     return call.args[1].ty
 
 

@@ -43,7 +43,7 @@ def make_call(name: str, args: list[relax.Expr], **attrs: Any) -> relax.Call:
     )
 
 
-def _script_namespace() -> Any:
+def _script_namespace() -> types.SimpleNamespace:
     """Namespace of ``R.convoy`` in TVMScript, whose parser looks names up in its own module."""
     from tvm.relax.script import parser
 

@@ -1,4 +1,4 @@
-"""From a Relax module to a compiled one, step by step.
+"""The pipeline from a Relax module to a compiled one.
 
 =========  ==============================  ====================================================
 step       from                            to

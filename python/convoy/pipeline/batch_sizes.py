@@ -1,4 +1,4 @@
-"""One network at several batch sizes, in one module with one set of weights."""
+"""Compile a network for several batch sizes into one module with one set of weights."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import tvm
 
@@ -15,10 +15,13 @@ from ..partition.rewrite import rewrite
 from ..runtime import create_module
 from ..runtime.compiled import CompiledModule
 
+if TYPE_CHECKING:
+    from ..graph.bind import Params
+
 
 def build_for_cpu(
     mods: Sequence[tvm.IRModule],
-    params: Mapping[str, Any] | None,
+    params: Params | None,
     target: str | tvm.target.Target,
     precision: str,
     names: Sequence[str],

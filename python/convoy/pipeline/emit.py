@@ -1,4 +1,4 @@
-"""From a placement to functions in a runtime module, with what they say of themselves."""
+"""Build the functions of a placement into a runtime module with its description."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a placement will ask for and what its schedule will be, without compiling anything."""
+"""Predict a network's workloads and schedule without compiling it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import tvm
 
@@ -24,10 +24,13 @@ from ..threads import one_at_a_time
 from .emit import rewritten
 from .options import SEARCH, find_backends
 
+if TYPE_CHECKING:
+    from ..graph.bind import Params
+
 
 def workloads_of(
     mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
+    params: Params | None = None,
     *,
     precision: str = "float16",
     backends: Sequence[str | Backend] = BACKENDS,

@@ -7,8 +7,8 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
@@ -39,12 +39,15 @@ from .cpu import build_for_cpu
 from .emit import description, link_unscheduled, lower, repeat_warnings, with_rescheduled
 from .options import SEARCH, chosen_cost_model, default_precision, find_backends, may_measure
 
+if TYPE_CHECKING:
+    from ..graph.bind import Params
+
 
 @one_at_a_time
 def build(
     mod: tvm.IRModule,
     target: str | tvm.target.Target = "cuda",
-    params: Mapping[str, Any] | None = None,
+    params: Params | None = None,
     *,
     precision: str | None = None,
     cuda_graph: bool = True,
@@ -54,25 +57,31 @@ def build(
 ) -> CompiledModule:
     """Compile a Relax module (from convoy.relay or TVM's ONNX and torch importers).
 
-    The same build again takes the module from the cache folder: the same network, weights,
-    options, machine, versions and records.
+    Repeating a build (same network, weights, options, machine, versions and records) loads its
+    module from the cache folder.
 
     Args:
-        target: For ``cuda`` every convolution and GEMM goes to the backend and kernel that
-            :func:`place` chose. For ``llvm`` the normalised network is compiled for the CPU.
-        precision: Default: float16 for ``cuda``, which is logged once, float32 for ``llvm``.
-        cuda_graph: Sessions capture the whole function and replay it.
-        streams: 1, a number of streams for independent branches, or "auto": several where they
-            pay, which is measured where the GPU is there and predicted elsewhere
+        mod: The module to compile.
+        target: ``cuda`` compiles every convolution and GEMM with the backend and kernel that
+            :func:`place` selects; ``llvm`` compiles the normalized network for the CPU.
+        params: Values of parameters by name, which become constants.
+        precision: Operand type of convolutions and GEMMs. Default: float16 for ``cuda``, which is
+            logged once, and float32 for ``llvm``.
+        cuda_graph: Whether sessions capture the function as a CUDA graph and replay it.
+        streams: Number of CUDA streams for independent branches. "auto" uses several only if they
+            are faster, as measured on the GPU if it is present and as predicted otherwise
             (docs/design/streams.md).
-        cache: Take the module of an earlier build, and keep this one's. Without, candidates that
-            the earlier build's budget left out are measured.
-        options: Those of :func:`place`.
+        cache: Whether to reuse the module of an earlier build and to save this one. ``False``
+            builds anew and measures candidates that an earlier build's budget left unmeasured.
+        options: Options of :func:`place`.
+
+    Returns:
+        The compiled module.
 
     Raises:
-        CacheUntrusted: Others may write into the cache folder.
-        InvalidOption, TypeError: An option that there is not; also the errors of :func:`place` and
-            of normalize.
+        CacheUntrusted: Other users can write to the cache folder.
+        InvalidOption, TypeError: An invalid option; also the errors of :func:`place` and of
+            normalization.
     """
     kind = kind_of(target)
     streams = check_streams(streams)
@@ -112,7 +121,7 @@ def _defaults() -> dict[str, Any]:
 @one_at_a_time
 def place(
     mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
+    params: Params | None = None,
     *,
     precision: str = "float16",
     objective: str = "graph",
@@ -131,36 +140,48 @@ def place(
     kernels: str = "shipped",
     budget: float | None = BUDGET_S,
 ) -> Placement:
-    """Bring a Relax module to normal form and choose a kernel for every subgraph of it.
+    """Bring a Relax module to normal form and select a kernel for each of its subgraphs.
 
-    With a GPU the best guesses are measured for ``budget`` seconds, unless records hold a backend's
-    candidates for a workload (``measure=False`` forbids it); without a GPU, shipped records and
-    the user's own decide.
+    On a GPU, candidates without a record are measured, the most promising first, for up to
+    ``budget`` seconds (``measure=False`` disables this). Without a GPU, costs come from shipped
+    records and the user's own.
 
     Args:
-        most_measured: Candidates measured of each backend for a workload, its best guesses.
-        records: The file of the user's own records (default: in the user's data folder).
-        costs: "recorded" from records alone, "predicted" from records of other workloads, or a
-            CostModel of your own; "measured" is the same as ``measure=True``.
-        search: "exact" (the cheapest cover of the whole graph; each convolution for itself where
-            some have no measurements), "greedy" (each convolution for itself, in program order)
-            or "evolve" (the exact cover refined by the simulated schedule and, where candidates
-            are measured, by the time of whole compiled networks, for which there are about
-            ``seconds``); see docs/design/placer.md.
-        plan: An earlier decision, taken over as it is: nothing is searched or measured.
-        explain: The placement carries the reasons of every decision and what other objectives
-            would do.
-        progress: Called with what is being done, how many steps are done, and of how many. By
-            default a terminal shows a bar, and the log ``convoy`` has a line for each stage.
-        kernels: "shipped" takes cuDNN and kernels that are compiled already, and runs nvcc only
-            for an operation that nothing else takes; "all" compiles every candidate.
-        budget: Seconds of measuring; None measures every candidate.
-        streams: With "auto" kernels are chosen together with the streams that they will run on,
-            as :func:`build` does by default; with a number each kernel for itself.
+        mod: The module to place.
+        params: Values of parameters by name, which become constants.
+        precision: "float32", "tf32", "float16" or "bfloat16".
+        objective: "graph", "stream" or "sync": how the module will be run, which selects the cost
+            to minimize.
+        backends: Backends to use, by name or as objects.
+        records: File of the user's own records (default: in the user's data folder).
+        device: GPU to place for (default: the one that is present, otherwise an H200).
+        measure: Whether to measure candidates (default: only if ``device`` is present).
+        most_measured: Maximum number of candidates to measure for each backend and workload.
+        costs: "recorded" (records only), "predicted" (estimates from records of other workloads),
+            "measured" (same as ``measure=True``) or a CostModel.
+        search: "exact" (the cheapest cover of the graph; greedy if some subgraphs have no
+            measurements), "greedy" (each convolution on its own, in program order) or "evolve"
+            (the exact cover refined by the simulated schedule and, if candidates are measured, by
+            the time of compiled networks); see docs/design/placer.md.
+        seconds: Time budget of "evolve" for measuring compiled networks.
+        plan: An earlier plan to use as it is, without search and measurement.
+        explain: Whether to record the reasons of every decision, and what other objectives would
+            select.
+        progress: Called with a label, the number of finished steps and the total. By default a
+            progress bar is shown on terminals, and the logger ``convoy`` gets a line per stage.
+        streams: "auto" selects kernels together with the streams that they will run on, as
+            :func:`build` does by default; a number selects each kernel on its own.
+        kernels: "shipped" uses cuDNN and kernels that are already compiled, and runs nvcc only for
+            operations that nothing else supports; "all" compiles every candidate.
+        budget: Time budget for measuring candidates, in seconds; None measures all of them.
+
+    Returns:
+        The placement: the selected subgraphs and their plan.
 
     Raises:
-        NoCandidate: No backend takes a workload, and neither does TVM.
-        InvalidOption: Also for a plan of another network; and the errors of normalize.
+        NoCandidate: Neither a backend nor TVM supports a workload.
+        InvalidOption: An invalid option, or a plan of another network; also the errors of
+            normalization.
     """
     streams = check_streams(streams)
     check_options(

@@ -1,4 +1,4 @@
-"""What the options of a build stand for: backends, precision, costs, whether to measure."""
+"""Resolve the options of a build: backends, precision, costs, whether to measure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def may_measure(
 ) -> bool:
     """Whether candidates are measured, on the GPU that is ``present``.
 
-    Raises NoGpu where that is asked for and there is none.
+    Raises NoGpu if that is asked for and there is none.
     """
     measure = True if costs == "measured" else measure
     measure = (present == device and costs is None) if measure is None else measure

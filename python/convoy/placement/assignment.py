@@ -11,13 +11,13 @@ Pick = tuple[int, int]  # index of the subgraph in the graph, index of its offer
 
 
 def owners(graph: MatchGraph, picks: Sequence[Pick]) -> dict[str, int]:
-    """For each operation the subgraph that covers it."""
+    """Map each operation to the subgraph that covers it."""
     return {name: number for number, _ in picks for name in graph.subgraphs[number].ops}
 
 
 def launch_order(graph: MatchGraph, picks: Sequence[Pick]) -> list[Pick] | None:
     """The picks in an order in which every value is there when it is read, as near to the order
-    of the ops as that allows; None where they wait for each other in a circle."""
+    of the ops as that allows; None if they wait for each other in a circle."""
     known = graph.dependencies
     of_op: dict[int, int] = {}
     for i, (number, _) in enumerate(picks):

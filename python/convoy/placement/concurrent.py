@@ -34,7 +34,7 @@ LEAST_EXCHANGE = 1.01
 SLOWEST = 1.6
 #: An op shares the device where it takes this many times as long in the schedule as alone.
 SHARING = 1.05
-#: Combinations of kernels that are all looked at; where there are more, a descent finds one.
+#: Combinations of kernels that are all looked at; if there are more, a descent finds one.
 MOST_COMBINATIONS = 512
 #: Combinations for which streams are planned anew.
 PLANNED = 6
@@ -71,7 +71,7 @@ def choose_for_streams(plan: Plan, cover: Cover) -> Plan:
 
     Returns:
         The plan with other kernels, each with the one that it replaces as runner-up; ``plan``
-        itself where one stream, or the kernels as they are, serve as well.
+        itself if one stream, or the kernels as they are, serve as well.
     """
     ops = cover_ops(cover, plan.device)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()

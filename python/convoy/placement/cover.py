@@ -53,7 +53,7 @@ class Cover:
 
     @property
     def gap(self) -> float:
-        """How much of the optimum found may at most be saved, as a fraction."""
+        """Upper bound on the possible improvement, as a fraction of the cover's cost."""
         return 0.0 if self.exact else 1.0 - self.bound_us / self.optimum_us
 
     def measurements(self) -> list[Measurement]:
@@ -65,7 +65,7 @@ class Cover:
         return objectives.total(self.measurements(), objective or self.objective)
 
     def backends(self) -> dict[str, int]:
-        """How many subgraphs each backend got."""
+        """Return the number of subgraphs of each backend."""
         counts: dict[str, int] = {}
         for _, offer in self.launches:
             name = offer.candidate.backend
@@ -86,7 +86,7 @@ def find_cover(
 
     Args:
         graph: The graph; offers without a measurement, and those that failed, are left out.
-        objective: What is minimised.
+        objective: What is minimized.
         backend_order: Decides between ties (default: order of appearance in the graph).
         decide_ties: Whether to decide ties by the written priority (ties.py).
         width: Partial covers at one cut beyond which an integer program takes over.
@@ -143,12 +143,12 @@ def single_backend(graph: MatchGraph, backends: Sequence[str], objective: str = 
 
 
 def usable_offers(graph: MatchGraph) -> list[list[int]]:
-    """For each subgraph the offers that have been measured, by index."""
+    """Map each subgraph's index to its measured offers."""
     return [[i for i, o in enumerate(s.offers) if o.measurement.ok] for s in graph.subgraphs]
 
 
 def _offers_of(graph: MatchGraph, backend: str) -> dict[int, list[int]]:
-    """For each subgraph of a backend its measured offers, by index."""
+    """Map each subgraph's index to its measured offers of a backend."""
     found = {}
     for number, indices in enumerate(usable_offers(graph)):
         offers = graph.subgraphs[number].offers
@@ -165,7 +165,7 @@ def cover_of(
     bound_us: float = 0.0,
     states: int = 0,
 ) -> Cover | None:
-    """A cover from picks that cover every operation once; None where they wait for each other in a
+    """A cover from picks that cover every operation once; None if they wait for each other in a
     circle."""
     order = launch_order(graph, picks)
     if order is None:

@@ -20,7 +20,7 @@ class Evaluations:
     other spaces, and a last line that was cut off, are passed over. A failure is kept as well, as
     infinity: it is not tried again.
 
-    Raises CacheUnwritable where the file cannot be written.
+    Raises CacheUnwritable if the file cannot be written.
     """
 
     def __init__(self, fingerprint: str, path: Path | None = None) -> None:
@@ -43,7 +43,7 @@ class Evaluations:
         return genes, self._known[genes]
 
     def ranked(self) -> list[tuple[Genes, float]]:
-        """All that could be evaluated, lowest fitness first; of equals the one evaluated first."""
+        """Return all evaluated individuals, lowest fitness first; ties in order of evaluation."""
         finite = [(genes, us) for genes, us in self._known.items() if not math.isinf(us)]
         return sorted(finite, key=lambda item: item[1])
 

@@ -1,6 +1,6 @@
 """Evolutionary search over whole placements, by the cost of the scheduled whole.
 
-The exact cover minimises a sum. What overlaps on several streams, shares the cache or waits for
+The exact cover minimizes a sum. What overlaps on several streams, shares the cache or waits for
 the host does not add up, and is known only of the whole: from a simulated schedule, or measured.
 Collage (Jeon and others, PACT 2022) refines its first level the same way, with one bit per group
 of ops for one graph-level backend; here a gene is any way to cover a group (groups.py).
@@ -11,13 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from deap import base, tools  # type: ignore[import-untyped]
 
 from ..errors import ConvoyError, InvalidOption, NoCandidate
 from ..partition.match_graph import MatchGraph
@@ -25,6 +22,7 @@ from .assignment import Pick
 from .cover import Cover, cover_of, find_cover, single_backend, usable_offers
 from .evaluations import Evaluations, Genes
 from .groups import Group, make_groups
+from .variation import Individual, Settings, Variation
 
 Fitness = Callable[[Cover], float]
 
@@ -44,25 +42,6 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Of the evolution; crossover and the chance of a gene to change are Collage's.
-
-    ``ways`` is the most ways that one group may have; ``gene_chance`` the chance that mutation
-    changes a gene, ``run_length`` the mean number of neighbouring groups taken over from a seed;
-    ``finalists`` how many of the best are handed back beside the winner.
-    """
-
-    population: int = 24
-    crossover: float = 0.5
-    mutation: float = 0.6
-    gene_chance: float = 0.05
-    run_length: float = 4.0
-    tournament: int = 3
-    ways: int = 12
-    finalists: int = 4
-
-
-@dataclass(frozen=True)
 class Evolved:
     """The best placement, its fitness in microseconds, and how it was found.
 
@@ -79,18 +58,6 @@ class Evolved:
     groups: int
     confirmed: bool = False
     finalists: tuple[tuple[Cover, float], ...] = ()
-
-
-class _Lower(base.Fitness):
-    weights = (-1.0,)
-
-
-class _Individual(list[int]):
-    """Genes with a fitness, as DEAP wants them."""
-
-    def __init__(self, genes: Sequence[int]) -> None:
-        super().__init__(genes)
-        self.fitness = _Lower()
 
 
 def seed_covers(
@@ -128,7 +95,7 @@ def evolve(
     ``fitness`` give the same result, whatever else uses the random module. A ConvoyError from
     ``fitness`` counts as infinitely slow.
 
-    Raises InvalidOption where there is no seed, NoCandidate where no seed could be evaluated.
+    Raises InvalidOption if there is no seed, NoCandidate if no seed could be evaluated.
     """
     if not seeds:
         raise InvalidOption("no seeds", "at least one cover", "Make them with seed_covers()")
@@ -158,9 +125,8 @@ class _Search:
         ways = max(settings.ways, len(seeds))
         self.groups = make_groups(first.graph, covers, usable, ways)
         self._evaluations = Evaluations(_fingerprint(first, self.groups), cache)
-        self._random = random.Random(seed)
+        self._seed = seed
         self._started = time.monotonic()
-        self._seed_genes: list[Genes] = []
 
     def run(self, confirm: int) -> Evolved:
         seed_genes = {name: self._genes(cover.picks) for name, cover in self._seeds.items()}
@@ -169,8 +135,7 @@ class _Search:
             raise NoCandidate(
                 "no seed whose fitness could be evaluated", "at least one placement that runs"
             )
-        self._seed_genes = list(dict.fromkeys(seed_genes.values()))
-        history = self._generations(self._seed_genes)
+        history = self._generations(list(dict.fromkeys(seed_genes.values())))
         genes, best = self._evaluations.best()
         seed_name = min(seed_us, key=seed_us.__getitem__)
         confirmed = False
@@ -190,16 +155,11 @@ class _Search:
 
     def _generations(self, seeds: list[Genes]) -> list[float]:
         """Evolve until the budget is spent; the best individual always stays."""
-        if all(len(group.parts) == 1 for group in self.groups):
+        ways = [len(group.parts) for group in self.groups]
+        if max(ways) == 1:
             return [self._evaluations.best()[1]]
-        settings, toolbox = self._settings, base.Toolbox()
-        toolbox.register("mate", tools.cxTwoPoint if len(self.groups) > 1 else _no_crossover)
-        toolbox.register("mutate", self._mutate)
-        toolbox.register("select", tools.selTournament, tournsize=settings.tournament)
-        population = [_Individual(genes) for genes in seeds]
-        while len(population) < settings.population:
-            child = _Individual(self._random.choice(seeds))
-            population.append(self._mutate(child)[0])
+        variation = Variation(ways, seeds, self._settings, self._seed)
+        population = variation.first()
         history: list[float] = []
         idle = 0
         while self._assess(population):
@@ -210,41 +170,11 @@ class _Search:
                 self._progress(self._evaluations.added, best[1])
             if idle >= self._budget.patience:
                 break
-            with self._deap_random():
-                chosen = toolbox.select(population, settings.population - 1)
-            population = [_Individual(best[0]), *self._offspring(chosen, toolbox)]
+            population = variation.next(population, best[0])
         return history or [self._evaluations.best()[1]]
 
-    def _offspring(self, chosen: Sequence[_Individual], toolbox: base.Toolbox) -> list[_Individual]:
-        children = [_Individual(parent) for parent in chosen]
-        with self._deap_random():
-            for left, right in zip(children[::2], children[1::2], strict=False):
-                if random.random() < self._settings.crossover:
-                    toolbox.mate(left, right)
-        for child in children:
-            if self._random.random() < self._settings.mutation:
-                toolbox.mutate(child)
-        return children
-
-    def _mutate(self, individual: _Individual) -> tuple[_Individual]:
-        """Half of the time a run of groups as some seed has it, because what does not add up is
-        mostly between neighbours; else another way for single groups, at least for one."""
-        draw = self._random
-        if draw.random() < 0.5:
-            seed = draw.choice(self._seed_genes)
-            start = draw.randrange(len(self.groups))
-            length = 1 + int(draw.expovariate(1.0 / self._settings.run_length))
-            individual[start : start + length] = seed[start : start + length]
-            return (individual,)
-        open_groups = [i for i, group in enumerate(self.groups) if len(group.parts) > 1]
-        places = [i for i in open_groups if draw.random() < self._settings.gene_chance]
-        for place in places or [draw.choice(open_groups)]:
-            ways = range(len(self.groups[place].parts))
-            individual[place] = draw.choice([way for way in ways if way != individual[place]])
-        return (individual,)
-
-    def _assess(self, population: Sequence[_Individual]) -> bool:
-        """Give every individual its fitness; False where the budget ended before the last."""
+    def _assess(self, population: Sequence[Individual]) -> bool:
+        """Give every individual its fitness; False if the budget ended before the last."""
         for individual in population:
             known = self._evaluations.get(individual)
             if known is None:
@@ -299,22 +229,6 @@ class _Search:
             next(i for i, part in enumerate(group.parts) if chosen.issuperset(part))
             for group in self.groups
         )
-
-    @contextlib.contextmanager
-    def _deap_random(self) -> Iterator[None]:
-        """DEAP draws from the global random module: lend it our state, and leave no trace."""
-        outside = random.getstate()
-        random.setstate(self._random.getstate())
-        try:
-            yield
-        finally:
-            self._random.setstate(random.getstate())
-            random.setstate(outside)
-
-
-def _no_crossover(left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
-    """One gene leaves nothing to exchange."""
-    return left, right
 
 
 def _fingerprint(cover: Cover, groups: Sequence[Group]) -> str:

@@ -49,7 +49,7 @@ class Table:
 
 
 def table(plan: Plan, schedule: Schedule | None = None, most: int | None = MOST) -> Table:
-    """One row for each kernel in launch order, with its share of their sum.
+    """Tabulate all kernels in launch order, with their share of the total.
 
     A network of more than ``most`` kernels shows the heaviest, heaviest first; None shows all.
     Without a ``schedule``, which knows TVM's kernels, the operations of the plan alone.
@@ -66,7 +66,7 @@ def table(plan: Plan, schedule: Schedule | None = None, most: int | None = MOST)
 
 
 def rows(plan: Plan, schedule: Schedule | None = None) -> list[list[str]]:
-    """One row for each kernel, in launch order."""
+    """Return a row for each kernel, in launch order."""
     return table(plan, schedule, most=None).rows
 
 
@@ -83,7 +83,7 @@ def predicted_us(plan: Plan, schedule: Schedule, objective: str) -> float:
 
 @dataclass(frozen=True)
 class _Line:
-    """A kernel and its cost under the plan's objective, None where there is none."""
+    """A kernel and its cost under the plan's objective, None if there is none."""
 
     label: str
     us: float | None
@@ -102,7 +102,7 @@ def _lines(plan: Plan, schedule: Schedule | None) -> list[_Line]:
 
 
 def _measured(op: Op, choice: Choice | None) -> Measurement:
-    """What a schedule takes for a kernel: its own duration, with the host times of the plan."""
+    """Return the measurement of a kernel with the schedule's duration and the plan's host times."""
     if op.source == "unknown":
         return Measurement()
     if choice is None:
@@ -156,7 +156,7 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
     else:
         lines.append(f"kernels {plan.total_us('graph'):.0f} us")
         others = (plan.total_us(name) for name in ("stream", "sync"))
-    lines[-1] += ", asynchronous {:.0f} us, synchronised {:.0f} us".format(*others)
+    lines[-1] += ", asynchronous {:.0f} us, synchronized {:.0f} us".format(*others)
     if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
         names = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")
@@ -207,7 +207,7 @@ def _times(rival: Rival) -> str:
 
 
 def consequences(explanation: Explanation) -> list[str]:
-    """What the objective counted, and for each other one what would change, as sentences."""
+    """Describe the plan's objective, and the changes under each other one."""
     lines = [f"objective {explanation.objective} counts {explanation.counted}"]
     for other in explanation.otherwise:
         lines.append(

@@ -28,7 +28,7 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class Rival:
-    """One line of an explanation: an offer and its cost under the objective, in microseconds.
+    """An offer and its cost under the objective, in microseconds.
 
     ``margin`` is its cost over the winner's; ``tie`` says that the spread of the winner's
     measurement cannot tell the two apart.
@@ -47,8 +47,8 @@ class Rival:
 
 @dataclass(frozen=True)
 class Fusion:
-    """One of the lengths that could have been fused: its cheapest candidate (empty where none
-    runs it), and the estimate for what it leaves to a kernel of TVM."""
+    """A possible fusion: its cheapest candidate (empty if there is none), and the estimated cost of
+    the rest on a TVM kernel."""
 
     epilogue: str
     candidate: str
@@ -110,7 +110,8 @@ class Otherwise:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of a whole plan; ``total_us`` is of its subgraphs under its own objective."""
+    """Reasons of a whole plan; ``total_us`` is the cost of its subgraphs under its own
+    objective."""
 
     objective: str
     counted: str

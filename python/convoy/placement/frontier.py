@@ -52,7 +52,7 @@ class Rows:
 
 @dataclass
 class Cut:
-    """All partial covers that cover the same operations.
+    """All partial covers of the same operations.
 
     ``sources[i]`` says from which cut and by which pick the rows with ``source == i`` came.
     """
@@ -83,7 +83,7 @@ class Search:
         self._states = 0
 
     def run(self) -> Found | None:
-        """The best cover, or None where there is none.
+        """The best cover, or None if there is none.
 
         Raises:
             TooWide: The limit is met.
@@ -126,8 +126,8 @@ class Search:
         return there[key]
 
     def _relate(self, cut: Cut, move: Move) -> Relation | None:
-        """Which values alive wait, through the subgraphs chosen, for operations not covered yet,
-        beyond what the operations' own dependencies say; None where the move would close a cycle.
+        """Find which live values depend, through the selected subgraphs, on operations that are not
+        covered yet, beyond the operations' own dependences; None if the move would close a cycle.
 
         Subgraphs that write one value cannot form a cycle, and leave this empty.
         """

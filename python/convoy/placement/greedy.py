@@ -51,7 +51,7 @@ def fuse(
     cost: Callable[[Workload], float | None],
     device: Device,
 ) -> list[Subgraph]:
-    """One subgraph for each root, the cheapest that shares no operation with those before it.
+    """Select the cheapest subgraph of each root that shares no operation with earlier ones.
 
     Args:
         groups: The alternatives of each root, longest first.

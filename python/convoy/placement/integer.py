@@ -1,6 +1,6 @@
 """The cover problem as an integer program, for graphs too wide for the search over cuts.
 
-    minimise    sum of cost * x                              (one-sided objectives)
+    minimize    sum of cost * x                              (one-sided objectives)
     or          z,  z >= either side's sum                   (stream)
     subject to  sum of x over the steps that cover an op          =  1   for every op
                 sum of x over a set of moves that form a cycle    <= size of the set - 1
@@ -63,7 +63,7 @@ class _Rows:
 
 
 class IntegerProgram:
-    """One problem; :meth:`solve` may be called once."""
+    """A single problem; :meth:`solve` may be called once."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -78,7 +78,7 @@ class IntegerProgram:
             self._side_rows()
 
     def solve(self, seconds: float) -> Solution | None:
-        """The optimum, or within the time given the best cover found and a bound; None where there
+        """The optimum, or within the time given the best cover found and a bound; None if there
         is no cover, or none was found in time."""
         left = seconds
         for _ in range(CYCLE_ROUNDS):

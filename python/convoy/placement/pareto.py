@@ -1,4 +1,4 @@
-"""Choosing one option per position so that the larger of two sums is smallest.
+"""Select one option per position so that the larger of two sums is smallest.
 
 With host and device running side by side the time of a sequence is max(sum of host times, sum of
 device times), and the choices are not independent. All pairs of sums that no other pair beats on
@@ -36,7 +36,7 @@ def _front(first: _Floats, second: _Floats) -> _Indices:
 
 
 def smallest_maximum(options: Sequence[Sequence[Pair]], limit: int = 4096) -> list[int]:
-    """For each position the index of the option to take; every position needs an option."""
+    """Return the index of the option to select at each position; every position needs an option."""
     first, second = np.zeros(1), np.zeros(1)
     steps: list[tuple[_Indices, list[int]]] = []  # per position: state and option of each state
     for pairs in options:

@@ -1,4 +1,4 @@
-"""A network with its chosen subgraphs and their plan."""
+"""A network with its selected subgraphs and their plan."""
 
 from __future__ import annotations
 
@@ -42,19 +42,18 @@ class Native:
 
 @dataclass(frozen=True)
 class Placement:
-    """A network with its chosen subgraphs and their plan.
+    """A network with its selected subgraphs and their plan.
 
     Attributes:
-        graph: The match graph of the normal form that was chosen.
-        subgraphs: The chosen subgraphs, in the order of the plan's choices.
-        plan: What runs them.
-        native: Convolutions and GEMMs that no backend's candidate can run, or TVM's kernel faster.
-        cover: What the exact search found, TVM's kernels among its launches; None where each
-            subgraph was chosen by itself.
-        refined: What the evolutionary search compared.
-        explanation: Why each operation went where it did, where that was asked for.
-        on_one_stream: The better placement on one stream, where kernels were chosen for several.
-        workloads: All that were priced, chosen or not; none where an earlier plan was restored.
+        graph: The match graph of the selected normal form.
+        subgraphs: The selected subgraphs, in the order of the plan's choices.
+        plan: The selected candidate of each subgraph.
+        native: Convolutions and GEMMs that no backend can run, or that TVM's kernels run faster.
+        cover: Result of the exact search, including TVM's kernels; None after a greedy search.
+        refined: Result of the evolutionary search.
+        explanation: Reasons of every decision, if requested.
+        on_one_stream: The best placement for one stream, if kernels were selected for several.
+        workloads: All priced workloads; empty if an earlier plan was used.
     """
 
     graph: MatchGraph
@@ -74,9 +73,9 @@ class Placement:
         return self.graph.module
 
     def total_us(self) -> float:
-        """What the search minimises: the sum under the plan's objective, with TVM's kernels as
-        estimated where a cover knows them. :func:`convoy.pipeline.predict_schedule` predicts the
-        time of the network."""
+        """Return the value that the search minimizes: the sum of all costs under the plan's
+        objective, with estimates for TVM's kernels after an exact search.
+        :func:`convoy.pipeline.predict_schedule` predicts the time of the network."""
         return self.plan.total_us() if self.cover is None else self.cover.total_us()
 
 
@@ -144,8 +143,8 @@ def placement_of_cover(
 
 
 def source_of(source: str, measurements: Sequence[Measurement]) -> str:
-    """Where the measurements of a plan come from: ``source``, "predicted" where all that are known
-    are estimates, or "none"."""
+    """Return the origin of a plan's measurements: ``source``, "predicted" if all known ones are
+    estimates, or "none"."""
     known = [measurement for measurement in measurements if measurement.ok]
     if not known:
         return "none"

@@ -1,4 +1,4 @@
-"""Put the offers of workloads into a match graph, with TVM's own kernels beside them."""
+"""Add the offers of workloads and TVM's kernels to a match graph."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
 
 
 def longest_of(group: Sequence[Subgraph]) -> Subgraph:
-    """Of the alternatives of a root the one with most operations."""
+    """Return a root's alternative with the most operations."""
     return max(group, key=lambda subgraph: len(subgraph.ops))
 
 

@@ -1,4 +1,4 @@
-"""The cover problem in whole numbers, indexed for the search: moves along the order of operations.
+"""The cover problem with integer costs, indexed for the search by moves in operation order.
 
 Costs are integers of a picosecond, so that sums do not depend on the order in which they are
 taken, equal costs are equal, and the same graph gives the same cover on every machine.
@@ -49,7 +49,7 @@ def value_of(cost: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """One pick of a move: its cost, and its priority among equal costs."""
+    """A pick of a move: its cost, and its priority among equal costs."""
 
     pick: Pick
     cost: Cost

@@ -1,4 +1,4 @@
-"""Offers of one workload in order of their cost, and the choice that a plan keeps of them."""
+"""Rank the offers of one workload, and make a plan's choice from them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def near(ranked: Sequence[Offer]) -> tuple[Offer, ...]:
 def make_choice(
     subgraph: str, offers: Offers, objective: str, chosen: Offer | None = None
 ) -> Choice:
-    """What a plan keeps of a subgraph's offers; ``chosen`` defaults to the cheapest.
+    """Make a plan's entry from a subgraph's offers; ``chosen`` defaults to the cheapest.
 
     Without any measurement the backend's own order decides.
 

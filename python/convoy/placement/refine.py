@@ -17,8 +17,9 @@ from ..errors import ConvoyError
 from ..ir.device import Device
 from ..partition.match_graph import MatchGraph
 from .cover import Cover
-from .evolve import Budget, Evolved, Settings, evolve, seed_covers
+from .evolve import Budget, Evolved, evolve, seed_covers
 from .simulated import STREAMS, scheduled_us
+from .variation import Settings
 
 #: Times a placement end to end: samples in microseconds.
 Measure = Callable[[Cover], Sequence[float]]
@@ -28,7 +29,7 @@ Measure = Callable[[Cover], Sequence[float]]
 class Finalist:
     """A placement of the final round, a seed or an ``evolved`` one. ``measured_us`` is the median
     of its samples, ``spread_us`` half the distance from the 10th to the 90th percentile; None and
-    0 where it was not measured, with the reason in ``failure``."""
+    0 if it was not measured, with the reason in ``failure``."""
 
     name: str
     cover: Cover
@@ -111,8 +112,8 @@ def _signature(cover: Cover) -> tuple[object, ...]:
 def _measured(
     finalists: Sequence[Finalist], seeds: int, measure: Measure, seconds: float
 ) -> list[Finalist]:
-    """All finalists with what was measured of them, seeds before finalists. A finalist is begun
-    only if there is as much time left as the longest of those before it took."""
+    """Measure seeds, then finalists. A finalist is started only if the remaining time exceeds the
+    longest measurement so far."""
     started = time.monotonic()
     result = []
     longest = 0.0

@@ -45,7 +45,7 @@ def select(
     Args:
         graphs: The match graphs of the network's normal forms.
         offers: The offers of their workloads (see ``cost.price``).
-        objective: What is minimised: ``graph``, ``stream`` or ``sync``.
+        objective: What is minimized: ``graph``, ``stream`` or ``sync``.
         search: ``greedy`` chooses root by root; ``exact`` finds the cheapest cover of the whole
             graph, root by root where some have no measurement; ``evolve`` refines that cover by its
             simulated schedule.
@@ -85,7 +85,7 @@ def _order(placement: Placement) -> tuple[int, int, float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Selector:
-    """What all steps of one selection share."""
+    """State that the steps of a selection share."""
 
     offers: Mapping[Workload, Offers]
     objective: str

@@ -1,4 +1,4 @@
-"""From a problem to a proven optimum, or to a cover with a stated bound."""
+"""Solve a problem to a proven optimum, or find a cover with a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ties: where the measured spread cannot tell two ways apart, a written priority decides.
+"""Resolve ties: a fixed priority decides between costs within the measured spread.
 
 Two ways to cover the same operations are a tie when one of them is a single subgraph and they
 differ by no more than the spread of the measurements of the cheaper one. The priority is, in this
@@ -32,7 +32,7 @@ MOST_WAYS = 256  # ways to cover one block that are looked at
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to cover a block: the picks, their cost, and how it ranks."""
+    """A way to cover a block: the picks, their cost, and their rank."""
 
     picks: tuple[Pick, ...]
     cost: Cost
@@ -66,7 +66,7 @@ class Ties:
     def decide(self, picks: Sequence[Pick], equal_too: bool = True) -> list[Pick]:
         """The cover with all ties decided. Deterministic.
 
-        ``equal_too`` may be False where the cover is known to be of the best priority among
+        ``equal_too`` may be False if the cover is known to be of the best priority among
         those of equal cost: blocks without any spread are then left alone.
         """
         self._home = self._cheapest_backend(picks)
@@ -104,7 +104,7 @@ class Ties:
 
     def _cheapest_backend(self, picks: Sequence[Pick]) -> str:
         """The backend with which the ops of each pick together would cost least; what it does not
-        offer counts as the dearest way that somebody does. Empty where there is nothing to choose.
+        offer counts as the dearest way that somebody does. Empty if there is nothing to choose.
         """
         sums: dict[str, list[Cost]] = {name: [] for name in self._rank}
         contested = False

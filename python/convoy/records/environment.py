@@ -1,4 +1,4 @@
-"""What a measurement depends on beside workload and candidate: the last part of a record's key."""
+"""The environment of a measurement: the part of a record's key besides workload and candidate."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Environment:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     def differences(self, other: Environment) -> list[str]:
-        """What differs, as text; fields that one side does not know are not compared."""
+        """Describe the differences; fields that one side does not know are not compared."""
         found = []
         for field in dataclasses.fields(self):
             mine, its = getattr(self, field.name), getattr(other, field.name)
@@ -193,7 +193,7 @@ def current(ordinal: int = 0) -> Environment:
 
 
 def for_device(device: Device) -> Environment:
-    """What is known of a device that need not be present: placement from shipped records.
+    """Return the known fields of a device that need not be present, to place from shipped records.
 
     Libraries are left open, so that any record of that GPU matches strictly.
     """
@@ -201,7 +201,7 @@ def for_device(device: Device) -> Environment:
 
 
 def _processor() -> str:
-    """Name of the processor and how many of it there are to use; empty where it is not told."""
+    """Name of the processor and how many of it there are to use; empty if it is not told."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -217,7 +217,7 @@ def _processor() -> str:
 
 
 def _boot() -> str:
-    """Hash of the kernel's boot id; empty where there is none."""
+    """Hash of the kernel's boot id; empty if there is none."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -226,7 +226,8 @@ def _boot() -> str:
 
 
 def _cudart_version() -> str:
-    """Of the libcudart that TVM and the kernels use; asking it starts no CUDA context."""
+    """Version of the libcudart that TVM and the kernels use; querying it creates no CUDA
+    context."""
     version = ctypes.c_int()
     try:
         cudart = ctypes.CDLL(library.locations()["cudart"] or "libcudart.so.13")
@@ -238,7 +239,7 @@ def _cudart_version() -> str:
 
 
 def _opened_version(name: str, wheels: Iterable[str]) -> str:
-    """Of the wheel where it is the wheel's library that is used, otherwise told by the runtime."""
+    """Version of the wheel if its library is used, otherwise as reported by the runtime."""
     if not os.environ.get(f"CONVOY_{name.upper()}"):
         for wheel in wheels:
             if version := _wheel_version(wheel):

@@ -1,4 +1,4 @@
-"""Care of record files: merge, prune, export."""
+"""Maintain record files: merge, prune, export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .store import expand
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a merge or prune did. ``skipped`` counts lines that were not records."""
+    """Result of a merge or prune. ``skipped`` counts lines that were not records."""
 
     kept: int
     removed: int

@@ -1,4 +1,4 @@
-"""One record and its line of text.
+"""A record and its line of text.
 
 A record file holds JSON lines of two kinds. A header states an environment once::
 
@@ -59,7 +59,7 @@ CandidateKey = tuple[str, str, str]
 class HostSample(NamedTuple):
     """The times of a record that has them all, in microseconds, and what they depend on.
 
-    ``wait_us`` is the synchronised call without the kernel, ``cold_us`` alone may be missing;
+    ``wait_us`` is the synchronized call without the kernel, ``cold_us`` alone may be missing;
     ``host``, ``boot`` and ``gpu`` are those of the environment.
     """
 
@@ -114,7 +114,7 @@ class Record:
         )
 
     def host_sample(self) -> HostSample | None:
-        """Its host times; None where one of them is missing or zero."""
+        """Its host times; None if one of them is missing or zero."""
         times, environment = self.measurement, self.environment
         if not (times.ok and times.enqueue_us and times.e2e_us and times.kernel_us):
             return None

@@ -1,4 +1,4 @@
-"""Reading and appending one record file, safe against crashes and other processes."""
+"""Read and append to a record file, safe against crashes and other processes."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ Entry = Record | WaitingLine | SkippedLine
 
 @dataclass
 class Contents:
-    """What a record file holds: its records in file order, and the lines that were skipped."""
+    """Content of a record file: its records in file order, and the skipped lines."""
 
     records: list[Record] = field(default_factory=list)
     skipped: list[SkippedLine] = field(default_factory=list)
 
 
 def read(path: Path) -> Contents:
-    """All records of a ``.jsonl`` or ``.jsonl.gz`` file; an absent file holds none.
+    """Read all records of a ``.jsonl`` or ``.jsonl.gz`` file; an absent file has none.
 
     Truncated, damaged and foreign lines are skipped and listed. Raises CorruptRecords when no
     line at all is a record or header and the file is neither empty nor one record cut short.
@@ -155,9 +155,9 @@ def _first(path: Path) -> str:
 class Appender:
     """Adds records to a file that other processes may be adding to at the same time.
 
-    Every append is whole lines in one write, under a lock file beside it (``NAME.lock``). A line
-    that a crash cut short is closed off first, so that it spoils no other. When a write fails,
-    the file is brought back to its former length.
+    Every append writes whole lines at once, under a lock file beside it (``NAME.lock``). A line
+    that a crash cut short is terminated first, so that it does not corrupt the next one. If a write
+    fails, the file is truncated to its former length.
 
     With ``durable`` each append is also synced to the disk: records then survive not only the
     death of the process (they always do) but that of the machine.

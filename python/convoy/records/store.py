@@ -1,4 +1,4 @@
-"""The database of measurements: append-only files, looked up by workload and environment."""
+"""The database of measurements: append-only files with lookup by workload and environment."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .record_file import SkippedLine, WaitingLine
 
 @dataclass
 class _Group:
-    """What is known of one workload: the latest record of each candidate in each environment, and
-    entries of files that nobody has asked for yet."""
+    """Records of one workload: the latest of each candidate in each environment, and entries of
+    files that are not parsed yet."""
 
     records: dict[tuple[str, CandidateKey], Record] = field(default_factory=dict)
     waiting: list[Record | WaitingLine] = field(default_factory=list)
@@ -141,7 +141,7 @@ class RecordStore:
         return loose
 
     def of(self, workload: Workload) -> list[Record]:
-        """All records of a workload, from whatever environment, in no particular order."""
+        """Return all records of a workload from all environments, in no particular order."""
         group = self._load().get(workload.key, _Group())
         records = list(self._settled(group).records.values())
         self._report()

@@ -1,4 +1,4 @@
-"""What earlier versions wrote into records, in the words of this one.
+"""Translate the fields of records that earlier versions wrote.
 
 A kernel source is named by its header and a hash of its code. Where headers were moved, or their
 code was changed without a change of the compiled kernels (proven on the device code), the

@@ -141,8 +141,8 @@ def graph_chart(schedule: Schedule, line: Timeline) -> GraphChart:
 
 
 def _reads(schedule: Schedule) -> list[set[int]]:
-    """Of each op those whose results it reads. Dependences would be too many: they hold what shares
-    storage as well. They stand in where no buffers are known."""
+    """Return the ops whose results each op reads. Dependences, which also include shared storage,
+    are used if no buffers are known."""
     if not schedule.memory.buffers:
         return [set(op.depends) for op in schedule.ops]
     reads: list[set[int]] = [set() for _ in schedule.ops]

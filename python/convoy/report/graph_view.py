@@ -1,4 +1,4 @@
-"""Placing the ops of a schedule for drawing: layers from top to bottom, few crossings.
+"""Lay out the ops of a schedule in layers from top to bottom, with few crossings.
 
 The layered method of Sugiyama, Tagawa and Toda (1981): layers by longest path, long edges cut by
 points of their own, order within a layer by the mean place of the neighbours.

@@ -73,7 +73,7 @@ class Report:
 
     @property
     def timelines(self) -> list[Timeline]:
-        """The predicted run and, where there is one, the measured one."""
+        """The predicted run and, if there is one, the measured one."""
         line = predicted(self.drawn, self.plan)
         return [line, self.measured] if self.measured else [line]
 
@@ -165,7 +165,7 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
         remark = f"one stream {charts.duration(schedule.single_us)}"
         if schedule.streams > 1:
             remark += f", {schedule.predicted_speedup:.2f}x"
-        for name, word in (("stream", "asynchronous"), ("sync", "synchronised")):
+        for name, word in (("stream", "asynchronous"), ("sync", "synchronized")):
             remark += f", {word} {charts.duration(predicted_us(plan, schedule, name))}"
         tiles.append(("predicted", charts.duration(schedule.makespan_us), remark))
     if report.measured:

@@ -1,4 +1,4 @@
-"""Where the time of a network goes: its layers, heaviest first."""
+"""The layers of a network with their times, heaviest first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Layer:
         us: Microseconds, measured where that was done, otherwise predicted.
         share: Part of the sum over all layers, from 0 to 1. Layers on different streams overlap,
             so that the sum may be longer than the run.
-        predicted_us: Microseconds before it ran; None where nothing was predicted.
+        predicted_us: Microseconds before it ran; None if nothing was predicted.
         measured: Whether ``us`` was measured.
         kernel: The kernel in words.
     """
@@ -40,7 +40,7 @@ def heaviest(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def of_timelines(lines: Sequence[Timeline]) -> list[Layer]:
-    """Layers of the predicted run and, where there is one, the measured run of one schedule."""
+    """Layers of the predicted run and, if there is one, the measured run of one schedule."""
     predicted, measured = lines[0], lines[1] if len(lines) > 1 else None
     found = []
     for i, span in enumerate(predicted.spans):

@@ -90,7 +90,9 @@ class Calls:
         """A run begins."""
         self._next = 0
 
-    def watch(self, _function: Any, name: str, before: bool, _result: Any, *_args: Any) -> None:
+    def watch(
+        self, _function: object, name: str, before: bool, _result: object, *_args: object
+    ) -> None:
         """See :meth:`convoy.session.Session.observe`."""
         if before or self._next == len(self._symbols) or name != self._symbols[self._next]:
             return

@@ -1,4 +1,4 @@
-"""The decisions of a plan as the page shows them: each distinct workload once, with its rivals."""
+"""Decisions of a plan for the report: each distinct workload once, with its rivals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Operation:
 
 
 def operations(explanation: Explanation) -> list[Operation]:
-    """One for each distinct workload, in network order."""
+    """Return one operation for each distinct workload, in network order."""
     alike: dict[str, list[OpExplanation]] = {}
     for op in explanation.ops:
         alike.setdefault(op.workload.key, []).append(op)
@@ -81,7 +81,7 @@ def explained(plan: Plan) -> Explanation:
 
 
 def _under(plan: Plan, objective: str) -> Plan:
-    """The plan of the cheapest candidates shown; the plan itself where that is none cheaper (for
+    """The plan of the cheapest candidates shown; the plan itself if that is none cheaper (for
     ``stream``, each choice by itself need not lead to the smaller of the two sums)."""
     choices = [
         dataclasses.replace(

@@ -35,7 +35,7 @@ class Column:
     """
 
     title: str
-    get: str | Callable[[Any], Any] | None = None
+    get: str | Callable[[Any], object] | None = None
     unit: str = ""
     digits: int = 2
 
@@ -52,7 +52,7 @@ class Column:
         return text(row[index], self.digits)
 
 
-def text(value: Any, digits: int = 2) -> str:
+def text(value: object, digits: int = 2) -> str:
     """A cell on one line: None and empty text as a dash, booleans as yes and no."""
     if value is None or value == "":
         return MISSING

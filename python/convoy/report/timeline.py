@@ -14,7 +14,7 @@ from ..placement.explain import shape_text
 
 @dataclass(frozen=True)
 class Span:
-    """One call on one stream; times in microseconds from the start of the run.
+    """A call on one stream; times in microseconds from the start of the run.
 
     ``label`` is the layer's name or another one for people, ``backend`` "tvm" for TVM's own
     kernels, ``kernel`` the kernel in words. ``details`` are pairs of a heading and a text.

@@ -1,4 +1,4 @@
-"""Timelines as a trace in Chrome's format, which ui.perfetto.dev and chrome://tracing open.
+"""Write timelines as a Chrome trace for ui.perfetto.dev and chrome://tracing.
 
 One process for each timeline, one row for each stream, an arrow for each event that one stream
 waits for. Format: "Trace Event Format" of the Chromium project; times are microseconds.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .timeline import Timeline
+from .timeline import Span, Timeline
 
 Event = dict[str, Any]
 
@@ -60,7 +60,7 @@ def _process(line: Timeline, pid: int) -> Iterator[Event]:
         yield {"ph": "f", "bp": "e", "tid": _row(pid, second.stream), "ts": at, **common}
 
 
-def _inside(span: Any, share: float) -> float:
+def _inside(span: Span, share: float) -> float:
     """A time within a span, a thousandth off its ends."""
     return span.start_us + span.duration_us * min(max(share, 0.001), 0.999)
 
@@ -69,5 +69,5 @@ def _row(pid: int, stream: int) -> int:
     return 1000 * pid + stream
 
 
-def _about(event: str, pid: int, tid: int = 0, **args: Any) -> Event:
+def _about(event: str, pid: int, tid: int = 0, **args: object) -> Event:
     return {"ph": "M", "name": event, "pid": pid, "tid": tid, "args": args}

@@ -1,4 +1,4 @@
-"""The C++ runtime seen from Python: loading it, its modules, and the GPU that is present."""
+"""Python interface of the C++ runtime: the library, its modules, and the GPU."""
 
 from .device import check_device, current_device, present_device
 from .library import function, load_runtime, load_tvm_backends, status

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
 from ..ir.artifact import Meta, private_copy, read_sealed, sealed, write_sealed
@@ -18,6 +18,9 @@ from ..ir.schedule import Schedule
 from .quiet import without_scope_warnings
 from .session import Session
 
+if TYPE_CHECKING:
+    import tvm
+
 _making_sessions = threading.Lock()
 
 
@@ -25,17 +28,19 @@ _making_sessions = threading.Lock()
 class CompiledModule:
     """A compiled network, in memory or loaded from a file.
 
-    ``module`` is the TVM executable (or loaded module), ``meta`` what it says of itself;
-    ``content`` is the whole file of one that an earlier build made.
+    Attributes:
+        module: The TVM executable, or the loaded module.
+        meta: Its description: inputs, outputs, target, plan and schedule.
+        content: The exported file, for a module that is linked already.
     """
 
-    module: Any
+    module: tvm.runtime.Executable | tvm.runtime.Module
     meta: Meta
     content: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def plan(self) -> Plan | None:
-        """The placement, None for a module that offloads nothing."""
+        """The plan; None for a module without library kernels."""
         return Plan.from_json(self.meta.plan) if self.meta.plan else None
 
     @property
@@ -43,17 +48,17 @@ class CompiledModule:
         """Streams, launch order and storage; None for a module that was not scheduled."""
         return Schedule.from_json(self.meta.schedule) if self.meta.schedule else None
 
-    def export_library(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write one self-contained shared object; ``options`` go to TVM's export_library.
+    def export_library(self, path: str | os.PathLike[str], **options: object) -> None:
+        """Write a self-contained shared object; ``options`` are passed to TVM's export_library.
 
-        A module that the cache of builds had is linked already: options have no effect on it, which
-        a warning says. Raises CacheUnwritable where the folder cannot be written.
+        Options have no effect on a module from the build cache, which is linked already; a warning
+        says so. Raises CacheUnwritable if the folder cannot be written.
         """
         write_sealed(path, lambda folder: self.linked(folder, **options))
 
-    def linked(self, folder: Path | None = None, **options: Any) -> bytes:
-        """The content of the file that :meth:`export_library` writes; ``folder`` is for temporary
-        files."""
+    def linked(self, folder: Path | None = None, **options: object) -> bytes:
+        """Return the content of the file that :meth:`export_library` writes; ``folder`` is for
+        temporary files."""
         if self.content:
             if options:
                 warnings.warn(
@@ -67,13 +72,15 @@ class CompiledModule:
         with without_scope_warnings():
             return sealed(lambda file: self.module.export_library(file, **options), folder)
 
-    def session(self, device: Any = None) -> Session:
-        """An instance to run on a TVM device (default: the first of the module's kind)."""
+    def session(self, device: tvm.runtime.Device | None = None) -> Session:
+        """Create a session on a TVM device (default: the first one of the module's target)."""
         return self.sessions(device, (self.meta,))[0]
 
-    def sessions(self, device: Any = None, metas: Sequence[Meta] | None = None) -> list[Session]:
-        """Sessions for all batch sizes of the module, ascending. They share one set of weights, and
-        two of them must not run at the same time."""
+    def sessions(
+        self, device: tvm.runtime.Device | None = None, metas: Sequence[Meta] | None = None
+    ) -> list[Session]:
+        """Create a session for each batch size of the module, ascending. They share one set of
+        weights, and two of them must not run at the same time."""
         import tvm
 
         if device is None:
@@ -93,21 +100,24 @@ class CompiledModule:
 def load(
     path: str | os.PathLike[str], *, trusted: Iterable[str | os.PathLike[str]] | None = None
 ) -> CompiledModule:
-    """Load what export_library wrote. Needs TVM's runtime, not its compiler.
+    """Load a module that export_library wrote. Needs TVM's runtime, not its compiler.
 
-    Loaded is what the file holds now, whatever was loaded from its path before; the file may be
-    replaced or written over afterwards. A module is code: load none from those you do not trust.
+    The file is read once; it may be replaced or overwritten afterwards. A module is code: load only
+    modules that you trust.
 
     Args:
-        path: The module's file.
+        path: File of the module.
         trusted: PEM files of Ed25519 public keys, one of which must have signed the module
-            (``convoy sign``). Default: signatures are not looked at.
+            (``convoy sign``). By default signatures are not checked.
+
+    Returns:
+        The compiled module.
 
     Raises:
-        InvalidOption: A missing file.
-        CorruptArtefact: Anything but a whole module of this version.
-        LibraryMissing: A module for a GPU, and CUDA is not installed.
-        UntrustedModule: No trusted key signed it.
+        InvalidOption: The file does not exist.
+        CorruptArtefact: The file is not a complete module of this version.
+        LibraryMissing: The module is for a GPU, and CUDA is not installed.
+        UntrustedModule: No trusted key signed the module.
     """
     content = read_sealed(path)
     if trusted is not None:
@@ -118,7 +128,7 @@ def load(
 
 
 def load_content(content: bytes, name: str) -> CompiledModule:
-    """Load the content of such a file, which ``name`` stands for in errors; raises as
+    """Load the content of an exported file; ``name`` identifies it in errors. Raises like
     :func:`load`. The module keeps the content and can be exported."""
     from . import load_runtime, load_tvm_backends
 
@@ -140,14 +150,14 @@ def load_content(content: bytes, name: str) -> CompiledModule:
     return CompiledModule(module, Meta.loads(description), content)
 
 
-def _find_meta(module: Any) -> str:
+def _find_meta(module: tvm.runtime.Module) -> str:
     for part in _all_imports(module):
         if part.kind == "convoy" and (description := str(part["convoy_meta"]())):
             return description
     raise CorruptArtefact("a module without convoy's part", "a module written by export_library")
 
 
-def _all_imports(module: Any) -> list[Any]:
+def _all_imports(module: tvm.runtime.Module) -> list[tvm.runtime.Module]:
     found = [module]
     for part in module.imports:
         found.extend(_all_imports(part))

@@ -39,7 +39,7 @@ def current_device(index: int = 0) -> Device:
 
 
 def present_device(index: int = 0) -> Device | None:
-    """As :func:`current_device`; None without a GPU."""
+    """Like :func:`current_device`; None without a GPU."""
     try:
         return current_device(index)
     except NoGpu:

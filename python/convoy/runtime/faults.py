@@ -1,4 +1,4 @@
-"""Errors of CUDA as errors of Convoy: memory that is used up, and a GPU that is lost."""
+"""Translate CUDA errors: out of memory, and a lost GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOST = re.compile(
 
 
 def raise_fault(error: BaseException) -> None:
-    """Raise OutOfMemory or GpuLost where an error says so; return for any other."""
+    """Raise OutOfMemory or GpuLost if an error says so; return for any other."""
     if isinstance(error, ConvoyError):
         return
     text = str(error)

@@ -1,4 +1,4 @@
-"""A session in a process of its own, which is made anew after a fault.
+"""A session in a child process that is restarted after a fault.
 
 After an illegal access or a hang a process cannot use its GPU any more. A server keeps running when
 the process that fails is another one.
@@ -12,30 +12,35 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import errors
 from ..child_process import python_module
 from ..errors import ConvoyError, GpuLost
-from .session import host_value
+from .values import host_value
+
+if TYPE_CHECKING:
+    import tvm
+
+    from .values import Value
 
 #: Loading TVM and CUDA, on a busy machine.
 START_TIMEOUT_S = 180.0
 
 
 class IsolatedSession:
-    """Run an exported module in a child process. Not for use by two threads at once.
+    """Run an exported module in a child process. Not thread-safe.
 
-    A fault of the GPU, a crash or a missing answer ends the child and raises GpuLost; the next call
-    starts a new one. Errors that harm nothing (a wrong shape, OutOfMemory) leave it running.
+    A GPU fault, a crash or a timeout ends the child and raises GpuLost; the next call starts a new
+    one. Other errors (a wrong shape, OutOfMemory) leave it running.
 
     Args:
-        path: A module of ``CompiledModule.export_library``.
+        path: File written by ``CompiledModule.export_library``.
         device: Index of the GPU.
-        timeout: Seconds without an answer after which a call fails.
-        trusted: As of :func:`convoy.load`.
+        timeout: Seconds after which a call without an answer fails.
+        trusted: As in :func:`convoy.load`.
     """
 
     def __init__(
@@ -52,12 +57,12 @@ class IsolatedSession:
         self.starts = 0
         self._start()
 
-    def __call__(self, *inputs: Any) -> list[np.ndarray]:
-        """Outputs for all inputs in order, as of ``Session``.
+    def __call__(self, *inputs: Value) -> list[np.ndarray]:
+        """Run once with all inputs in order and return the outputs, like ``Session``.
 
         Raises:
-            GpuLost: The child failed; the next call starts another one.
-            ConvoyError: Those of ``convoy.load`` and of a session's call.
+            GpuLost: The child failed; the next call starts a new one.
+            ConvoyError: The errors of ``convoy.load`` and of calling a session.
         """
         if self._child is None:
             self._start()
@@ -65,7 +70,7 @@ class IsolatedSession:
 
     @property
     def pid(self) -> int | None:
-        """The child's process; None before the first call after a fault."""
+        """Process id of the child; None after a fault until the next call."""
         return self._child[0].pid if self._child else None
 
     def close(self) -> None:
@@ -100,7 +105,7 @@ class IsolatedSession:
             self.close()
             raise
 
-    def _ask(self, message: list[Any], timeout: float) -> list[np.ndarray]:
+    def _ask(self, message: list[object], timeout: float) -> list[np.ndarray]:
         assert self._child is not None
         process, connection = self._child
         try:
@@ -153,7 +158,7 @@ def _serve(descriptor: int) -> None:
             connection.send(("ConvoyError", f"{type(error).__name__}: {error}", "", ""))
 
 
-def _device(target: str, index: int) -> Any:
+def _device(target: str, index: int) -> tvm.runtime.Device:
     import tvm
 
     return tvm.cuda(index) if target == "cuda" else tvm.cpu()

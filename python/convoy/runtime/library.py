@@ -1,4 +1,4 @@
-"""Finding and loading libconvoy_runtime.so and the CUDA libraries that it opens.
+"""Find and load libconvoy_runtime.so and the CUDA libraries that it opens.
 
 Nothing heavy is imported here: a deployed module needs tvm_ffi, this and TVM's runtime only.
 """
@@ -13,10 +13,13 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors, paths
 from ..errors import ConvoyError, LibraryMissing
+
+if TYPE_CHECKING:
+    import tvm_ffi
 
 # Error kinds of the C++ side that arrive in Python as the class of the same name.
 _ERROR_KINDS = (
@@ -50,7 +53,7 @@ def _cudart() -> str:
 
 @functools.cache
 def locations() -> dict[str, str]:
-    """Paths of CUDA's runtime, cuDNN and cuBLASLt; empty where the system's linker shall search.
+    """Paths of CUDA's runtime, cuDNN and cuBLASLt; empty if the system's linker shall search.
 
     An environment variable (CONVOY_CUDART, CONVOY_CUDNN, CONVOY_CUBLASLT) goes before a wheel.
     """
@@ -81,7 +84,7 @@ def load_tvm_backends() -> str:
     """Load what an executable for a GPU needs of TVM beside its runtime library, where TVM left it
     out: with TVM_USE_RUNTIME_LIB=1, and in installations without the compiler.
 
-    Returns why its CUDA runtime cannot be loaded, empty where it is; without CUDA all else works.
+    Returns why its CUDA runtime cannot be loaded, empty if it is; without CUDA all else works.
     """
     from tvm import base
     from tvm_ffi.libinfo import load_lib_ctypes
@@ -131,14 +134,14 @@ def load_runtime() -> None:
         _library = library
 
 
-def function(name: str) -> Callable[..., Any]:
+def function(name: str) -> tvm_ffi.Function:
     """The runtime's function ``convoy.<name>``, the library loaded where it is not yet."""
     load_runtime()
     return _function(name)
 
 
 @functools.cache
-def _function(name: str) -> Callable[..., Any]:
+def _function(name: str) -> tvm_ffi.Function:
     import tvm_ffi
 
     return tvm_ffi.get_global_func(f"convoy.{name}")
@@ -156,7 +159,8 @@ def _loaded_path() -> Path:
 
 
 def status() -> dict[str, str]:
-    """What the runtime can open, for ``convoy doctor``: a path or version, or why not.
+    """Return the libraries that the runtime can open, for ``convoy doctor``: a path or version, or
+    the error.
 
     Keys: runtime, cuda, gpu, cudnn. Never raises. cuDNN is opened only after cuBLASLt was found,
     because it ends the process otherwise.

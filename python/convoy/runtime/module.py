@@ -1,13 +1,16 @@
-"""Making a runtime module from the entries that backends built."""
+"""Create a runtime module from the entries of backends."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption
 from .library import function
+
+if TYPE_CHECKING:
+    import tvm_ffi
 
 FORMAT = 1
 
@@ -18,7 +21,7 @@ def create_module(
     meta: str = "",
     *,
     arch: int | None = None,
-) -> Any:
+) -> tvm_ffi.Module:
     """A runtime module (kind ``convoy``) that can be called, saved and loaded.
 
     Each entry is a backend's ``Binary.entry`` with a ``symbol``; ``blobs`` are their kernel
@@ -26,7 +29,7 @@ def create_module(
     ``arch`` (compute capability times ten; 0 for kernels that work on host memory) defaults to
     what the entries say. No GPU is needed or touched.
 
-    Raises InvalidOption for entries that do not fit together, CorruptArtefact where a kernel
+    Raises InvalidOption for entries that do not fit together, CorruptArtefact if a kernel
     library is missing among the blobs.
     """
     if arch is None:

@@ -1,4 +1,4 @@
-"""Keeping TVM's per-constant log lines away from users.
+"""Suppress TVM's log lines for each constant.
 
 Saving and loading an executable logs one warning for each constant ("Scope Saving", "Scope
 Loaded"), hundreds of lines for a network, straight to the process's stderr.

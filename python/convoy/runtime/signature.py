@@ -1,4 +1,4 @@
-"""Signatures of compiled modules: who exported a file, which its seal does not say.
+"""Signatures of compiled modules, which prove who exported a file.
 
 A signature is a small JSON file beside the module, ``network.so.sig``, with an Ed25519 signature
 (RFC 8032) over the SHA-256 of the whole module. Keys are PEM files, as ``openssl genpkey

@@ -15,7 +15,7 @@ def time_bursts(
     number: int,
     clock: Clock = time.perf_counter,
 ) -> list[float]:
-    """Time ``repeat`` bursts of ``number`` runs enqueued back to back and synchronised once.
+    """Time ``repeat`` bursts of ``number`` runs enqueued back to back and synchronized once.
 
     Args:
         run: Enqueues one run.

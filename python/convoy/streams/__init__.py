@@ -1,2 +1,2 @@
-"""Which stream runs what and when, and which storage is whose: ops of a lowered function, scheduled
-by measured durations and occupancies (docs/design/streams.md)."""
+"""Schedule the ops of a lowered function on streams by measured durations and occupancies, and plan
+their storage (docs/design/streams.md)."""

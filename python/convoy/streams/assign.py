@@ -1,4 +1,4 @@
-"""List scheduling: which op goes to which stream, and in which order they are launched."""
+"""List scheduling: assign ops to streams and order their launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a dependence graph into the fewest chains.
+"""Cut a dependence graph into the fewest chains.
 
 A chain is a path of the reduced graph; its ops follow one another anyway, so they share a stream
 without loss and without events. The fewest vertex-disjoint paths that cover a directed acyclic
@@ -31,7 +31,7 @@ def cover(graph: Dependences, priorities: Sequence[float]) -> list[int]:
 
 
 def _match(graph: Dependences, priorities: Sequence[float]) -> list[int]:
-    """Of each op the next one of its chain, -1 at the end of one."""
+    """Return the next op of each op's chain, -1 at the end."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 

@@ -29,7 +29,7 @@ class Dependences:
 
     @cached_property
     def ancestors(self) -> list[int]:
-        """Of each op the set of all ops before it, itself not included."""
+        """Return the set of all ops before each op, excluding itself."""
         sets: list[int] = []
         for before in self.depends:
             found = 0
@@ -59,8 +59,8 @@ class Dependences:
         return [tuple(after) for after in found]
 
     def bottom_levels(self, durations: Sequence[float]) -> list[float]:
-        """Of each op the longest time from its start to the end of everything behind it: the
-        priority of list scheduling. The largest is the critical path's length."""
+        """Return the longest time from each op's start to the end of its successors: the priority
+        of list scheduling. The maximum is the length of the critical path."""
         levels = [0.0] * len(self)
         for op in reversed(range(len(self))):
             levels[op] = durations[op] + max((levels[s] for s in self.successors[op]), default=0.0)

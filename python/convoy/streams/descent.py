@@ -1,4 +1,4 @@
-"""Making a schedule better by small changes, as the simulator sees it."""
+"""Improve the simulated time of a schedule by local changes."""
 
 from __future__ import annotations
 

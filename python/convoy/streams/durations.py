@@ -1,4 +1,4 @@
-"""Durations and occupancies of ops: from the plan, measured on the GPU, or estimated."""
+"""Find the durations and occupancies of ops: in the plan, by measuring, or by estimating."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _signature(arg: relax.Expr) -> object:
 
 
 def _tensors(args: Sequence[relax.Expr], index: int) -> list[tvm.runtime.Tensor] | None:
-    """Device tensors of zeros for a call's arguments; None where one is no tensor."""
+    """Device tensors of zeros for a call's arguments; None if one is no tensor."""
     from ..runtime.library import function
 
     tensors = []

@@ -1,4 +1,4 @@
-"""A schedule as a Relax program: storage in an arena, stream and event calls around the kernels.
+"""Emit a schedule as a Relax program: storage in an arena, stream and event calls.
 
 For several streams the function becomes one call of ``convoy.streams.run`` around a body that
 calls, in launch order, kernels, ``convoy.streams.on`` (stream, events to wait for) and
@@ -76,7 +76,7 @@ class _Writer:
         self._known: dict[relax.Var, relax.Expr] = {}
 
     def storage_function(self) -> relax.Function | None:
-        """Makes the arena and gives the tensors in it; None where nothing is to be stored."""
+        """Makes the arena and gives the tensors in it; None if nothing is to be stored."""
         if not self._inside:
             return None
         self._bindings = []

@@ -1,4 +1,4 @@
-"""The fewest events that make streams keep a dependence graph, and what then happens before what.
+"""Insert the fewest events that preserve all dependences, and compute the happens-before relation.
 
 An edge between two streams needs an event unless it follows from the order inside streams and
 from other events. Because the order of ops is fixed, the set of edges that remain is unique (the
@@ -42,8 +42,8 @@ def edges(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> list[tupl
 
 
 def happens_before(streams: Sequence[int], events: Iterable[Event]) -> list[int]:
-    """Of each op the set of ops (bits) that are over before it starts, by the order inside streams
-    and events alone."""
+    """Return the set of ops (as bits) that end before each op starts, by stream order and
+    events."""
     waits: dict[int, list[int]] = {}
     for event in events:
         if ORIGIN not in (event.record, event.wait):

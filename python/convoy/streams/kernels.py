@@ -1,4 +1,5 @@
-"""What a scheduled TIR function launches: blocks, threads, shared memory, and what it writes."""
+"""Launch configuration of a scheduled TIR function: blocks, threads, shared memory, and the buffers
+that it writes."""
 
 from __future__ import annotations
 
@@ -166,7 +167,7 @@ def _grid(statement: tvm.ir.Stmt) -> tuple[int, int]:
 
 
 def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
-    """The statements below the root block: each is a launch of its own."""
+    """The statements below the root block: each is one launch."""
     if isinstance(body, s_tir.SBlockRealize):
         body = body.block.body
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]

@@ -1,4 +1,4 @@
-"""Lowered module and schedule -> executable."""
+"""Link a lowered module and its schedule into an executable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def link(
 
 @dataclass(frozen=True)
 class Part:
-    """One function of an executable; ``name`` is what it is called by."""
+    """A function of an executable; ``name`` is its symbol."""
 
     lowered: Lowered
     program: Program

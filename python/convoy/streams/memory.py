@@ -1,4 +1,4 @@
-"""Static storage for all tensors inside a function, aware of streams.
+"""Plan static storage for all tensors of a function on several streams.
 
 Two tensors may share bytes only when every op that touches the one is over before the first op
 that touches the other starts, by the order inside streams and events alone. What merely happens
@@ -61,7 +61,7 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def _common(before: Sequence[int], ops: Iterable[int]) -> int:
-    """What happens before every one of ``ops``."""
+    """Return the ops that happen before each of ``ops``."""
     common = -1
     for op in ops:
         common &= before[op]

@@ -1,4 +1,4 @@
-"""How much of a device launches occupy: of a known grid, or estimated for a workload."""
+"""Occupancy of a launch: of a known grid, or estimated for a workload."""
 
 from __future__ import annotations
 

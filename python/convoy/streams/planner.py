@@ -1,4 +1,4 @@
-"""From ops and buffers to a schedule."""
+"""Make a schedule from ops and buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lowered Relax function as ops and buffers.
+"""Read a lowered Relax function as ops and buffers.
 
 Functions are read as they are behind ``CallTIRRewrite``: tensors are allocated one by one, kernels
 and external functions are called with their outputs as the last arguments.

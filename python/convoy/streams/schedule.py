@@ -1,4 +1,4 @@
-"""The schedule of a lowered network: planned, and on a machine with the GPU also tried."""
+"""Schedule a lowered network; compare with one stream if the GPU is present."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def _predicted(ops: Sequence[Op], program: Program, costs: LaunchCosts) -> Sched
 def _measured(
     lowered: Lowered, program: Program, ops: Sequence[Op], plan: Plan, cuda_graph: bool
 ) -> Timing:
-    """One stream against several schedules on more; the fastest if it wins by more than the
-    spread."""
+    """Compare one stream with schedules on several; select the fastest if it is faster by more than
+    the spread."""
     costs = GRAPH if cuda_graph else EAGER
     single = single_stream(ops, program.buffers, costs)
     planned = close_schedules(ops, program.buffers, most=CONTENDERS, costs=costs)
@@ -149,8 +149,7 @@ def _measured(
 
 
 def _overhead_us(plan: Plan) -> float:
-    """What kernels that were chosen for several streams take longer than the cheapest, one after
-    the other."""
+    """Additional time of kernels that were selected for several streams when they run on one."""
     if plan.streams == 1:
         return 0.0
     overhead = 0.0
@@ -181,7 +180,7 @@ def time_functions(
     cuda_graph: bool,
     device: int = 0,
 ) -> list[tuple[float, float]]:
-    """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronised
+    """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronized
     calls where no graph will be used. Returns (median, spread) of each in microseconds."""
     from tvm.runtime.vm import VirtualMachine
 

@@ -1,4 +1,4 @@
-"""Predicting when each op of a schedule runs.
+"""Predict when each op of a schedule runs.
 
 Ops that run at the same time share the device. Each asks for the share of the SMs that its
 blocks occupy, at most all of it; while the shares sum to more than one, everybody slows
@@ -99,7 +99,8 @@ class Simulator:
 
 
 def _waits(events: Sequence[Edge], count: int) -> tuple[list[list[int]], list[int]]:
-    """What each op waits for, and what the caller's stream waits for at the end."""
+    """Return the ops that each op waits for, and those that the caller's stream waits for at the
+    end."""
     waits: list[list[int]] = [[] for _ in range(count)]
     joined: list[int] = []
     for record, wait in events:
@@ -110,7 +111,7 @@ def _waits(events: Sequence[Edge], count: int) -> tuple[list[list[int]], list[in
 def _followers(
     streams: Sequence[int], waits: Sequence[Sequence[int]]
 ) -> tuple[list[list[int]], list[int]]:
-    """Of each op what cannot start before its end, and how many ops it waits for itself."""
+    """Return the ops that wait for each op, and the number of ops that each one waits for."""
     behind: list[list[int]] = [[] for _ in streams]
     missing = [0] * len(streams)
     last: dict[int, int] = {}

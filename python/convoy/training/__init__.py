@@ -1,4 +1,4 @@
-"""Training: a network's loss becomes a module that takes one step of gradient descent."""
+"""Training: compile a network's loss into a module for one step of gradient descent."""
 
 from .network import LossModule, Network
 from .resnet import resnet50, small_resnet

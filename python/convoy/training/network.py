@@ -1,4 +1,4 @@
-"""Networks to train, written layer by layer: NHWC activations, OHWI filters, own parameters."""
+"""Build networks to train layer by layer: NHWC activations, OHWI filters, initial parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LossModule:
     """``main(x, labels, parameters...) -> (loss, logits, new moving statistics...)``.
 
     ``trainable`` are names of parameters, ``updates`` map other parameters to the results that
-    replace them, ``initial`` are values for all of them, as PyTorch initialises them.
+    replace them, ``initial`` are values for all of them, as PyTorch initializes them.
     """
 
     module: tvm.IRModule

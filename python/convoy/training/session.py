@@ -1,14 +1,19 @@
-"""Running a compiled training step: the state stays on the device from step to step."""
+"""Run a compiled training step; the state stays on the device between steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..runtime.compiled import CompiledModule
 from .step import LEARNING_RATE, TrainStep
+
+if TYPE_CHECKING:
+    import tvm
+
+    from ..runtime.values import Value
 
 
 class TrainingSession:
@@ -24,7 +29,7 @@ class TrainingSession:
         step: TrainStep,
         values: Mapping[str, np.ndarray],
         learning_rate: float = 0.1,
-        device: Any = None,
+        device: tvm.runtime.Device | None = None,
     ) -> None:
         self.step_info = step
         self.session = built.session(device) if device is not None else built.session()
@@ -50,8 +55,8 @@ class TrainingSession:
             if not kept.same_as(new) and kept.data_ptr() != new.data_ptr():
                 kept.copyfrom(new)
 
-    def __call__(self, **inputs: Any) -> float:
-        """One step on inputs by name; the loss before the update."""
+    def __call__(self, **inputs: Value) -> float:
+        """Run one step on inputs by name and return the loss before the update."""
         for name, value in inputs.items():
             self.session.set_input(name, value)
         self.run()

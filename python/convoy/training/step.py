@@ -2,8 +2,8 @@
 
 The step of a loss function ``main(x, ..., w, ...) -> (loss, ...)`` is
 ``main(x, ..., learning_rate, *state) -> (loss, ..., *new state)``, where the state is every
-trained parameter, its velocity, and whatever else the network carries from step to step (moving
-statistics). It is an ordinary Relax module: ``convoy.build`` compiles it.
+trained parameter, its velocity, and other values that are carried from step to step (moving
+statistics). It is an ordinary Relax module that ``convoy.build`` compiles.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _VELOCITY = "_velocity"
 
 @dataclass(frozen=True)
 class Sgd:
-    """Stochastic gradient descent, as in PyTorch; the learning rate is an input of the step.
+    """Stochastic gradient descent as in PyTorch; the learning rate is an input of the step.
 
-    ``weight_decay`` counts for tensors of two dimensions and more (weights, not biases or norms).
+    ``weight_decay`` applies to tensors of two or more dimensions (weights, not biases and norms).
     """
 
     momentum: float = 0.0
@@ -52,9 +52,9 @@ class TrainStep:
     trainable: tuple[str, ...]
 
     def initial_state(self, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The state in order: ``values`` by name, zeros for velocities.
+        """Return the state in order: ``values`` by name, zeros for velocities.
 
-        Raises InvalidOption where a value is missing or of another shape.
+        Raises InvalidOption for a missing value or a wrong shape.
         """
         params = {p.name: p for p in self.module["main"].params}
         state = []
@@ -85,7 +85,7 @@ def train_step(
             step: the moving statistics of a batch norm. Those results are not among the step's.
 
     Raises:
-        InvalidOption: A name that is no parameter, or a loss that is no scalar.
+        InvalidOption: An unknown parameter name, or a loss that is not a scalar.
         UnsupportedOp: An operator that cannot be differentiated.
     """
     optimizer, updates = optimizer or Sgd(), dict(updates or {})
@@ -97,43 +97,46 @@ def train_step(
     if not isinstance(results[0], relax.TensorType) or results[0].ndim != 0:
         raise InvalidOption(f"a loss of type {results[0]}", "a scalar as the first result")
 
-    backward = _adjoint(mod, gv, func, [params[name] for name in trainable], several)
     carried = [name for name in params if name in updates and name not in trainable]
-    fed = [p for p in func.params if p.name not in trainable and p.name not in carried]
-    rate = relax.Var(LEARNING_RATE, relax.TensorType((), "float32"))
-    weights = [relax.Var(name, params[name].ty) for name in trainable]
+    fed = [name for name in params if name not in trainable and name not in carried]
+    own = {name: relax.Var(name, param.ty) for name, param in params.items()}
+    weights = [own[name] for name in trainable]
     velocities = []
     if optimizer.momentum:
         velocities = [relax.Var(w.name + _VELOCITY, w.ty) for w in weights]
-    kept = [relax.Var(name, params[name].ty) for name in carried]
-    inputs = [relax.Var(p.name, p.ty) for p in fed]
-    state = [*weights, *velocities, *kept]
-    by_name = {v.name: v for v in [*inputs, *state]}
+    rate = relax.Var(LEARNING_RATE, relax.TensorType((), "float32"))
+    inputs = [*(own[name] for name in fed), rate]
+    state = [*weights, *velocities, *(own[name] for name in carried)]
 
     builder = relax.BlockBuilder(mod=tvm.IRModule(mod.functions, attrs=mod.attrs))
     del builder.get()[gv]
-    callee = builder.add_func(backward, "backward")
-    with builder.function("main", [*inputs, rate, *state]):
+    adjoint = _adjoint(mod, gv, func, [params[name] for name in trainable], several)
+    backward = builder.add_func(adjoint, "backward")
+    with builder.function("main", [*inputs, *state]):
         with builder.dataflow():
-            both = builder.emit(relax.Call(callee, [by_name[p.name] for p in func.params]))
+            both = builder.emit(relax.Call(backward, list(own.values())))
             outs = builder.emit(relax.TupleGetItem(both, 0))
             grads = builder.emit(relax.TupleGetItem(both, 1))
             out = [relax.TupleGetItem(outs, i) if several else outs for i in range(len(results))]
             new = [(_gradient(builder, grads, i), w) for i, w in enumerate(weights)]
             updated = _update(builder, optimizer, new, velocities, rate)
-            new_kept = [builder.emit(out[updates[name]]) for name in carried]
+            kept = [builder.emit(out[updates[name]]) for name in carried]
             shown = [o for i, o in enumerate(out) if i not in updates.values()]
-            result = [builder.emit_output(e) for e in [*shown, *updated, *new_kept]]
+            result = [builder.emit_output(e) for e in [*shown, *updated, *kept]]
         builder.emit_func_output(relax.Tuple(result))
-    stepped = relax.transform.InlinePrivateFunctions()(builder.get())
-    main = stepped["main"].with_attr(STATE, len(state))
-    stepped = tvm.IRModule({**stepped.functions, stepped.get_global_var("main"): main})
     return TrainStep(
-        stepped,
-        (*(v.name for v in inputs), LEARNING_RATE),
+        _with_state(builder.get(), len(state)),
+        tuple(v.name for v in inputs),
         tuple(v.name for v in state),
         tuple(trainable),
     )
+
+
+def _with_state(mod: tvm.IRModule, count: int) -> tvm.IRModule:
+    """Inline the backward function and mark the last parameters of ``main`` as the state."""
+    mod = relax.transform.InlinePrivateFunctions()(mod)
+    main = mod["main"].with_attr(STATE, count)
+    return tvm.IRModule({**mod.functions, mod.get_global_var("main"): main})
 
 
 def _check_names(

@@ -1,4 +1,4 @@
-"""From workloads to records: a tuning run for ``convoy tune`` and for scripts."""
+"""Tune workloads into records, for ``convoy tune`` and for scripts."""
 
 from __future__ import annotations
 

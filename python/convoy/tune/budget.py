@@ -1,4 +1,4 @@
-"""When a tuning run ends."""
+"""Limits of a tuning run."""
 
 from __future__ import annotations
 

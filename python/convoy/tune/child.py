@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1
 def main(spec: str, requests: TextIO, answers: TextIO) -> None:
     """Serve until the requests end. The first answer describes GPU and environment."""
 
-    def answer(**content: Any) -> None:
+    def answer(**content: object) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 

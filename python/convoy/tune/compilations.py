@@ -26,7 +26,7 @@ class Compilations:
         return [self._submit(job.workload, candidate) for candidate in job.candidates]
 
     def failures(self, job: Job) -> list[str]:
-        """Wait for a job's kernels; return why each could not be compiled, empty where it could.
+        """Wait for a job's kernels; return why each could not be compiled, empty if it could.
 
         Raises LibraryMissing and CacheUnwritable, which concern all kernels.
         """

@@ -1,4 +1,4 @@
-"""Where jobs run: a base class for the GPUs of this machine and those of a cluster."""
+"""Base class of executors, which run jobs on the GPUs of this machine or of a cluster."""
 
 from __future__ import annotations
 

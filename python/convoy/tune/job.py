@@ -27,7 +27,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """One candidate measured.
+    """A measured candidate.
 
     Attributes:
         workload: The workload.

@@ -93,12 +93,12 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _are_keys(value: Any) -> TypeGuard[list[str]]:
+def _are_keys(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(key, str) for key in value)
 
 
-def _counts(value: Any) -> dict[str, int]:
-    """Return numbers of records by key; none where any is of another type."""
+def _counts(value: object) -> dict[str, int]:
+    """Return numbers of records by key; none if any is of another type."""
     if isinstance(value, dict) and all(type(count) is int for count in value.values()):
         return value
     return {}

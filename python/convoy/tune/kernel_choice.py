@@ -18,7 +18,7 @@ DEPTH = 3
 #: Score of each candidate that a workload lacks, above its best one (logarithm of time).
 MISSING = 0.7
 
-#: (kernel, score) of a workload's candidates. The kernel is empty where nothing is compiled; the
+#: (kernel, score) of a workload's candidates. The kernel is empty if nothing is compiled; the
 #: score is the predicted logarithm of the time: lower is better.
 Scores = Sequence[tuple[str, float]]
 

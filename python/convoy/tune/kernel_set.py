@@ -26,7 +26,7 @@ MISSING = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of a choice, and how far the set up to it is from the best of every workload.
+    """A selected kernel, and the distance of the set so far from the best of every workload.
 
     ``mean`` is the geometric mean and ``worst`` the maximum of time over best time.
     """

@@ -20,7 +20,7 @@ class Outcome:
         failed: Candidates that could not be compiled or run.
         reused: Candidates whose measurement was recorded before.
         seconds: Duration of the run.
-        stopped: Limit of the budget that ended the run early; empty where none did.
+        stopped: Limit of the budget that ended the run early; empty if none did.
         best: Fastest known candidate of each workload.
     """
 

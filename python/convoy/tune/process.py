@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
 
 from ..child_process import python_module
 from ..errors import MeasuringFailed
@@ -64,7 +63,7 @@ class MeasuringProcess:
         workload: Workload,
         candidate: Candidate,
         best_us: float | None,
-        gpu_lock: contextlib.AbstractContextManager[Any] | None = None,
+        gpu_lock: contextlib.AbstractContextManager[object] | None = None,
     ) -> tuple[Measurement, float]:
         """Measure one candidate.
 

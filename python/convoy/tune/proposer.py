@@ -1,4 +1,4 @@
-"""Search spaces of a run: candidates of its backends, compiled ones alone where asked for."""
+"""Search spaces of a run: candidates of its backends, optionally only compiled ones."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption, LibraryMissing, MeasuringFailed, NoGpu
 from ..ir.candidate import Candidate
@@ -19,6 +19,12 @@ from .job import Job, Result
 from .local_executor import LocalExecutor
 from .measurer import Spec
 from .process import TIMEOUT_S
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ray import ObjectRef
+    from ray.actor import ActorHandle
 
 JOBS_OF_A_MACHINE = 64
 
@@ -76,7 +82,7 @@ class RayExecutor(Executor):
         self._ray = _ray()
         self._owner = _connect(self._ray, address)
         self._lock = threading.Lock()
-        self._load: dict[Any, int] = {}
+        self._load: dict[ActorHandle, int] = {}
         self._epoch = 0
         try:
             self._start(spec, gpus, compile_jobs, timeout_s)
@@ -117,7 +123,7 @@ class RayExecutor(Executor):
         # Enough that machines know of all kernels that they will need while they measure.
         self.slots = JOBS_OF_A_MACHINE * len(self._load)
 
-    def _ask(self, reference: Any) -> Any:
+    def _ask(self, reference: ObjectRef) -> Any:
         """Wait for an answer of a machine. Raises what it raised there."""
         try:
             return self._ray.get(reference)
@@ -152,7 +158,7 @@ class RayExecutor(Executor):
                         self._load[actor] -= 1
 
     @property
-    def machines(self) -> list[Any]:
+    def machines(self) -> list[ActorHandle]:
         """The actors, one for each machine that is not lost."""
         return list(self._load)
 
@@ -163,13 +169,13 @@ class RayExecutor(Executor):
             for actor in self._load:
                 actor.halt.remote(epoch)
 
-    def _least_busy(self) -> Any:
+    def _least_busy(self) -> ActorHandle:
         with self._lock:
             actor = min(self._load, key=lambda a: self._load[a])
             self._load[actor] += 1
             return actor
 
-    def _drop(self, actor: Any, why: Exception) -> None:
+    def _drop(self, actor: ActorHandle, why: Exception) -> None:
         with self._lock:
             self._load.pop(actor, None)
             if not self._load:
@@ -187,7 +193,7 @@ class RayExecutor(Executor):
             self._ray.shutdown()
 
 
-def _ray() -> Any:
+def _ray() -> ModuleType:
     try:
         import ray
     except ImportError as err:
@@ -197,7 +203,7 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str) -> bool:
+def _connect(ray: ModuleType, address: str) -> bool:
     """Join the cluster; return whether this executor has to leave it again."""
     if ray.is_initialized():
         return False

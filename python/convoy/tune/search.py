@@ -29,7 +29,7 @@ class Search(abc.ABC):
 
 
 class Exhaustive(Search):
-    """All candidates, in the order of the space."""
+    """Measure all candidates in the order of the space."""
 
     name = "exhaustive"
 
@@ -38,7 +38,7 @@ class Exhaustive(Search):
 
 
 class InOrder(Search):
-    """One backend after the other, each in its own order of preference: cuDNN's heuristics with
+    """Measure one backend after another in its own order of preference; cuDNN's heuristics with
     ``first="cudnn"``."""
 
     name = "order"

@@ -135,7 +135,7 @@ def default_jobs(build_bytes: int = 5 << 30) -> int:
 
 
 def _free_memory() -> int:
-    """Bytes that may still be allocated: the machine's, or less where a cgroup limits them."""
+    """Bytes that may still be allocated: the machine's, or less if a cgroup limits them."""
     free = 4 << 30
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

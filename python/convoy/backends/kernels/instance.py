@@ -14,7 +14,7 @@ T = TypeVar("T", bound="TemplateInstance")
 
 
 class TemplateInstance:
-    """What :class:`.kernel.Kernel` asks for, but ``name``, ``flags`` and ``source``.
+    """Implementation of :class:`.kernel.Kernel` except for ``name``, ``flags`` and ``source``.
 
     Its header is ``codegen/FOLDER/FAMILY_library.cuh``; a kernel needs neither CUTLASS nor much
     memory to compile.
@@ -55,7 +55,8 @@ class TemplateInstance:
 
     @classmethod
     def from_json(cls: type[T], data: dict[str, Any]) -> T:
-        """Of :meth:`to_json`'s fields without ``family``; raises InvalidOption for others."""
+        """Read the fields of :meth:`to_json` without ``family``; raises InvalidOption for
+        others."""
         required = [
             field.name
             for field in dataclasses.fields(cls)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A kernel library as plain data: what compiler and backend need to know of it."""
+"""Interface of a kernel library for compiler and backend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Kernel(Protocol):
-    """One kernel library: compiled once, it serves every workload that fits. Hashable.
+    """A kernel library, compiled once for all workloads that fit. Hashable.
 
     Implementations are frozen dataclasses of compile-time choices; one that could not be compiled
     raises InvalidOption when it is made.
@@ -43,7 +43,7 @@ class Kernel(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Of the operands."""
+        """Dtype of the operands."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields, JSON types only."""

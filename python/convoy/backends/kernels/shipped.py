@@ -32,7 +32,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """One archive: where it lies, what compiled it, and its entries by code key."""
+    """An archive: its path, the compiler's version, and its entries by code key."""
 
     path: Path
     toolkit: str
@@ -54,7 +54,7 @@ class Archive:
             ) from None
 
     def read(self, key: str) -> Entry | None:
-        """The library of a key; None where there is none or its bytes are damaged."""
+        """The library of a key; None if there is none or its bytes are damaged."""
         about = self.entries.get(key)
         if about is None:
             return None
@@ -70,7 +70,7 @@ class Archive:
 
 @functools.cache
 def archives() -> tuple[Archive, ...]:
-    """All archives that came with the package."""
+    """All archives of the package."""
     folder = paths.codegen_dir() / "compiled"
     return tuple(Archive.open(path) for path in sorted(folder.glob("*.zip")))
 

@@ -1,4 +1,4 @@
-"""What a kernel is compiled from: its source and headers, and hashes over them."""
+"""Source and headers of a kernel, and hashes over them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .toolkit import CUTLASS_VERSION
 
 #: Folders of ``codegen_dir()`` whose headers are kernels or parts of kernels.
 FOLDERS = ("cutlass", "sm90", "depthwise", "attention")
-#: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialise the
+#: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialize the
 #: tensor core pipeline.
 FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")
 _INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')

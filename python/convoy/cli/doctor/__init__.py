@@ -1,1 +1,1 @@
-"""``convoy doctor``: what is usable on this machine, and what to install."""
+"""``convoy doctor``: report usable and missing components, and how to install them."""

@@ -1,4 +1,4 @@
-"""One finding, and probes that run in a process of their own."""
+"""Findings, and probes that run in a subprocess."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one component.
+    """The state of one component.
 
     Attributes:
         name: The component.
         status: Whether it is found, missing, or has a problem.
         detail: Version and path, or what is wrong.
-        remedy: The command to enter; empty where none is needed.
+        remedy: The command to enter; empty if none is needed.
         need: The path that does not work without it: ``cpu`` (placing from records, running on the
             CPU), ``gpu`` (measuring and running on a GPU) or none (``advice``).
     """

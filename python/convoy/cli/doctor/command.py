@@ -14,9 +14,9 @@ from ..output import say
 
 def doctor(
     as_json: Json = False,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Fail unless all for a GPU is there.")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Fail unless the GPU path works.")] = False,
 ) -> None:
-    """Show what is found, what is missing, and the command that installs it.
+    """Show installed and missing components, and the commands that install them.
 
     Exit code 0 when placing from records and running on the CPU work; with --gpu, when measuring
     and running on a GPU work as well.

@@ -14,7 +14,7 @@ from .check import Check, ProbeDied, ask, in_wheel
 OLDEST_DRIVER = 580  # the first that runs CUDA 13
 ARCHITECTURES = (80, 90)
 
-# Loading a library runs its code, so a process of its own does it.
+# Loading a library runs its code, so it is done in a subprocess.
 _LOAD = """
 import ctypes, json, sys
 library = ctypes.CDLL(sys.argv[1])

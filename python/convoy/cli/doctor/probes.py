@@ -1,4 +1,4 @@
-"""All probes of ``convoy doctor``, and what their checks say together.
+"""All probes of ``convoy doctor``, and the summary of their checks.
 
 Every probe stands alone: one that fails, crashes or hangs is reported, and the others go on.
 """

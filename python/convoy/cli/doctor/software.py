@@ -67,7 +67,7 @@ def tvm() -> Check:
 
 
 def tvm_cuda() -> Check:
-    """TVM's CUDA runtime is a library of its own, which may fail to load without a message."""
+    """TVM's CUDA runtime is a library that may fail to load without a message."""
     try:
         reason = str(ask(_TVM_CUDA))
     except ProbeDied as err:

@@ -26,7 +26,7 @@ from ...graph.expr import (
     shape_of,
 )
 from ...graph.rewriter import used_vars
-from ...ir.workload import Epilogue
+from ...ir.epilogue import Epilogue
 from ...normalize.affine import channel_constant
 from ...ops.activation import ELU, HARDSWISH, MISH
 from .base import GraphView, Pattern, Site, fitted

@@ -1,4 +1,4 @@
-"""Own kernels for attention (compute capability 8.0 to 9.0): see docs/design/attention.md."""
+"""Native attention kernels (compute capability 8.0 to 9.0): see docs/design/attention.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of ``codegen/attention`` as plain data: what one library is, and its source."""
+"""Kernel libraries of ``codegen/attention`` as plain data, and their source."""
 
 from __future__ import annotations
 

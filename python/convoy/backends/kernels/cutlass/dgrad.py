@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from ....ir.device import Device
-from ....ir.workload import Epilogue, Workload
+from ....ir.epilogue import Epilogue
+from ....ir.workload import Workload
 from . import rules, space
-from .config import Family, KernelConfig
+from .config import KernelConfig
+from .parameters import Family
 from .rules import Launch, workspace_bytes_of
 
 #: Strided dgrad: few tiles, since every phase of dx has its own and they differ in work.

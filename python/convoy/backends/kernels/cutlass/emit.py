@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..kernel import bool_literal
-
-if TYPE_CHECKING:
-    from .config import KernelConfig
+from .parameters import KernelParameters
 
 _ELEMENT = {"float16": "cutlass::half_t", "bfloat16": "cutlass::bfloat16_t", "float32": "float"}
 _ACTIVATION = {
@@ -60,12 +56,12 @@ CONVOY_EXPORT_KERNEL(Kernel)
 """
 
 
-def emit(config: KernelConfig) -> str:
+def emit(config: KernelParameters) -> str:
     """The ``.cu`` text of a kernel; equal text for equal configurations."""
     return _TEMPLATE.format(
         name=config.name,
-        header=config.header.removeprefix("cutlass/"),
-        spec="ActivatedSpec" if is_activated(config) else "EpilogueSpec",
+        header=header_of(config).removeprefix("cutlass/"),
+        spec="ActivatedSpec" if _is_activated(config) else "EpilogueSpec",
         out=_ELEMENT[config.out_dtype],
         activation=_activation(config),
         residual=bool_literal(config.residual),
@@ -75,17 +71,22 @@ def emit(config: KernelConfig) -> str:
     )
 
 
-def is_activated(config: KernelConfig) -> bool:
+def header_of(config: KernelParameters) -> str:
+    """The header that a kernel instantiates, as its path in ``codegen``."""
+    return f"cutlass/{config.family}{'_activated' * _is_activated(config)}.cuh"
+
+
+def _is_activated(config: KernelParameters) -> bool:
     """Whether the epilogue needs what ``activations.cuh`` has."""
     return config.residual_last or config.activation in _MORE_ACTIVATIONS
 
 
-def _activation(config: KernelConfig) -> str:
+def _activation(config: KernelParameters) -> str:
     name = "convoy::" + {**_ACTIVATION, **_MORE_ACTIVATIONS}[config.activation]
     return f"convoy::residual_last({name})" if config.residual_last else name
 
 
-def _sm90(config: KernelConfig) -> str:
+def _sm90(config: KernelParameters) -> str:
     sizes = ", ".join(map(str, (*config.tile, *config.cluster)))
     epilogue = ""
     if config.has_own_epilogue:
@@ -99,7 +100,7 @@ def _sm90(config: KernelConfig) -> str:
     )
 
 
-def _sm80(config: KernelConfig) -> str:
+def _sm80(config: KernelParameters) -> str:
     sizes = ", ".join(map(str, (*config.tile, *config.warp, config.stages)))
     name, split = "Sm80BackwardConfig", ""
     if config.op == "fprop":

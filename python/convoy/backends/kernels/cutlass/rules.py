@@ -1,5 +1,5 @@
 """Rules of the CUTLASS fprop and GEMM kernels: which fit a workload, with which splits and
-rasterisation.
+rasterization.
 
 A kernel must be *valid* (the library's own check would accept it) and *hopeful*: tiles not mostly
 empty, not one tile on a whole device. Everything else is left to measurement.
@@ -38,7 +38,7 @@ _GEMM_FAMILIES = ("sm90_gemm", "sm90_dgrad_gemm")
 _IM2COL_FAMILIES = ("sm90_conv", "sm90_dgrad")
 
 
-#: Of a CUTLASS kernel: reduction slices, and tile rasterisation as ``swizzle``.
+#: Of a CUTLASS kernel: reduction slices, and tile rasterization as ``swizzle``.
 Launch = kernel.Launch[KernelConfig]
 
 

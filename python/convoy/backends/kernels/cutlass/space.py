@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.workload import DTYPE_BYTES, Workload
-from .config import Family, KernelConfig, shared_memory
+from .config import KernelConfig, shared_memory
+from .parameters import Family
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Sm80Tile:
 
 
 #: For convolutions and GEMMs alike. Large tiles are bound by the tensor cores, small ones
-#: fill the device where there are few output pixels; a deeper reduction tile halves the barriers.
+#: fill the device if there are few output pixels; a deeper reduction tile halves the barriers.
 SM90_TILES = (
     Sm90Tile(128, 128, "pingpong", (2, 1)),
     Sm90Tile(128, 256, "cooperative", (2, 1)),
@@ -127,7 +128,7 @@ def is_pointwise(workload: Workload) -> bool:
 
 
 def vector_width(channels: int, dtype: str) -> int:
-    """Widest access of up to 16 bytes that divides a channel count, 0 where it is under 4 bytes."""
+    """Widest access of up to 16 bytes that divides a channel count, 0 if it is under 4 bytes."""
     width = 16 // DTYPE_BYTES[dtype]
     while width > 1 and channels % width:
         width //= 2
@@ -191,7 +192,7 @@ def _sm80_kernels(
     align_out = vector_width(workload.k, workload.out_dtype)
     if not align or not align_out:
         return
-    # The optimised iterator keeps one mask bit a filter row and column.
+    # The optimized iterator keeps one mask bit a filter row and column.
     iterator = "optimized" if max(workload.r, workload.s) <= 32 else "analytic"
     for tile in tiles:
         splits = tile.scheduler == "splitk"

@@ -1,4 +1,4 @@
-"""Own kernels for depthwise convolutions in every direction and precision, and for grouped ones
+"""Native kernels for depthwise convolutions in all directions and precisions, and for grouped ones
 forward on tensor cores, on sm_80 and later. See docs/design/depthwise-kernels.md."""
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from ....ir.device import Device
-from ....ir.workload import DTYPE_BYTES, Epilogue, Workload
+from ....ir.epilogue import Epilogue
+from ....ir.workload import DTYPE_BYTES, Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from ..kernel import Launch as KernelLaunch

@@ -22,7 +22,7 @@ _WARPS, _STEP = 4, 16
 
 
 class Tile(NamedTuple):
-    """What a warp computes: 16 x rows pixels, 8 x columns output channels."""
+    """Tile of a warp: 16 x rows pixels, 8 x columns output channels."""
 
     rows: int
     columns: int

@@ -1,4 +1,4 @@
-"""The libraries of ``codegen/depthwise`` as plain data: what one is, and its source."""
+"""Kernel libraries of ``codegen/depthwise`` as plain data, and their source."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..instance import TemplateInstance, instance_from_json
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
 SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
-#: Square filters with a library of their own; the one of 0 takes every filter.
+#: Square filters with specialized libraries; 0 is the library for all filters.
 FILTERS = (0, 3, 5, 7)
 
 
 class DepthwiseLibrary(TemplateInstance):
-    """Base of the dataclasses below: one library serves all epilogues, sizes, strides and
+    """Base of the dataclasses below. A library supports all epilogues, sizes, strides and
     dilations, and runs on every GPU from sm_80 on."""
 
     folder: ClassVar[str] = "depthwise"
@@ -25,12 +25,12 @@ class DepthwiseLibrary(TemplateInstance):
 
     @property
     def arguments(self) -> str:
-        """Of the template."""
+        """Template arguments."""
         raise NotImplementedError
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Machine code of sm_80 and sm_90; other architectures have theirs made from the PTX."""
+        """Machine code for sm_80 and sm_90, and PTX for other architectures."""
         return (
             "-gencode=arch=compute_80,code=[compute_80,sm_80]",
             "-gencode=arch=compute_90,code=sm_90",
@@ -47,10 +47,29 @@ class DepthwiseLibrary(TemplateInstance):
         )
 
 
-class FilterLibrary(DepthwiseLibrary):
-    """Base of the depthwise ones, compiled for a size of filter."""
+def _filter(value: Any) -> int:
+    if type(value) is int and value in FILTERS:
+        return value
+    raise checks.Mismatch(f"one of {', '.join(map(str, FILTERS))}", value)
+
+
+@dataclass(frozen=True, order=True)
+class FilterKernel(DepthwiseLibrary):
+    """Base of the depthwise kernels, of one dtype, for filters of one size or (0) of any.
+
+    Raises InvalidOption for another filter size or dtype.
+    """
 
     filter: int
+    dtype: str = "float16"
+
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        "filter": _filter,
+        "dtype": checks.one_of(tuple(ELEMENT)),
+    }
+
+    def __post_init__(self) -> None:
+        self.check_fields()
 
     @property
     def name(self) -> str:
@@ -61,57 +80,23 @@ class FilterLibrary(DepthwiseLibrary):
         return f"{ELEMENT[self.dtype]}, {self.filter}"
 
 
-def _filter(value: Any) -> int:
-    if type(value) is int and value in FILTERS:
-        return value
-    raise checks.Mismatch(f"one of {', '.join(map(str, FILTERS))}", value)
-
-
-_FIELDS: Mapping[str, checks.Check] = {
-    "filter": _filter,
-    "dtype": checks.one_of(tuple(ELEMENT)),
-}
-
-
-@dataclass(frozen=True, order=True)
-class ConvKernel(FilterLibrary):
-    """fprop and dgrad of one element type, for filters of one size or (0) of any.
-
-    Raises InvalidOption for another filter size or dtype.
-    """
-
-    filter: int
-    dtype: str = "float16"
+class ConvKernel(FilterKernel):
+    """fprop and dgrad."""
 
     family: ClassVar[str] = "depthwise_conv"
     template: ClassVar[str] = "DepthwiseConv"
-    fields: ClassVar[Mapping[str, checks.Check]] = _FIELDS
-
-    def __post_init__(self) -> None:
-        self.check_fields()
 
 
-@dataclass(frozen=True, order=True)
-class WgradKernel(FilterLibrary):
-    """wgrad of one element type, for filters of one size or (0) of any.
-
-    Raises InvalidOption for another filter size or dtype.
-    """
-
-    filter: int
-    dtype: str = "float16"
+class WgradKernel(FilterKernel):
+    """wgrad."""
 
     family: ClassVar[str] = "depthwise_wgrad"
     template: ClassVar[str] = "DepthwiseWgrad"
-    fields: ClassVar[Mapping[str, checks.Check]] = _FIELDS
-
-    def __post_init__(self) -> None:
-        self.check_fields()
 
 
 @dataclass(frozen=True, order=True)
 class GroupedKernel(DepthwiseLibrary):
-    """fprop of a grouped convolution on tensor cores, in float16 or bfloat16.
+    """fprop of grouped convolutions on tensor cores, in float16 or bfloat16.
 
     Raises InvalidOption for another dtype.
     """
@@ -134,7 +119,6 @@ class GroupedKernel(DepthwiseLibrary):
         return ELEMENT[self.dtype]
 
 
-FilterKernel = ConvKernel | WgradKernel
 DepthwiseKernel = ConvKernel | WgradKernel | GroupedKernel
 
 _KINDS: tuple[type[DepthwiseKernel], ...] = (ConvKernel, WgradKernel, GroupedKernel)

@@ -26,7 +26,7 @@ THREADS = 128
 
 
 class Tile(NamedTuple):
-    """What a thread computes: channels, and rows and columns of outputs."""
+    """Tile of a thread: channels, and rows and columns of outputs."""
 
     vector: int
     rows: int
@@ -122,7 +122,7 @@ def launch_of(kernel: FilterKernel, tile: int, activation: str) -> Launch:
 
 
 def tile_of(launch: Launch) -> Tile | None:
-    """The tile of a launch; None where its kernel has no such tile."""
+    """The tile of a launch; None if its kernel has no such tile."""
     wgrad = isinstance(launch.kernel, WgradKernel)
     index = launch.swizzle if wgrad else launch.swizzle // len(ACTIVATIONS)
     tiles = tiles_of(launch.kernel)

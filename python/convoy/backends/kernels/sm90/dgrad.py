@@ -1,4 +1,4 @@
-"""``codegen/sm90/dgrad_strided.cuh`` as plain data: what one library is, and its source."""
+"""Kernel libraries of ``codegen/sm90/dgrad_strided.cuh`` as plain data, and their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Own kernels for Hopper (sm_90a) where both libraries are weak: strided dgrad, the first
+"""Native kernels for Hopper (sm_90a) where cuDNN and CUTLASS are slow: strided dgrad, the first
 convolution of a network (the stem) in all directions, and fprop of small batches."""
 
 from __future__ import annotations
@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
-from ....ir.workload import Epilogue, Workload
+from ....ir.epilogue import Epilogue
+from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from . import small, space

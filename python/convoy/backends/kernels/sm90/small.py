@@ -1,5 +1,4 @@
-"""The implicit GEMM of ``codegen/sm90`` for small batches: what one library is, which workloads it
-takes, launches, best guess first."""
+"""The implicit GEMM of ``codegen/sm90`` for small batches: libraries, rules and launches."""
 
 from __future__ import annotations
 
@@ -104,7 +103,7 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
 
 
 def steps(w: Workload) -> int:
-    """Of the reduction: a tap of the filter, 64 channels."""
+    """Steps of the reduction: one filter tap and 64 channels each."""
     return w.r * w.s * -(-w.c // CHUNK)
 
 

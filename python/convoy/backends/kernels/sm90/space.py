@@ -1,4 +1,4 @@
-"""Search space of the kernels of ``codegen/sm90``, and a guess of what is fast."""
+"""Search space of the kernels of ``codegen/sm90``, with estimates to order it."""
 
 from __future__ import annotations
 

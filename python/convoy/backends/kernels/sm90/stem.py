@@ -1,4 +1,4 @@
-"""The stem's kernels of ``codegen/sm90`` as plain data: what one library is, and its source."""
+"""Stem kernel libraries of ``codegen/sm90`` as plain data, and their source."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class StemWgradKernel(Sm90Library):
     blocks  blocks of an SM: 1 or 2
     group   most steps of 16 pixels whose operands a thread holds at once
     ahead   threads read the next group while the tensor cores work on one
-    depth   most rows of dy in shared memory; fewer where they do not fit
+    depth   most rows of dy in shared memory; fewer if they do not fit
 
     Raises InvalidOption for fields that the kernel cannot be compiled with.
     """
@@ -162,7 +162,7 @@ class StemWgradKernel(Sm90Library):
 
 
 def _check_window(filter_h: int, filter_w: int, channels: int) -> None:
-    """Of stem_fprop and stem_wgrad."""
+    """Check the filter window of stem_fprop or stem_wgrad."""
     steps = window_steps(filter_h, filter_w, channels)
     if filter_h > MOST_WINDOW_ROWS or steps > MOST_WINDOW_STEPS:
         raise InvalidOption(

@@ -1,29 +1,21 @@
-"""The graph executor's interface of TVM 0.18 over a compiled module.
-
-lib = relay.build(mod, target="cuda", params=params)
-module = graph_executor.GraphModule(lib["default"](dev))
-module.set_input("data", x)
-module.run()
-y = module.get_output(0).numpy()
-"""
+"""Run a compiled graph: inputs, runs, outputs and timing."""
 
 from __future__ import annotations
 
-import json
-import os
-import tarfile
-import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from convoy.errors import InvalidOption
+from ..errors import InvalidOption
 
 if TYPE_CHECKING:
-    from convoy.runtime.session import Session
+    import tvm
+    from tvm.runtime.module import BenchmarkResult
+
+    from ..runtime.session import Session
+    from ..runtime.values import Value
 
 
 class InputNotFound(InvalidOption, RuntimeError):
@@ -31,7 +23,7 @@ class InputNotFound(InvalidOption, RuntimeError):
 
 
 class Executor:
-    """One instance of a compiled graph on one device, as `lib["default"](dev)` returns it."""
+    """An instance of a compiled graph on one device, as returned by `lib["default"](dev)`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -50,7 +42,7 @@ class Executor:
     def time_evaluator(
         self,
         func_name: str,
-        dev: Any,
+        dev: tvm.runtime.Device,
         number: int = 10,
         repeat: int = 1,
         min_repeat_ms: int = 0,
@@ -59,7 +51,7 @@ class Executor:
         repeats_to_cooldown: int = 1,
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., BenchmarkResult]:
         """Return a function that times runs; arguments are those of `GraphModule.benchmark`.
 
         Args:
@@ -69,7 +61,7 @@ class Executor:
         if cache_flush_bytes or f_preproc:
             raise InvalidOption("cache_flush_bytes or f_preproc", "neither of them")
 
-        def evaluate(*args: Any) -> Any:
+        def evaluate(*args: object) -> BenchmarkResult:
             if args:
                 raise InvalidOption(f"{len(args)} arguments", "inputs by set_input")
             return GraphModule(self).benchmark(
@@ -96,13 +88,13 @@ class GraphModule:
         self.module = module
         self._session = module.session
         # Outputs that set_output_zero_copy asked for, by index.
-        self._targets: dict[int, Any] = {}
+        self._targets: dict[int, tvm.runtime.Tensor] = {}
         # Inputs of set_input_zero_copy: read again before every run.
-        self._sources: dict[int, Any] = {}
+        self._sources: dict[int, Value] = {}
 
     # ---- inputs
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, key: str | int | None = None, value: Value = None, **params: Any) -> None:
         """Copy values into inputs.
 
         Args:
@@ -121,18 +113,18 @@ class GraphModule:
             if index >= 0:
                 self._set(index, array)
 
-    def _set(self, index: int, value: Any) -> None:
+    def _set(self, index: int, value: Value) -> None:
         self._sources.pop(index, None)
         self._session.set_input(index, self._cast(index, value))
 
-    def _cast(self, index: int, value: Any) -> Any:
+    def _cast(self, index: int, value: Value) -> Value:
         """Cast an array to the dtype of an input, as TVM does."""
         dtype = str(self._session.input_info[index][2])
         if str(getattr(value, "dtype", "")) == dtype or dtype == "bfloat16":
             return value
         return np.asarray(value.numpy() if hasattr(value, "numpy") else value).astype(dtype)
 
-    def set_input_zero_copy(self, key: str | int, value: Any = None, **params: Any) -> None:
+    def set_input_zero_copy(self, key: str | int, value: Value = None, **params: Any) -> None:
         """Use a tensor as an input of all following runs, with its values at the time of each run.
 
         It is copied on the device at the start of each run, because a replayed CUDA graph reads
@@ -143,7 +135,7 @@ class GraphModule:
             self._session.set_input(index, tensor)  # checks shape and dtype
             self._sources[index] = tensor
 
-    def set_output_zero_copy(self, key: int | str, value: Any) -> None:
+    def set_output_zero_copy(self, key: int | str, value: tvm.runtime.Tensor) -> None:
         """Write an output into a tensor after each following run."""
         index = self._output_index(key)
         info = self._session.meta.outputs[index]
@@ -163,13 +155,13 @@ class GraphModule:
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
         """Set inputs from the bytes of a parameter file; unknown names are ignored."""
-        from convoy.relay.params import read_params
+        from ..relay.params import read_params
 
         self.set_input(None, None, **dict[str, Any](read_params(bytes(params_bytes))))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
         """Set the inputs named in a parameter file to another module's values."""
-        from convoy.relay.params import read_params
+        from ..relay.params import read_params
 
         for name in read_params(bytes(params_bytes)):
             if self.get_input_index(name) >= 0:
@@ -207,7 +199,9 @@ class GraphModule:
         """Return the number of inputs."""
         return len(self._session.input_info)
 
-    def get_input(self, index: int | str, out: Any = None) -> Any:
+    def get_input(
+        self, index: int | str, out: tvm.runtime.Tensor | None = None
+    ) -> tvm.runtime.Tensor:
         """Return the tensor of an input, by index or name; copy it into `out` if given.
 
         Returns None for an unknown name, as in TVM.
@@ -227,11 +221,13 @@ class GraphModule:
         info = self._session.input_info
         return {n: s for n, s, _ in info}, {n: d for n, _, d in info}
 
-    def get_output(self, index: int | str, out: Any = None) -> Any:
+    def get_output(
+        self, index: int | str, out: tvm.runtime.Tensor | None = None
+    ) -> tvm.runtime.Tensor:
         """Return an output of the last run; copy it into `out` if given."""
         return _copied(self._session.output(self._output_index(index)), out)
 
-    def debug_get_output(self, node: Any, out: Any = None) -> None:
+    def debug_get_output(self, node: object, out: object = None) -> None:
         """Raise NotImplementedError, as in TVM outside the debug executor."""
         raise NotImplementedError("Please use debugger.debug_executor as graph_executor instead.")
 
@@ -240,7 +236,7 @@ class GraphModule:
 
     def benchmark(
         self,
-        device: Any,
+        device: tvm.runtime.Device,
         func_name: str = "run",
         repeat: int = 5,
         number: int = 5,
@@ -249,8 +245,8 @@ class GraphModule:
         end_to_end: bool = False,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
-        **kwargs: Any,
-    ) -> Any:
+        **kwargs: Value,
+    ) -> BenchmarkResult:
         """Time runs.
 
         Args:
@@ -288,13 +284,13 @@ class GraphModule:
                 time.sleep(cooldown_interval_ms / 1e3)
         return BenchmarkResult(results)
 
-    def _round_trip(self, inputs: Mapping[str, Any]) -> None:
+    def _round_trip(self, inputs: Mapping[str, Value]) -> None:
         self.run(**inputs)
         for index in range(self.get_num_outputs()):
             self.get_output(index).numpy()
 
 
-def timed(once: Callable[[], None], device: Any, number: int) -> float:
+def timed(once: Callable[[], None], device: tvm.runtime.Device, number: int) -> float:
     """Return the mean seconds of a run."""
     start = time.perf_counter()
     for _ in range(max(1, number)):
@@ -303,131 +299,8 @@ def timed(once: Callable[[], None], device: Any, number: int) -> float:
     return (time.perf_counter() - start) / max(1, number)
 
 
-def _copied(tensor: Any, out: Any) -> Any:
+def _copied(tensor: tvm.runtime.Tensor, out: tvm.runtime.Tensor | None) -> tvm.runtime.Tensor:
     if out is None:
         return tensor
     tensor.copyto(out)
     return out
-
-
-class GraphExecutorFactoryModule:
-    """A built network, as `relay.build` returns it: `lib["default"](dev)` makes an executor.
-
-    Attributes:
-        module: The compiled module, a `convoy.CompiledModule`.
-        ir_mod: The Relay module it was built from, None for a loaded one.
-        target: The kind of target, "cuda" or "llvm".
-        libmod_name: The name under which it makes executors.
-    """
-
-    def __init__(self, compiled: Any, ir_mod: Any, target: str, name: str) -> None:
-        self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
-        self.function_metadata: dict[str, Any] = {}
-
-    def __getitem__(self, item: str) -> Any:
-        if item != self.libmod_name and self.ir_mod is not None:  # a file does not have the name
-            raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
-        return self._create
-
-    def _create(self, *devices: Any) -> Any:
-        """Make an executor on the first device; further ones are ignored."""
-        return Executor(self.module.session(devices[0] if devices else None))
-
-    def get_source(self, fmt: str = "") -> str:
-        """Return the code of the kernels that TVM compiled for the CPU, for a reader.
-
-        Args:
-            fmt: "asm" for assembler text; anything else is LLVM's.
-
-        Returns:
-            The text; a comment in its place for a module of the cache of builds, which is linked.
-        """
-        parts = [getattr(self.module.module, "mod", self.module.module)]
-        for part in parts:
-            parts.extend(part.imports)
-            if part.kind == "llvm":
-                return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
-        return "; linked by an earlier build: build with cache=False to see its code\n"
-
-    def get_params(self) -> dict[str, Any]:
-        """Return no parameters: bound ones are constants inside the module."""
-        return {}
-
-    def get_lib(self) -> Any:
-        """Return the compiled module."""
-        return self.module
-
-    def get_graph_json(self) -> str:
-        """Return inputs and outputs as JSON; the graph itself is inside the module."""
-        return json.dumps(
-            {
-                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
-                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
-            }
-        )
-
-    get_executor_config = get_graph_json
-
-    @property
-    def graph_json(self) -> str:
-        """What `get_graph_json` returns."""
-        return self.get_graph_json()
-
-    @property
-    def lib(self) -> Any:
-        """The compiled module."""
-        return self.module
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """What `get_params` returns."""
-        return self.get_params()
-
-    def export_library(
-        self,
-        file_name: str | os.PathLike[str],
-        fcompile: Any = None,
-        addons: Any = None,
-        **kwargs: Any,
-    ) -> str:
-        """Write one self-contained shared object, which `relay.load_module` reads.
-
-        A file name that ends in `.tar` gets it inside a tar file.
-        """
-        if addons:
-            raise InvalidOption("addons", "none")
-        if fcompile is not None:
-            kwargs["fcompile"] = fcompile
-        path = os.fspath(file_name)
-        if not path.endswith(".tar"):
-            self.module.export_library(path, **kwargs)
-            return path
-        with tempfile.TemporaryDirectory() as folder, tarfile.open(path, "w") as archive:
-            library = os.path.join(folder, "library.so")
-            self.module.export_library(library, **kwargs)
-            archive.add(library, "library.so")
-        return path
-
-    def __iter__(self) -> Iterator[Any]:
-        warnings.warn(
-            "legacy graph executor behavior of producing json / lib / params:"
-            " use the factory itself",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return iter((self.get_graph_json(), self, self.get_params()))
-
-
-def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
-    return [(t.name, t.shape, t.dtype) for t in tensors]
-
-
-def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
-    """Make a GraphModule of the three parts that iterating over a built library yields."""
-    del graph_json_str  # the graph is inside the library
-    devices = device if isinstance(device, (list, tuple)) else [device]
-    if hasattr(libmod, "session"):  # what `lib.lib` is
-        return GraphModule(Executor(libmod.session(devices[0])))
-    if not isinstance(libmod, GraphExecutorFactoryModule):
-        raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
-    return GraphModule(libmod[libmod.libmod_name](*devices))

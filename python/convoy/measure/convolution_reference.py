@@ -1,0 +1,125 @@
+"""Convolutions and their gradients at given places of the result, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..ir.activation_values import activate
+from ..ir.workload import Workload
+
+Array = np.ndarray
+#: Elements that are gathered at a time.
+_CHUNK = 1 << 21
+
+
+class Operand:
+    """float64 values of an operand by flat element index: ``block`` over and over."""
+
+    def __init__(self, block: Array) -> None:
+        self._block = self._extended = np.asarray(block, np.float64).reshape(-1)
+
+    def __call__(self, index: Array) -> Array:
+        return self._block[index % self._block.size]
+
+    def rows(self, starts: Array, length: int) -> Array:
+        """``length`` neighbouring elements from each start, shape (starts, length): much faster
+        than to name every one."""
+        size = self._block.size
+        if self._extended.size < size + length - 1:
+            self._extended = np.resize(self._block, size + length - 1)
+        return np.lib.stride_tricks.sliding_window_view(self._extended, length)[starts % size]
+
+
+#: Images, planes, rows and columns of some pixels.
+Pixels = tuple[Array, Array, Array, Array]
+
+
+def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Array) -> list[Array]:
+    """Outputs at pixels (n, o, p, q), each for all channels ``k``, which lie in one group."""
+    wl, depth, cg = workload, workload.depth, workload.c // workload.groups
+    n, o, p, q = at
+    group = int(k[0]) // (wl.k // wl.groups)
+    t, r, s, c = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, cg)))
+    x_c = group * cg + c
+    taps = ((k[:, None] * depth.t + t) * wl.r + r) * wl.s + s
+    weights = operands["w"](taps * cg + c)
+    result = np.empty((len(n), len(k)))
+    for begin, end in _chunks(len(n), len(r)):
+        d = o[begin:end, None] * depth.stride - depth.padding[0] + t * depth.dilation
+        h = p[begin:end, None] * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
+        w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
+        inside = (d >= 0) & (d < depth.d) & (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
+        index = pixel_number((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + x_c
+        patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
+        result[begin:end] = patch @ weights.T
+    flat = (pixel_number(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
+    e = wl.epilogue
+    residual = operands["residual"](flat) if e.residual else 0.0
+    if e.bias:
+        result = result + operands["bias"](k)
+    result = result if e.residual_last else result + residual
+    result = activate(e.activation, result, e.alpha, e.clip_min, e.clip_max)
+    result = result + residual if e.residual_last else result
+    if not e.affine_relu:
+        return [result]
+    second = np.maximum(operands["scale"](k) * result + operands["shift"](k), 0)
+    return [result, second] if e.writes_y else [second]
+
+
+def pixel_number(at: Pixels, sizes: tuple[int, int, int]) -> Array:
+    """The number of a pixel of volumes of (planes, rows, columns)."""
+    n, d, h, w = at
+    return ((n * sizes[0] + d) * sizes[1] + h) * sizes[2] + w
+
+
+def dgrad(workload: Workload, operands: Mapping[str, Operand], at: Pixels, c: Array) -> Array:
+    """Input gradients at pixels (n, d, h, w), each for all channels ``c``, which lie in one
+    group."""
+    wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
+    (n, d, h, w), depth = at, workload.depth
+    group = int(c[0]) // cg
+    t, r, s, k = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, kg)))
+    k = group * kg + k
+    taps = ((k * depth.t + t) * wl.r + r) * wl.s + s
+    weights = operands["w"](taps[:, None] * cg + c - group * cg)
+    result = np.empty((len(n), len(c)))
+    for begin, end in _chunks(len(n), len(r)):
+        from_front = d[begin:end, None] + depth.padding[0] - t * depth.dilation
+        from_top = h[begin:end, None] + wl.padding[0] - r * wl.dilation[0]
+        from_left = w[begin:end, None] + wl.padding[1] - s * wl.dilation[1]
+        o, p, q = from_front // depth.stride, from_top // wl.stride[0], from_left // wl.stride[1]
+        inside = (from_top % wl.stride[0] == 0) & (from_left % wl.stride[1] == 0)
+        inside &= (from_front % depth.stride == 0) & (o >= 0) & (o < depth.o)
+        inside &= (p >= 0) & (p < wl.p) & (q >= 0) & (q < wl.q)
+        index = pixel_number((n[begin:end, None], o, p, q), (depth.o, wl.p, wl.q)) * wl.k + k
+        patch = np.where(inside, operands["dy"](np.where(inside, index, 0)), 0.0)
+        result[begin:end] = patch @ weights
+    return result
+
+
+def wgrad(
+    workload: Workload, operands: Mapping[str, Operand], k: Array, r: int, s: int, c: Array
+) -> Array:
+    """Filter gradients at (r, s) of filters ``k``, neighbours in one group, for neighbouring
+    channels ``c`` of the group."""
+    wl, cg = workload, workload.c // workload.groups
+    group = int(k[0]) // (wl.k // wl.groups)
+    result = np.zeros((len(k), len(c)))
+    for begin, end in _chunks(wl.n * wl.p * wl.q, len(k) + len(c)):
+        pixel = np.arange(begin, end)
+        n, rest = pixel // (wl.p * wl.q), pixel % (wl.p * wl.q)
+        h = rest // wl.q * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
+        w = rest % wl.q * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
+        inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
+        pixel, n, h, w = pixel[inside], n[inside], h[inside], w[inside]
+        dy = operands["dy"].rows(pixel * wl.k + k[0], len(k))
+        x = operands["x"].rows(((n * wl.h + h) * wl.w + w) * wl.c + group * cg + c[0], len(c))
+        result += dy.T @ x
+    return result
+
+
+def _chunks(rows: int, columns: int) -> list[tuple[int, int]]:
+    step = max(1, _CHUNK // max(1, columns))
+    return [(begin, min(begin + step, rows)) for begin in range(0, rows, step)]

@@ -1,0 +1,52 @@
+"""Constant indices are counted from the end once, in the normal form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from convoy.graph.expr import as_numpy
+from convoy.graph.rewriter import calls_of
+from convoy.normalize.normal_form import normalize
+
+
+def _taken(x: Any, places: list[int], dtype: str, mode: str) -> Any:
+    """A module that takes places along the last axis of ``x``."""
+    builder = relax.BlockBuilder()
+    params = [x] if isinstance(x, relax.Var) else []
+    with builder.function("main", params):
+        with builder.dataflow():
+            indices = relax.const(np.array(places, dtype))
+            found = builder.emit_output(op.take(x, indices, -1, mode=mode))
+        builder.emit_func_output(found)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("fast", [199, 3, 0]), ("clip", [-1, 3, -200]), ("wrap", [-1, 3, -200])]
+)
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64"])
+def test_constant_indices_of_fast_mode_are_nonnegative(
+    mode: str, dtype: str, expected: list[int]
+) -> None:
+    x = relax.Var("x", relax.TensorType((2, 200), "float32"))
+    mod = normalize(_taken(x, [-1, 3, -200], dtype, mode), dtype="float32")
+    (call,) = calls_of(mod, frozenset({"relax.take"}))
+    assert as_numpy(call.args[1]).tolist() == expected
+
+
+def test_indices_narrower_than_the_axis() -> None:
+    x = relax.Var("x", relax.TensorType((2, 200), "float32"))
+    mod = normalize(_taken(x, [-1], "int8", "fast"), dtype="float32")
+    (call,) = calls_of(mod, frozenset({"relax.take"}))
+    assert as_numpy(call.args[1]).tolist() == [199]
+
+
+def test_a_take_of_a_constant_is_folded() -> None:
+    x = relax.const(np.arange(6, dtype="float32").reshape(2, 3))
+    mod = normalize(_taken(x, [-1, 0], "int64", "fast"), dtype="float32")
+    assert not calls_of(mod, frozenset({"relax.take"}))
