@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,7 +114,7 @@ def test_recursion_in_text() -> None:
         "def @main(%n: int32) -> int32 { @fib(%n) }\n"
     )
     executable = relay.vm.compile(mod, "llvm")
-    machine = relay.vm.VirtualMachine(executable, relay.vm.tvm.cpu())
+    machine = relay.vm.VirtualMachine(executable, tvm.cpu())
     assert machine.run(np.int32(12)).numpy() == 144
     assert machine.invoke("fib", np.int32(7)).numpy() == 13
     with pytest.raises(UnsupportedOp, match="to be saved"):

@@ -1,26 +1,15 @@
-"""The graph executor's interface of TVM 0.18 over a compiled module.
-
-lib = relay.build(mod, target="cuda", params=params)
-module = graph_executor.GraphModule(lib["default"](dev))
-module.set_input("data", x)
-module.run()
-y = module.get_output(0).numpy()
-"""
+"""Executors: one instance of a compiled graph on one device."""
 
 from __future__ import annotations
 
-import json
-import os
-import tarfile
-import tempfile
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tvm_ffi import Shape
 
 from convoy.errors import InvalidOption
+from convoy.graph_executor.timing import measure
 
 if TYPE_CHECKING:
     from convoy.runtime.session import Session
@@ -222,10 +211,10 @@ class GraphModule:
         names = self._names()
         return names.index(name) if name in names else -1
 
-    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    def get_input_info(self) -> tuple[dict[str, Shape], dict[str, str]]:
         """Return shapes by name, and dtypes by name."""
         info = self._session.input_info
-        return {n: s for n, s, _ in info}, {n: d for n, _, d in info}
+        return {n: Shape(s) for n, s, _ in info}, {n: d for n, _, d in info}
 
     def get_output(self, index: int | str, out: Any = None) -> Any:
         """Return an output of the last run; copy it into `out` if given."""
@@ -269,24 +258,13 @@ class GraphModule:
         Returns:
             TVM's BenchmarkResult, in seconds: mean, median, min, max, std, results.
         """
-        from tvm.runtime.module import BenchmarkResult
-
         if func_name != "run":
             raise InvalidOption(f"func_name='{func_name}'", "'run'")
         del limit_zero_time_iterations  # guards a timer that can read zero; this one cannot
         self.run(**kwargs)
         once = (lambda: self._round_trip(kwargs)) if end_to_end else self.run
-        device.sync()
-        results: list[float] = []
-        while len(results) < max(1, repeat):
-            seconds = timed(once, device, number)
-            if min_repeat_ms and seconds * number * 1e3 < min_repeat_ms and number < 1_000_000:
-                number = int(min(number * 10, max(number * 2, min_repeat_ms / 1e3 / seconds + 1)))
-                continue
-            results.append(seconds)
-            if cooldown_interval_ms and len(results) % max(1, repeats_to_cooldown) == 0:
-                time.sleep(cooldown_interval_ms / 1e3)
-        return BenchmarkResult(results)
+        cooldown = (cooldown_interval_ms, repeats_to_cooldown)
+        return measure(once, device, number, repeat, min_repeat_ms, cooldown)
 
     def _round_trip(self, inputs: Mapping[str, Any]) -> None:
         self.run(**inputs)
@@ -294,140 +272,8 @@ class GraphModule:
             self.get_output(index).numpy()
 
 
-def timed(once: Callable[[], None], device: Any, number: int) -> float:
-    """Return the mean seconds of a run."""
-    start = time.perf_counter()
-    for _ in range(max(1, number)):
-        once()
-    device.sync()
-    return (time.perf_counter() - start) / max(1, number)
-
-
 def _copied(tensor: Any, out: Any) -> Any:
     if out is None:
         return tensor
     tensor.copyto(out)
     return out
-
-
-class GraphExecutorFactoryModule:
-    """A built network, as `relay.build` returns it: `lib["default"](dev)` makes an executor.
-
-    Attributes:
-        module: The compiled module, a `convoy.CompiledModule`.
-        ir_mod: The Relay module it was built from, None for a loaded one.
-        target: The kind of target, "cuda" or "llvm".
-        libmod_name: The name under which it makes executors.
-    """
-
-    def __init__(self, compiled: Any, ir_mod: Any, target: str, name: str) -> None:
-        self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
-        self.function_metadata: dict[str, Any] = {}
-
-    def __getitem__(self, item: str) -> Any:
-        if item != self.libmod_name and self.ir_mod is not None:  # a file does not have the name
-            raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
-        return self._create
-
-    def _create(self, *devices: Any) -> Any:
-        """Make an executor on the first device; further ones are ignored."""
-        return Executor(self.module.session(devices[0] if devices else None))
-
-    def get_source(self, fmt: str = "") -> str:
-        """Return the code of the kernels that TVM compiled for the CPU, for a reader.
-
-        Args:
-            fmt: "asm" for assembler text; anything else is LLVM's.
-
-        Returns:
-            The text; a comment in its place for a module of the cache of builds, which is linked.
-        """
-        parts = [getattr(self.module.module, "mod", self.module.module)]
-        for part in parts:
-            parts.extend(part.imports)
-            if part.kind == "llvm":
-                return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
-        return "; linked by an earlier build: build with cache=False to see its code\n"
-
-    def get_params(self) -> dict[str, Any]:
-        """Return no parameters: bound ones are constants inside the module."""
-        return {}
-
-    def get_lib(self) -> Any:
-        """Return the compiled module."""
-        return self.module
-
-    def get_graph_json(self) -> str:
-        """Return inputs and outputs as JSON; the graph itself is inside the module."""
-        return json.dumps(
-            {
-                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
-                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
-            }
-        )
-
-    get_executor_config = get_graph_json
-
-    @property
-    def graph_json(self) -> str:
-        """What `get_graph_json` returns."""
-        return self.get_graph_json()
-
-    @property
-    def lib(self) -> Any:
-        """The compiled module."""
-        return self.module
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """What `get_params` returns."""
-        return self.get_params()
-
-    def export_library(
-        self,
-        file_name: str | os.PathLike[str],
-        fcompile: Any = None,
-        addons: Any = None,
-        **kwargs: Any,
-    ) -> str:
-        """Write one self-contained shared object, which `relay.load_module` reads.
-
-        A file name that ends in `.tar` gets it inside a tar file.
-        """
-        if addons:
-            raise InvalidOption("addons", "none")
-        if fcompile is not None:
-            kwargs["fcompile"] = fcompile
-        path = os.fspath(file_name)
-        if not path.endswith(".tar"):
-            self.module.export_library(path, **kwargs)
-            return path
-        with tempfile.TemporaryDirectory() as folder, tarfile.open(path, "w") as archive:
-            library = os.path.join(folder, "library.so")
-            self.module.export_library(library, **kwargs)
-            archive.add(library, "library.so")
-        return path
-
-    def __iter__(self) -> Iterator[Any]:
-        warnings.warn(
-            "legacy graph executor behavior of producing json / lib / params:"
-            " use the factory itself",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return iter((self.get_graph_json(), self, self.get_params()))
-
-
-def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
-    return [(t.name, t.shape, t.dtype) for t in tensors]
-
-
-def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
-    """Make a GraphModule of the three parts that iterating over a built library yields."""
-    del graph_json_str  # the graph is inside the library
-    devices = device if isinstance(device, (list, tuple)) else [device]
-    if hasattr(libmod, "session"):  # what `lib.lib` is
-        return GraphModule(Executor(libmod.session(devices[0])))
-    if not isinstance(libmod, GraphExecutorFactoryModule):
-        raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
-    return GraphModule(libmod[libmod.libmod_name](*devices))

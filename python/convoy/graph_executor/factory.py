@@ -1,0 +1,137 @@
+"""A built network, which makes executors and can be exported."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+import tempfile
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from convoy.errors import InvalidOption
+from convoy.graph_executor.module import Executor, GraphModule
+
+
+class GraphExecutorFactoryModule:
+    """A built network, as `relay.build` returns it: `lib["default"](dev)` makes an executor.
+
+    Attributes:
+        module: The compiled module, a `convoy.CompiledModule`.
+        ir_mod: The Relay module it was built from, None for a loaded one.
+        target: The kind of target, "cuda" or "llvm".
+        libmod_name: The name under which it makes executors.
+    """
+
+    def __init__(self, compiled: Any, ir_mod: Any, target: str, name: str) -> None:
+        self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
+        self.function_metadata: dict[str, Any] = {}
+
+    def __getitem__(self, item: str) -> Any:
+        if item != self.libmod_name and self.ir_mod is not None:  # a file does not have the name
+            raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
+        return self._create
+
+    def _create(self, *devices: Any) -> Any:
+        """Make an executor on the first device; further ones are ignored."""
+        return Executor(self.module.session(devices[0] if devices else None))
+
+    def get_source(self, fmt: str = "") -> str:
+        """Return the code of the kernels that TVM compiled for the CPU, for a reader.
+
+        Args:
+            fmt: "asm" for assembler text; anything else is LLVM's.
+
+        Returns:
+            The text; a comment in its place for a module of the cache of builds, which is linked.
+        """
+        parts = [getattr(self.module.module, "mod", self.module.module)]
+        for part in parts:
+            parts.extend(part.imports)
+            if part.kind == "llvm":
+                return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
+        return "; linked by an earlier build: build with cache=False to see its code\n"
+
+    def get_params(self) -> dict[str, Any]:
+        """Return no parameters: bound ones are constants inside the module."""
+        return {}
+
+    def get_lib(self) -> Any:
+        """Return the compiled module."""
+        return self.module
+
+    def get_graph_json(self) -> str:
+        """Return inputs and outputs as JSON; the graph itself is inside the module."""
+        return json.dumps(
+            {
+                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
+                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
+            }
+        )
+
+    get_executor_config = get_graph_json
+
+    @property
+    def graph_json(self) -> str:
+        """What `get_graph_json` returns."""
+        return self.get_graph_json()
+
+    @property
+    def lib(self) -> Any:
+        """The compiled module."""
+        return self.module
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What `get_params` returns."""
+        return self.get_params()
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        fcompile: Any = None,
+        addons: Any = None,
+        **kwargs: Any,
+    ) -> str:
+        """Write one self-contained shared object, which `relay.load_module` reads.
+
+        A file name that ends in `.tar` gets it inside a tar file.
+        """
+        if addons:
+            raise InvalidOption("addons", "none")
+        if fcompile is not None:
+            kwargs["fcompile"] = fcompile
+        path = os.fspath(file_name)
+        if not path.endswith(".tar"):
+            self.module.export_library(path, **kwargs)
+            return path
+        with tempfile.TemporaryDirectory() as folder, tarfile.open(path, "w") as archive:
+            library = os.path.join(folder, "library.so")
+            self.module.export_library(library, **kwargs)
+            archive.add(library, "library.so")
+        return path
+
+    def __iter__(self) -> Iterator[Any]:
+        warnings.warn(
+            "legacy graph executor behavior of producing json / lib / params:"
+            " use the factory itself",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter((self.get_graph_json(), self, self.get_params()))
+
+
+def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(t.name, t.shape, t.dtype) for t in tensors]
+
+
+def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
+    """Make a GraphModule of the three parts that iterating over a built library yields."""
+    del graph_json_str  # the graph is inside the library
+    devices = device if isinstance(device, (list, tuple)) else [device]
+    if hasattr(libmod, "session"):  # what `lib.lib` is
+        return GraphModule(Executor(libmod.session(devices[0])))
+    if not isinstance(libmod, GraphExecutorFactoryModule):
+        raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
+    return GraphModule(libmod[libmod.libmod_name](*devices))
