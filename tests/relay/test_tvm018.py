@@ -101,6 +101,22 @@ def test_modules_of_tvm_018() -> None:
         tvm.__path_of_nothing__  # noqa: B018
 
 
+def test_compilers_of_others() -> None:
+    from convoy.relay.tvm018.contrib import util
+    from convoy.relay.tvm018.driver import tvmc
+    from convoy.relay.tvm018.relay.op.contrib import dnnl
+    from convoy.relay.tvm018.relay.op.contrib.tensorrt import partition_for_tensorrt
+
+    assert Path(util.tempdir().path).is_dir()
+    for use in (partition_for_tensorrt, dnnl.partition_for_dnnl, tvmc.load):
+        with pytest.raises(RemovedFromTvm, match=r"relay\.build|convoy"):
+            use()
+    with pytest.raises(AttributeError, match="no nothing"):
+        relay.op.contrib.nothing  # noqa: B018
+    with pytest.warns(UserWarning, match="no effect"), tvm.autotvm.tophub.context("llvm"):
+        pass
+
+
 def test_names_of_2018() -> None:
     from convoy.relay.ir_pass import infer_type
     from convoy.relay.module import Module

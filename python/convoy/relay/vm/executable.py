@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from convoy.errors import CorruptArtefact, InvalidOption, UnsupportedOp
+from convoy.errors import CorruptArtefact, InvalidOption
 from convoy.ir.fields import parse_json
 from convoy.relay.ast import Function
 from convoy.relay.evaluate.interpreter import Interpreter
+from convoy.relay.json_format import save_json
 from convoy.relay.module import IRModule
 from convoy.relay.specialized import Specialized
+from convoy.relay.vm import archive
 
 
 class Executable:
@@ -47,52 +49,63 @@ class Executable:
         return self
 
     @property
-    def lib(self) -> Any:
-        """The compiled module, which can be exported."""
-        return self.compiled
+    def lib(self) -> Executable:
+        """The executable itself, which can be exported."""
+        return self
 
     def export_library(self, file_name: str | os.PathLike[str], **options: Any) -> None:
-        """Write the library; see `save` for the code that goes with it."""
-        self.compiled.export_library(os.fspath(file_name), **options)
+        """Write all that is needed to run to one file, which `relay.load_module` reads.
 
-    def save(self) -> tuple[bytearray, Any]:
-        """Return the code and the library, as TVM has it.
+        Args:
+            file_name: Its path.
+            **options: Options of TVM's export_library, for what was compiled ahead of time.
 
-        `lib.export_library` writes the library; the code is a few bytes on how to call it.
+        Raises:
+            InvalidOption: Options of `relay.vm.compile` that are no plain data, in a module that
+                is compiled when it runs.
         """
-        if self.compiled is None:
-            raise InvalidOption(
-                "a module that is compiled when it runs, for the sizes that occur",
-                "one of known sizes",
-                "Save its source with relay.save_json",
-            )
-        about = {"inputs": self.input_names, "graph": self.is_graph, "result": self.result}
-        return bytearray(json.dumps(about).encode()), self.compiled
+        library = b""
+        if self.compiled is not None:
+            export = self.compiled.export_library
+            library = archive.library_bytes(lambda path: export(path, **options))
+        archive.write(file_name, archive.Archive(self.about(), library, self.source()))
+
+    def about(self) -> dict[str, Any]:
+        """Return what a file says of the executable, as plain data."""
+        about = {
+            "inputs": self.input_names, "graph": self.is_graph, "result": self.result,
+            "dtypes": self.input_dtypes,
+        }  # fmt: skip
+        if self.specialized is not None:
+            about |= {"target": self.specialized.kind, "options": _saved(self.specialized.options)}
+        return about
+
+    def source(self) -> str:
+        """Return the Relay module that is compiled when it runs, as JSON; empty for none."""
+        return "" if self.specialized is None else save_json(self.specialized.mod)
+
+    def save(self) -> tuple[bytearray, Executable]:
+        """Return code and library, as TVM has it: a few bytes, and what can be exported."""
+        return bytearray(json.dumps(self.input_names).encode()), self
 
     @staticmethod
     def load_exec(code: bytes | bytearray, lib: Any) -> Executable:
-        """Make an executable of what `save` returned.
+        """Return the executable of what `save` returned.
 
         Args:
             code: The code.
-            lib: The library, or the loaded one: by `relay.load_module`, or, with unknown sizes or
-                branches, by `tvm.runtime.load_module`.
+            lib: The library, or what `relay.load_module` made of the exported one.
 
         Raises:
             CorruptArtefact: Code that `save` did not write, or a library that does not go with it.
         """
-        try:
-            about = parse_json(bytes(code), "code", CorruptArtefact)
-            names, is_graph = [str(n) for n in about["inputs"]], bool(about["graph"])
-            result = _checked(about["result"])
-        except (ValueError, TypeError, KeyError):
-            raise CorruptArtefact("code that is none", "what Executable.save gave") from None
-        loaded = is_graph and not hasattr(lib, "session")
-        compiled = getattr(lib, "module", lib) if loaded else lib
-        if is_graph and not hasattr(compiled, "session"):
+        names = parse_json(bytes(code), "code", CorruptArtefact)
+        if not isinstance(lib, Executable):
             got = f"a library of type {type(lib).__name__}"
             raise CorruptArtefact(got, "one that relay.load_module loaded")
-        return Executable(compiled, names, is_graph, result)
+        if names != lib.input_names:
+            raise CorruptArtefact(f"code of inputs {names}", f"{lib.input_names}, of the library")
+        return lib
 
 
 class Interpreted(Executable):
@@ -114,17 +127,11 @@ class Interpreted(Executable):
         super().__init__(None, names, is_graph=False)
         self.module, self.target, self.compile_kernel = module, target, compile_kernel
 
-    def save(self) -> tuple[bytearray, Any]:
-        """Refuse to save.
+    def about(self) -> dict[str, Any]:
+        return {"target": self.target, "evaluated": True}
 
-        Raises:
-            UnsupportedOp: Always.
-        """
-        raise UnsupportedOp(
-            "a program with data types, references, recursion or functions as values, to be saved",
-            "one that compiles as a whole",
-            "Save the Relay module (relay.save_json) and compile it after loading",
-        )
+    def source(self) -> str:
+        return save_json(self.module)
 
     def interpreter(self, device: Any) -> Interpreter:
         """Return an evaluator on a device."""
@@ -135,14 +142,18 @@ class Interpreted(Executable):
         return Interpreter(self.module, device, self.target, compile_kernel)
 
 
-def _checked(result: Any) -> Any:
-    """Check a structure from a file.
+def _saved(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options that a file can hold.
 
     Raises:
-        TypeError: Something else.
+        InvalidOption: Others.
     """
-    if isinstance(result, list):
-        return list(map(_checked, result))
-    if result is not None:
-        raise TypeError
-    return None
+    for name, value in options.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise InvalidOption(
+                f"a {type(value).__name__} as {name}, of a module to be exported", "plain data",
+                "Such a module is compiled when it runs, with the options of relay.vm.compile",
+            ) from None  # fmt: skip
+    return options

@@ -8,7 +8,7 @@ import tvm
 
 from convoy.errors import CorruptArtefact
 from convoy.relay import vm
-from convoy.relay.build import load_module as _load_network
+from convoy.relay.loading import load_module as _load_network
 from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.tvm018 import nd as ndarray
 from convoy.relay.tvm018.convert import convert
