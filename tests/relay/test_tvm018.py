@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,44 @@ def test_compilers_of_others() -> None:
         relay.op.contrib.nothing  # noqa: B018
     with pytest.warns(UserWarning, match="no effect"), tvm.autotvm.tophub.context("llvm"):
         pass
+
+
+def test_names_of_2019() -> None:
+    from convoy.relay.tvm018.contrib.debugger import debug_executor, debug_runtime
+
+    assert debug_runtime is debug_executor
+    assert tvm.module.load is tvm.runtime.load_module
+    target = tvm.target.cuda(model="v100", arch="sm_80", options="-libs=cudnn,cublas")
+    assert (target.arch, list(target.attrs["libs"])) == ("sm_80", ["cudnn", "cublas"])
+    assert tvm.target.create("llvm -mcpu=core-avx2").kind.name == "llvm"
+    compiler = relay.vm.VMCompiler()
+    mod = relay.IRModule.from_expr(relay.exp(relay.var("x", shape=(2,))))
+    optimized, params = compiler.optimize(mod, target="llvm", params={"w": 1})
+    assert relay.structural_equal(optimized, mod)
+    assert params == {"w": 1}
+
+
+def test_the_debug_executor_times_kernels() -> None:
+    x = relay.var("x", shape=(2, 3))
+    y = relay.nn.softmax(relay.nn.dense(x, relay.const(np.ones((4, 3), "float32"))))
+    lib = relay.build(relay.Function([x], y).with_attr("Primitive", 1), "llvm")
+    assert lib.ir_mod["main"].attrs.get_int("Primitive") == 1
+    device = tvm.cpu()
+    debug = tvm.contrib.debugger.debug_executor.GraphModuleDebug(
+        lib["debug_create"]("default", device), [device], lib.get_graph_json(), None
+    )
+    report = debug.profile(x=np.ones((2, 3), "float32"))
+    np.testing.assert_allclose(debug.get_output(0).numpy(), 0.25)
+    assert isinstance(report, tvm.runtime.profiling.Report)
+    names = [call["Name"] for call in report.calls]
+    assert "softmax" in names
+    assert len(names) > 1
+    data = json.loads(report.json())
+    assert [call["Name"]["string"] for call in data["calls"]] == names
+    assert data["device_metrics"][str(device)]["Percent"] == {"percent": 100}
+    assert report.csv().splitlines()[0] == "Name,Duration (us),Percent,Count"
+    assert len(report.csv().splitlines()) == len(names) + 1
+    assert str(report).splitlines()[-2].startswith("Sum")
 
 
 def test_names_of_2018() -> None:

@@ -29,6 +29,8 @@ class GraphExecutorFactoryModule:
         self.function_metadata: dict[str, Any] = {}
 
     def __getitem__(self, item: str) -> Any:
+        if item == "debug_create":
+            return lambda name, *devices: self[name](*devices)
         if item != self.libmod_name and self.ir_mod is not None:  # a file does not have the name
             raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
         return self._create

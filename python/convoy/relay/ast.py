@@ -264,6 +264,14 @@ class FunctionAttrs(dict[str, AnyValue]):
         except KeyError:
             raise AttributeError(f"the function has no attribute '{name}'") from None
 
+    def get_int(self, key: str) -> int:
+        """Return an attribute that is an integer."""
+        return int(self[key])
+
+    def get_str(self, key: str) -> str:
+        """Return an attribute that is a text."""
+        return str(self[key])
+
 
 def _plain(value: AnyValue) -> AnyValue:
     """Return the number or text of TVM's IntImm or StringImm, anything else as it is."""

@@ -32,6 +32,7 @@ MOVED = {
     "instrument": f"{PACKAGE}.ir.instrument",
     "contrib.graph_executor": "convoy.graph_executor",
     "contrib.graph_runtime": "convoy.graph_executor",
+    "contrib.debugger.debug_runtime": f"{PACKAGE}.contrib.debugger.debug_executor",
     "contrib.util": "tvm.support.utils",
     "contrib.cutlass": "convoy.relay.op.contrib.cutlass",
     **{

@@ -6,8 +6,9 @@ kernels; all others are compiled as by `relay.build`. What TVM does not compile 
 the sizes that occur: module `specialized`.
 """
 
+from convoy.relay.vm.compiler import VMCompiler
 from convoy.relay.vm.compiling import compile
 from convoy.relay.vm.executable import Executable
 from convoy.relay.vm.machine import VirtualMachine
 
-__all__ = ["Executable", "VirtualMachine", "compile"]
+__all__ = ["Executable", "VMCompiler", "VirtualMachine", "compile"]
