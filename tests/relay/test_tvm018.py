@@ -156,6 +156,27 @@ def test_the_debug_executor_times_kernels() -> None:
     assert str(report).splitlines()[-2].startswith("Sum")
 
 
+def test_the_executor_of_cuda_graphs() -> None:
+    from convoy.relay.tvm018.contrib.cuda_graph import cuda_graph_executor
+
+    x = relay.var("x", shape=(3,))
+    lib = relay.build(relay.Function([x], relay.exp(x)), "llvm")
+    made = [
+        cuda_graph_executor.GraphModuleCudaGraph(lib["cuda_graph_create"](tvm.cpu())),
+        cuda_graph_executor.create(lib.get_graph_json(), lib, tvm.cpu()),
+    ]
+    for module in made:
+        module.set_input("x", np.zeros(3, "float32"))
+        module.capture_cuda_graph()
+        module.run_cuda_graph()
+        np.testing.assert_array_equal(module.get_output(0).numpy(), 1)
+
+
+def test_functions_of_debug_are_not_called() -> None:
+    with pytest.warns(UserWarning, match="debug_func"):
+        relay.debug(relay.var("x", shape=(3,)), debug_func=print)
+
+
 def test_names_of_2018() -> None:
     from convoy.relay.ir_pass import infer_type
     from convoy.relay.module import Module
