@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import tvm
 
 from convoy import graph_executor, relay
 from convoy.errors import CorruptArtefact, InvalidOption, RelayTypeError
+from convoy.ir.artifact import sealed
 from convoy.relay.op.contrib import cudnn, cutlass
 from convoy.relay.vm import archive
 
@@ -220,6 +222,19 @@ def test_files_of_executables_that_are_damaged(about: Any, tmp_path: Path) -> No
         relay.load_module(path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptArtefact):
+        relay.load_module(path)
+
+
+def test_compressed_files_are_refused(tmp_path: Path) -> None:
+    """What a few bytes unpack to would have no bound."""
+
+    def compressed(path: str) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("about.json", "{}" + " " * 10**6)
+
+    path = tmp_path / "net.so"
+    path.write_bytes(sealed(compressed))
+    with pytest.raises(CorruptArtefact, match="compressed"):
         relay.load_module(path)
 
 

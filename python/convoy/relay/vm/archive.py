@@ -11,7 +11,6 @@ import json
 import os
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +64,7 @@ def write(path: str | os.PathLike[str], archive: Archive) -> None:
     """
 
     def members(file_name: str) -> None:
-        with zipfile.ZipFile(file_name, "w", zipfile.ZIP_DEFLATED) as file:
+        with zipfile.ZipFile(file_name, "w") as file:
             file.writestr(_ABOUT, json.dumps(archive.about))
             if archive.library:
                 file.writestr(_LIBRARY, archive.library)
@@ -84,9 +83,11 @@ def read(path: str | os.PathLike[str]) -> Archive:
     name = os.fspath(path)
     try:
         with zipfile.ZipFile(io.BytesIO(read_sealed(path))) as file:
+            if any(info.compress_type != zipfile.ZIP_STORED for info in file.infolist()):
+                raise ValueError("compressed, which export_library does not do")
             content = {member: file.read(member) for member in file.namelist()}
         source = content.get(_SOURCE, b"").decode()
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+    except (zipfile.BadZipFile, EOFError, ValueError, RuntimeError) as error:
         raise CorruptArtefact(f"{name}, which is damaged ({error})", "an executable") from None
     about = parse_json(content.get(_ABOUT, b""), f"the description in {name}", CorruptArtefact)
     if not isinstance(about, dict):
