@@ -145,3 +145,25 @@ def test_an_executable_saved_and_made_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(out.numpy(), [0, 0, 2])
     exe.mod.export_library(tmp_path / "vm.so")
     assert (tmp_path / "vm.so").stat().st_size > 0
+
+
+def test_a_constant_of_a_tensor_type() -> None:
+    assert relay.const(0, relay.scalar_type("int64")).tensor_type.dtype == "int64"
+
+
+def test_several_results_are_joined_one_by_one() -> None:
+    parts = relay.split(relay.var("x", shape=(4, 2)), 2)
+    for joined in (relay.concatenate(parts, 0), relay.concatenate(iter(parts), 0)):
+        fields = joined.args[0]
+        assert isinstance(fields, relay.Tuple)
+        assert [f.index for f in fields] == [0, 1]
+    assert isinstance(relay.concatenate(parts.astuple(), 0).args[0], relay.Call)
+
+
+def test_passes_keep_the_data_types_of_a_module() -> None:
+    mod = relay.IRModule()
+    prelude = relay.prelude.Prelude(mod)
+    mod["main"] = relay.Function([], prelude.hd(prelude.mod.get_type("List")[1]()))
+    smaller = relay.transform.RemoveUnusedFunctions()(mod)
+    assert "map" not in smaller
+    assert smaller.get_type("List")

@@ -108,6 +108,7 @@ class TestGraphModule:
         module = graph_executor.GraphModule(unbound["default"](tvm.cpu()))
         shapes, dtypes = module.get_input_info()
         assert shapes == {"data": (1, 2, 6, 6), "w": (3, 2, 3, 3), "b": (3,)}
+        assert isinstance(shapes["data"], tvm.runtime.ShapeTuple)
         assert set(dtypes.values()) == {"float32"}
         assert module.get_input_index("w") == 1
         assert module.get_input_index("nothing") == -1

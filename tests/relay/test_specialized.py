@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,11 +134,23 @@ def test_arrays_are_cast_and_checked() -> None:
     np.testing.assert_array_equal(got, np.array([1, 2, 3], "int32"))
 
 
-def test_what_is_compiled_when_it_runs_is_not_saved() -> None:
-    x = relay.var("x", shape=(ANY,))
-    mod = relay.IRModule.from_expr(relay.Function([x], relay.argwhere(x)))
-    exe = relay.vm.compile(mod, "llvm")
-    with pytest.raises(InvalidOption, match=r"relay\.save_json"):
-        exe.save()
+def test_what_is_compiled_when_it_runs_is_saved(tmp_path: Path) -> None:
+    x, y = relay.var("x", shape=(ANY,)), relay.var("y", shape=(ANY,))
+    mod = relay.IRModule.from_expr(relay.Function([x, y], relay.argwhere(relay.add(x, y))))
+    exe = relay.vm.compile(mod, "llvm", params={"y": np.array([0, 2], "float32")})
+    path = tmp_path / "net.so"
+    code, lib = exe.save()
+    lib.export_library(path)
+    loaded = relay.vm.Executable.load_exec(code, relay.load_module(path))
+    got = relay.vm.VirtualMachine(loaded, tvm.cpu()).run(np.array([1, -2]))  # cast, as before
+    np.testing.assert_array_equal(got.numpy(), [[0]])
     with pytest.raises(DynamicShape):
         relay.build(mod, "llvm")
+
+
+def test_options_that_are_no_data_are_not_saved(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(ANY,))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.argwhere(x)))
+    exe = relay.vm.compile(mod, "llvm", records=object())
+    with pytest.raises(InvalidOption, match="a object as records"):
+        exe.export_library(tmp_path / "net.so")

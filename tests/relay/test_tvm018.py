@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,81 @@ def test_modules_of_tvm_018() -> None:
     assert isinstance(te.size_var("n"), tvm.tir.Var)
     with pytest.raises(AttributeError):
         tvm.__path_of_nothing__  # noqa: B018
+
+
+def test_compilers_of_others() -> None:
+    from convoy.relay.tvm018.contrib import util
+    from convoy.relay.tvm018.driver import tvmc
+    from convoy.relay.tvm018.relay.op.contrib import dnnl
+    from convoy.relay.tvm018.relay.op.contrib.tensorrt import partition_for_tensorrt
+
+    assert Path(util.tempdir().path).is_dir()
+    for use in (partition_for_tensorrt, dnnl.partition_for_dnnl, tvmc.load):
+        with pytest.raises(RemovedFromTvm, match=r"relay\.build|convoy"):
+            use()
+    with pytest.raises(AttributeError, match="no nothing"):
+        relay.op.contrib.nothing  # noqa: B018
+    with pytest.warns(UserWarning, match="no effect"), tvm.autotvm.tophub.context("llvm"):
+        pass
+
+
+def test_names_of_2019() -> None:
+    from convoy.relay.tvm018.contrib.debugger import debug_executor, debug_runtime
+
+    assert debug_runtime is debug_executor
+    assert tvm.module.load is tvm.runtime.load_module
+    target = tvm.target.cuda(model="v100", arch="sm_80", options="-libs=cudnn,cublas")
+    assert (target.arch, list(target.attrs["libs"])) == ("sm_80", ["cudnn", "cublas"])
+    assert tvm.target.create("llvm -mcpu=core-avx2").kind.name == "llvm"
+    compiler = relay.vm.VMCompiler()
+    mod = relay.IRModule.from_expr(relay.exp(relay.var("x", shape=(2,))))
+    optimized, params = compiler.optimize(mod, target="llvm", params={"w": 1})
+    assert relay.structural_equal(optimized, mod)
+    assert params == {"w": 1}
+
+
+def test_the_debug_executor_times_kernels() -> None:
+    x = relay.var("x", shape=(2, 3))
+    y = relay.nn.softmax(relay.nn.dense(x, relay.const(np.ones((4, 3), "float32"))))
+    lib = relay.build(relay.Function([x], y).with_attr("Primitive", 1), "llvm")
+    assert lib.ir_mod["main"].attrs.get_int("Primitive") == 1
+    device = tvm.cpu()
+    debug = tvm.contrib.debugger.debug_executor.GraphModuleDebug(
+        lib["debug_create"]("default", device), [device], lib.get_graph_json(), None
+    )
+    report = debug.profile(x=np.ones((2, 3), "float32"))
+    np.testing.assert_allclose(debug.get_output(0).numpy(), 0.25)
+    assert isinstance(report, tvm.runtime.profiling.Report)
+    names = [call["Name"] for call in report.calls]
+    assert "softmax" in names
+    assert len(names) > 1
+    data = json.loads(report.json())
+    assert [call["Name"]["string"] for call in data["calls"]] == names
+    assert data["device_metrics"][str(device)]["Percent"] == {"percent": 100}
+    assert report.csv().splitlines()[0] == "Name,Duration (us),Percent,Count"
+    assert len(report.csv().splitlines()) == len(names) + 1
+    assert str(report).splitlines()[-2].startswith("Sum")
+
+
+def test_the_executor_of_cuda_graphs() -> None:
+    from convoy.relay.tvm018.contrib.cuda_graph import cuda_graph_executor
+
+    x = relay.var("x", shape=(3,))
+    lib = relay.build(relay.Function([x], relay.exp(x)), "llvm")
+    made = [
+        cuda_graph_executor.GraphModuleCudaGraph(lib["cuda_graph_create"](tvm.cpu())),
+        cuda_graph_executor.create(lib.get_graph_json(), lib, tvm.cpu()),
+    ]
+    for module in made:
+        module.set_input("x", np.zeros(3, "float32"))
+        module.capture_cuda_graph()
+        module.run_cuda_graph()
+        np.testing.assert_array_equal(module.get_output(0).numpy(), 1)
+
+
+def test_functions_of_debug_are_not_called() -> None:
+    with pytest.warns(UserWarning, match="debug_func"):
+        relay.debug(relay.var("x", shape=(3,)), debug_func=print)
 
 
 def test_names_of_2018() -> None:

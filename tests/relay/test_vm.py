@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ import tvm
 
 from convoy import graph_executor, relay
 from convoy.errors import CorruptArtefact, InvalidOption, RelayTypeError
+from convoy.ir.artifact import sealed
 from convoy.relay.op.contrib import cudnn, cutlass
+from convoy.relay.vm import archive
 
 from .reference import conv
 from .running import HEAD, run_stock
@@ -188,14 +192,50 @@ def test_saved_and_loaded(unknown: bool, tmp_path: Path) -> None:
     mod = relay.parse(f"{HEAD}def @main(%x: Tensor[({size}, 4), float32]) {{ exp(%x) }}")
     loaded = cutlass.finalize_modules_vm(relay.vm.compile(mod, "llvm"), tmp_dir=str(tmp_path))
     x = RNG.uniform(-1, 1, (3, 4)).astype("float32")
-    got = relay.vm.VirtualMachine(loaded, tvm.cpu()).run(x).numpy()
+    got = relay.vm.VirtualMachine(loaded, tvm.cpu()).run(x.astype("float64")).numpy()
     np.testing.assert_allclose(got, np.exp(x), 1e-6)
     for code in (b"", b"[]", b"{}"):
         with pytest.raises(CorruptArtefact):
             relay.vm.Executable.load_exec(code, loaded.lib)
-    if not unknown:
-        with pytest.raises(CorruptArtefact, match=r"relay\.load_module"):
-            relay.vm.Executable.load_exec(loaded.save()[0], None)
+    with pytest.raises(CorruptArtefact, match=r"relay\.load_module"):
+        relay.vm.Executable.load_exec(loaded.save()[0], None)
+
+
+ABOUT = {"inputs": ["x"], "graph": True, "result": None, "dtypes": {}}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        [],
+        {},
+        ABOUT,
+        {**ABOUT, "result": [1]},
+        {**ABOUT, "dtypes": None},
+        {"evaluated": 1, "target": "no"},
+    ],
+)
+def test_files_of_executables_that_are_damaged(about: Any, tmp_path: Path) -> None:
+    path = tmp_path / "net.so"
+    archive.write(path, archive.Archive(about))
+    with pytest.raises(CorruptArtefact):
+        relay.load_module(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptArtefact):
+        relay.load_module(path)
+
+
+def test_compressed_files_are_refused(tmp_path: Path) -> None:
+    """What a few bytes unpack to would have no bound."""
+
+    def compressed(path: str) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("about.json", "{}" + " " * 10**6)
+
+    path = tmp_path / "net.so"
+    path.write_bytes(sealed(compressed))
+    with pytest.raises(CorruptArtefact, match="compressed"):
+        relay.load_module(path)
 
 
 def test_scripts_of_the_first_cutlass_integration(tmp_path: Path) -> None:

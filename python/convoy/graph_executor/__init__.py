@@ -7,14 +7,7 @@ module.run()
 y = module.get_output(0).numpy()
 """
 
-from .factory import GraphExecutorFactoryModule, create
-from .module import Executor, GraphModule, InputNotFound, timed
+from convoy.graph_executor.factory import GraphExecutorFactoryModule, create
+from convoy.graph_executor.module import Executor, GraphModule, InputNotFound
 
-__all__ = [
-    "Executor",
-    "GraphExecutorFactoryModule",
-    "GraphModule",
-    "InputNotFound",
-    "create",
-    "timed",
-]
+__all__ = ["Executor", "GraphExecutorFactoryModule", "GraphModule", "InputNotFound", "create"]

@@ -1,4 +1,4 @@
-"""A built network, which makes executors."""
+"""A built network, which makes executors and can be exported."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ import os
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from ..errors import InvalidOption
-from .module import Executor, GraphModule
-
-if TYPE_CHECKING:
-    import tvm
-
-    from ..ir.artifact import TensorInfo
-    from ..relay.module import IRModule
-    from ..runtime.compiled import CompiledModule
+from convoy.errors import InvalidOption
+from convoy.graph_executor.module import Executor, GraphModule
 
 
 class GraphExecutorFactoryModule:
@@ -31,18 +24,20 @@ class GraphExecutorFactoryModule:
         libmod_name: The name under which it makes executors.
     """
 
-    def __init__(
-        self, compiled: CompiledModule, ir_mod: IRModule | None, target: str, name: str
-    ) -> None:
+    def __init__(self, compiled: Any, ir_mod: Any, target: str, name: str) -> None:
         self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
-        self.function_metadata: dict[str, object] = {}
+        self.function_metadata: dict[str, Any] = {}
 
-    def __getitem__(self, item: str) -> Callable[..., Executor]:
+    def __getitem__(self, item: str) -> Any:
+        if item == "debug_create":
+            return lambda name, *devices: self[name](*devices)
+        if item == "cuda_graph_create":  # all executors on a GPU replay one
+            return self._create
         if item != self.libmod_name and self.ir_mod is not None:  # a file does not have the name
             raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
         return self._create
 
-    def _create(self, *devices: tvm.runtime.Device) -> Executor:
+    def _create(self, *devices: Any) -> Any:
         """Make an executor on the first device; further ones are ignored."""
         return Executor(self.module.session(devices[0] if devices else None))
 
@@ -55,18 +50,18 @@ class GraphExecutorFactoryModule:
         Returns:
             The text; a comment in its place for a module of the cache of builds, which is linked.
         """
-        parts: list[tvm.runtime.Module] = [getattr(self.module.module, "mod", self.module.module)]
+        parts = [getattr(self.module.module, "mod", self.module.module)]
         for part in parts:
             parts.extend(part.imports)
             if part.kind == "llvm":
                 return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
         return "; linked by an earlier build: build with cache=False to see its code\n"
 
-    def get_params(self) -> dict[str, tvm.runtime.Tensor]:
+    def get_params(self) -> dict[str, Any]:
         """Return no parameters: bound ones are constants inside the module."""
         return {}
 
-    def get_lib(self) -> CompiledModule:
+    def get_lib(self) -> Any:
         """Return the compiled module."""
         return self.module
 
@@ -83,24 +78,24 @@ class GraphExecutorFactoryModule:
 
     @property
     def graph_json(self) -> str:
-        """Result of `get_graph_json`."""
+        """What `get_graph_json` returns."""
         return self.get_graph_json()
 
     @property
-    def lib(self) -> CompiledModule:
+    def lib(self) -> Any:
         """The compiled module."""
         return self.module
 
     @property
-    def params(self) -> dict[str, tvm.runtime.Tensor]:
-        """Result of `get_params`."""
+    def params(self) -> dict[str, Any]:
+        """What `get_params` returns."""
         return self.get_params()
 
     def export_library(
         self,
         file_name: str | os.PathLike[str],
         fcompile: Any = None,
-        addons: object = None,
+        addons: Any = None,
         **kwargs: Any,
     ) -> str:
         """Write one self-contained shared object, which `relay.load_module` reads.
@@ -121,7 +116,7 @@ class GraphExecutorFactoryModule:
             archive.add(library, "library.so")
         return path
 
-    def __iter__(self) -> Iterator[object]:
+    def __iter__(self) -> Iterator[Any]:
         warnings.warn(
             "legacy graph executor behavior of producing json / lib / params:"
             " use the factory itself",
@@ -131,7 +126,7 @@ class GraphExecutorFactoryModule:
         return iter((self.get_graph_json(), self, self.get_params()))
 
 
-def _info(tensors: Iterable[TensorInfo]) -> list[tuple[str, tuple[int, ...], str]]:
+def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
     return [(t.name, t.shape, t.dtype) for t in tensors]
 
 

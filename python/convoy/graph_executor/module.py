@@ -1,21 +1,18 @@
-"""Run a compiled graph: inputs, runs, outputs and timing."""
+"""Executors: one instance of a compiled graph on one device."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tvm_ffi import Shape
 
-from ..errors import InvalidOption
+from convoy.errors import InvalidOption
+from convoy.graph_executor.timing import measure
 
 if TYPE_CHECKING:
-    import tvm
-    from tvm.runtime.module import BenchmarkResult
-
-    from ..runtime.session import Session
-    from ..runtime.values import Value
+    from convoy.runtime.session import Session
 
 
 class InputNotFound(InvalidOption, RuntimeError):
@@ -23,7 +20,7 @@ class InputNotFound(InvalidOption, RuntimeError):
 
 
 class Executor:
-    """An instance of a compiled graph on one device, as returned by `lib["default"](dev)`."""
+    """One instance of a compiled graph on one device, as `lib["default"](dev)` returns it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -42,7 +39,7 @@ class Executor:
     def time_evaluator(
         self,
         func_name: str,
-        dev: tvm.runtime.Device,
+        dev: Any,
         number: int = 10,
         repeat: int = 1,
         min_repeat_ms: int = 0,
@@ -51,7 +48,7 @@ class Executor:
         repeats_to_cooldown: int = 1,
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
-    ) -> Callable[..., BenchmarkResult]:
+    ) -> Callable[..., Any]:
         """Return a function that times runs; arguments are those of `GraphModule.benchmark`.
 
         Args:
@@ -61,7 +58,7 @@ class Executor:
         if cache_flush_bytes or f_preproc:
             raise InvalidOption("cache_flush_bytes or f_preproc", "neither of them")
 
-        def evaluate(*args: object) -> BenchmarkResult:
+        def evaluate(*args: Any) -> Any:
             if args:
                 raise InvalidOption(f"{len(args)} arguments", "inputs by set_input")
             return GraphModule(self).benchmark(
@@ -88,13 +85,13 @@ class GraphModule:
         self.module = module
         self._session = module.session
         # Outputs that set_output_zero_copy asked for, by index.
-        self._targets: dict[int, tvm.runtime.Tensor] = {}
+        self._targets: dict[int, Any] = {}
         # Inputs of set_input_zero_copy: read again before every run.
-        self._sources: dict[int, Value] = {}
+        self._sources: dict[int, Any] = {}
 
     # ---- inputs
 
-    def set_input(self, key: str | int | None = None, value: Value = None, **params: Any) -> None:
+    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs.
 
         Args:
@@ -113,18 +110,18 @@ class GraphModule:
             if index >= 0:
                 self._set(index, array)
 
-    def _set(self, index: int, value: Value) -> None:
+    def _set(self, index: int, value: Any) -> None:
         self._sources.pop(index, None)
         self._session.set_input(index, self._cast(index, value))
 
-    def _cast(self, index: int, value: Value) -> Value:
+    def _cast(self, index: int, value: Any) -> Any:
         """Cast an array to the dtype of an input, as TVM does."""
         dtype = str(self._session.input_info[index][2])
         if str(getattr(value, "dtype", "")) == dtype or dtype == "bfloat16":
             return value
         return np.asarray(value.numpy() if hasattr(value, "numpy") else value).astype(dtype)
 
-    def set_input_zero_copy(self, key: str | int, value: Value = None, **params: Any) -> None:
+    def set_input_zero_copy(self, key: str | int, value: Any = None, **params: Any) -> None:
         """Use a tensor as an input of all following runs, with its values at the time of each run.
 
         It is copied on the device at the start of each run, because a replayed CUDA graph reads
@@ -135,7 +132,7 @@ class GraphModule:
             self._session.set_input(index, tensor)  # checks shape and dtype
             self._sources[index] = tensor
 
-    def set_output_zero_copy(self, key: int | str, value: tvm.runtime.Tensor) -> None:
+    def set_output_zero_copy(self, key: int | str, value: Any) -> None:
         """Write an output into a tensor after each following run."""
         index = self._output_index(key)
         info = self._session.meta.outputs[index]
@@ -155,13 +152,13 @@ class GraphModule:
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
         """Set inputs from the bytes of a parameter file; unknown names are ignored."""
-        from ..relay.params import read_params
+        from convoy.relay.params import read_params
 
         self.set_input(None, None, **dict[str, Any](read_params(bytes(params_bytes))))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
         """Set the inputs named in a parameter file to another module's values."""
-        from ..relay.params import read_params
+        from convoy.relay.params import read_params
 
         for name in read_params(bytes(params_bytes)):
             if self.get_input_index(name) >= 0:
@@ -199,9 +196,7 @@ class GraphModule:
         """Return the number of inputs."""
         return len(self._session.input_info)
 
-    def get_input(
-        self, index: int | str, out: tvm.runtime.Tensor | None = None
-    ) -> tvm.runtime.Tensor:
+    def get_input(self, index: int | str, out: Any = None) -> Any:
         """Return the tensor of an input, by index or name; copy it into `out` if given.
 
         Returns None for an unknown name, as in TVM.
@@ -216,18 +211,16 @@ class GraphModule:
         names = self._names()
         return names.index(name) if name in names else -1
 
-    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    def get_input_info(self) -> tuple[dict[str, Shape], dict[str, str]]:
         """Return shapes by name, and dtypes by name."""
         info = self._session.input_info
-        return {n: s for n, s, _ in info}, {n: d for n, _, d in info}
+        return {n: Shape(s) for n, s, _ in info}, {n: d for n, _, d in info}
 
-    def get_output(
-        self, index: int | str, out: tvm.runtime.Tensor | None = None
-    ) -> tvm.runtime.Tensor:
+    def get_output(self, index: int | str, out: Any = None) -> Any:
         """Return an output of the last run; copy it into `out` if given."""
         return _copied(self._session.output(self._output_index(index)), out)
 
-    def debug_get_output(self, node: object, out: object = None) -> None:
+    def debug_get_output(self, node: Any, out: Any = None) -> None:
         """Raise NotImplementedError, as in TVM outside the debug executor."""
         raise NotImplementedError("Please use debugger.debug_executor as graph_executor instead.")
 
@@ -236,7 +229,7 @@ class GraphModule:
 
     def benchmark(
         self,
-        device: tvm.runtime.Device,
+        device: Any,
         func_name: str = "run",
         repeat: int = 5,
         number: int = 5,
@@ -245,8 +238,8 @@ class GraphModule:
         end_to_end: bool = False,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
-        **kwargs: Value,
-    ) -> BenchmarkResult:
+        **kwargs: Any,
+    ) -> Any:
         """Time runs.
 
         Args:
@@ -265,41 +258,21 @@ class GraphModule:
         Returns:
             TVM's BenchmarkResult, in seconds: mean, median, min, max, std, results.
         """
-        from tvm.runtime.module import BenchmarkResult
-
         if func_name != "run":
             raise InvalidOption(f"func_name='{func_name}'", "'run'")
         del limit_zero_time_iterations  # guards a timer that can read zero; this one cannot
         self.run(**kwargs)
         once = (lambda: self._round_trip(kwargs)) if end_to_end else self.run
-        device.sync()
-        results: list[float] = []
-        while len(results) < max(1, repeat):
-            seconds = timed(once, device, number)
-            if min_repeat_ms and seconds * number * 1e3 < min_repeat_ms and number < 1_000_000:
-                number = int(min(number * 10, max(number * 2, min_repeat_ms / 1e3 / seconds + 1)))
-                continue
-            results.append(seconds)
-            if cooldown_interval_ms and len(results) % max(1, repeats_to_cooldown) == 0:
-                time.sleep(cooldown_interval_ms / 1e3)
-        return BenchmarkResult(results)
+        cooldown = (cooldown_interval_ms, repeats_to_cooldown)
+        return measure(once, device, number, repeat, min_repeat_ms, cooldown)
 
-    def _round_trip(self, inputs: Mapping[str, Value]) -> None:
+    def _round_trip(self, inputs: Mapping[str, Any]) -> None:
         self.run(**inputs)
         for index in range(self.get_num_outputs()):
             self.get_output(index).numpy()
 
 
-def timed(once: Callable[[], None], device: tvm.runtime.Device, number: int) -> float:
-    """Return the mean seconds of a run."""
-    start = time.perf_counter()
-    for _ in range(max(1, number)):
-        once()
-    device.sync()
-    return (time.perf_counter() - start) / max(1, number)
-
-
-def _copied(tensor: tvm.runtime.Tensor, out: tvm.runtime.Tensor | None) -> tvm.runtime.Tensor:
+def _copied(tensor: Any, out: Any) -> Any:
     if out is None:
         return tensor
     tensor.copyto(out)

@@ -53,13 +53,14 @@ from convoy.relay.ast import (
     TupleWrapper,
     Var,
 )
-from convoy.relay.build import build, load_module
+from convoy.relay.build import build
 from convoy.relay.builder import ScopeBuilder, const, var
 from convoy.relay.convert import to_relax
 from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.executor import create_executor
 from convoy.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from convoy.relay.json_format import load_json, save_json
+from convoy.relay.loading import load_module
 from convoy.relay.module import IRModule, Module
 from convoy.relay.op import *  # noqa: F403
 from convoy.relay.params import load_param_dict, save_param_dict

@@ -9,7 +9,7 @@ Constructor arguments are those of TVM 0.18's `tvm.relay` classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -18,26 +18,12 @@ import numpy as np
 
 from convoy.errors import RelayTypeError
 from convoy.relay.attrs import Array, Attrs, make_attrs
+from convoy.relay.function_attrs import FunctionAttrs, plain_value
 from convoy.relay.lazy import tvm
+from convoy.relay.print_hook import print_text
 from convoy.relay.schema import op_schema
 from convoy.relay.source import Span
 from convoy.relay.types import FuncType, IncompleteType, TensorType, Type
-
-# Prints a module or an expression as text: `printer.astext`, which registers itself, because it
-# needs the classes of this module.
-Printer = Callable[[AnyValue, bool], str]
-_printers: list[Printer] = []
-
-
-def register_printer(function: Printer) -> Printer:
-    """Make a function the printer of modules and expressions."""
-    _printers[:] = [function]
-    return function
-
-
-def print_text(node: AnyValue, show_meta_data: bool = True) -> str:
-    """Print a module or an expression as Relay text; see `printer.astext`."""
-    return _printers[0](node, show_meta_data)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,22 +241,6 @@ class Constant(Expr):
         return TensorType(self.value.shape, dtype_name(self.value.dtype))
 
 
-class FunctionAttrs(dict[str, AnyValue]):
-    """Attributes of a function: `attrs["Composite"]` or `attrs.Composite`."""
-
-    def __getattr__(self, name: str) -> AnyValue:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"the function has no attribute '{name}'") from None
-
-
-def _plain(value: AnyValue) -> AnyValue:
-    """Return the number or text of TVM's IntImm or StringImm, anything else as it is."""
-    found = getattr(value, "value", value)
-    return found if type(found) in (bool, int, float, str) else value
-
-
 def dtype_name(dtype: np.dtype) -> str:
     """Spell a numpy dtype as Relay does."""
     name = dtype.name if dtype.names is None else str(dtype)
@@ -358,7 +328,7 @@ class Function(Expr):
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", Array(self.params))
         object.__setattr__(self, "type_params", tuple(self.type_params or ()))
-        attrs = {key: _plain(value) for key, value in (self.attrs or {}).items()}
+        attrs = {key: plain_value(value) for key, value in (self.attrs or {}).items()}
         object.__setattr__(self, "attrs", FunctionAttrs(attrs))
 
     def with_attr(self, key: str | Mapping[str, AnyValue], value: AnyValue = None) -> Function:

@@ -61,4 +61,4 @@ def with_shapes(mod: IRModule, shapes: Mapping[str, Sequence[Dim]]) -> IRModule:
     params = tuple(changed_vars.get(var, var) for var in main.params)
     changed = Function(params, rewrite(main.body, replace), attrs=main.attrs)
     functions = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
-    return infer_module(IRModule({**functions, "main": changed}, attrs=mod.attrs))
+    return infer_module(IRModule({**functions, "main": changed}, mod.type_definitions, mod.attrs))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import shutil
-import tarfile
-import tempfile
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import convoy
-from convoy.errors import CorruptArtefact, DynamicShape, InvalidOption, UnsupportedOp
+from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import GraphExecutorFactoryModule
 from convoy.relay import ast
 from convoy.relay import types as ty
@@ -227,36 +223,3 @@ def _is_static(type_: ty.Type) -> bool:
     if isinstance(type_, ty.TupleType):
         return all(map(_is_static, type_.fields))
     return not isinstance(type_, ty.TensorType) or type_.is_static
-
-
-def load_module(path: str | os.PathLike[str]) -> GraphExecutorFactoryModule:
-    """Load what `export_library` wrote, also as a `.tar`.
-
-    Raises:
-        InvalidOption: A missing file.
-        CorruptArtefact: Not such a file, or a damaged one.
-    """
-    if os.fspath(path).endswith(".tar") and os.path.isfile(path):
-        with tempfile.TemporaryDirectory() as folder:
-            compiled = convoy.load(_unpacked(path, folder))
-    else:
-        compiled = convoy.load(path)
-    return GraphExecutorFactoryModule(compiled, None, compiled.meta.target, "default")
-
-
-def _unpacked(path: str | os.PathLike[str], folder: str) -> str:
-    """Extract the library of a tar file to a folder; return its path."""
-    if not os.path.isfile(path):
-        raise InvalidOption(f"{os.fspath(path)}, which does not exist", "a compiled module")
-    try:
-        with tarfile.open(path) as archive:
-            names = [m for m in archive.getmembers() if m.isfile() and m.name.endswith(".so")]
-            stream = archive.extractfile(names[0]) if len(names) == 1 else None
-            if stream is None:
-                raise CorruptArtefact(f"{os.fspath(path)}", "a tar file with one library (.so)")
-            library = os.path.join(folder, "library.so")
-            with open(library, "wb") as out:
-                shutil.copyfileobj(stream, out)
-    except (tarfile.TarError, EOFError) as err:
-        raise CorruptArtefact(f"{os.fspath(path)}, which is no tar file: {err}") from err
-    return library

@@ -41,18 +41,20 @@ def var(
     return Var(name, type_annotation, span=span)
 
 
-def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Constant:
+def const(value: Any, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:
     """Make a constant.
 
     Args:
         value: A number, a list, an array or a TVM tensor.
         dtype: The dtype to convert to; None makes float32 of float64 and int32 of int64 (where
-            it fits), except of a TVM tensor, which keeps its own.
+            it fits), except of a TVM tensor, which keeps its own. May be given as a tensor type.
         span: Its place in a text.
 
     Raises:
         RelayTypeError: Something other than numbers.
     """
+    if isinstance(dtype, TensorType):
+        dtype = dtype.dtype
     if hasattr(value, "numpy"):
         array = value.numpy()
     else:

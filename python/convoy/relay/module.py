@@ -7,7 +7,8 @@ from typing import Any
 
 from convoy.errors import InvalidOption, RelayTypeError
 from convoy.relay.adt import Constructor, TypeData, check_definition, tag_of
-from convoy.relay.ast import Expr, Function, GlobalVar, print_text
+from convoy.relay.ast import Expr, Function, GlobalVar
+from convoy.relay.print_hook import print_text
 from convoy.relay.source import nearest
 from convoy.relay.types import GlobalTypeVar
 from convoy.relay.visit import free_vars

@@ -16,9 +16,10 @@ from typing import Any
 from convoy.errors import RelayTypeError
 from convoy.relay import adt, ast
 from convoy.relay import types as ty
-from convoy.relay.ast import Expr, Function, Var, register_printer
+from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.json_format import save_metadata
 from convoy.relay.module import IRModule
+from convoy.relay.print_hook import register_printer
 from convoy.relay.print_values import ValuePrinter
 from convoy.relay.trampoline import Step, run
 from convoy.relay.visit import children, free_vars, post_order

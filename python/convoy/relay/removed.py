@@ -19,6 +19,15 @@ _TUNING = (
 )
 _DEVICES = "Convoy compiles for the CPU of this machine and NVIDIA GPUs"
 
+_LIBRARIES = (
+    "Convoy computes with cuDNN, cuBLASLt, CUTLASS and its own kernels; relay.build chooses, "
+    "and partition_for_cutlass and partition_for_cudnn restrict a module to one"
+)
+_COMPILERS = (
+    "arm_compute_lib", "bnns", "clml", "cmsisnn", "coreml", "cublas", "dnnl", "ethosn", "ethosu",
+    "libtorch", "mrvl", "tensorrt", "uma", "vitis_ai",
+)  # fmt: skip
+
 #: Modules by name, and what to use in their place.
 REMOVED = {
     "autotvm": _TUNING,
@@ -27,6 +36,7 @@ REMOVED = {
     "micro": _DEVICES,
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
     "relay.backend": "relay.build compiles through Relax; convoy.relay.to_relax shows the result",
+    **{f"relay.op.contrib.{name}": _LIBRARIES for name in _COMPILERS},
     "contrib.hexagon": _DEVICES,
     "contrib.ethosu": _DEVICES,
     "contrib.tedd": "TE schedules are no longer part of TVM",
@@ -96,6 +106,7 @@ _HARMLESS: dict[str, Any] = {
     "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
     "autotvm.apply_history_best": _apply_history_best,
     "autotvm.apply_graph_best": _apply_history_best,
+    "autotvm.tophub.context": _apply_history_best,
     "auto_scheduler.ApplyHistoryBest": _apply_history_best,
     **{
         f"autotvm.{name}": _options(f"autotvm.{name}")

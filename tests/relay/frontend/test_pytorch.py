@@ -235,3 +235,16 @@ def test_mistakes_are_named() -> None:
         relay.frontend.from_pytorch(linear, [])
     with pytest.raises(InvalidOption, match="input_infos"):
         relay.frontend.from_pytorch(linear, {"x": (1, 2)})
+
+
+def _raising(x: torch.Tensor) -> torch.Tensor:
+    if bool(x.sum() > 0):
+        raise ValueError("positive")
+    else:
+        raise ValueError("negative")
+    return x
+
+
+def test_a_model_that_raises_on_either_branch() -> None:
+    with pytest.raises(InvalidModel, match="raises an exception"):
+        relay.frontend.from_pytorch(torch.jit.script(_raising), [("x", (2,))])

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from convoy import relay
 
 from .. import reference
 from .cases import UNIT, Case, X, check, uniform
+
+
+def replaced(x: np.ndarray, part: np.ndarray, where: Any) -> np.ndarray:
+    x = x.copy()
+    x[where] = part
+    return x
 
 
 def test_indexing() -> None:
@@ -33,6 +41,16 @@ def test_indexing() -> None:
                 lambda x: relay.strided_slice(x, [1, 2], [-1, 3], slice_mode="size"),
                 lambda x: x[1:, 2:5],
                 X,
+            ),
+            "strided_set": Case(
+                lambda x, v: relay.strided_set(x, v, [2, -1], [-1, -9, 4], [1, -2]),
+                lambda x, v: replaced(x, v, np.s_[2:-1, -1:-9:-2, :4]),
+                uniform(5, 4, 4), uniform(2, 2, 4),
+            ),
+            "strided_set_all": Case(
+                lambda x, v: relay.strided_set(x, v, [], [], [-1]),
+                lambda x, v: replaced(x, v, np.s_[::-1]),
+                X, X,
             ),
             "slice_like": Case(
                 relay.slice_like, lambda x, y: x[:1, :3], UNIT, uniform(1, 3)

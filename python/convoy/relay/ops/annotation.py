@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from convoy.relay.ast import Call, Expr
@@ -71,7 +72,11 @@ def on_device(
 @builder("debug")
 def debug(expr: Expr, debug_func: Any = None) -> Call:
     """Return the expression; `debug_func` is not called, because compiled code runs."""
-    del debug_func
+    if debug_func is not None:
+        warnings.warn(
+            "relay.debug does not call debug_func: return the value as a result to see it",
+            stacklevel=2,
+        )
     return make_call("debug", expr, debug_func=None)
 
 

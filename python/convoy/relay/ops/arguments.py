@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,12 +55,13 @@ def listed(value: Any) -> tuple[Any, ...]:
 
 
 def as_tuple(data: Any) -> Expr:
-    """Convert a list of expressions to a tuple expression; a tuple expression stays as it is."""
-    if isinstance(data, (list, tuple)):
-        if not data:
-            raise ValueError("relay.concatenate requires data to be non-empty.")
-        return Tuple([expr(d, "a tuple") for d in data])
-    return expr(data, "a tuple")
+    """Convert several expressions to a tuple expression; a tuple expression stays as it is."""
+    if isinstance(data, Expr) or not isinstance(data, Iterable):
+        return expr(data, "a tuple")
+    fields = [expr(d, "a tuple") for d in data]
+    if not fields:
+        raise ValueError("relay.concatenate requires data to be non-empty.")
+    return Tuple(fields)
 
 
 def axes_of(axis: Axes) -> tuple[int, ...] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 
 from convoy.errors import RelayTypeError
 from convoy.relay.ast import Call, Expr
 from convoy.relay.builder import const
-from convoy.relay.lazy import relax, topi
+from convoy.relay.lazy import relax, te, tirx, topi
 from convoy.relay.ops.arguments import Sizes, known, listed, make_call
 from convoy.relay.ops.registry import builder, converter, shape_arguments, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints, is_const
@@ -192,11 +193,28 @@ def infer_strided_set(call: Inputs) -> Type:
 def convert_strided_set(op: OpCall) -> RelaxExpr:
     if not all(is_const(a) for a in op.args[2:]):
         raise op.unsupported("bounds that are computed", "constants")
-    bounds = [ints(a.value.numpy().reshape(-1)) for a in op.args[2:]]
     shape, part = op.shape(0), op.shape(1)
-    if len(bounds[0]) != len(shape) or len(part) != len(shape):
-        raise op.unsupported(f"bounds {bounds[0]} of {list(shape)}", "bounds for every axis")
-    return op.te(topi.strided_set, *op.args)
+    bounds = zip_longest(*(ints(a.value.numpy().reshape(-1)) for a in op.args[2:]))
+    ranges = [range(*slice(*b).indices(size)) for b, size in zip(bounds, shape, strict=False)]
+    ranges += [range(size) for size in shape[len(ranges) :]]
+    if list(part) != [len(r) for r in ranges]:
+        raise op.unsupported(f"a part of shape {list(part)}", f"{[len(r) for r in ranges]}")
+    return op.te(lambda data, part: _with_part(data, part, ranges), *op.args[:2])
+
+
+def _with_part(data, part, ranges):  # type: ignore[no-untyped-def]
+    """Replace the elements at `ranges` by those of `part`, as a tensor expression."""
+
+    def at(*index):  # type: ignore[no-untyped-def]
+        inside, where = [tirx.const(1, "bool")], []
+        for i, taken in zip(index, ranges, strict=True):
+            step = abs(taken.step)
+            offset = i - taken.start if taken.step > 0 else taken.start - i
+            inside += [offset >= 0, offset < step * len(taken), tirx.floormod(offset, step) == 0]
+            where.append(tirx.floordiv(offset, step))
+        return tirx.if_then_else(tirx.all(*inside), part(*where), data(*index))
+
+    return te.compute(data.shape, at, name="strided_set")
 
 
 @builder("sliding_window")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from convoy.relay.api import parse
-from convoy.relay.ast import print_text
 from convoy.relay.gradient import first_order_gradients, gradient
+from convoy.relay.print_hook import print_text
 from convoy.relay.source import nearest
 from convoy.relay.transform.atrous import FlattenAtrousConv
 from convoy.relay.transform.base import (

@@ -24,6 +24,6 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
                 calls = post_order(mod[name])
                 todo += [n.name_hint for n in calls if isinstance(n, GlobalVar)]
         functions = {g: f for g, f in mod.functions.items() if g.name_hint in keep}
-        return IRModule(functions, attrs=mod.attrs)
+        return IRModule(functions, mod.type_definitions, mod.attrs)
 
     return ModulePass(PassInfo(1, "RemoveUnusedFunctions"), run)

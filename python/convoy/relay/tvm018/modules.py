@@ -32,6 +32,8 @@ MOVED = {
     "instrument": f"{PACKAGE}.ir.instrument",
     "contrib.graph_executor": "convoy.graph_executor",
     "contrib.graph_runtime": "convoy.graph_executor",
+    "contrib.debugger.debug_runtime": f"{PACKAGE}.contrib.debugger.debug_executor",
+    "contrib.util": "tvm.support.utils",
     "contrib.cutlass": "convoy.relay.op.contrib.cutlass",
     **{
         f"contrib.{name}": f"tvm.support.{name}"
@@ -93,15 +95,21 @@ class _Finder(MetaPathFinder):
         if own.with_suffix(".py").is_file() or own.is_dir():
             return None
         real = behind(name)
-        removed = name.partition(".")[0] in REMOVED or name in REMOVED
-        if removed and not real.startswith("convoy."):  # Convoy's relay.backend has a part of TVM's
+        present = _exists(real)
+        if (name.partition(".")[0] in REMOVED or name in REMOVED) and not (
+            present and real.startswith("convoy.")  # Convoy's relay.backend has a part of TVM's
+        ):
             return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
-        try:
-            if find_spec(real) is None:
-                return None
-        except ModuleNotFoundError:  # its parent is not there either
+        if not present:
             return None
         return ModuleSpec(fullname, _Alias(lambda: importlib.import_module(real)), is_package=True)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is not there either
+        return False
 
 
 def install() -> None:

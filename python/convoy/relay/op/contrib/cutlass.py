@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.relay.ast import Call, Op
-from convoy.relay.build import load_module
 from convoy.relay.build_module import bind_params_by_name
 from convoy.relay.infer import infer_module
-from convoy.relay.lazy import tvm
+from convoy.relay.loading import load_module
 from convoy.relay.module import IRModule
 from convoy.relay.visit import post_order
 from convoy.relay.vm import Executable
@@ -84,9 +83,8 @@ def finalize_modules_vm(
     lib.export_library(library)
     with open(code_path, "wb") as file:
         file.write(code)
-    load = load_module if vm_exec.is_graph else tvm.runtime.load_module
     with open(code_path, "rb") as file:
-        return Executable.load_exec(file.read(), load(library))
+        return Executable.load_exec(file.read(), load_module(library))
 
 
 def tune_cutlass_kernels(mod: IRModule, sm: int = 80, **options: Any) -> tuple[IRModule, int]:

@@ -1,6 +1,6 @@
 """ConvertLayout and AlterOpLayout: other data layouts, with as few transposes as possible.
 
-`rewriting` walks over a function, `rules` knows how an operator works in another layout,
+`rewriting` walks over a function, `rules` know how operators work in another layout,
 `conversions` changes the operators that a script names.
 """
 

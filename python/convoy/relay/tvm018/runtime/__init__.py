@@ -8,13 +8,13 @@ import tvm
 
 from convoy.errors import CorruptArtefact
 from convoy.relay import vm
-from convoy.relay.build import load_module as _load_network
+from convoy.relay.loading import load_module as _load_network
 from convoy.relay.params import load_param_dict, save_param_dict
 from convoy.relay.tvm018 import nd as ndarray
 from convoy.relay.tvm018.convert import convert
 from convoy.relay.tvm018.modules import forward
 from convoy.relay.tvm018.nd import NDArray
-from convoy.relay.tvm018.runtime import container
+from convoy.relay.tvm018.runtime import container, profiling
 
 __all__ = [
     "NDArray",
@@ -23,6 +23,7 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "ndarray",
+    "profiling",
     "save_param_dict",
     "vm",
 ]

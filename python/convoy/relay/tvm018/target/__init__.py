@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,12 +75,31 @@ def _from_command_line(text: str) -> dict[str, Any]:
     return options
 
 
-def cuda(model: str = "unknown", arch: str | None = None, **options: Any) -> Any:
-    """Make a CUDA target."""
+def cuda(
+    model: str = "unknown",
+    arch: str | None = None,
+    options: str | Sequence[str] | None = None,
+    **attributes: Any,
+) -> Any:
+    """Make a CUDA target.
+
+    Args:
+        model: Accepted; the GPU is asked.
+        arch: Its architecture, "sm_90a".
+        options: Further options as on a command line, "-libs=cudnn".
+        **attributes: Further options by name.
+    """
     del model
+    words = [options] if isinstance(options, str) else options or []
+    given = _from_command_line(" ".join(["cuda", *words])) if words else {"kind": "cuda"}
     if arch is not None:
-        options["arch"] = arch
-    return Target({"kind": "cuda", **options})
+        attributes["arch"] = arch
+    return Target({**given, **attributes})
+
+
+def create(target: Any) -> Any:
+    """Make a target, under the name of scripts of 2019."""
+    return Target(target)
 
 
 __getattr__ = forward("tvm.target")

@@ -6,11 +6,14 @@ by making them outputs.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from convoy.errors import InvalidOption
 from convoy.graph_executor import Executor, GraphModule
 from convoy.graph_executor import create as _create
+from convoy.relay.tvm018.runtime.profiling import Report
 
 
 class GraphModuleDebug(GraphModule):
@@ -28,8 +31,10 @@ class GraphModuleDebug(GraphModule):
         del graph_json_str, dump_root
         self._device = device[0] if isinstance(device, (list, tuple)) else device
 
-    def profile(self, collectors: Any = None, **input_dict: Any) -> Any:
-        """Time the network as a whole; `convoy report` has the times of its kernels.
+    def profile(self, collectors: Any = None, **input_dict: Any) -> Report:
+        """Time each kernel of one run, waiting for the device behind each.
+
+        A replayed CUDA graph is one call; `convoy report` has the times of its kernels.
 
         Args:
             collectors: Must be empty.
@@ -37,15 +42,59 @@ class GraphModuleDebug(GraphModule):
         """
         if collectors:
             raise InvalidOption("collectors", "none")
-        self.set_input(**input_dict)
+        self.run(**input_dict)
         device = self._device if self._device is not None else self.get_output(0).device
-        return self.benchmark(device)
+        clock = _Clock(device)
+        self._session.observe(clock.watch)
+        try:
+            whole = clock.timed(self.run)
+        finally:
+            self._session.observe(None)
+        calls = clock.calls or [("network", whole)]
+        return Report(
+            [_row(whole, us, Name=name) for name, us in calls],
+            {str(device): _row(whole, whole)},
+            {"Executor": "Graph"},
+        )
 
     def run_individual(self, number: int, repeat: int = 1, min_repeat_ms: int = 0) -> list[float]:
         """Time the network as a whole, in seconds."""
         device = self._device if self._device is not None else self.get_output(0).device
         times = self.benchmark(device, "run", repeat, number, min_repeat_ms)
         return list(times.results)
+
+
+class _Clock:
+    """An observer of calls that times kernels.
+
+    Attributes:
+        calls: Names and microseconds.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.calls: list[tuple[str, float]] = []
+        self._device, self._start = device, 0.0
+
+    def watch(self, _function: Any, name: str, before: bool, _result: Any, *_args: Any) -> None:
+        """See `Session.observe`."""
+        if name.startswith("vm.builtin."):
+            return
+        self._device.sync()
+        if before:
+            self._start = time.perf_counter()
+        else:
+            self.calls.append((name, (time.perf_counter() - self._start) * 1e6))
+
+    def timed(self, run: Callable[[], None]) -> float:
+        """Run; return the microseconds."""
+        start = time.perf_counter()
+        run()
+        self._device.sync()
+        return (time.perf_counter() - start) * 1e6
+
+
+def _row(whole: float, us: float, **name: str) -> dict[str, Any]:
+    return {**name, "Duration (us)": us, "Percent": 100 * us / whole, "Count": 1}
 
 
 def create(

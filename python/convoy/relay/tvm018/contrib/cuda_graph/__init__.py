@@ -1,0 +1,1 @@
+"""`tvm.contrib.cuda_graph`: the executor that replays a CUDA graph."""
