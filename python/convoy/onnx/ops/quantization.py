@@ -77,10 +77,11 @@ def dequantize_linear(call: Call) -> Value:
     if call.attrs.get("output_dtype", 0):
         target = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(call.attrs["output_dtype"]))))
     axis = _axis(call)
-    value: Value = call.cast(call.value(0), "int32")
-    if call.has(2):
-        value = call.do("Sub", value, call.cast(_along(call, 2, axis), "int32"))
     working = "float32" if target in ("float16", "bfloat16") else target
+    exact = working if call.dtype().startswith("float") else "int32"
+    value: Value = call.cast(call.value(0), exact)
+    if call.has(2):
+        value = call.do("Sub", value, call.cast(_along(call, 2, axis), exact))
     scale = call.cast(_along(call, 1, axis), working)
     return call.cast(call.do("Mul", call.cast(value, working), scale), target)
 

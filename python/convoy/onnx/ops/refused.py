@@ -17,7 +17,7 @@ def sized_by_data(call: Call) -> Value:
     raise UnsupportedOp(
         f"ONNX operator {call.op} ({call.name!r}), whose result is as large as the data has it",
         "results of known sizes",
-        "End the model before it: outputs=[...] of convoy.from_onnx, --outputs of the command.",
+        "End the model before it: outputs=[...] of convoy.from_onnx, --end of the command.",
     )
 
 
