@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 #: Nodes that one model may become: a loop that is unrolled stops there.
 MOST_NODES = 200_000
 
+#: What to do about operators of other domains, by how the domain begins.
+_REMEDIES = {
+    "com.microsoft": "Give the model as it was before onnxruntime optimized it, or save it with "
+    "graph_optimization_level=ORT_ENABLE_BASIC",
+    "ai.onnx.ml": "Export the network alone: trees and tables are no networks",
+    "ai.onnx.contrib": "Export without the steps before and behind the network",
+    "org.pytorch.aten": "Export with operators of ONNX alone",
+}
+
 
 class Importer:
     """The conversion of one model.
@@ -187,18 +196,19 @@ class Importer:
 
     def _unknown(self, call: Call, domain: str) -> UnsupportedOp:
         """The error for an operator without a converter, which lists all of the model's."""
-        found = {f"{domain}.{call.op}" if domain else call.op}
+        first, found = domain, {f"{domain}.{call.op}" if domain else call.op}
         for node in self.model.graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
             if (domain, node.op_type) in self._functions or self._converter(domain, node.op_type):
                 continue
             if not has_function(domain, node.op_type, self.opsets.get(domain or "ai.onnx", 1)):
                 found.add(f"{domain}.{node.op_type}" if domain else node.op_type)
+        remedies = (text for start, text in _REMEDIES.items() if first.startswith(start))
         return UnsupportedOp(
             f"ONNX operators without a converter: {', '.join(sorted(found))} (the first is "
             f"{call.name!r}, of opset {call.version})",
             "operators that docs/reference/onnx.md lists",
-            "Replace them before export, or end the model before them",
+            next(remedies, "Replace them before export, or end the model before them"),
         )
 
     def _typed(self, result: Any, call: Call) -> Any:

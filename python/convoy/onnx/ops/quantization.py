@@ -128,17 +128,17 @@ def qlinear_conv(call: Call) -> Value:
     each = (1, -1, *(1,) * (rank - 2))
     if call.has(8):
         result = call.do("Add", result, call.reshape(call.value(8), each))
-    return _requantized(call, result, 1, 4, 6, 7, each)
+    return requantized(call, result, 1, 4, 6, 7, each)
 
 
 @converter("QLinearMatMul")
 def qlinear_matmul(call: Call) -> Value:
     rows = [-1, 1] if call.rank(2) == 1 and call.shape(2) != (1,) else None
     a, b = without_zero(call, 0, 2, rows), without_zero(call, 3, 5)
-    return _requantized(call, call.do("MatMul", a, b), 1, 4, 6, 7, None)
+    return requantized(call, call.do("MatMul", a, b), 1, 4, 6, 7, None)
 
 
-def _requantized(call: Call, value: Value, a: int, b: int, y: int, zero: int, each: Any) -> Value:
+def requantized(call: Call, value: Value, a: int, b: int, y: int, zero: int, each: Any) -> Value:
     """Integers of scale a * b as integers of scale y."""
     scales = []
     for index in (a, b, y):
