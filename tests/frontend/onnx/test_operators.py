@@ -266,6 +266,17 @@ def test_unpooling_to_a_given_size() -> None:
     assert set(y[y != 0]) == set(best.reshape(-1))
 
 
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "uint32", "bfloat16"])
+def test_the_largest_of_small_dtypes(dtype: str) -> None:
+    x = np.random.default_rng(0).permutation(20).reshape(2, 10)
+    feeds = {"x": x.astype(onnx.helper.tensor_dtype_to_np_dtype(16) if "b" in dtype else dtype)}
+    call = node("TopK", ["x", "k"], ["y", "places"])
+    y, places = run(model([call], feeds, ("y", "places"), {"k": np.array([3])}), feeds)
+    assert y.dtype == feeds["x"].dtype
+    np.testing.assert_array_equal(places, np.argsort(-x)[:, :3])
+    np.testing.assert_array_equal(y.astype(int), -np.sort(-x)[:, :3])
+
+
 def test_weights_of_eight_bit_floats() -> None:
     import ml_dtypes
 
@@ -290,5 +301,3 @@ def test_operators_that_are_refused_by_name() -> None:
     ]:
         with pytest.raises(error, match=call.op_type):
             run(model([call], {"x": x}), {"x": x})
-    with pytest.raises(errors.UnsupportedOp, match="--end of the command"):
-        run(model([node("NonZero", ["x"], ["y"])], {"x": x}), {"x": x})
