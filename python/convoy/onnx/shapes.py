@@ -43,6 +43,11 @@ def input_shapes(
         for name, axes in declared.items():
             if axes and name not in shapes:
                 declared[name] = (_batch(name, axes[0], batch, sizes), *axes[1:])
+            elif axes and isinstance(axes[0], str) and shapes[name][0] != batch:
+                raise InvalidOption(
+                    f"--batch {batch} and shape {_text(shapes[name])} for input {name!r}",
+                    "one of both",
+                )
     found: dict[str, tuple[int, ...]] = {}
     open_inputs: dict[str, tuple[Size, ...] | None] = {}
     for name, axes in declared.items():

@@ -46,6 +46,9 @@ def test_a_size_with_a_name_is_given_once() -> None:
         input_shapes(inputs, {"ids": (2, 7), "mask": (2, 8)})
     with pytest.raises(errors.DynamicShape, match=r"'mask' of shape \(4, T\)"):
         input_shapes(inputs, {}, batch=4)
+    with pytest.raises(errors.InvalidOption, match=r"--batch 4 and shape \(2, 7\)"):
+        input_shapes(inputs, {"ids": (2, 7)}, batch=4)
+    assert input_shapes(inputs, {"ids": (2, 7)}, batch=2) == expected
 
 
 @pytest.mark.parametrize(
