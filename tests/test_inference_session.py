@@ -79,3 +79,18 @@ def test_model_files_are_built(tmp_path: Path) -> None:
     (tmp_path / "net.relay").write_text(RELAY)
     built = convoy.InferenceSession(tmp_path / "net.relay", "llvm", precision="float32")
     assert [output.name for output in built.get_outputs()] == ["output_0", "output_1"]
+
+
+def test_open_axes_of_a_model_file(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    shape, helper = ["N", 3], onnx.helper
+    ends = [helper.make_tensor_value_info(name, 1, shape) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", ends[:1], ends[1:])
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    with pytest.raises(errors.DynamicShape, match="shapes="):
+        convoy.InferenceSession(path, "llvm")
+    session = convoy.InferenceSession(path, "llvm", shapes={"x": (2, 3)})
+    assert session.get_inputs()[0].shape == [2, 3]
+    with pytest.raises(errors.InvalidOption, match="shapes="):
+        convoy.InferenceSession(session.compiled, shapes={"x": (2, 3)})

@@ -39,6 +39,7 @@ class InferenceSession:
         path_or_model: File written by ``export_library`` (``.so``), a model file (ONNX, Relay) or
             Relax module to build, or a compiled module.
         target: "cuda" or "llvm", for a model that is built (default: cuda if there is a GPU).
+        shapes: Shapes of inputs by name, for axes that a model file leaves open.
         options: Keyword arguments of :func:`convoy.build`.
 
     Raises:
@@ -50,9 +51,10 @@ class InferenceSession:
         self,
         path_or_model: str | os.PathLike[str] | CompiledModule | tvm.IRModule,
         target: str = "",
+        shapes: Mapping[str, Sequence[int]] | None = None,
         **options: Any,
     ) -> None:
-        self._compiled = _compiled(path_or_model, target, options)
+        self._compiled = _compiled(path_or_model, target, shapes, options)
         self._session = self._compiled.session()
 
     @property
@@ -101,17 +103,24 @@ def _node_arg(info: TensorInfo) -> NodeArg:
     return NodeArg(info.name, list(info.shape), f"tensor({_TYPES.get(info.dtype, info.dtype)})")
 
 
-def _compiled(given: Any, target: str, options: Mapping[str, Any]) -> CompiledModule:
+def _compiled(
+    given: Any,
+    target: str,
+    shapes: Mapping[str, Sequence[int]] | None,
+    options: Mapping[str, Any],
+) -> CompiledModule:
     built = isinstance(given, CompiledModule)
     path = Path(given) if isinstance(given, str | os.PathLike) else None
     if built or (path is not None and path.suffix == ".so"):
-        if target or options:
-            name = "target" if target else next(iter(options))
+        if target or shapes or options:
+            name = "target" if target else "shapes" if shapes else next(iter(options))
             raise InvalidOption(f"{name}= for a module that is compiled", "a model to build")
         return given if built else load(str(path))
     from .frontend import model_file
     from .pipeline import build
     from .runtime import present_device
 
-    mod = model_file.read(path) if path is not None else given
+    if shapes and path is None:
+        raise InvalidOption("shapes= for a Relax module, which has its own", "a model file")
+    mod = model_file.read(path, shapes=shapes) if path is not None else given
     return build(mod, target or ("cuda" if present_device() else "llvm"), **options)

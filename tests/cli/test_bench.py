@@ -68,6 +68,19 @@ def test_compiled_module(tmp_path: Path) -> None:
         run("bench", module, "--batch", 4)
     with pytest.raises(errors.InvalidOption, match="module of float32"):
         run("bench", module, "--precision", "float16")
+    with pytest.raises(errors.InvalidOption, match="--shape for a module"):
+        run("bench", module, "--shape", "data=2,3,8,8")
+
+
+def test_open_sizes_of_an_onnx_model(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
+    helper, path = onnx.helper, tmp_path / "net.onnx"
+    ends = [helper.make_tensor_value_info(name, 1, ["N", "T"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    with pytest.raises(errors.DynamicShape, match="--shape x="):
+        run("bench", path, *QUICK)
+    assert "net on" in run("bench", path, "--shape", "x=2,3", *QUICK)
 
 
 def test_onnx_against_onnxruntime(tmp_path: Path) -> None:

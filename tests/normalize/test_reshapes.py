@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
@@ -62,6 +62,9 @@ STEPS = {
     "spread": lambda b, y, x: relax.op.mean(relax.op.add(y, constant(3, 1, 7, 24)), [0]),
     "gelu": lambda b, y, x: relax.op.nn.gelu(y),
     "norm": lambda b, y, x: relax.op.nn.layer_norm(y, constant(24), constant(24), [-1]),
+    "norm, axis from the front": lambda b, y, x: relax.op.nn.layer_norm(
+        y, constant(24), constant(24), [2]
+    ),
     "norm of two axes": lambda b, y, x: relax.op.nn.layer_norm(
         y, constant(7, 24), constant(7, 24), [1, 2]
     ),
@@ -78,6 +81,7 @@ STEPS = {
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5))
+@example(["norm, axis from the front"])
 def test_any_order_of_steps_computes_the_same(steps: list[str]) -> None:
     def tail(builder, y, x):
         for step in steps[:-1]:

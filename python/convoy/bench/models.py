@@ -10,6 +10,8 @@ from ..errors import DynamicShape, InvalidModel, InvalidOption
 from ..frontend import model_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import torch
     import tvm
 
@@ -25,7 +27,12 @@ class Network:
     params: dict[str, Any] | None = None
 
 
-def read(path: Path, params: Path | None = None, batch: int | None = None) -> Network:
+def read(
+    path: Path,
+    params: Path | None = None,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Network:
     """Read a model file or a program of ``torch.export.save``.
 
     Raises:
@@ -34,8 +41,12 @@ def read(path: Path, params: Path | None = None, batch: int | None = None) -> Ne
     if path.suffix == EXPORTED:
         if params is not None:
             raise InvalidOption("--params for an exported program", "none: it has its weights")
+        if shapes:
+            raise InvalidOption(
+                "--shape for an exported program", "--batch for what it leaves open"
+            )
         return _imported(exported_program(path), path, batch)
-    return Network(model_file.read(path, params, batch))
+    return Network(model_file.read(path, params, batch, shapes))
 
 
 def exported_program(path: Path) -> torch.export.ExportedProgram:

@@ -39,6 +39,7 @@ def bench(
     precision: str | None = None,
     against: Sequence[str] = (),
     params: Path | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     seconds: float = 2.0,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -55,6 +56,7 @@ def bench(
         precision: As in :func:`convoy.build`.
         against: Peers, of :data:`convoy.bench.systems.PEERS`.
         params: Parameters of a Relay model; none: random ones.
+        shapes: Shapes of inputs by name, for those that a model leaves open.
         seconds: Of timing, for each system and batch size.
         options: More keyword arguments of :func:`convoy.build`.
 
@@ -70,7 +72,8 @@ def bench(
     for batch in batches:
         before, started = used_bytes(target), time.perf_counter()
         with report.stage("load" if path.suffix == models.COMPILED else "build"):
-            compiled = _compiled(path, batch, target, precision, params, options or {}, report)
+            given = (target, precision, params, shapes, options or {}, report)
+            compiled = _compiled(path, batch, *given)
         build_s, target = time.perf_counter() - started, compiled.meta.target
         with report.stage("measure"):
             found = _measure(compiled, path, against, seconds, before, report)
@@ -85,10 +88,13 @@ def _compiled(
     target: str,
     precision: str | None,
     params: Path | None,
+    shapes: Mapping[str, Sequence[int]] | None,
     options: Mapping[str, Any],
     progress: Progress,
 ) -> CompiledModule:
     if path.suffix == models.COMPILED:
+        if shapes:
+            raise InvalidOption("--shape for a module that is compiled", "a model")
         compiled = load(path)
         own = _batch(compiled)
         if batch not in (None, own):
@@ -100,7 +106,7 @@ def _compiled(
         return compiled
     from .. import pipeline
 
-    model = models.read(path, params, batch)
+    model = models.read(path, params, batch, shapes)
     more = {**options, "progress": progress} if target == "cuda" else {}
     return pipeline.build(model.mod, target, model.params, precision=precision, **more)
 

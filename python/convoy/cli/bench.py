@@ -12,7 +12,17 @@ import typer
 from ..errors import InvalidOption
 from ..ir.defaults import BUDGET_S
 from . import options
-from .options import Backends, BudgetSeconds, Html, Kernels, Objective, Params, Records, Streams
+from .options import (
+    Backends,
+    BudgetSeconds,
+    Html,
+    Kernels,
+    Objective,
+    Params,
+    Records,
+    Shape,
+    Streams,
+)
 from .output import say
 
 if TYPE_CHECKING:
@@ -43,6 +53,7 @@ def bench(
         str, typer.Option(help="Peers, separated by commas: torch, torch.compile, onnxruntime.")
     ] = "",
     params: Params = None,
+    shape: Shape = None,
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
     records: Records = None,
@@ -75,6 +86,7 @@ def bench(
         precision=precision or None,
         against=[name for name in against.split(",") if name],
         params=params,
+        shapes=options.shapes(shape or []),
         seconds=seconds,
         options={**placing, "streams": streams},
     )

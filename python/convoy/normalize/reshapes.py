@@ -8,7 +8,7 @@ pass they work on the product, and the reshape, which is free, comes last.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tvm import relax
 
@@ -49,16 +49,17 @@ class MoveReshapes(Rewriter):
         source = self._source(call.args[0])
         if source is None:
             return None
-        return self._reshaped(call, [source, *call.args[1:]])
+        axes = {"axes": [-1]} if name in _NORMS else {}  # the last one of fewer
+        return self._reshaped(call, [source, *call.args[1:]], **axes)
 
     def _product(self, call: relax.Call) -> relax.Expr:
         var = self.emit(call)
         self._products.add(var)
         return var
 
-    def _reshaped(self, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:
+    def _reshaped(self, call: relax.Call, args: list[relax.Expr], **attrs: Any) -> relax.Expr:
         """``call`` on matrices, in its own shape."""
-        return relax.op.reshape(self._product(call_like(call, args)), shape_of(call))
+        return relax.op.reshape(self._product(call_like(call, args, **attrs)), shape_of(call))
 
     def _source(self, expr: relax.Expr) -> relax.Expr | None:
         """The product that ``expr`` is a reshape of, if the channels stay the last axis."""

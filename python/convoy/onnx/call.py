@@ -51,6 +51,7 @@ class Call:
         version: The opset that the node is of.
         outputs: How many results are used; those behind are not needed.
         scope: The names that subgraphs among the attributes see.
+        sources: The names of the inputs.
     """
 
     importer: Importer
@@ -61,6 +62,7 @@ class Call:
     outputs: int = 1
     name: str = ""
     scope: dict[str, Value] = field(default_factory=dict)
+    sources: Sequence[str] = ()
 
     @property
     def builder(self) -> Builder:

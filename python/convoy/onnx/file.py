@@ -10,6 +10,9 @@ from ..errors import InvalidModel, InvalidOption
 if TYPE_CHECKING:
     import onnx
 
+#: How files begin whose content is elsewhere.
+_LFS = b"version https://git-lfs"
+
 
 def load(path: Path) -> onnx.ModelProto:
     """Read a model; the data of tensors in other files is left there.
@@ -28,6 +31,11 @@ def load(path: Path) -> onnx.ModelProto:
         ) from None
     if not path.is_file():
         raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
+    with path.open("rb") as file:
+        if file.read(len(_LFS)) == _LFS:
+            raise InvalidModel(
+                f"{path}, a pointer of Git LFS", "the model itself", "Fetch it with git lfs pull."
+            )
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception as err:  # protobuf's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 #: Nodes that one model may become: a loop that is unrolled stops there.
 MOST_NODES = 200_000
+
+#: What to do about operators of other domains, by how the domain begins.
+_REMEDIES = {
+    "com.microsoft": "Give the model as it was before onnxruntime optimized it, or save it with "
+    "graph_optimization_level=ORT_ENABLE_BASIC",
+    "ai.onnx.ml": "Export the network alone: trees and tables are no networks",
+    "ai.onnx.contrib": "Export without the steps before and behind the network",
+    "org.pytorch.aten": "Export with operators of ONNX alone",
+}
 
 
 class Importer:
@@ -43,6 +53,7 @@ class Importer:
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._constants: dict[int, tuple[np.ndarray, Expr]] = {}
         self._nodes = 0
+        self._within: list[tuple[str, str]] = []
 
     def inputs(self) -> list[onnx.ValueInfoProto]:
         """The inputs of the model that are not weights."""
@@ -137,7 +148,9 @@ class Importer:
             version = opsets.get(domain or "ai.onnx", 1)
             used = max((i + 1 for i, name in enumerate(node.output) if name), default=0)
             name = node.name or (node.output[0] if node.output else "")
-            call = Call(self, node.op_type, inputs, attrs, version, used, name, scope)
+            call = Call(
+                self, node.op_type, inputs, attrs, version, used, name, scope, tuple(node.input)
+            )
             result = self.call(call, domain)
             results = result if isinstance(result, tuple) else (result,)
             for name, value in zip(node.output, results, strict=False):
@@ -187,18 +200,19 @@ class Importer:
 
     def _unknown(self, call: Call, domain: str) -> UnsupportedOp:
         """The error for an operator without a converter, which lists all of the model's."""
-        found = {f"{domain}.{call.op}" if domain else call.op}
+        first, found = domain, {f"{domain}.{call.op}" if domain else call.op}
         for node in self.model.graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
             if (domain, node.op_type) in self._functions or self._converter(domain, node.op_type):
                 continue
             if not has_function(domain, node.op_type, self.opsets.get(domain or "ai.onnx", 1)):
                 found.add(f"{domain}.{node.op_type}" if domain else node.op_type)
+        remedies = (text for start, text in _REMEDIES.items() if first.startswith(start))
         return UnsupportedOp(
             f"ONNX operators without a converter: {', '.join(sorted(found))} (the first is "
             f"{call.name!r}, of opset {call.version})",
             "operators that docs/reference/onnx.md lists",
-            "Replace them before export, or end the model before them",
+            next(remedies, "Replace them before export, or end the model before them"),
         )
 
     def _typed(self, result: Any, call: Call) -> Any:
@@ -208,49 +222,71 @@ class Importer:
         return call.emit(result) if self.builder.is_expr(result) else result
 
     def _expand(self, function: onnx.FunctionProto, call: Call) -> Any:
-        """Walk the body of a function in the place of its call."""
+        """Walk the body of a function in the place of its call.
+
+        Raises:
+            InvalidModel: The function calls itself.
+        """
+        key = function.domain, function.name
+        if key in self._within:
+            raise InvalidModel(f"function {call.op}, which calls itself", "functions of others")
         given = attributes(function.attribute_proto, {}, self.weights) | dict(call.attrs)
         scope: dict[str, Value] = {
             name: call.inputs[index] if index < len(call.inputs) else None
             for index, name in enumerate(function.input)
         }
         opsets = {opset.domain or "ai.onnx": opset.version for opset in function.opset_import}
+        self._within.append(key)
         self.run(function.node, scope, opsets or self.opsets, given)
+        self._within.pop()
         results = tuple(scope[name] for name in function.output[: max(1, call.outputs)])
         return results if len(results) > 1 else results[0]
 
 
 def _needed(graph: onnx.GraphProto, names: Sequence[str]) -> list[onnx.NodeProto]:
-    """The nodes that outputs need, in order.
+    """The nodes that outputs need, each behind those that it needs itself.
 
     Raises:
         InvalidOption: A name that no tensor of the model has.
     """
-    wanted, found = set(names), []
-    for node in reversed(graph.node):
-        if wanted.isdisjoint(node.output):
-            continue
-        found.append(node)
-        wanted.update(node.input)
-        for attribute in node.attribute:
-            for inner in [attribute.g, *attribute.graphs]:
-                wanted.update(_names_seen(inner))
+    made = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    before: dict[int, set[int]] = {}
+    rest = [made[name] for name in names if name in made]
+    while rest:
+        if (i := rest.pop()) not in before:
+            before[i] = {made[name] for name in _inputs(graph.node[i]) if name in made}
+            rest += before[i]
+    order = sorted(before)
+    if any(j >= i for i, needed in before.items() for j in needed):
+        order = _sorted(before)
+    found = [graph.node[i] for i in order]
     known = {name for node in found for name in node.output}
     known |= {value.name for value in (*graph.input, *graph.initializer)}
     known |= {value.values.name for value in graph.sparse_initializer}
     if missing := [name for name in names if name not in known]:
         raise InvalidOption(f"output {missing[0]!r}", "the name of a tensor of the model")
-    return found[::-1]
+    return found
 
 
-def _names_seen(graph: onnx.GraphProto) -> set[str]:
-    """Names that the nodes of a subgraph take, those inside of it included."""
-    seen = {value.name for value in graph.output}
-    for node in graph.node:
-        seen.update(node.input)
-        for attribute in node.attribute:
-            for inner in [attribute.g, *attribute.graphs]:
-                seen |= _names_seen(inner)
+def _sorted(before: Mapping[int, set[int]]) -> list[int]:
+    """Nodes of a model that is not in order.
+
+    Raises:
+        InvalidModel: A node needs its own result.
+    """
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as err:
+        raise InvalidModel("nodes that need each other", "a graph without cycles") from err
+
+
+def _inputs(node: onnx.NodeProto) -> set[str]:
+    """Names that a node takes, its subgraphs included."""
+    seen = set(node.input)
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            seen.update(value.name for value in graph.output)
+            seen.update(name for inner in graph.node for name in _inputs(inner))
     return seen
 
 
@@ -265,6 +301,8 @@ def element_type(value: onnx.ValueInfoProto) -> str:
 
     if value.type.WhichOneof("value") not in ("tensor_type", None):
         raise UnsupportedOp(f"input {value.name!r}, which is no tensor", "tensors")
+    if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+        raise UnsupportedDtype(f"input {value.name!r} of text", "a tensor of numbers")
     try:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     except (KeyError, ValueError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,11 @@ def input_shapes(
         for name, axes in declared.items():
             if axes and name not in shapes:
                 declared[name] = (_batch(name, axes[0], batch, sizes), *axes[1:])
+            elif axes and isinstance(axes[0], str) and shapes[name][0] != batch:
+                raise InvalidOption(
+                    f"--batch {batch} and shape {_text(shapes[name])} for input {name!r}",
+                    "one of both",
+                )
     found: dict[str, tuple[int, ...]] = {}
     open_inputs: dict[str, tuple[Size, ...] | None] = {}
     for name, axes in declared.items():
@@ -110,7 +116,9 @@ def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     """The error that lists all open inputs and what to give for them."""
     got = ", ".join(f"{n!r} of shape {_text(s) if s else '?'}" for n, s in wanted.items())
     examples = {name: _example(shape) for name, shape in wanted.items()}
-    options = " ".join(f"--shape {name}={','.join(map(str, s))}" for name, s in examples.items())
+    options = " ".join(
+        "--shape " + shlex.quote(f"{name}={','.join(map(str, s))}") for name, s in examples.items()
+    )
     remedy = f"For example {options}, in Python shapes={examples}."
     only_first = all(s and not any(isinstance(d, str) for d in s[1:]) for s in wanted.values())
     if only_first:

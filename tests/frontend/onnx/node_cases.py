@@ -125,7 +125,9 @@ def _array(value: Any) -> Any:
     """Arrays of tensors; sequences and optional values stay as they are."""
     import onnx
 
-    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _difference(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
 def test_a_model_may_end_before_its_outputs() -> None:
     nodes = [node("Mul", ["x", "x"], ["square"]), node("NonZero", ["square"], ["y"])]
     feeds = {"x": values(2, 3)}
-    with pytest.raises(errors.UnsupportedOp, match=r"NonZero.*outputs="):
+    with pytest.raises(errors.UnsupportedOp, match=r"NonZero.*outputs=\['square'\].*--end square"):
         run(model(nodes, feeds), feeds)
     (square,) = run(model(nodes, feeds), feeds, outputs=["square"])
     np.testing.assert_allclose(square, feeds["x"] ** 2, 1e-6)
@@ -115,6 +116,53 @@ def test_nodes_that_contradict_each_other() -> None:
         convoy.from_onnx(model([call], feeds))
     with pytest.raises(errors.InvalidModel, match=r"'missing'.*nothing computes"):
         convoy.from_onnx(model([node("Relu", ["missing"], ["y"])], feeds))
+
+
+def test_nodes_may_be_in_any_order() -> None:
+    """onnxruntime sorts them too."""
+    feeds = {"x": values(2, 3)}
+    nodes = [node("Neg", ["b"], ["y"]), node("Abs", ["a"], ["b"]), node("Exp", ["x"], ["a"])]
+    np.testing.assert_allclose(run(model(nodes, feeds), feeds)[0], -np.exp(feeds["x"]), 1e-5)
+    nodes[2].input[0] = "y"
+    with pytest.raises(errors.InvalidModel, match="need each other"):
+        convoy.from_onnx(model(nodes, feeds))
+
+
+def test_a_function_that_calls_itself() -> None:
+    call = node("Again", ["x"], ["y"], domain="mine")
+    proto = model([call], {"x": values(2)})
+    opset = onnx.helper.make_opsetid("mine", 1)
+    proto.functions.append(
+        onnx.helper.make_function("mine", "Again", ["x"], ["y"], [call], [opset])
+    )
+    with pytest.raises(errors.InvalidModel, match="Again, which calls itself"):
+        convoy.from_onnx(proto)
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(errors.InvalidModel, match="git lfs pull"):
+        convoy.from_onnx(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(errors.InvalidModel, match="cannot be read"):
+        convoy.from_onnx(path)
+
+
+def test_an_error_comes_without_warnings(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(errors.UnsupportedOp):
+        convoy.from_onnx(model([node("NonZero", ["x"], ["y"])], {"x": values(2)}))
+    gc.collect()
+    assert "Warning" not in capfd.readouterr().err
+
+
+def test_inputs_of_text() -> None:
+    proto = model([node("Relu", ["x"], ["y"])], {"x": values(2)})
+    proto.graph.input.append(
+        onnx.helper.make_tensor_value_info("words", onnx.TensorProto.STRING, [1])
+    )
+    with pytest.raises(errors.UnsupportedDtype, match="'words' of text"):
+        convoy.from_onnx(proto)
 
 
 def test_functions_of_the_model() -> None:

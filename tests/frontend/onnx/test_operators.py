@@ -217,6 +217,80 @@ def test_resizes(mode: str, scale: float) -> None:
     check([call], {"x": values(1, 2, 5, 6)}, weights=weights, tolerance=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("attrs", "scale", "expected"),
+    [
+        ({"mode": "linear", "coordinate_transformation_mode": "align_corners"}, 1.37,
+         np.arange(9) * 6 / 8),
+        ({"mode": "nearest", "nearest_mode": "floor"}, 1 / 3, [1, 4]),
+        ({"mode": "nearest", "coordinate_transformation_mode": "asymmetric",
+          "nearest_mode": "ceil"}, 1.4, [0, 1, 2, 3, 3, 4, 5, 5, 6]),
+    ],
+)  # fmt: skip
+def test_coordinates_of_resizes(attrs: dict[str, Any], scale: float, expected: Any) -> None:
+    """As onnxruntime has them: corners aligned by sizes, and all of them in float32."""
+    call = node("Resize", ["x", "", "scales"], ["y"], **attrs)
+    feeds, weights = {"x": np.arange(7, dtype="float32")}, {"scales": np.array([scale], "float32")}
+    (y,) = run(model([call], feeds, weights=weights), feeds)
+    np.testing.assert_allclose(y, expected, 1e-5)
+
+
+@pytest.mark.parametrize("equation", ["bcxd,bcyd->bcxy", "bcxd,bcyd", "axbc,yaxc"])
+def test_products_that_broadcast_along_an_axis_of_one(equation: str) -> None:
+    a, b = values(1, 2, 3, 4), values(1, 1, 5, 4, seed=1)
+    if equation[0] == "a":
+        a, b = values(2, 1, 3, 4), values(5, 2, 6, 4)
+    check([node("Einsum", ["a", "b"], ["y"], equation=equation)], {"a": a, "b": b})
+
+
+@pytest.mark.parametrize("length", [None, 7, 10])
+def test_inverse_of_a_one_sided_transform(length: int | None) -> None:
+    x = values(2, 6, 3, 2)
+    call = node("DFT", ["x", "n" if length else "", "axis"], ["y"], onesided=1, inverse=1)
+    weights = {"axis": np.array(1)} | ({"n": np.array(length)} if length else {})
+    (y,) = run(model([call], {"x": x}, weights=weights, opset=20), {"x": x})
+    expected = np.fft.irfft(x[..., 0] + 1j * x[..., 1], length, 1)
+    np.testing.assert_allclose(y[..., 0], expected, 1e-4, 1e-5)
+
+
+def test_unpooling_to_a_given_size() -> None:
+    """Indices of a pooling count in its input, which has the size that is given."""
+    x = values(1, 2, 5, 5)
+    nodes = [
+        node("MaxPool", ["x"], ["best", "places"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("MaxUnpool", ["best", "places", "size"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    weights = {"size": np.array(x.shape)}
+    best, y = run(model(nodes, {"x": x}, ("best", "y"), weights), {"x": x})
+    np.testing.assert_array_equal(y[y != 0], x[y != 0])
+    assert set(y[y != 0]) == set(best.reshape(-1))
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "uint32", "bfloat16"])
+def test_the_largest_of_small_dtypes(dtype: str) -> None:
+    x = np.random.default_rng(0).permutation(20).reshape(2, 10)
+    feeds = {"x": x.astype(onnx.helper.tensor_dtype_to_np_dtype(16) if "b" in dtype else dtype)}
+    call = node("TopK", ["x", "k"], ["y", "places"])
+    y, places = run(model([call], feeds, ("y", "places"), {"k": np.array([3])}), feeds)
+    assert y.dtype == feeds["x"].dtype
+    np.testing.assert_array_equal(places, np.argsort(-x)[:, :3])
+    np.testing.assert_array_equal(y.astype(int), -np.sort(-x)[:, :3])
+
+
+def test_weights_of_eight_bit_floats() -> None:
+    import ml_dtypes
+
+    x = values(2, 3)
+    nodes = [
+        node("DequantizeLinear", ["w", "scale"], ["d"]),
+        node("MatMul", ["x", "d"], ["y"]),
+    ]
+    w = values(3, 4, seed=1).astype(ml_dtypes.float8_e4m3fn)
+    weights = {"w": w, "scale": np.array(0.5, "float32")}
+    (y,) = run(model(nodes, {"x": x}, weights=weights, opset=21), {"x": x})
+    np.testing.assert_allclose(y, x @ (w.astype("float32") * 0.5), 1e-5)
+
+
 def test_operators_that_are_refused_by_name() -> None:
     x = values(2, 3)
     for call, error in [

@@ -33,6 +33,11 @@ def test_one_error_says_what_to_type_for_all() -> None:
     assert input_shapes(inputs, given) == {**given, "scale": (1,)}
 
 
+def test_names_are_quoted_for_the_shell() -> None:
+    with pytest.raises(errors.DynamicShape, match="--shape 'my image=1,3,224,224', in Python"):
+        input_shapes(declared(**{"my image": ["N", 3, "H", "W"]}), {})
+
+
 def test_a_size_with_a_name_is_given_once() -> None:
     inputs = declared(mask=["N", "T"], ids=["N", "T"])
     expected = {"ids": (2, 7), "mask": (2, 7)}
@@ -41,6 +46,9 @@ def test_a_size_with_a_name_is_given_once() -> None:
         input_shapes(inputs, {"ids": (2, 7), "mask": (2, 8)})
     with pytest.raises(errors.DynamicShape, match=r"'mask' of shape \(4, T\)"):
         input_shapes(inputs, {}, batch=4)
+    with pytest.raises(errors.InvalidOption, match=r"--batch 4 and shape \(2, 7\)"):
+        input_shapes(inputs, {"ids": (2, 7)}, batch=4)
+    assert input_shapes(inputs, {"ids": (2, 7)}, batch=2) == expected
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def from_onnx(
     sizes = input_shapes(inputs, shapes or {}, batch)
     params = {name: relax.Var(name, relax.TensorType(sizes[name], dtypes[name])) for name in dtypes}
     block = builder.block
-    with block.function("main", list(params.values())):
+    with _closed_on_errors(block), block.function("main", list(params.values())):
         with block.dataflow():
             found = importer.outputs(params, names)
             if lists := [name for name, v in zip(names, found, strict=True) if type(v) is list]:
@@ -71,3 +72,13 @@ def from_onnx(
             result = block.emit_output(result)
         block.emit_func_output(result)
     return block.get().with_attr(OUTPUT_NAMES, names)
+
+
+@contextmanager
+def _closed_on_errors(block: relax.BlockBuilder) -> Iterator[None]:
+    """End the block that an error leaves open: its builder warns otherwise."""
+    try:
+        yield
+    except Exception:
+        block._end_block()
+        raise

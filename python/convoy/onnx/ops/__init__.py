@@ -9,6 +9,8 @@ from . import (
     indexing,
     matrix,
     microsoft,
+    microsoft_attention,
+    microsoft_quantized,
     normalization,
     pooling,
     quantization,
@@ -24,6 +26,7 @@ from . import (
 
 __all__ = [
     "activation", "control_flow", "convolution", "elementwise", "image", "indexing", "matrix",
-    "microsoft", "normalization", "pooling", "quantization", "recurrent", "reduction", "refused",
-    "reshape", "roi", "sequence", "signal", "slicing",
+    "microsoft", "microsoft_attention", "microsoft_quantized", "normalization", "pooling",
+    "quantization", "recurrent", "reduction", "refused", "reshape", "roi", "sequence", "signal",
+    "slicing",
 ]  # fmt: skip

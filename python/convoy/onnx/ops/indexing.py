@@ -6,7 +6,11 @@ import math
 
 import numpy as np
 
+from ...errors import UnsupportedDtype
 from ..call import Call, Value, converter
+
+#: Dtypes that TVM does not sort, and wider ones that it does.
+_SORTED = {"int16": "int32", "uint16": "int32", "uint32": "int64", "bfloat16": "float32"}
 
 
 def _from_front(call: Call, indices: Value, size: Value) -> Value:
@@ -161,8 +165,12 @@ def one_hot(call: Call) -> Value:
 def top_k(call: Call) -> Value:
     """Values and indices; the largest (or smallest) first."""
     k = int(call.attrs["k"]) if call.version < 10 else int(call.constant(1, "k").reshape(-1)[0])
-    axis, largest = call.axis(-1), bool(call.attrs.get("largest", 1))
-    return call.items(call.make("topk", call.x(), k, axis, "both", largest, "int64"), 2)
+    axis, largest, dtype = call.axis(-1), bool(call.attrs.get("largest", 1)), call.dtype()
+    if dtype == "uint64":
+        raise UnsupportedDtype("values of uint64", "another dtype")
+    x = call.expr(call.cast(call.value(0), _SORTED.get(dtype, dtype)))
+    values, places = call.items(call.make("topk", x, k, axis, "both", largest, "int64"), 2)
+    return call.cast(values, dtype), places
 
 
 @converter("ArgMax", "ArgMin")

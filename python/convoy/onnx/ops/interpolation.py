@@ -51,29 +51,34 @@ def _clamp(index: int, size: int) -> int:
     return max(0, min(size - 1, index))
 
 
-def _place(axis: Axis, x: int) -> float:
-    """The coordinate in the input of an element of the result."""
-    size, out, scale = axis.size, axis.out, axis.scale
+def _place(axis: Axis, row: int) -> float:
+    """The coordinate in the input of an element of the result.
+
+    In float32, as onnxruntime has it: where results fall between two elements, digits decide which
+    one is the nearest. Corners are aligned by the sizes, also where these come of a fraction of an
+    element: so have it onnxruntime and PyTorch.
+    """
+    f32 = np.float32
+    x, scale, half = f32(row), f32(axis.scale), f32(0.5)
+    last, steps = f32(axis.size - 1), f32(axis.out - 1)
     mode = axis.attrs.get("coordinate_transformation_mode", "half_pixel")
     if mode == "align_corners":
-        length = scale * size  # of which the result is the whole part
-        return 0.0 if out == 1 else x * (size - 1) / (length - 1)
+        return 0.0 if axis.out == 1 else float(x * last / steps)
     if mode == "asymmetric":
-        # Scales are float32, and so are onnxruntime's coordinates: 8 / 1.6 is 5, not less.
-        return float(np.float32(x) / np.float32(scale))
+        return float(x / scale)
     if mode == "tf_half_pixel_for_nn":
-        return (x + 0.5) / scale
+        return float((x + half) / scale)
     if mode == "tf_crop_and_resize":
-        start, end = axis.crop
-        if out == 1:
-            return 0.5 * (start + end) * (size - 1)
-        return start * (size - 1) + x * (end - start) * (size - 1) / (out - 1)
-    if mode == "pytorch_half_pixel" and out == 1:
+        start, end = map(f32, axis.crop)
+        if axis.out == 1:
+            return float(half * (start + end) * last)
+        return float(start * last + x * (end - start) * last / steps)
+    if mode == "pytorch_half_pixel" and axis.out == 1:
         return 0.0
-    offset = 0.0
+    offset = f32(0)
     if mode == "half_pixel_symmetric":
-        offset = size / 2 * (1 - out / (scale * size))
-    return offset + (x + 0.5) / scale - 0.5
+        offset = f32(axis.size / 2) * (1 - f32(axis.out) / (scale * f32(axis.size)))
+    return float(offset + (x + half) / scale - half)
 
 
 def _nearest(at: float, mode: str) -> int:

@@ -34,11 +34,37 @@ def gemm(call: Call) -> Value:
 def einsum(call: Call) -> Value:
     """Products of two operands as one batched matrix product; others by TVM."""
     equation = str(call.attrs["equation"]).replace(" ", "")
-    if len(call.inputs) == 2 and "." not in equation and "->" in equation:
-        found = _as_matmul(call, equation)
-        if found is not None:
-            return found
-    return call.make("einsum", [call.expr(value) for value in call.inputs], equation)
+    if "." in equation:
+        return call.make("einsum", [call.expr(value) for value in call.inputs], equation)
+    terms, _, out = equation.partition("->")
+    if "->" not in equation:
+        out = "".join(sorted(a for a in set(terms) - {","} if terms.count(a) == 1))
+    if (found := _without_ones(call, terms.split(","), out)) is not None:
+        return found
+    if len(call.inputs) == 2 and (found := _as_matmul(call, f"{terms}->{out}")) is not None:
+        return found
+    return call.make("einsum", [call.expr(value) for value in call.inputs], f"{terms}->{out}")
+
+
+def _without_ones(call: Call, terms: list[str], out: str) -> Value | None:
+    """The call without axes of size 1 that broadcast to those of another operand, if any."""
+    shapes = [call.shape(i) for i in range(len(terms))]
+    size: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for a, d in zip(term, shape, strict=True):
+            size[a] = d if size.get(a, 1) == 1 else size[a]
+    kept = [
+        [i for i, a in enumerate(term) if shape[i] == size[a]]
+        for term, shape in zip(terms, shapes, strict=True)
+    ]
+    if all(len(axes) == len(term) for axes, term in zip(kept, terms, strict=True)):
+        return None
+    values = [
+        call.reshape(value, [shape[i] for i in axes])
+        for value, shape, axes in zip(call.inputs, shapes, kept, strict=True)
+    ]
+    left = ",".join("".join(t[i] for i in axes) for t, axes in zip(terms, kept, strict=True))
+    return call.do("Einsum", *values, equation=f"{left}->{out}")
 
 
 def _as_matmul(call: Call, equation: str) -> Value | None:

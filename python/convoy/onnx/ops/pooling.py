@@ -161,22 +161,19 @@ def global_pool(call: Call) -> Value:
 
 @converter("MaxUnpool")
 def max_unpool(call: Call) -> Value:
-    """Scatter maxima to where they came from."""
+    """Scatter maxima to where they came from: indices count in a result of the given shape."""
     rank, sizes = call.rank() - 2, call.shape()
     kernel = kernel_of(call)
     strides = tuple(call.attrs.get("strides", (1,) * rank))
     pads = tuple(call.attrs.get("pads", (0,) * (2 * rank)))
-    plain = [
-        (sizes[2 + i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i] for i in range(rank)
-    ]
-    shape = [*sizes[:2], *plain]
-    wanted = shape if not call.has(2) else [int(d) for d in call.constant(2, "output shape")]
-    # Indices count in the output that the pooling had; zeros extend it to a larger one.
+    if call.has(2):
+        shape = [int(d) for d in call.constant(2, "output shape")]
+    else:
+        shape = [*sizes[:2]] + [
+            (sizes[2 + i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i]
+            for i in range(rank)
+        ]
     zeros = np.zeros(math.prod(shape), call.const(0).dtype)
     places = call.reshape(call.value(1), (-1,))
     flat = call.reshape(call.value(0), (-1,))
-    value = call.reshape(call.do("ScatterElements", zeros, places, flat, axis=0), shape)
-    if wanted == shape:
-        return value
-    more = [w - s for w, s in zip(wanted, shape, strict=True)]
-    return call.do("Pad", value, np.array([0] * len(shape) + more))
+    return call.reshape(call.do("ScatterElements", zeros, places, flat, axis=0), shape)

@@ -77,10 +77,11 @@ def dequantize_linear(call: Call) -> Value:
     if call.attrs.get("output_dtype", 0):
         target = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(call.attrs["output_dtype"]))))
     axis = _axis(call)
-    value: Value = call.cast(call.value(0), "int32")
-    if call.has(2):
-        value = call.do("Sub", value, call.cast(_along(call, 2, axis), "int32"))
     working = "float32" if target in ("float16", "bfloat16") else target
+    exact = working if call.dtype().startswith("float") else "int32"
+    value: Value = call.cast(call.value(0), exact)
+    if call.has(2):
+        value = call.do("Sub", value, call.cast(_along(call, 2, axis), exact))
     scale = call.cast(_along(call, 1, axis), working)
     return call.cast(call.do("Mul", call.cast(value, working), scale), target)
 
@@ -127,17 +128,17 @@ def qlinear_conv(call: Call) -> Value:
     each = (1, -1, *(1,) * (rank - 2))
     if call.has(8):
         result = call.do("Add", result, call.reshape(call.value(8), each))
-    return _requantized(call, result, 1, 4, 6, 7, each)
+    return requantized(call, result, 1, 4, 6, 7, each)
 
 
 @converter("QLinearMatMul")
 def qlinear_matmul(call: Call) -> Value:
     rows = [-1, 1] if call.rank(2) == 1 and call.shape(2) != (1,) else None
     a, b = without_zero(call, 0, 2, rows), without_zero(call, 3, 5)
-    return _requantized(call, call.do("MatMul", a, b), 1, 4, 6, 7, None)
+    return requantized(call, call.do("MatMul", a, b), 1, 4, 6, 7, None)
 
 
-def _requantized(call: Call, value: Value, a: int, b: int, y: int, zero: int, each: Any) -> Value:
+def requantized(call: Call, value: Value, a: int, b: int, y: int, zero: int, each: Any) -> Value:
     """Integers of scale a * b as integers of scale y."""
     scales = []
     for index in (a, b, y):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ...errors import UnsupportedOp
 from ..call import Call, Value, converter
 
@@ -14,10 +16,14 @@ _RANDOM = (
 
 @converter(*_BY_DATA)
 def sized_by_data(call: Call) -> Value:
+    """Refuse; the tensors of the model that it takes are where the model may end instead."""
+    computed = {name for node in call.importer.model.graph.node for name in node.output}
+    ends = [name for name in call.sources if name in computed]
     raise UnsupportedOp(
         f"ONNX operator {call.op} ({call.name!r}), whose result is as large as the data has it",
         "results of known sizes",
-        "End the model before it: outputs=[...] of convoy.from_onnx, --outputs of the command.",
+        f"End the model before it: outputs={ends or '[...]'} of convoy.from_onnx, "
+        f"--end {shlex.quote(','.join(ends)) if ends else '...'} of the command.",
     )
 
 

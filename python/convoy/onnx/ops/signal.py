@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..call import Call, Value, converter
 
 
-def _matrices(size: int, length: int, inverse: bool, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def _matrices(size: int, length: int, inverse: bool) -> tuple[np.ndarray, np.ndarray]:
     """(cosines, sines), (size, length), of a transform of ``length`` points."""
     turns = np.outer(np.arange(size), np.arange(length)) % length
     angle = 2 * np.pi * turns / length * (1 if inverse else -1)
     scale = 1 / length if inverse else 1.0
-    return (np.cos(angle) * scale).astype(dtype), (np.sin(angle) * scale).astype(dtype)
+    return np.cos(angle) * scale, np.sin(angle) * scale
 
 
 @converter("DFT")
 def dft(call: Call) -> Value:
-    """Over one axis of (..., 1) or of (..., 2), real and imaginary parts."""
+    """Over one axis of (..., 1) or of (..., 2), real and imaginary parts.
+
+    One-sided results are the first half of those of real numbers. The inverse of such a half is
+    real: each frequency but the first, and the last of an even length, stands for two.
+    """
     rank, dtype = call.rank(), call.const(0).dtype
     if call.version >= 20 and call.has(2):
         axis = int(call.constant(2, "axis"))
@@ -27,30 +29,32 @@ def dft(call: Call) -> Value:
         axis = int(call.attrs.get("axis", 1 if call.version < 20 else -2))
     axis %= rank
     onesided, inverse = bool(call.attrs.get("onesided", 0)), bool(call.attrs.get("inverse", 0))
-    size = call.shape()[axis]
-    length = int(call.constant(1, "length")) if call.has(1) else size
-    x = call.value(0)
-    if onesided and inverse:
-        raise call.unsupported("that is inverse and one-sided", "one of both")
-    used = min(size, length)
-    x = call.do("Slice", x, np.array([0]), np.array([used]), np.array([axis]))
-    cosines, sines = _matrices(used, length, inverse, dtype)
-    if onesided:
+    size, real_only = call.shape()[axis], onesided and inverse
+    length = 2 * (size - 1) if real_only else size
+    length = int(call.constant(1, "length")) if call.has(1) else length
+    used = min(size, length // 2 + 1 if real_only else length)
+    x = call.do("Slice", call.value(0), np.array([0]), np.array([used]), np.array([axis]))
+    cosines, sines = _matrices(used, length, inverse)
+    if real_only:
+        twice = [[1 if k == 0 or 2 * k == length else 2] for k in range(used)]
+        cosines, sines = cosines * twice, sines * twice
+    elif onesided:
         cosines, sines = (m[:, : length // 2 + 1].copy() for m in (cosines, sines))
+    cosines, sines = cosines.astype(dtype), sines.astype(dtype)
     order = [i for i in range(rank - 1) if i != axis] + [axis]
     parts = [
         call.do("Transpose", call.do("Gather", x, np.array(i), axis=rank - 1), perm=order)
         for i in range(call.shape()[-1])
     ]
-    real = call.do("MatMul", parts[0], cosines)
-    imaginary = call.do("MatMul", parts[0], sines)
+    results = [call.do("MatMul", parts[0], m) for m in (cosines, sines)]
     if len(parts) == 2:
-        real = call.do("Sub", real, call.do("MatMul", parts[1], sines))
-        imaginary = call.do("Add", imaginary, call.do("MatMul", parts[1], cosines))
+        crossed = [call.do("MatMul", parts[1], m) for m in (sines, cosines)]
+        pairs = zip(("Sub", "Add"), results, crossed, strict=True)
+        results = [call.do(op, a, b) for op, a, b in pairs]
     back = [order.index(i) for i in range(rank - 1)]
     both = [
         call.do("Unsqueeze", call.do("Transpose", value, perm=back), np.array([rank - 1]))
-        for value in (real, imaginary)
+        for value in results[: 1 if real_only else 2]
     ]
     return call.do("Concat", *both, axis=rank - 1)
 
