@@ -15,6 +15,7 @@ The passes, in order:
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
+    MoveNorms            norms of rows before the rows are permuted
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
@@ -45,6 +46,7 @@ from .layout import ChannelsLast
 from .lift import LiftKernels
 from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
+from .norms_of_rows import MoveNorms
 from .paddings import FoldPaddings
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
@@ -113,6 +115,7 @@ def passes(dtype: str) -> list[Pass]:
         ChannelsLast(),
         Simplify(),
         RecognizeRowNorms(),
+        MoveNorms(),
         FoldPaddings(),
         TrimFilters(),
         MoveReshapes(),

@@ -10,6 +10,7 @@ and outputs keep their dtype: an input is cast once, constants are cast at compi
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import tvm
@@ -63,6 +64,9 @@ NORMS = relax_ops(
     """
 )
 
+#: Operators that only move values.
+_MOVES = relax_ops("reshape permute_dims take strided_slice flip expand_dims squeeze broadcast_to")
+
 
 def compute_dtype(policy: str) -> str:
     """Dtype of convolution operands under ``policy``. Raises InvalidOption for an unknown one."""
@@ -100,11 +104,14 @@ class ApplyPrecision(Rewriter):
         return self._casts[expr, dtype]
 
     def _cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
-        """A cast; one that narrows stands before a reshape, with the kernel that made the value."""
-        made = self.producer(expr, "relax.reshape")
-        if made is None or dtype == "float32" or is_const(made.args[0]):
-            return relax.op.astype(expr, dtype)
-        return relax.op.reshape(self.cast(made.args[0], dtype), shape_of(expr))
+        """A cast; one that narrows stands before what moves all of a value, with the kernel that
+        made the value."""
+        made = self.producer(expr)
+        if made is not None and op_name(made) in _MOVES and dtype != "float32":
+            source = made.args[0]
+            if not is_const(source) and math.prod(shape_of(source)) <= math.prod(shape_of(expr)):
+                return call_like(made, [self.cast(source, dtype), *made.args[1:]])
+        return relax.op.astype(expr, dtype)
 
     def as_declared(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
         """``expr`` in the dtypes of ``declared``, through tuples."""
