@@ -21,6 +21,7 @@ The passes, in order:
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
+    MergeBranches        sums of convolutions of one tensor -> one convolution
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
@@ -44,6 +45,7 @@ from .channels import PadStemChannels
 from .height_one import HeightOne
 from .layout import ChannelsLast
 from .lift import LiftKernels
+from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
 from .norms_of_rows import MoveNorms
@@ -121,6 +123,7 @@ def passes(dtype: str) -> list[Pass]:
         MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),
+        MergeBranches(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
         PadHeads(),
