@@ -168,6 +168,23 @@ def test_a_cast_stands_with_the_kernel_that_made_a_value() -> None:
     assert {dtype_of(call) for call in moved} == {"float16"}
 
 
+def test_norms_of_narrow_data_are_narrow() -> None:
+    """What is added to its own norm stays in 16 bit, as in a network that norms first."""
+
+    def body(e: Any, x: Any) -> Any:
+        y = e(op.matmul(x, constant(16, 16)))
+        for _ in range(2):
+            z = e(op.matmul(y, constant(16, 16)))
+            z = e(op.nn.layer_norm(z, constant(16), constant(16), [-1]))
+            y = e(op.add(y, z))
+        return op.nn.softmax(y, -1)
+
+    normal = check_same(network(body, 2, 4, 16), "float16", 5e-3)
+    assert {dtype_of(call) for call in calls(normal, "add")} == {"float16"}
+    assert {dtype_of(call) for call in calls(normal, "nn.softmax")} == {"float32"}
+    assert names(normal)[-1] == "nn.softmax", "probabilities are not rounded"
+
+
 def test_a_narrow_part_of_a_wide_value_is_cast_by_itself() -> None:
     def body(e: Any, x: Any) -> Any:
         y = e(op.exp(x))

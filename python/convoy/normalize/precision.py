@@ -56,13 +56,16 @@ SENSITIVE = relax_ops(
     """
 )
 
-#: Sensitive, with a result that is as large as what they were written for.
+#: Sensitive, with a result in 16 bit where they were written for that.
 NORMS = relax_ops(
     """
     nn.softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm
     nn.batch_norm
     """
 )
+
+#: And of data in 16 bit, which theirs is as large as.
+_SCALES = relax_ops("nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm")
 
 #: Operators that only move values.
 _MOVES = relax_ops("reshape permute_dims take strided_slice flip expand_dims squeeze broadcast_to")
@@ -155,7 +158,8 @@ class ApplyPrecision(Rewriter):
             return call_like(call, [self.cast(a, "float32") for a in call.args])
         if name in NORMS:
             wide = call_like(call, [self.cast(a, "float32") for a in call.args])
-            narrows = dtype_of(old) == self.dtype != "float32"
+            found = {dtype_of(old), *([dtype_of(call.args[0])] if name in _SCALES else [])}
+            narrows = self.dtype in found and self.dtype != "float32"
             return relax.op.astype(self.emit(wide), self.dtype) if narrows else wide
         if name in FOLLOW:
             dtype = self._followed(call.args)
