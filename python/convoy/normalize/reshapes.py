@@ -9,7 +9,7 @@ the reshape, which is free, comes last.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tvm import relax
 
@@ -44,52 +44,37 @@ class MoveReshapes(Rewriter):
         self._products: dict[relax.Expr, int] = {}
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        name = op_name(call)
-        if name == "relax.reshape":
-            return self.reshaped(call.args[0], shape_of(call))
-        if self._is_product(call):
-            return self._product(call)
-        if name in _BINARY:
-            return self._binary(call)
-        if name in _ROOTS or (name in _NORMS and not is_of_last_axis(call)):
-            return None
-        source = self._source(call.args[0])
-        if source is None:
-            return None
-        args, axes = [source, *call.args[1:]], {"axes": [-1]} if name in _NORMS else {}
-        return self._reshaped(call, args, **axes)
-
-    def _is_product(self, call: relax.Call) -> bool:
         name, shape = op_name(call), shape_of(call)
+        if name == "relax.reshape":
+            return self.reshaped(call.args[0], shape)
         if name in _ROOTS:
-            return name != "relax.matmul" or len(shape) == 2
-        return any(arg in self._products and shape_of(arg) == shape for arg in call.args)
+            return self._product(call) if name != "relax.matmul" or len(shape) == 2 else None
+        if name in _NORMS and not is_of_last_axis(call):
+            return None
+        operands = call.args if name in _BINARY else call.args[:1]
+        whole = [arg for arg in operands if shape_of(arg) == shape]
+        sources = [source for arg in whole if (source := self._source(arg)) is not None]
+        if not sources:
+            return None
+        product = max(sources, key=self._products.__getitem__)  # the others are its residual
+        if shape_of(product) == shape:
+            return self._product(call)
+        args = [self._beside(arg, product, shape) for arg in operands]
+        if None in args:
+            return None
+        args, axes = [*args, *call.args[len(args) :]], {"axes": [-1]} if name in _NORMS else {}
+        return relax.op.reshape(self._product(call_like(call, args, **axes)), shape)
 
     def _product(self, call: relax.Call) -> relax.Expr:
         var = self.emit(call)
         self._products[var] = len(self._products)
         return var
 
-    def _reshaped(self, call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax.Expr:
-        """``call`` on operands as products have them, in its own shape."""
-        return relax.op.reshape(self._product(call_like(call, args, **changed)), shape_of(call))
-
     def _source(self, expr: relax.Expr) -> relax.Expr | None:
-        """The product that ``expr`` is a reshape of, if the channels stay the last axis."""
+        """The product that ``expr`` is, or is a reshape of with the channels as last axis."""
         made = self.producer(expr, "relax.reshape")
-        if made is None or made.args[0] not in self._products:
-            return None
-        shape = shape_of(expr)
-        return made.args[0] if shape and shape[-1] == shape_of(made.args[0])[-1] else None
-
-    def _binary(self, call: relax.Call) -> relax.Expr | None:
-        whole = [arg for arg in call.args if shape_of(arg) == shape_of(call)]
-        sources = [source for arg in whole if (source := self._source(arg)) is not None]
-        if not sources:
-            return None
-        product = max(sources, key=self._products.__getitem__)  # the others are its residual
-        args = [self._beside(arg, product, shape_of(call)) for arg in call.args]
-        return None if None in args else self._reshaped(call, args)
+        source = made.args[0] if made is not None else expr
+        return source if source in self._products and _last(source) == _last(expr) else None
 
     def _beside(
         self, arg: relax.Expr, product: relax.Expr, shape: tuple[int, ...]
@@ -102,3 +87,7 @@ class MoveReshapes(Rewriter):
         if any(d != 1 for d in outer) or last not in (1, shape[-1]):
             return None
         return arg if rank_of(arg) <= 1 else self.reshaped(arg, (last,))
+
+
+def _last(expr: relax.Expr) -> tuple[int, ...]:
+    return shape_of(expr)[-1:]
