@@ -22,6 +22,7 @@ The passes, in order:
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
     MergeBranches        sums of convolutions of one tensor -> one convolution
+    PackProducts         linear layers that attention reads -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
@@ -49,6 +50,7 @@ from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
 from .norms_of_rows import MoveNorms
+from .packed_products import PackProducts
 from .paddings import FoldPaddings
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
@@ -124,6 +126,7 @@ def passes(dtype: str) -> list[Pass]:
         ExpandTrainingNorms(),
         FoldAffine(),
         MergeBranches(),
+        PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
         PadHeads(),
