@@ -22,6 +22,7 @@ The passes, in order:
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
     MergeBranches        sums of convolutions of one tensor -> one convolution
+    FoldData             scales and shifts of data into the weights that read it
     PackProducts         linear layers that attention reads -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
@@ -40,6 +41,7 @@ from ..graph.bind import bind_params, check_static, straight_line
 from . import layout_rules  # noqa: F401  (registers its rules)
 from .activations import RecognizeActivations
 from .affine import FoldAffine
+from .affine_data import FoldData
 from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
@@ -126,6 +128,7 @@ def passes(dtype: str) -> list[Pass]:
         ExpandTrainingNorms(),
         FoldAffine(),
         MergeBranches(),
+        FoldData(dtype),
         PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
