@@ -78,6 +78,16 @@ def test_norms_stay_where_something_needs_them(body: Any) -> None:
     assert "multiply" in names(check_same(network(body, 2, 4, 6, 8)))
 
 
+def test_factors_of_one_are_nothing() -> None:
+    """diffusers divides residual sums by 1 unless told otherwise."""
+
+    def body(e: Any, x: Any) -> Any:
+        y = e(op.add(e(op.divide(e(op.tanh(x)), relax.const(1.0))), x))
+        return op.multiply(e(op.multiply(y, relax.const(4.0))), relax.const(0.25))
+
+    assert names(check_same(network(body, 2, 8))) == ["tanh", "add"]
+
+
 def test_a_large_mean_is_subtracted_as_it_was_added() -> None:
     """Channels far from zero: the shift has to fit the weights as they are rounded."""
     mean, scale = np.linspace(-60, 60, 8), np.linspace(0.5, 2, 8)
