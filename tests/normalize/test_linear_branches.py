@@ -51,7 +51,7 @@ def dilated(e: Any, x: Any) -> Any:
 
 def valid(e: Any, x: Any) -> Any:
     """Without padding at the left and at the top, so that pixels are others."""
-    return op.add(conv(e, x, 2, padding=[1, 1, 0, 0]), x)
+    return op.add(conv(e, x, 2, padding=[1, 1, 0, 0]), normed(e, x))
 
 
 ONE = {
@@ -96,7 +96,13 @@ def spread(e: Any, x: Any) -> Any:
     return op.add(conv(e, x, (5, 6), padding=[0, 0]), x)
 
 
+def residual(e: Any, x: Any) -> Any:
+    """Part of the convolution's epilogue as it is, and not rounded."""
+    return op.add(conv(e, x, 3), x)
+
+
 APART = {
+    "residual": residual,
     "filters of which neither holds the other": both_ways,
     "of another tensor": of_another,
     "other dilation": other_dilation,
@@ -116,6 +122,7 @@ def test_a_long_sum() -> None:
     def body(e: Any, x: Any) -> Any:
         layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
         y = e(op.nn.conv2d(x, constant(8, 1, 1, 8), **layouts))
+        y = e(op.add(y, e(op.multiply(x, constant(8)))))
         for _ in range(1100):
             y = e(op.add(y, x))
         return y

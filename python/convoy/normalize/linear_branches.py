@@ -113,7 +113,10 @@ class MergeBranches(Rewriter):
         merged: dict[int, _Filter] = {}
         left = dict(enumerate(terms))
         for place in sorted(filters, key=lambda i: -filters[i].weights.size):
-            for other in [n for n in left if place in left and n != place and n not in merged]:
+            others = [n for n in left if place in left and n != place and n not in merged]
+            for other in sorted(others, key=lambda n: _is_residual(terms[n], filters.get(n))):
+                if place not in merged and _is_residual(terms[other], filters.get(other)):
+                    continue
                 base = merged.get(place, filters[place])
                 if (found := _joined(base, terms[other], filters.get(other))) is not None:
                     merged[place] = found
@@ -181,6 +184,12 @@ class MergeBranches(Rewriter):
             function = relax.op.add if sign > 0 else relax.op.subtract
             total = self.emit(function(total, value))
         return total
+
+
+def _is_residual(term: _Term, own: _Filter | None) -> bool:
+    """Whether a term is a tensor as it is, which a convolution adds at no cost: it becomes part of
+    a filter that others are merged into."""
+    return own is None and term.value is not None and bool((term.factor == 1).all())
 
 
 def _scaled(call: relax.Expr, root: relax.Call) -> tuple[relax.Expr, np.ndarray] | None:
