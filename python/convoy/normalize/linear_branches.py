@@ -114,8 +114,9 @@ class MergeBranches(Rewriter):
         left = dict(enumerate(terms))
         for place in sorted(filters, key=lambda i: -filters[i].weights.size):
             others = [n for n in left if place in left and n != place and n not in merged]
-            for other in sorted(others, key=lambda n: _is_residual(terms[n], filters.get(n))):
-                if place not in merged and _is_residual(terms[other], filters.get(other)):
+            residuals = [n for n in others if n not in filters and _alike(terms[n], terms[place])]
+            for other in sorted(others, key=residuals.__contains__):
+                if place not in merged and other in residuals:
                     continue
                 base = merged.get(place, filters[place])
                 if (found := _joined(base, terms[other], filters.get(other))) is not None:
@@ -186,10 +187,10 @@ class MergeBranches(Rewriter):
         return total
 
 
-def _is_residual(term: _Term, own: _Filter | None) -> bool:
-    """Whether a term is a tensor as it is, which a convolution adds at no cost: it becomes part of
-    a filter that others are merged into."""
-    return own is None and term.value is not None and bool((term.factor == 1).all())
+def _alike(term: _Term, other: _Term) -> bool:
+    """Whether two values have the same factor: a residual, which a convolution adds at no cost,
+    becomes part of its filter only where others do."""
+    return term.value is not None and bool(np.all(term.factor == other.factor))
 
 
 def _scaled(call: relax.Expr, root: relax.Call) -> tuple[relax.Expr, np.ndarray] | None:
