@@ -153,6 +153,13 @@ def small_cases() -> list[Case]:
             lambda e, a, b, c: e(op.concat([a, e(op.concat([b, leaky(e, c)], axis=3))], axis=3)),
             "Elementwise",
         ),
+        Case(  # one operand is read by the concatenation and beside it
+            "gated_concat", [(2, 5, 5, 64), (2, 5, 5, 8)], [h] * 2,
+            lambda e, x, y: e(op.multiply(
+                e(op.strided_slice(x, [3], [0], [32])),
+                e(op.concat([e(op.strided_slice(x, [3], [32], [56])), y], axis=3)),
+            )), "Elementwise",
+        ),
         Case(
             "slice_unaligned", [(2, 5, 5, 24)], [h],
             lambda e, x: e(op.strided_slice(x, [3], [3], [19])), "Elementwise",

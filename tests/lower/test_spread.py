@@ -1,4 +1,4 @@
-"""What spreads a product over more elements is a kernel of its own, all else stays fused."""
+"""What spreads a sum over more elements is a kernel of its own, all else stays fused."""
 
 from __future__ import annotations
 
@@ -34,11 +34,26 @@ def classified(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.tanh(emit(op.add(emit(op.matmul(y, weights(64, 10))), weights(10)))))
 
 
+def responses(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """A global response norm: lengths of the channels over their mean, for each pixel."""
+    wide = emit(op.astype(x, "float32"))
+    length = emit(op.sqrt(emit(op.sum(emit(op.multiply(wide, wide)), [1, 2], keepdims=True))))
+    mean = emit(op.add(emit(op.mean(length, [3], keepdims=True)), relax.const(1e-6)))
+    return emit(op.multiply(x, emit(op.astype(emit(op.divide(length, mean)), "float16"))))
+
+
+def centred(emit: Emit, x: relax.Expr) -> relax.Expr:
+    rows = emit(op.reshape(x, (2 * 14 * 14, 64)))
+    return emit(op.subtract(rows, emit(op.mean(rows, [1], keepdims=True))))
+
+
 @pytest.mark.parametrize(
     ("body", "rules"),
     [
         (excited, ["ChannelReduce", "Elementwise", "Gemv", "Gemv"]),
         (classified, ["ChannelReduce", "Gemv"]),
+        (responses, ["ChannelReduce", "Elementwise", "Elementwise", "GeneralReduction"]),
+        (centred, ["GeneralReduction"]),
     ],
 )
 def test_kernels(body: Callable[[Emit, relax.Expr], relax.Expr], rules: list[str]) -> None:

@@ -82,8 +82,8 @@ def test_mobile_network_with_clip_and_depthwise():
     m = Model(1, 3, 12, 12)
     low, high = (m.tensor(np.float32(v)) for v in (0, 6))
     x = m.node("Clip", m.bn(m.conv("x", 8, 3, 2)), low, high)
-    x = m.node("Clip", m.bn(m.conv(x, 8, 3, groups=8)), low, high)
-    x = m.node("Add", m.bn(m.conv(x, 8, 1)), x)
+    y = m.node("Clip", m.bn(m.conv(x, 8, 3, groups=8)), low, high)
+    x = m.node("Add", m.bn(m.conv(y, 8, 1)), x)
     x = m.node("HardSwish", x)
     normal = check_same(m.finish(x))
     names = [r.workload.epilogue.name for r in longest(find_subgraphs(normal), lambda w: True)]

@@ -193,3 +193,40 @@ def test_heads_are_padded_to_what_kernels_load(dim, value):
     (found,) = checked(Sdpa(), q, k, v, torch.randn(10, 12))
     sizes = found.c // found.groups, found.k // found.groups
     assert sizes == tuple(-(-size // 8) * 8 for size in (dim, value))
+
+
+class Positions(nn.Module):
+    """Scores with a term of the query for each row of keys and one for each column, as MViT and
+    the image encoder of SAM have them."""
+
+    def forward(self, q, k, v, rows, columns):
+        scores = q @ k.transpose(-2, -1) * 0.25
+        scores = scores.view(2, 4, 3, 4, 2, 5)
+        by_row = torch.einsum("bnyxc,yrc->bnyxr", q.view(2, 4, 3, 4, 16), rows)
+        by_column = torch.einsum("bnyxc,xsc->bnyxs", q.view(2, 4, 3, 4, 16), columns)
+        scores = scores + by_row[..., None] + by_column[..., None, :]
+        return scores.reshape(2, 4, 12, 10).softmax(-1) @ v
+
+
+def test_terms_for_rows_and_columns_of_an_image():
+    rows, columns = torch.randn(3, 2, 16), torch.randn(4, 5, 16)
+    (found,) = checked(Positions(), *qkv(12, 10), rows, columns)
+    assert found.attention.bias.shape == (2, 4, 12, 10)
+
+
+class Layers(nn.Module):
+    """Queries, keys and values by layers of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32, bias=i != 1) for i in range(3))
+
+    def forward(self, x):
+        q, k, v = (layer(x).view(2, 10, 4, 8).transpose(1, 2) for layer in self.layers)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 10, 32)
+
+
+def test_layers_of_one_tensor_are_one_product_and_its_views():
+    (found,) = checked(Layers(), torch.randn(2, 10, 32))
+    views = found.attention.q, found.attention.k, found.attention.v
+    assert [(view.shape, view.offset) for view in views] == [((20, 96), 32 * i) for i in range(3)]

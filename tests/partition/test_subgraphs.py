@@ -184,7 +184,7 @@ def test_a_sum_that_only_its_affine_relu_reads_is_not_written():
 
 def test_sum_of_two_convolutions_is_taken_once():
     net = Net((1, 4, 6, 6))
-    y = net.relu(net.add(net.conv(net.x, 8, 3), net.conv(net.x, 8, 1)))
+    y = net.relu(net.add(net.conv(net.x, 8, 3), net.conv(net.relu(net.x), 8, 1)))
     mod = net.finish(y)
     normal = normal_form(mod)
     subgraphs = find_subgraphs(normal)

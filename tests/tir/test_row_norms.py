@@ -13,9 +13,9 @@ from convoy.graph.rewriter import bindings_of
 from convoy.lower.lowered import Lowered
 from convoy.lower.passes import kernel_calls, to_kernels
 from convoy.lower.row_norms import RowNorms
-from convoy.tir.row_norms import LONGEST_ROW, RowNorm, kernel
+from convoy.tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
 
-from .test_training_kernels import run
+from .test_training_kernels import run as run_serially
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 EPSILON = 1e-5
@@ -49,10 +49,47 @@ def test_kernels(kind: str, rows: int, columns: int, dtypes: tuple[str, str], se
     x = (3 * rng.standard_normal((rows, columns)) + 20).astype(dtypes[0])
     vectors = [rng.standard_normal(columns).astype("float32") for _ in range(norm.vectors)]
     y = np.full((rows, columns), np.nan, dtypes[1])
-    *_, found = run(kernel(norm), x, *vectors, y)
+    *_, found = run_serially(kernel(norm), x, *vectors, y)
     exact = expected(kind, x, vectors)
     error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
     assert error < (1e-3 if dtypes[1] == "float16" else 2e-5)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    run=st.sampled_from([Run(288, 96, 3), Run(72, 8, 1), Run(200, 7, 2)]),
+    columns=st.sampled_from([8, 32, 33]),
+    kind=st.sampled_from(["layer_norm", "rms_norm"]),
+)
+def test_rows_that_are_cut_out_of_a_matrix(run: Run, columns: int, kind: str) -> None:
+    outer, end = 5, run.offset + run.count * columns
+    norm = RowNorm(kind, outer * run.count, columns, "float16", "float32", EPSILON, run)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((outer, run.pitch)).astype("float16")
+    vectors = [rng.standard_normal(columns).astype("float32") for _ in range(norm.vectors)]
+    y = np.full((norm.rows, columns), np.nan, "float32")
+    *_, found = run_serially(kernel(norm), x, *vectors, y)
+    exact = expected(kind, x[:, run.offset : end].reshape(norm.rows, columns), vectors)
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-4)
+
+
+def queries(begin: int, end: int, axis: int = 2) -> tvm.IRModule:
+    """Norms of the rows of a slice of (2, 5, 9, 16)."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 5, 9, 16), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            part = builder.emit(relax.op.strided_slice(x, [axis], [begin], [end]))
+            rows = builder.emit(relax.op.reshape(part, (-1, 8)))
+            gamma = relax.const(np.ones(8, "float32"))
+            out = builder.emit_output(relax.op.nn.rms_norm(rows, gamma, [-1]))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_slices_of_rows_are_read_where_they_lie() -> None:
+    for whole in (queries(3, 6), queries(-4, 9), queries(4, 12, 3)):
+        assert not any("slice" in name for name in kernels_of(whole))
+    assert any("slice" in name for name in kernels_of(queries(2, 14, 3))), "rows of two parts"
 
 
 @settings(max_examples=40, deadline=None)

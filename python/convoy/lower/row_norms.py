@@ -10,7 +10,7 @@ from tvm import relax
 
 from ..graph.expr import FLOAT_DTYPES, dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
-from ..tir.row_norms import LONGEST_ROW, RowNorm, kernel
+from ..tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
 from .accumulate import NARROW
 
 _NORMS = relax_ops("nn.layer_norm nn.rms_norm nn.softmax nn.log_softmax")
@@ -50,18 +50,46 @@ class RowNorms(Rewriter):
         epsilon = float(getattr(call.attrs, "epsilon", 0.0))
         name = op_name(call).removeprefix("relax.nn.")
         dtype = self._written()
-        norm = RowNorm(name, math.prod(outer), columns, dtype_of(data), dtype, epsilon)
-        flat = self.reshaped(data, (norm.rows, columns))
+        data, run = self._cut_from(data, columns)
+        norm = RowNorm(name, math.prod(outer), columns, dtype_of(data), dtype, epsilon, run)
+        flat = self.reshaped(data, norm.shape)
         callee = self.builder.add_func(kernel(norm), name)
         ty = relax.TensorType((norm.rows, columns), dtype)
         result = self.emit(relax.op.call_tir(callee, [flat, *call.args[1:]], ty))
         return relax.op.reshape(result, shape_of(old))
+
+    def _cut_from(self, data: relax.Expr, columns: int) -> tuple[relax.Expr, Run | None]:
+        """What the rows are a slice of, which then needs no copy."""
+        whole = data
+        while (view := self.producer(whole, "relax.reshape")) is not None:
+            whole = view.args[0]
+        cut = self.producer(whole, "relax.strided_slice")
+        if cut is None or (run := _run(cut, columns)) is None:
+            return data, None
+        return cut.args[0], run
 
     def _written(self) -> str:
         """The 16-bit dtype to which every reader of the norm casts it; else float32."""
         readers = self._readers[self.old.var]
         casts = {dtype_of(r) if op_name(r) == "relax.astype" else "float32" for r in readers}
         return casts.pop() if len(casts) == 1 and casts <= {*FLOAT_DTYPES} else "float32"
+
+
+def _run(cut: relax.Call, columns: int) -> Run | None:
+    """The rows of a slice along one axis, if it consists of whole rows."""
+    before, after = shape_of(cut.args[0]), shape_of(cut)
+    changed = [axis for axis, size in enumerate(before) if after[axis] != size]
+    if len(changed) != 1 or not all(isinstance(bound, relax.Tuple) for bound in cut.args[1:]):
+        return None
+    (axis,) = changed
+    axes, begins, _, *steps = ([int(f) for f in bound.fields] for bound in cut.args[1:])
+    if any(step != 1 for step in (steps[0] if steps else ())):
+        return None
+    size, inner = before[axis], math.prod(before[axis + 1 :])
+    begin = begins[[a % len(before) for a in axes].index(axis)]
+    begin = min(max(begin + size * (begin < 0), 0), size)
+    count, rest = divmod(after[axis] * inner, columns)
+    return None if rest else Run(size * inner, begin * inner, count)
 
 
 def _of_last_axis(call: relax.Call) -> bool:

@@ -1,7 +1,9 @@
-"""Keep what spreads a product over more elements out of the product's kernel.
+"""Keep what spreads a sum over more elements out of the sum's kernel.
 
-FuseOps puts ``x * sigmoid(w v)``, the end of a squeeze-and-excitation, into one kernel. Its threads
-would either compute the product again for each pixel or leave most of a GPU idle.
+FuseOps puts ``x * sigmoid(w v)``, the end of a squeeze-and-excitation, into one kernel, and so the
+product of an image with what is a mean of its channels. Threads would either sum up again for each
+pixel or leave most of a GPU idle. A sum along rows that is spread over the same rows stays: a block
+of threads has all of a row.
 """
 
 from __future__ import annotations
@@ -14,42 +16,56 @@ from tvm import relax
 from ..graph.expr import shape_of
 from ..graph.rewriter import Rewriter
 
-#: Attribute of functions that sum products.
+#: Attribute of functions that sum products, each with another vector.
 PRODUCT = "convoy.product"
-_PATTERN, _BROADCAST, _INJECTIVE = "op_pattern", 1, 2
+_PATTERN, _BROADCAST, _INJECTIVE, _SUM = "op_pattern", 1, 2, 4
 
 
 class KeepSpreadApart(Rewriter):
-    """Make functions injective, which FuseOps does not put behind a product, that read the product
-    or what is computed of it element by element and write more elements."""
+    """Make functions injective, which FuseOps does not put behind a sum, that read the sum or what
+    is computed of it element by element and write more elements."""
 
     infer_first: ClassVar[bool] = False
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.call_tir"})
 
     def __init__(self) -> None:
         super().__init__()
-        self._products: set[relax.Var] = set()
+        #: Sums and what is computed of them, and whether of a product.
+        self._sums: dict[relax.Var, bool] = {}
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         self._mod = mod
         named = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
-        return super().__call__(mod) if any(_has(f, PRODUCT) for f in named) else mod
+        return super().__call__(mod) if any(_pattern(f) == _SUM for f in named) else mod
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         func, var = self._mod[old.args[0]], self.old.var
-        if _has(func, PRODUCT):
-            self._products.add(var)
-            return None
-        pattern = int(func.attrs[_PATTERN]) if _has(func, _PATTERN) else _INJECTIVE
-        read = [arg for arg in old.args[1].fields if arg in self._products]
+        pattern = _pattern(func)
+        if pattern == _SUM:
+            self._sums[var] = _has(func, PRODUCT)
+        read = [arg for arg in old.args[1].fields if arg in self._sums]
         if not read or pattern > _BROADCAST:
             return None
-        if all(shape_of(arg) == shape_of(var) for arg in read):
-            self._products.add(var)
+        of_product = any(self._sums[arg] for arg in read)
+        wider = [arg for arg in read if shape_of(arg) != shape_of(var)]
+        if not wider or not (of_product or any(not _along_rows(arg, var) for arg in wider)):
+            self._sums[var] = of_product
             return None
         name = f"{call.args[0].name_hint}_spread"
         apart = self.builder.add_func(func.with_attr(_PATTERN, _INJECTIVE), name)
         return relax.Call(call.op, [apart, *call.args[1:]], call.attrs, call.ty_args, call.span)
+
+
+def _along_rows(value: relax.Expr, result: relax.Expr) -> bool:
+    """Whether a value is spread along the last axes alone."""
+    shape = shape_of(result)
+    own = (1,) * (len(shape) - len(shape_of(value))) + shape_of(value)
+    spread = [axis for axis, size in enumerate(own) if size != shape[axis]]
+    return spread == list(range(len(shape) - len(spread), len(shape)))
+
+
+def _pattern(func: tvm.tirx.PrimFunc) -> int:
+    return int(func.attrs[_PATTERN]) if _has(func, _PATTERN) else _INJECTIVE
 
 
 def _has(func: tvm.tirx.PrimFunc, key: str) -> bool:

@@ -110,6 +110,8 @@ class FoldAffine(Rewriter):
         inner = self._inner(x, "relax.multiply")
         if inner is not None:
             x, values = inner[0], inner[1] * values
+        if (values == 1).all():
+            return x
         folded = self._into_weights(x, values)
         return folded if folded is not None else self._last("relax.multiply", x, values)
 

@@ -15,11 +15,15 @@ The passes, in order:
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
+    MoveNorms            norms of rows before the rows are permuted
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
+    MergeBranches        sums of convolutions of one tensor -> one convolution
+    FoldData             scales and shifts of data into the weights that read it
+    PackProducts         linear layers that attention reads -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
@@ -37,14 +41,18 @@ from ..graph.bind import bind_params, check_static, straight_line
 from . import layout_rules  # noqa: F401  (registers its rules)
 from .activations import RecognizeActivations
 from .affine import FoldAffine
+from .affine_data import FoldData
 from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .height_one import HeightOne
 from .layout import ChannelsLast
 from .lift import LiftKernels
+from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
+from .norms_of_rows import MoveNorms
+from .packed_products import PackProducts
 from .paddings import FoldPaddings
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
@@ -113,11 +121,15 @@ def passes(dtype: str) -> list[Pass]:
         ChannelsLast(),
         Simplify(),
         RecognizeRowNorms(),
+        MoveNorms(),
         FoldPaddings(),
         TrimFilters(),
         MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),
+        MergeBranches(),
+        FoldData(dtype),
+        PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
         PadHeads(),

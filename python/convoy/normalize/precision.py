@@ -10,6 +10,7 @@ and outputs keep their dtype: an input is cast once, constants are cast at compi
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import tvm
@@ -55,13 +56,19 @@ SENSITIVE = relax_ops(
     """
 )
 
-#: Sensitive, with a result that is as large as what they were written for.
+#: Sensitive, with a result in 16 bit where they were written for that.
 NORMS = relax_ops(
     """
     nn.softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm
     nn.batch_norm
     """
 )
+
+#: And of data in 16 bit, which theirs is as large as.
+_SCALES = relax_ops("nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm")
+
+#: Operators that only move values.
+_MOVES = relax_ops("reshape permute_dims take strided_slice flip expand_dims squeeze broadcast_to")
 
 
 def compute_dtype(policy: str) -> str:
@@ -100,11 +107,14 @@ class ApplyPrecision(Rewriter):
         return self._casts[expr, dtype]
 
     def _cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
-        """A cast; one that narrows stands before a reshape, with the kernel that made the value."""
-        made = self.producer(expr, "relax.reshape")
-        if made is None or dtype == "float32" or is_const(made.args[0]):
-            return relax.op.astype(expr, dtype)
-        return relax.op.reshape(self.cast(made.args[0], dtype), shape_of(expr))
+        """A cast; one that narrows stands before what moves all of a value, with the kernel that
+        made the value."""
+        made = self.producer(expr)
+        if made is not None and op_name(made) in _MOVES and dtype != "float32":
+            source = made.args[0]
+            if not is_const(source) and math.prod(shape_of(source)) <= math.prod(shape_of(expr)):
+                return call_like(made, [self.cast(source, dtype), *made.args[1:]])
+        return relax.op.astype(expr, dtype)
 
     def as_declared(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
         """``expr`` in the dtypes of ``declared``, through tuples."""
@@ -148,7 +158,8 @@ class ApplyPrecision(Rewriter):
             return call_like(call, [self.cast(a, "float32") for a in call.args])
         if name in NORMS:
             wide = call_like(call, [self.cast(a, "float32") for a in call.args])
-            narrows = dtype_of(old) == self.dtype != "float32"
+            found = {dtype_of(old), *([dtype_of(call.args[0])] if name in _SCALES else [])}
+            narrows = self.dtype in found and self.dtype != "float32"
             return relax.op.astype(self.emit(wide), self.dtype) if narrows else wide
         if name in FOLLOW:
             dtype = self._followed(call.args)

@@ -27,6 +27,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from .views import reshaped_before
 
 
 class Simplify(Rewriter):
@@ -60,15 +61,42 @@ def _moves_only_ones(call: relax.Call) -> bool:
 
 def _permute(p: Simplify, call: relax.Call) -> relax.Expr | None:
     axes, source = permutation_of(call), call.args[0]
-    while (inner := p.producer(source, "relax.permute_dims")) is not None:
-        before = permutation_of(inner)
-        axes, source = tuple(before[a] for a in axes), inner.args[0]
+    while (inner := _permuted(p, source)) is not None:
+        source, before = inner
+        axes = tuple(before[a] for a in axes)
     if axes == tuple(range(len(axes))):
         return source
     new = p.builder.normalize(relax.op.permute_dims(source, list(axes)))
     if _moves_only_ones(new):
         return _reshape(p, p.builder.normalize(relax.op.reshape(source, shape_of(new))))
     return new
+
+
+def _permuted(p: Simplify, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
+    """(x, axes) of a permutation, also of one that is reshaped behind it: images made of tokens,
+    and tokens of images."""
+    view = p.producer(expr, "relax.reshape")
+    made = p.producer(view.args[0] if view is not None else expr, "relax.permute_dims")
+    if made is None:
+        return None
+    axes = permutation_of(made)
+    if view is None:
+        return made.args[0], axes
+    moved = reshaped_before(shape_of(made.args[0]), axes, shape_of(view))
+    return (p.reshaped(made.args[0], moved[0]), moved[1]) if moved is not None else None
+
+
+def _slice(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """A slice of permuted axes as the permutation of a slice: parts of one value, such as queries,
+    keys and values, are then cut out where they lie, and the whole is not copied."""
+    inner = p.producer(call.args[0], "relax.permute_dims")
+    if inner is None or not all(isinstance(bound, relax.Tuple) for bound in call.args[1:]):
+        return None
+    before = permutation_of(inner)
+    axes = [before[int(axis)] for axis in call.args[1].fields]
+    bounds = [list(bound.fields) for bound in call.args[2:]]
+    part = p.emit(relax.op.strided_slice(inner.args[0], axes, *bounds))
+    return relax.op.permute_dims(part, list(before))
 
 
 def _astype(p: Simplify, call: relax.Call) -> relax.Expr | None:
@@ -241,6 +269,7 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.expand_dims": _reshape,
     "relax.nn.batch_flatten": _reshape,
     "relax.permute_dims": _permute,
+    "relax.strided_slice": _slice,
     "relax.astype": _astype,
     "relax.nn.relu6": _clip6,
     "relax.clip": _clip,

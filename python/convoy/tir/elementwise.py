@@ -131,7 +131,7 @@ def _narrow_rows(
     }
     for index, region in enumerate(stmt.reads):
         if region.source.name in aligned:
-            copy = sch.cache_read(block, index, "local")
+            copy = sch.cache_read(block, index, "local", [block])
             sch.compute_at(copy, thread)
             vectorize_copy(sch, copy, thread, region.source.dtype, aligned[region.source.name])
     return sch

@@ -174,7 +174,7 @@ def stage_reads(
     for index, region in enumerate(stmt.reads):
         if region.source.name not in aligned:
             continue
-        copy = sch.cache_read(block, index, "local")
+        copy = sch.cache_read(block, index, "local", [block])
         sch.compute_at(copy, at)
         loops = loops_below(sch, copy, at)
         if math.prod(int(sch.get(loop).extent) for loop in loops) > width * reduced:

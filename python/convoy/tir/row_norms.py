@@ -8,6 +8,7 @@ squares would lose digits. Loops are bound to threads; run serially they compute
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,8 +31,18 @@ Expr = Any
 
 
 @dataclass(frozen=True)
+class Run:
+    """Rows that lie behind each other, ``count`` of them from element ``offset`` on in every
+    ``pitch`` elements: the queries of all heads in the result of a GEMM, say."""
+
+    pitch: int
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True)
 class RowNorm:
-    """A norm of each row of a ``(rows, columns)`` matrix.
+    """A norm of each row of a ``(rows, columns)`` matrix, which may be cut out of a larger one.
 
     ``kind`` is "layer_norm" (vectors gamma and beta), "rms_norm" (gamma), "softmax" or
     "log_softmax". Vectors are ``(columns,)`` in float32, in which everything is computed.
@@ -43,6 +54,14 @@ class RowNorm:
     dtype: str
     out_dtype: str
     epsilon: float = 0.0
+    run: Run | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the data as a matrix."""
+        if self.run is None:
+            return self.rows, self.columns
+        return self.rows // self.run.count, self.run.pitch
 
     @property
     def vectors(self) -> int:
@@ -51,7 +70,9 @@ class RowNorm:
     @property
     def width(self) -> int:
         """Elements that a thread loads at once."""
-        return min(vector_width(self.columns, d) for d in (self.dtype, self.out_dtype))
+        starts = (self.run.pitch, self.run.offset) if self.run else ()
+        together = math.gcd(self.columns, *starts)
+        return min(vector_width(together, d) for d in (self.dtype, self.out_dtype))
 
     @property
     def lanes(self) -> int:
@@ -82,12 +103,12 @@ class _Kernel:
     """A kernel under construction, with its parameters and shared memory."""
 
     def __init__(self, norm: RowNorm) -> None:
-        self.norm, shape = norm, (norm.rows, norm.columns)
-        self.data = T.arg("x", T.buffer(shape, norm.dtype))
+        self.norm = norm
+        self.data = T.arg("x", T.buffer(norm.shape, norm.dtype))
         self.vectors = [
             T.arg(f"v{i}", T.buffer((norm.columns,), "float32")) for i in range(norm.vectors)
         ]
-        self.out = T.arg("y", T.buffer(shape, norm.out_dtype))
+        self.out = T.arg("y", T.buffer((norm.rows, norm.columns), norm.out_dtype))
         parts, lanes = norm.parts, norm.lanes
         self.row = T.sblock_alloc_buffer((parts, norm.columns), "float32", scope="shared")
         self.found = [
@@ -165,15 +186,24 @@ class _Kernel:
             with when(group < groups, (k + 1) * self.norm.lanes > groups):
                 yield group * self.norm.width
 
+    def _start(self, row: Expr) -> tuple[Expr, Expr]:
+        """Where a row begins in the data."""
+        run = self.norm.run
+        if run is None:
+            return row, 0
+        place = tirx.indexmod(row, run.count)
+        return tirx.indexdiv(row, run.count), run.offset + place * self.norm.columns
+
     def _load(
         self, at: tuple[Expr, Expr, Expr], join: Callable[[Expr, Expr], Expr], start: float, to: int
     ) -> None:
         """Keep a thread's elements, and join them to its share of statistic ``to``."""
         row, part, lane = at
         T.buffer_store(self.mine, tirx.const(start, "float32"), [0])
+        source, first = self._start(row)
         for column in self._vectors_of(lane):
             with T.vectorized(0, self.norm.width) as i:
-                T.buffer_store(self.loaded, self.data[row, column + i], [i])
+                T.buffer_store(self.loaded, self.data[source, first + column + i], [i])
             for i in range(self.norm.width):
                 value = self.loaded[i].astype("float32")
                 T.buffer_store(self.row, value, [part, column + i])

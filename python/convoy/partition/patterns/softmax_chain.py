@@ -1,9 +1,9 @@
 """Recognize ``softmax(scale * a b + bias) c``, however an importer writes it out.
 
-Between the two products scores may be reshaped (but for their last two axes), cast, multiplied by
-numbers and by constants for their rows, added to, and masked by ``where``; between softmax and the
-second product weights may be reshaped, cast, and set to zero where no score is above minus infinity
-(PyTorch's safe softmax).
+Between the two products scores may be reshaped (but for their last two axes, or there and back),
+cast, multiplied by numbers and by constants for their rows, added to, and masked by ``where``;
+between softmax and the second product weights may be reshaped, cast, and set to zero where no score
+is above minus infinity (PyTorch's safe softmax).
 """
 
 from __future__ import annotations
@@ -185,8 +185,10 @@ def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
     name = op_name(call)
     if name == "relax.matmul":
         return Scores(call, (value,)) if rank_of(value) > 1 else None
-    if name in ("relax.astype", "relax.reshape"):
-        return _covering(value, scores_of(graph, call.args[0])) if _keeps_matrices(call) else None
+    if name in ("relax.astype", "relax.reshape") and _keeps_matrices(call):
+        return _covering(value, scores_of(graph, call.args[0]))
+    if name == "relax.reshape":
+        return _added_by_position(graph, value, call)
     if (product := number_times(call)) is not None:
         inner = _covering(value, scores_of(graph, product[0]))
         return None if inner is None else _times(inner, product[1])
@@ -243,6 +245,38 @@ def _added(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
         term = term.times(-1.0) if op_name(call) == "relax.subtract" else term
         return dataclasses.replace(inner, terms=(*inner.terms, term))
     return None
+
+
+def _added_by_position(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
+    """What is added where the queries and keys of an image are rows and columns of their own:
+    ``reshape(reshape(scores) + terms)``, such as a term for each row and one for each column."""
+    shape, others, covered = shape_of(call), [], [var]
+    value = call.args[0]
+    while op_name(made := _made(graph, value)) == "relax.add":
+        covered.append(value)
+        orders = made.args, tuple(reversed(made.args))
+        own = [pair for pair in orders if _made_by(graph, pair[0], "add", "reshape")]
+        own = [pair for pair in own if shape_of(pair[0]) == shape_of(value)]
+        if not own:
+            return None
+        value, other = own[0]
+        others.append(other)
+    if op_name(made) != "relax.reshape" or shape_of(made.args[0]) != shape:
+        return None
+    inner = scores_of(graph, made.args[0])
+    if inner is None:
+        return None
+    apart = shape_of(value)
+    terms = [relax.op.reshape(relax.op.broadcast_to(other, apart), shape) for other in others]
+    return dataclasses.replace(
+        inner,
+        covered=(*inner.covered, value, *reversed(covered)),
+        terms=(*inner.terms, *(Term(t, shape, dtype_of(call), shape) for t in terms)),
+    )
+
+
+def _made_by(graph: GraphView, value: relax.Expr, *names: str) -> bool:
+    return op_name(_made(graph, value)) in {f"relax.{name}" for name in names}
 
 
 def _masked(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:

@@ -1,0 +1,132 @@
+"""Fold scales and shifts of data into the products that read it.
+
+Networks that norm first have a batch norm in front of linear layers and 1x1 convolutions, behind a
+sum or a concatenation, where no weights precede it. ``w (s x + t)`` is ``(w s) x + w t``. The
+second part is computed with the weights as they are rounded, so that a mean that was subtracted
+still is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import ClassVar
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from ..graph.expr import (
+    as_numpy,
+    call_like,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    numpy_dtype,
+    op_name,
+    rank_of,
+    relax_ops,
+    shape_of,
+)
+from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
+from .affine import FoldAffine, channel_constant
+from .layout import DATA, KERNEL
+from .precision import compute_dtype
+
+_PRODUCTS = relax_ops("nn.conv2d nn.conv3d matmul")
+#: Data, and the scale and shift of its channels.
+_Affine = tuple[relax.Expr, np.ndarray, np.ndarray]
+
+
+class FoldData(Rewriter):
+    """Fold where all that reads the data can take it, and merge the shifts with what follows."""
+
+    ops: ClassVar[frozenset[str] | None] = _PRODUCTS
+
+    def __init__(self, policy: str) -> None:
+        super().__init__()
+        self._rounded = numpy_dtype(compute_dtype(policy))
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        self._folded = False
+        folded = super().__call__(mod)
+        return FoldAffine()(folded) if self._folded else mod
+
+    def start(self, func: relax.Function) -> None:
+        self._values = {binding.var: binding.value for binding in bindings_of(func)}
+        self._readers: dict[relax.Var, list[relax.Expr]] = defaultdict(list)
+        for value in [*self._values.values(), result_of(func)]:
+            for var in used_vars(value):
+                self._readers[var].append(value)
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        found = self._affine(old.args[0])
+        if found is None or not all(
+            _takes(reader, old.args[0], found[2]) for reader in self._readers[old.args[0]]
+        ):
+            return None
+        self._folded = True
+        data = self.reshaped(self.rename(found[0]), shape_of(old.args[0]))
+        scale, shift = found[1:]
+        weights = as_numpy(old.args[1]).astype(np.float64)
+        scale, shift = (_along_inputs(part, old) for part in (scale, shift))
+        scaled = (weights * scale).astype(self._rounded).astype(np.float64)
+        safe = np.where(scale == 0, 1, scale)
+        added = np.where(scale == 0, weights * shift, scaled * (shift / safe))
+        axes = tuple(range(1, weights.ndim)) if op_name(old) != "relax.matmul" else 0
+        constant = make_const(scaled.astype(numpy_dtype(dtype_of(old.args[1]))))
+        product = self.emit(call_like(call, [data, constant]))
+        total = added.sum(axes)
+        if not total.any():
+            return product
+        return relax.op.add(product, make_const(total.astype(numpy_dtype(dtype_of(product)))))
+
+    def _affine(self, var: relax.Expr) -> _Affine | None:
+        """What a value is a scale of, with a shift or without."""
+        view = self._made(var, "relax.reshape")
+        if view is not None and _last(view) == _last(view.args[0]) and self.uses[view.args[0]] == 1:
+            var = view.args[0]
+        added = self._made(var, "relax.add")
+        shift: np.ndarray | None = np.zeros(())
+        source = var
+        if added is not None:
+            source, shift = added.args[0], channel_constant(added.args[1], added.args[0])
+            if self.uses[source] != 1:
+                return None
+        scaled = self._made(source, "relax.multiply")
+        if scaled is None or shift is None:
+            return None
+        scale = channel_constant(scaled.args[1], scaled.args[0])
+        return None if scale is None else (scaled.args[0], scale, shift)
+
+    def _made(self, var: relax.Expr, name: str) -> relax.Call | None:
+        value = self._values.get(var)
+        return value if op_name(value) == name else None
+
+
+def _takes(reader: relax.Expr, data: relax.Expr, shift: np.ndarray) -> bool:
+    """Whether a product has constant weights for the data; with a shift, none for its padding."""
+    if op_name(reader) not in _PRODUCTS or not reader.args[0].same_as(data):
+        return False
+    if not is_const(reader.args[1]):
+        return False
+    attrs, rank = reader.attrs, rank_of(reader)
+    if op_name(reader) == "relax.matmul":
+        return rank_of(reader.args[1]) == 2
+    layouts = str(attrs.data_layout), str(attrs.kernel_layout)
+    return layouts == (DATA[rank], KERNEL[rank]) and not (shift.any() and any(ints(attrs.padding)))
+
+
+def _along_inputs(values: np.ndarray, product: relax.Call) -> np.ndarray:
+    """Numbers of the data's channels as they stand beside the weights."""
+    values = np.broadcast_to(values, _last(product.args[0]))
+    if op_name(product) == "relax.matmul":
+        return values[:, None]
+    outputs, *window, inputs = shape_of(product.args[1])
+    groups = int(product.attrs.groups)
+    beside = np.repeat(values.reshape(groups, inputs), outputs // groups, axis=0)
+    return beside.reshape(outputs, *(1,) * len(window), inputs)
+
+
+def _last(expr: relax.Expr) -> tuple[int, ...]:
+    return shape_of(expr)[-1:]
