@@ -31,6 +31,13 @@ def is_tensor(expr: relax.Expr) -> bool:
     return isinstance(expr.ty, relax.TensorType)
 
 
+def have_same_type(one: relax.Expr, other: relax.Expr) -> bool:
+    """Whether two expressions share one type object; False for equal types of separate origin."""
+    if isinstance(one, relax.Tuple) and isinstance(other, relax.Tuple):
+        return len(one) == len(other) and all(map(have_same_type, one.fields, other.fields))
+    return one.same_as(other) or one.ty.same_as(other.ty)
+
+
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:
     """Static shape of a tensor expression; raises DynamicShape when it is not known."""
     shape = expr.ty.shape
