@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from .. import paths
 from ..ir.workload import Workload
 from ..runtime.compiled import CompiledModule
 from .key import build_key
+from .source import Source
 from .store import ModuleCache
+
+_log = logging.getLogger("convoy")
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Kept:
     @classmethod
     def of(
         cls,
-        mod: tvm.IRModule,
+        network: Sequence[Source],
         target: str | tvm.target.Target,
         params: Mapping[str, Any] | None,
         options: Mapping[str, Any],
@@ -34,11 +38,14 @@ class Kept:
     ) -> Kept:
         """The place of a build; arguments as :func:`build_key`, none without ``cache``."""
         records = Path(options.get("records") or paths.user_records_file())
-        return cls(build_key(mod, target, params, options) if cache else None, records)
+        return cls(build_key(network, target, params, options) if cache else None, records)
 
     def module(self) -> CompiledModule | None:
         """The module of an earlier build. Raises CacheUntrusted."""
-        return None if self.key is None else ModuleCache().get(self.key, self.records)
+        found = None if self.key is None else ModuleCache().get(self.key, self.records)
+        if found is not None:
+            _log.info("the module of an earlier build is taken")
+        return found
 
     def keep(
         self, module: CompiledModule, workloads: Collection[Workload] | None
