@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
@@ -32,10 +33,10 @@ def is_tensor(expr: relax.Expr) -> bool:
 
 
 def have_same_type(one: relax.Expr, other: relax.Expr) -> bool:
-    """Whether two expressions share one type object; False for equal types of separate origin."""
+    """Whether two expressions have equal types."""
     if isinstance(one, relax.Tuple) and isinstance(other, relax.Tuple):
         return len(one) == len(other) and all(map(have_same_type, one.fields, other.fields))
-    return one.same_as(other) or one.ty.same_as(other.ty)
+    return one.same_as(other) or tvm_ffi.structural_equal(one.ty, other.ty)
 
 
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:
