@@ -47,3 +47,13 @@ def test_names_are_no_markup(monkeypatch):
         report._bar.refresh()
         (line,) = report._bar.get_renderables()
         assert "[/dim]" in "".join(str(cell) for cell in line.columns[-1].cells)
+
+
+def test_reading_a_model_file_is_a_stage(tmp_path, caplog):
+    from convoy.cli.options import read_model
+
+    path = tmp_path / "net.relay"
+    path.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2), float32]) { nn.relu(%x) }\n')
+    caplog.set_level(logging.INFO, "convoy")
+    read_model(path, None, None)
+    assert [record.message.split(":")[0] for record in caplog.records] == ["import"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import convoy
 from convoy import relay
+from convoy.threads import one_at_a_time
 
 TEXT = """#[version = "0.0.5"]
 def @main(%x: Tensor[(1, 8, 8, 8), float32], %w: Tensor[(8, 8, 1, 1), float32]) {
@@ -71,3 +73,25 @@ def test_relay_builds() -> None:
         assert module.get_lib() is not None
 
     assert not _in_threads(work)
+
+
+def test_the_collector_leaves_old_objects_alone_and_what_others_froze() -> None:
+    counts: list[int] = []
+
+    @one_at_a_time
+    def compile_something(depth: int) -> None:
+        counts.append(gc.get_freeze_count())
+        if depth:
+            compile_something(depth - 1)
+
+    compile_something(1)
+    assert counts[0] and len(set(counts)) == 1 and not gc.get_freeze_count()
+    with pytest.raises(RecursionError):
+        one_at_a_time(lambda: (_ for _ in ()).throw(RecursionError))()
+    assert not gc.get_freeze_count()
+    gc.freeze()
+    try:
+        compile_something(0)
+        assert gc.get_freeze_count() >= counts[-1]
+    finally:
+        gc.unfreeze()

@@ -14,7 +14,8 @@ import tvm
 
 import convoy
 from convoy import relay
-from convoy.build_cache.key import build_key
+from convoy.build_cache import key
+from convoy.build_cache.source import Source
 from convoy.ir.device import Device
 from convoy.relay.convert import to_relax
 
@@ -96,6 +97,10 @@ def test_killed_at_any_time_or_twice_at_once_the_next_build_is_right(
     both = [building(tmp_path / "both") for _ in range(2)]
     assert [child.wait() for child in both] == [0, 0]
     assert len(list((tmp_path / "both" / "modules").glob("*.json"))) == 1
+
+
+def build_key(mod: tvm.IRModule, *others: object) -> str | None:
+    return key.build_key([Source.of(mod)], *others)  # type: ignore[arg-type]
 
 
 def keys() -> dict[str, str | None]:

@@ -34,6 +34,10 @@ def sample(candidate: Candidate, us: float, gpu: str = H200.name) -> HostSample:
     )
 
 
+def of(samples: dict[Workload, list[HostSample]], device: Device) -> Neighbours:
+    return Neighbours(sorted(samples), samples.__getitem__, device)
+
+
 def ranked(neighbours: Neighbours, workload: Workload, *candidates: Candidate) -> list[str]:
     found = zip(neighbours.estimates(workload, candidates), candidates, strict=True)
     return [c.kernel for _, c in sorted(found, key=lambda pair: pair[0].kernel_us)]
@@ -42,7 +46,7 @@ def ranked(neighbours: Neighbours, workload: Workload, *candidates: Candidate) -
 def test_near_workloads_decide_which_kernel_wins() -> None:
     small = {conv(7): [sample(FAST, 5.0), sample(SLOW, 9.0)]}
     large = {conv(112): [sample(FAST, 90.0), sample(SLOW, 60.0)]}
-    neighbours = Neighbours(small | large, H200)
+    neighbours = of(small | large, H200)
     assert ranked(neighbours, conv(8), SLOW, FAST)[0] == FAST.kernel
     assert ranked(neighbours, conv(100), SLOW, FAST)[0] == SLOW.kernel
     estimate = neighbours.estimates(conv(8), [FAST])[0]
@@ -54,7 +58,7 @@ def test_near_workloads_decide_which_kernel_wins() -> None:
 
 @pytest.mark.parametrize("factor", [4, 16])
 def test_time_grows_with_the_work(factor: int) -> None:
-    neighbours = Neighbours({conv(56): [sample(FAST, 40.0)]}, H200)
+    neighbours = of({conv(56): [sample(FAST, 40.0)]}, H200)
     one, many = (
         neighbours.estimates(dataclasses.replace(conv(56), n=n), [FAST])[0].kernel_us
         for n in (8, 8 * factor)
@@ -64,7 +68,7 @@ def test_time_grows_with_the_work(factor: int) -> None:
 
 def test_other_precisions_and_gpus_count_by_their_peak() -> None:
     known = {conv(56, dtype="float16"): [sample(FAST, 40.0)]}
-    neighbours = Neighbours(known, H200)
+    neighbours = of(known, H200)
     half, brain, rounded, exact = (
         neighbours.estimates(dataclasses.replace(conv(56), n=64, **types), [FAST])[0].kernel_us
         for types in (
@@ -77,24 +81,25 @@ def test_other_precisions_and_gpus_count_by_their_peak() -> None:
     assert half == pytest.approx(brain)
     assert half < rounded < exact
     a100 = Device("NVIDIA A100", 80, 108, 166912, 40 << 20, 80 << 30, 1.5e12)
-    there = Neighbours(known, a100).estimates(conv(112), [FAST])[0]
+    there = of(known, a100).estimates(conv(112), [FAST])[0]
     assert math.isfinite(there.kernel_us) and there.kernel_us > 0
     own = {conv(7): [sample(SLOW, 7.0, a100.name), sample(FAST, 9.0, a100.name)]}
-    assert ranked(Neighbours(known | own, a100), conv(56), FAST, SLOW)[0] == SLOW.kernel, (
+    assert ranked(of(known | own, a100), conv(56), FAST, SLOW)[0] == SLOW.kernel, (
         "records of the GPU itself count alone"
     )
 
 
 def test_an_operator_without_records_has_no_estimate() -> None:
-    neighbours = Neighbours({conv(7): [sample(FAST, 5.0)]}, H200)
+    neighbours = of({conv(7): [sample(FAST, 5.0)]}, H200)
     assert neighbours.estimates(dataclasses.replace(conv(7), op="wgrad"), [FAST]) == [None]
-    assert Neighbours({}, H200).estimates(conv(7), [FAST, SLOW]) == [None, None]
+    assert of({}, H200).estimates(conv(7), [FAST, SLOW]) == [None, None]
 
 
 def test_the_samples_of_lines_are_those_of_records(tmp_path: Path) -> None:
     """Lines are scanned; a record that is parsed says the same."""
     shipped = sorted(paths.records_dir().glob("*resnet18-*"))
-    scanned = RecordStore(shipped).samples()
+    store = RecordStore(shipped)
+    scanned = {w: found for w in store.recorded() if (found := store.samples(w))}
     parsed: dict[Workload, list[HostSample]] = {}
     for record in RecordStore(shipped):
         if (found := record.host_sample()) is not None:
@@ -110,8 +115,25 @@ def test_the_latest_of_two_measurements_counts(tmp_path: Path) -> None:
     for time, us in (("2026-01-02", 4.0), ("2026-01-01", 8.0), ("2026-01-03", 0.0005)):
         times = Measurement(us, 0.1, None, 3.0, 0.1, us + 9.0, 0.2, samples=5)
         records.append(Record(conv(7), FAST, times, here, time))
-    (found,) = RecordStore(tmp_path / "own.jsonl").samples()[conv(7)]
+    (found,) = RecordStore(tmp_path / "own.jsonl").samples(conv(7))
     assert found.kernel_us == 4.0, "0.5 ns is no time of a kernel"
+
+
+def test_the_records_of_far_workloads_are_not_read() -> None:
+    known = {conv(7 * n): [sample(FAST, float(n))] for n in range(1, 20)}
+    known[conv(70)] = []  # failures only
+    asked: list[Workload] = []
+
+    def samples(workload: Workload) -> list[HostSample]:
+        asked.append(workload)
+        return known[workload]
+
+    neighbours = Neighbours(sorted(known), samples, H200)
+    found = neighbours.estimates(conv(71), [FAST])
+    assert found == neighbours.estimates(conv(71), [FAST])
+    assert set(asked[1:]) == {conv(size) for size in (56, 63, 70, 77, 84)}, "four with timings"
+    del known[conv(70)]
+    assert found == of(known, H200).estimates(conv(71), [FAST])
 
 
 def test_only_operations_without_any_record_are_estimated() -> None:
@@ -138,7 +160,7 @@ def test_only_operations_without_any_record_are_estimated() -> None:
 
     records = RecordStore([paths.records_dir()])
     costs = RecordedCost(records, for_device(H200), device=H200)
-    known = next(w for w in records.samples() if w.op == "fprop")
+    known = next(w for w in records.recorded() if w.op == "fprop")
     unknown = dataclasses.replace(known, n=5)
     for workload, estimated in ((known, False), (unknown, True)):
         offers = price([graph(workload)], [Backend()], H200, costs)[workload]  # type: ignore[list-item]

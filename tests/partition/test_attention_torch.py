@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def checked(module, *inputs, count=1, wanted=None):
     """Check a torch module; returns the attention workloads that are found in it."""
-    from convoy.pytorch.importer import to_relax
+    from convoy.pytorch.importer import to_relax, trace
     from convoy.pytorch.structure import flatten
 
     torch.manual_seed(0)
@@ -25,7 +25,7 @@ def checked(module, *inputs, count=1, wanted=None):
         with torch.no_grad():
             wanted = module(*inputs).numpy()
     tensors, structure = flatten((inputs, {}))
-    relax_module = to_relax(module, structure, tensors).module
+    relax_module = to_relax(trace(module, structure, tensors).program)
     return check(relax_module, [x.numpy() for x in inputs], wanted, count)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import convoy
 from convoy import errors
-from convoy.pytorch.importer import to_relax
+from convoy.pytorch.importer import to_relax, trace
 from convoy.pytorch.module import between_devices, device_of
 from convoy.pytorch.structure import flatten
 
@@ -287,7 +287,7 @@ def test_attention_of_a_gpu(kind: str, dtype: Any) -> None:
 
     net, x = Net().eval().to(dtype), torch.randn(2, 17, 64, dtype=dtype)
     tensors, structure = flatten(((x,), {}))
-    module = to_relax(net, structure, tensors).module
+    module = to_relax(trace(net, structure, tensors).program)
     plan = convoy.place(module, precision="float16", measure=False).plan
     assert plan.backends().pop("attention") == 1
     assert len(plan.choices) == 3
@@ -319,7 +319,7 @@ def test_constants_of_the_host_among_tensors_of_a_gpu() -> None:
     assert device_of(function, tensors, mixed=True).type == "cuda"
     with pytest.raises(errors.InvalidOption, match="on one device"):
         device_of(function, tensors)
-    assert [d.type for d in to_relax(function, structure, tensors).devices] == ["cuda", "cpu"]
+    assert [d.type for d in trace(function, structure, tensors).devices] == ["cuda", "cpu"]
 
 
 def test_tensors_move_to_the_device_and_back() -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: E402
 
 import convoy  # noqa: E402
 from convoy.errors import UnsupportedOp  # noqa: E402
-from convoy.pytorch.importer import to_relax  # noqa: E402
+from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
 
 SHAPE = (2, 6, 5, 7)
@@ -98,7 +98,7 @@ def both(function: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:
     """Results of Convoy's import by TVM alone, and PyTorch's."""
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
     tensors, structure = Arguments(function).flatten((x,), {})
-    module = to_relax(function, structure, tensors).module
+    module = to_relax(trace(function, structure, tensors).program)
     machine = tvm.relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())
     want = function(x)
     want = want if isinstance(want, tuple) else (want,)
@@ -145,7 +145,7 @@ def test_lengths_of_zeros_in_float16() -> None:
         return F.normalize(x, dim=-1), F.cosine_similarity(x[1:2] + 1, x[1:2], dim=-1)
 
     tensors, structure = Arguments(normalized).flatten((x,), {})
-    module = to_relax(normalized, structure, tensors).module
+    module = to_relax(trace(normalized, structure, tensors).program)
     machine = tvm.relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())
     for got, want in zip(
         machine["main"](tvm.runtime.tensor(x.numpy())), normalized(x.float()), strict=True

@@ -4,6 +4,7 @@ results, what is said about it, and one clear error where nothing is left."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from convoy.errors import UnsupportedOp
 from convoy.ir.artifact import Meta
 from convoy.lower import compile as compiling
 from convoy.lower.executable import lower, lower_module
-from convoy.lower.lowered import Lowered
+from convoy.lower.lowered import Lowered, _compiled
 from convoy.streams import durations, program
 from convoy.tir import fallback
 from convoy.tir import rules as schedules
@@ -87,6 +88,11 @@ class BindsNothing(ScheduleRule):
         return s_tir.Schedule(func)
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled_before() -> None:
+    _compiled.cache_clear()
+
+
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch):
     def first(*added: ScheduleRule, only: bool = False) -> None:
@@ -105,6 +111,28 @@ def by(rung: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
 def compile_for_cuda(func: tirx.PrimFunc) -> str:
     mod = tvm.IRModule({"kernel": func.with_attr("global_symbol", "kernel")})
     return compiling.build_kernels(mod, TARGET).imports[0].inspect_source()
+
+
+def test_equal_functions_are_scheduled_once(rules: Callable[..., None]) -> None:
+    applied: list[int] = []
+
+    class Counting(schedules.ThreadPerElement):
+        def apply(self, func, target, tunable):
+            applied.append(int(func.params[0].shape[0]))
+            return super().apply(func, target, tunable)
+
+    rules(Counting())
+
+    def scheduled(size: int) -> tirx.PrimFunc:
+        x = te.placeholder((size,), "float32", name="x")
+        y = te.compute((size,), lambda i: x[i] * 3, name="y")
+        func = te.create_prim_func([x, y])
+        return schedules.schedule_kernels(TARGET)(tvm.IRModule({"kernel": func}))["kernel"]
+
+    first, again, other = scheduled(96), scheduled(96), scheduled(97)
+    assert applied == [96, 97]
+    tvm.ir.assert_structural_equal(first, again)
+    assert not fallback.works_on_the_host(other.body)
 
 
 @pytest.mark.parametrize("rung", ["ThreadPerElement", schedules.ONE_THREAD])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,13 @@ from .. import paths
 from ..ir.workload import Workload
 from ..runtime.compiled import CompiledModule
 from .key import build_key
+from .source import Source
 from .store import ModuleCache
 
 if TYPE_CHECKING:
     from ..graph.bind import Params
+
+_log = logging.getLogger("convoy")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Kept:
     @classmethod
     def of(
         cls,
-        mod: tvm.IRModule,
+        network: Sequence[Source],
         target: str | tvm.target.Target,
         params: Params | None,
         options: Mapping[str, Any],
@@ -37,11 +41,14 @@ class Kept:
     ) -> Kept:
         """The place of a build; arguments as :func:`build_key`, none without ``cache``."""
         records = Path(options.get("records") or paths.user_records_file())
-        return cls(build_key(mod, target, params, options) if cache else None, records)
+        return cls(build_key(network, target, params, options) if cache else None, records)
 
     def module(self) -> CompiledModule | None:
         """The module of an earlier build. Raises CacheUntrusted."""
-        return None if self.key is None else ModuleCache().get(self.key, self.records)
+        found = None if self.key is None else ModuleCache().get(self.key, self.records)
+        if found is not None:
+            _log.info("the module of an earlier build is taken")
+        return found
 
     def keep(
         self, module: CompiledModule, workloads: Collection[Workload] | None

@@ -12,23 +12,21 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax
 
 from .. import paths
 from ..backends.registry import BUILT_IN
-from ..graph.expr import as_numpy, is_const
 from ..ir.device import Device
 from ..ir.plan import Plan
 from ..partition import patterns
 from ..records import environment, store
-from ..threads import in_threads
+from .source import Source, array_hash
 
 if TYPE_CHECKING:
     from ..graph.bind import Params
@@ -41,7 +39,7 @@ _VARIABLES = (
 
 
 def build_key(
-    mod: tvm.IRModule,
+    network: Sequence[Source],
     target: str | tvm.target.Target,
     params: Params | None,
     options: Mapping[str, Any],
@@ -49,6 +47,7 @@ def build_key(
     """Hash everything that a build depends on but the user's own records.
 
     Args:
+        network: Its modules, one for each batch size.
         options: All other arguments of ``convoy.build``, with their defaults.
 
     Returns:
@@ -57,11 +56,11 @@ def build_key(
     texts = {name: _text(value) for name, value in options.items()}
     if None in texts.values() or not _only_built_in(options.get("backends", ())):
         return None
-    network = _network(mod)
-    if network is None:
+    contents = [source.content() for source in network]
+    if None in contents:
         return None
     parts = {
-        "network": network,
+        "network": contents,
         "params": _tensors(params),
         "target": str(tvm.target.Target(target) if isinstance(target, str) else target),
         "context": _pass_context(),
@@ -93,41 +92,15 @@ def _only_built_in(backends: Iterable[object]) -> bool:
     return own and all(name in BUILT_IN for name in backends)
 
 
-def _network(mod: tvm.IRModule) -> list[str] | None:
-    """The text of a module, its structural hash and that of each constant; None where TVM cannot
-    print it."""
-    constants: list[np.ndarray] = []
-
-    def visit(expr: relax.Expr) -> None:
-        if is_const(expr):
-            constants.append(as_numpy(expr))
-
-    try:
-        for func in mod.functions.values():
-            if isinstance(func, relax.Function):
-                relax.analysis.post_order_visit(func, visit)
-        text = mod.script(show_meta=False)
-        structure = tvm_ffi.structural_hash(mod, map_free_vars=True)
-    except Exception:  # of a printer of TVM; the build itself will tell
-        return None
-    hashes = in_threads(_tensor, constants)  # hundreds of megabytes
-    return [hashlib.sha256(text.encode()).hexdigest(), str(structure), *hashes]
-
-
 def _tensors(value: Any) -> Any:
     """Parameters, nested as they are, with the hash of each tensor in its place."""
     if isinstance(value, Mapping):
         return {str(name): _tensors(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_tensors(inner) for inner in value]
-    return None if value is None else _tensor(value)
-
-
-def _tensor(value: Any) -> str:
-    array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
-    found = hashlib.blake2b(f"{array.dtype} {array.shape} ".encode(), digest_size=32)
-    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+    if value is None:
+        return None
+    return array_hash(value.numpy() if hasattr(value, "numpy") else np.asarray(value))
 
 
 def _pass_context() -> list[str]:

@@ -96,10 +96,12 @@ def read_model(
 ) -> tvm.IRModule:
     """Read a model file as the options say; raises InvalidOption and the errors of reading."""
     from ..frontend import model_file
+    from ..progress import Stages
 
-    return model_file.read(
-        path, params, batch, shapes(shape or []), end.split(",") if end else None
-    )
+    with Stages().stage("import"):
+        return model_file.read(
+            path, params, batch, shapes(shape or []), end.split(",") if end else None
+        )
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

@@ -14,9 +14,11 @@ first guess is better (14.0%). The constants below were chosen on the same recor
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,56 +61,76 @@ class _Known:
     enqueue_us: Mapping[str, float]
     wait_us: Mapping[str, float]
 
-    @property
+    @functools.cached_property
     def best_us(self) -> float:
         return min(self.times.values())
+
+    @functools.cached_property
+    def best_of_kind(self) -> dict[Key, float]:
+        """The least time of each kind of kernels."""
+        found: dict[Key, float] = {}
+        for key, us in self.times.items():
+            found[_kind(key)] = min(us, found.get(_kind(key), math.inf))
+        return found
 
 
 class Neighbours:
     """Estimates for unrecorded workloads from the most similar recorded ones.
 
     Args:
-        samples: Timings by workload, of any GPU; those of ``device`` alone where it has some.
+        recorded: The workloads that there may be timings of, sorted.
+        samples: Timings of one of them, of any GPU; asked for near workloads only, since there
+            are thousands. Those of ``device`` alone count where it has some.
         device: The GPU to estimate for.
     """
 
-    def __init__(self, samples: Mapping[Workload, Sequence[HostSample]], device: Device) -> None:
-        own = any(sample.gpu == device.name for found in samples.values() for sample in found)
-        self._device = device
-        self._samples = {
-            workload: used
-            for workload, found in samples.items()
-            if (used := [sample for sample in found if sample.gpu == device.name or not own])
-        }
-        by_op: dict[str, list[Workload]] = defaultdict(list)
-        for workload in sorted(self._samples):
-            by_op[workload.op].append(workload)
-        self._workloads = dict(by_op)
-        self._features = {op: np.array(list(map(_features, ws))) for op, ws in by_op.items()}
-        self._known: dict[Workload, _Known] = {}
+    def __init__(
+        self,
+        recorded: Sequence[Workload],
+        samples: Callable[[Workload], Sequence[HostSample]],
+        device: Device,
+    ) -> None:
+        self._device, self._samples = device, samples
+        self._own = any(s.gpu == device.name for workload in recorded for s in samples(workload))
+        self._workloads: dict[str, list[Workload]] = defaultdict(list)
+        for workload in recorded:
+            self._workloads[workload.op].append(workload)
+        self._features: dict[str, np.ndarray] = {}
+        self._known: dict[Workload, _Known | None] = {}
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
         """An estimate for each candidate, without samples; None if no workload of the kind is
         recorded."""
-        workloads = self._workloads.get(workload.op)
-        if not workloads:
+        near = self._near(workload)
+        if not near:
             return [None] * len(candidates)
-        distances = np.abs(self._features[workload.op] - np.array(_features(workload))).sum(axis=1)
-        nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
-        weights = 1.0 / (_SOFTENING + distances[nearest])
-        weights /= weights.sum()
-        known = [self._of(workloads[i]) for i in nearest]
-        near = list(zip(known, map(float, weights), strict=True))
         best = _mean((math.log(k.best_us / least_us(k.workload, self._device)), w) for k, w in near)
         best_us = least_us(workload, self._device) * math.exp(best)
         order = _ORDER.get(workload.op, _USUAL_ORDER)
         return [self._estimate(candidate, best_us, near, order) for candidate in candidates]
 
-    def _of(self, workload: Workload) -> _Known:
+    def _near(self, workload: Workload) -> list[tuple[_Known, float]]:
+        """The nearest workloads with timings, and their weights, which add up to one."""
+        op, workloads = workload.op, self._workloads.get(workload.op)
+        if not workloads:
+            return []
+        if op not in self._features:
+            self._features[op] = np.array(list(map(_features, workloads)))
+        distances = np.abs(self._features[op] - np.array(_features(workload))).sum(axis=1)
+        by_distance = np.argsort(distances, kind="stable")
+        timed = ((known, i) for i in by_distance if (known := self._of(workloads[i])) is not None)
+        nearest = list(itertools.islice(timed, NEIGHBOURS))
+        weights = 1.0 / (_SOFTENING + distances[[i for _, i in nearest]])
+        weights /= weights.sum()
+        return [(known, float(w)) for (known, _), w in zip(nearest, weights, strict=True)]
+
+    def _of(self, workload: Workload) -> _Known | None:
         if workload not in self._known:
-            self._known[workload] = _known(workload, self._samples[workload])
+            found = self._samples(workload)
+            used = [s for s in found if s.gpu == self._device.name or not self._own]
+            self._known[workload] = _known(workload, used) if used else None
         return self._known[workload]
 
     def _estimate(
@@ -179,11 +201,12 @@ def _log_ratio(key: Key, near: Sequence[tuple[_Known, float]]) -> float:
     if same:
         there = sum(weight for _, weight in same)
         return sum(ratio * weight for ratio, weight in same) + _ABSENT * (1.0 - there)
-    alike = []
-    for known, weight in near:
-        times = [us for other, us in known.times.items() if _kind(other) == _kind(key)]
-        if times:
-            alike.append((math.log(min(times) / known.best_us), weight))
+    kind = _kind(key)
+    alike = [
+        (math.log(known.best_of_kind[kind] / known.best_us), weight)
+        for known, weight in near
+        if kind in known.best_of_kind
+    ]
     return _mean(alike) + _LIKE_ITS_KIND if alike else _UNKNOWN
 
 

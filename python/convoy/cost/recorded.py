@@ -17,7 +17,7 @@ from .nearest import Neighbours
 
 if TYPE_CHECKING:
     from ..records.environment import Environment
-    from ..records.record import HostSample, Record
+    from ..records.record import Record
     from ..records.store import RecordStore
 
 
@@ -45,12 +45,10 @@ class RecordedCost(CostModel):
         self._hosts = hosts
 
     @functools.cached_property
-    def _samples(self) -> dict[Workload, list[HostSample]]:
-        return self._store.samples()
-
-    @functools.cached_property
     def _neighbours(self) -> Neighbours | None:
-        return None if self._device is None else Neighbours(self._samples, self._device)
+        if self._device is None:
+            return None
+        return Neighbours(self._store.recorded(), self._store.samples, self._device)
 
     def calibrate(
         self,
@@ -68,7 +66,8 @@ class RecordedCost(CostModel):
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Record]:
         if self._hosts is not None and not self._hosts.usual:
-            self._hosts.usual = usual_times(chain.from_iterable(self._samples.values()))
+            samples = map(self._store.samples, self._store.recorded())
+            self._hosts.usual = usual_times(chain.from_iterable(samples))
         records = self._store.lookup(workload, self._environment)
         return {(r.candidate.backend, r.candidate.kernel): r for r in records}
 

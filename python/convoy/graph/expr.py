@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
@@ -32,6 +33,13 @@ def relax_ops(names: str) -> frozenset[str]:
 
 def is_tensor(expr: relax.Expr) -> bool:
     return isinstance(expr.ty, relax.TensorType)
+
+
+def have_same_type(one: relax.Expr, other: relax.Expr) -> bool:
+    """Whether two expressions have equal types."""
+    if isinstance(one, relax.Tuple) and isinstance(other, relax.Tuple):
+        return len(one) == len(other) and all(map(have_same_type, one.fields, other.fields))
+    return one.same_as(other) or tvm_ffi.structural_equal(one.ty, other.ty)
 
 
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import tvm
 from tvm import relax
 from tvm.relax import vm_build
+from tvm_ffi import StructuralKey
 
 from ..tir import Rescheduled, rescheduled
 from .compile import build_kernels, compiled
 from .executable import lower_calls
+from .programmatic import pipeline
 
 
 class Lowered:
@@ -54,14 +57,13 @@ class Lowered:
         functions = vm_build._filter_tir(named)
         if functions is None:
             return None
-        library, built = compiled(functions, self.target, self._build)
-        if built is not functions:
-            for var, func in built.functions_items():
+        library, repaired = _compiled(
+            StructuralKey(functions), StructuralKey(self.target), pipeline(self.target)
+        )
+        if repaired is not None:
+            for var, func in repaired.functions_items():
                 self.calls[self.calls.get_global_var(var.name_hint)] = func
         return library
-
-    def _build(self, functions: tvm.IRModule) -> tvm.runtime.Module:
-        return build_kernels(functions, self.target)
 
     @property
     def libraries(self) -> list[tvm.runtime.Module]:
@@ -83,3 +85,14 @@ class Lowered:
         """Kernels that could not be scheduled or compiled at first; complete once :attr:`kernels`
         are compiled."""
         return rescheduled(self.calls)
+
+
+@functools.lru_cache(maxsize=2)
+def _compiled(
+    functions: StructuralKey, target: StructuralKey, _pipeline: str
+) -> tuple[tvm.runtime.Module, tvm.IRModule | None]:
+    """Compile kernels, and once only for programs that have the same ones, such as those for
+    several streams and for one; with the kernels as they are where some have simpler schedules."""
+    mod = functions.key
+    library, built = compiled(mod, target.key, lambda mod: build_kernels(mod, target.key))
+    return library, None if built is mod else built

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, relax_ops, shape_of
-from ..graph.rewriter import Rewriter, calls_of
+from ..graph.rewriter import Rewriter
 from ..graph.target import on_gpu
 from .accumulate import NARROW
 
@@ -34,7 +34,7 @@ class RewritePower(Rewriter):
     ops: ClassVar[frozenset[str]] = relax_ops("power")
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        return super().__call__(mod) if on_gpu() and calls_of(mod, self.ops) else mod
+        return super().__call__(mod) if on_gpu() else mod
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         dtype = dtype_of(old)

@@ -19,11 +19,12 @@ it says so, and the placement for one stream is compiled.
 
 from .batch_sizes import build_together
 from .inquiries import predict_schedule, workloads_of
-from .network import build, compile_placement, place
+from .network import build, build_source, compile_placement, place
 from .options import find_backends
 
 __all__ = [
     "build",
+    "build_source",
     "build_together",
     "compile_placement",
     "find_backends",

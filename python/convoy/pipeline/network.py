@@ -14,6 +14,7 @@ import tvm
 
 from ..backends.base import Backend
 from ..build_cache.kept import Kept
+from ..build_cache.source import Source
 from ..build_options import check_options, check_records
 from ..cost.model import CostModel
 from ..cost.price import price
@@ -22,6 +23,7 @@ from ..graph.rewriter import main_function
 from ..ir.defaults import BACKENDS, BUDGET_S
 from ..ir.device import Device
 from ..ir.plan import Plan
+from ..ir.workload import Workload
 from ..lower.describe import describe
 from ..lower.target import kind_of, with_arch
 from ..measure.trial import time_placement
@@ -84,22 +86,42 @@ def build(
             normalization.
     """
     kind = kind_of(target)
-    streams = check_streams(streams)
-    inspect.signature(place).bind_partial(mod, **options)  # also where no option counts
-    precision = precision or ("float32" if kind == "llvm" else default_precision(mod))
-    check_options(precision=precision, **options)
-    find_backends(options.get("backends", BACKENDS))
-    report = stages(options.pop("progress", None))
+    check_streams(streams)
+    if precision is None:
+        precision = "float32" if kind == "llvm" else default_precision(mod)
     main_function(mod)  # an error of ours for what is no network
+    return build_source(
+        Source.of(mod), target, params, precision=precision, cuda_graph=cuda_graph,
+        streams=streams, cache=cache, **options,
+    )  # fmt: skip
+
+
+@one_at_a_time
+def build_source(
+    network: Source,
+    target: str | tvm.target.Target,
+    params: Mapping[str, Any] | None = None,
+    *,
+    precision: str,
+    cuda_graph: bool = True,
+    streams: int | str = "auto",
+    cache: bool = True,
+    **options: Any,
+) -> CompiledModule:
+    """As :func:`build`; the network is imported only where the cache folder has no module of it."""
+    kind, streams = kind_of(target), check_streams(streams)
+    check_build(options, precision)
+    report = stages(options.pop("progress", None))
     whole = {"precision": precision, "cuda_graph": cuda_graph, "streams": streams}
-    runs_here = kind == "llvm" or present_device() is not None  # else it could not be loaded
-    kept = Kept.of(mod, target, params, _defaults() | options | whole, cache and runs_here)
+    kept = kept_build([network], target, params, options | whole, cache)
     if (found := kept.module()) is not None:
         return repeat_warnings(found)
-    if kind == "llvm":
-        return kept.keep(build_for_cpu([mod], params, target, precision, ["main"]), ())
-    together = streams if cuda_graph else 1  # kernels that share the device are for replayed graphs
     with report.stage("build"):
+        mod = network.module()
+        if kind == "llvm":
+            with report.stage("lower and compile"):
+                return kept.keep(build_for_cpu([mod], params, target, precision, ["main"]), ())
+        together = streams if cuda_graph else 1  # kernels share the device in replayed graphs
         placement = place(
             mod, params, precision=precision, streams=together, progress=report, **options
         )
@@ -107,15 +129,38 @@ def build(
             placement, target, precision, backends=options.get("backends", BACKENDS),
             cuda_graph=cuda_graph, streams=streams, progress=report,
         )  # fmt: skip
-    by_kernel_time = placement.plan.objective == "graph"  # host times are those of all records
-    return kept.keep(compiled, placement.workloads if by_kernel_time else None)
+        with report.stage("keep for the next build"):
+            return kept.keep(compiled, decisive([placement]))
 
 
-def _defaults() -> dict[str, Any]:
-    """The options of :func:`place` on which a build depends, with their defaults."""
+def check_build(options: Mapping[str, Any], precision: str) -> None:
+    """Raise for options that :func:`place` does not take, also where none of them counts."""
+    inspect.signature(place).bind_partial(None, **options)
+    check_options(precision=precision, **options)
+    find_backends(options.get("backends", BACKENDS))
+
+
+def kept_build(
+    network: Sequence[Source],
+    target: str | tvm.target.Target,
+    params: Mapping[str, Any] | None,
+    options: dict[str, Any],
+    cache: bool,
+) -> Kept:
+    """The place in the cache of a build with these options, all others at their defaults."""
     left_out = ("mod", "params", "progress", "explain")
     parameters = inspect.signature(place).parameters.values()
-    return {p.name: p.default for p in parameters if p.name not in left_out}
+    defaults = {p.name: p.default for p in parameters if p.name not in left_out}
+    runs_here = kind_of(target) == "llvm" or present_device() is not None  # else it does not load
+    return Kept.of(network, target, params, defaults | options, cache and runs_here)
+
+
+def decisive(placements: Sequence[Placement]) -> list[Workload] | None:
+    """The workloads whose records have a part in a build; None for those of all records, which
+    host times are rescaled by."""
+    if any(placement.plan.objective != "graph" for placement in placements):
+        return None
+    return [workload for placement in placements for workload in placement.workloads]
 
 
 @one_at_a_time

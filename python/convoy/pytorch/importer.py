@@ -12,9 +12,12 @@ import torch
 import tvm
 from torch.export import ExportedProgram
 
+from ..build_cache.source import Source
 from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
+from ..progress import Stages
 from ..threads import one_at_a_time
 from . import attention, decompositions, operators
+from .content import program_content
 from .promotion import promote
 from .structure import Structure, flatten, unflatten
 from .translator import decomposed, translate
@@ -24,24 +27,33 @@ _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "
 
 
 @dataclass(frozen=True)
-class Imported:
-    """A Relax module, whose inputs and outputs are the tensors of a call in order, and the
-    structure of its result.
+class Traced:
+    """A function of tensors as PyTorch sees it, and the structure of its result.
 
     Attributes:
+        program: Its parameters and buffers are in host memory.
         devices: Where PyTorch has the tensors of the result.
     """
 
-    module: tvm.IRModule
+    program: ExportedProgram
     result: Structure
     devices: tuple[torch.device, ...]
 
+    def source(self, progress: Stages) -> Source:
+        """The network, to be converted where no earlier build has it."""
+
+        def convert() -> tvm.IRModule:
+            with progress.stage("import"):
+                return to_relax(self.program)
+
+        return Source(convert, lambda: program_content(self.program))
+
 
 @one_at_a_time
-def to_relax(
+def trace(
     function: Callable[..., Any], arguments: Structure, tensors: Sequence[torch.Tensor]
-) -> Imported:
-    """Trace a function of tensors and convert it.
+) -> Traced:
+    """Trace a function of tensors.
 
     Args:
         function: A ``torch.nn.Module`` or a function; its parameters become constants.
@@ -49,8 +61,7 @@ def to_relax(
         tensors: The tensors among them; their values do not matter.
 
     Raises:
-        UnsupportedOp: The module cannot be traced, or an operator that cannot be converted; also
-            random numbers, and buffers that a call changes.
+        UnsupportedOp: The module cannot be traced.
     """
     found: list[Structure] = []
     program = _export(_Flat(function, arguments, found), tuple(tensors))
@@ -60,18 +71,28 @@ def to_relax(
 
         # First, since operators such as attention decompose into others on a GPU.
         program = move_to_device_pass(program, "cpu")
+    return Traced(program, found[-1], devices)
+
+
+@one_at_a_time
+def to_relax(program: ExportedProgram) -> tvm.IRModule:
+    """Convert a program in host memory; its inputs and outputs are the tensors of a call in order.
+
+    Raises:
+        UnsupportedOp: An operator that cannot be converted; also random numbers, and buffers that
+            a call changes.
+    """
     try:
         with _quiet():
             program = decomposed(program, _decompositions())
             _check(program)
             promote(program)
             _compact(program)
-            module = translate(program)
+            return translate(program)
     except ConvoyError:
         raise
     except Exception as err:  # what a decomposition or the converter of an operator raises
         raise _unsupported(err) from err
-    return Imported(module, found[-1], devices)
 
 
 def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> str:

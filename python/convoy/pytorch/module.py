@@ -15,6 +15,7 @@ from .. import pipeline
 from ..errors import InvalidOption
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
+from ..progress import stages
 from .batches import (
     Batches,
     batched_inputs,
@@ -23,7 +24,7 @@ from .batches import (
     rows_of,
     with_batch,
 )
-from .importer import precision_of, to_relax
+from .importer import precision_of, trace
 from .runner import Batched, GraphRunner, Runner, Tensors, Turns
 from .structure import TENSOR, Arguments, unflatten
 
@@ -69,24 +70,26 @@ class TorchModule:
         examples: list[Tensors] = [self._examples]
         if self._sizes:
             examples = [with_batch(self._examples, self._batched, n) for n in self._sizes]
-        imported = [to_relax(self.module, self._structure, tensors) for tensors in examples]
-        structure = imported[0].result
+        options: dict[str, Any] = {"precision": self.precision, **self._options}
+        report = options["progress"] = stages(options.get("progress"))
+        with report.stage("trace"):
+            traced = [trace(self.module, self._structure, tensors) for tensors in examples]
+        structure = traced[0].result
         # Most modules give one tensor.
         self._rebuild: Callable[[Tensors], Any] = functools.partial(unflatten, structure)
         if structure == TENSOR:
             self._rebuild = operator.itemgetter(0)
         target = "cuda" if self.device.type == "cuda" else "llvm"
-        mods = [one.module for one in imported]
-        options: dict[str, Any] = {"precision": self.precision, **self._options}
-        if len(mods) > 1:
-            self.built = pipeline.build_together(mods, target, plans=plans, **options)
+        network = [one.source(report) for one in traced]
+        if len(network) > 1:
+            self.built = pipeline.build_together(network, target, plans=plans, **options)
         else:
             options |= {"plan": plans[0]} if plans else {}
-            self.built = pipeline.build(mods[0], target, **options)
+            self.built = pipeline.build_source(network[0], target, **options)
         self._run = self._runner()
         given = [device for _, _, device in self._expected]
-        if any(device != self.device for device in (*given, *imported[0].devices)):
-            self._run = between_devices(self._run, self.device, imported[0].devices)
+        if any(device != self.device for device in (*given, *traced[0].devices)):
+            self._run = between_devices(self._run, self.device, traced[0].devices)
 
     def _runner(self) -> Callable[..., Tensors]:
         import tvm

@@ -9,9 +9,10 @@ import torch
 
 from .. import pipeline
 from ..errors import InvalidOption
+from ..progress import stages
 from ..training import Sgd, TrainingSession, train_step
 from ..training.step import LEARNING_RATE
-from .importer import precision_of, to_relax
+from .importer import precision_of, to_relax, trace
 from .module import device_of
 from .runner import Turns
 from .structure import flatten
@@ -64,13 +65,17 @@ class TrainingStep:
         held = [*trained.values(), *moved.values()]
         flat = _Loss(module, loss, [*trained], [*moved])
         tensors, structure = flatten((tuple(t.detach() for t in (*batch, *held)), {}))
-        imported = to_relax(flat, structure, tensors)
-        names = [param.name for param in imported.module["main"].params]
+        report = stages(options.get("progress"))
+        with report.stage("trace"):
+            traced = trace(flat, structure, tensors)
+        with report.stage("import"):
+            imported = to_relax(traced.program)
+        names = [param.name for param in imported["main"].params]
         self._inputs = names[: len(batch)]
         self._state = dict(zip(names[len(batch) :], [*trained, *moved], strict=True))
         first = len(batch) + len(trained)
         step = train_step(
-            imported.module,
+            imported,
             names[len(batch) : first],
             _sgd(optimizer, trained),
             {name: 1 + i for i, name in enumerate(names[first:])},
@@ -78,9 +83,8 @@ class TrainingStep:
         self.device = device_of(module, batch)
         on_gpu = self.device.type == "cuda"
         precision = precision or precision_of(module, batch)
-        self.built = pipeline.build(
-            step.module, "cuda" if on_gpu else "llvm", precision=precision, **options
-        )
+        target, options = "cuda" if on_gpu else "llvm", {**options, "progress": report}
+        self.built = pipeline.build(step.module, target, precision=precision, **options)
         import tvm
 
         device = tvm.cuda(self.device.index) if on_gpu else None

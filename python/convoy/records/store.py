@@ -27,6 +27,11 @@ class _Group:
     records: dict[tuple[str, CandidateKey], Record] = field(default_factory=dict)
     waiting: list[Record | WaitingLine] = field(default_factory=list)
 
+    @property
+    def entries(self) -> list[Record | WaitingLine]:
+        """Both, in the order in which they were read."""
+        return [*self.records.values(), *self.waiting]
+
     def add(self, record: Record) -> None:
         _, candidate, environment = record.key
         known = self.records.get((environment, candidate))
@@ -151,23 +156,27 @@ class RecordStore:
         """Every workload that has a record, sorted."""
         return sorted(next(iter(group.records.values())).workload for group in self._all())
 
-    def samples(self) -> dict[Workload, list[HostSample]]:
-        """The times of all records that have them all, by workload, without reading the rest of the
+    def recorded(self) -> list[Workload]:
+        """Every workload that files have lines of, without reading the rest of the lines; sorted.
+
+        What is wrong with a line is found where its workload is asked for.
+        """
+        groups = self._load().values()
+        return sorted(next(iter(group.entries)).workload for group in groups if group.entries)
+
+    def samples(self, workload: Workload) -> list[HostSample]:
+        """The times of a workload's records that have them all, without reading the rest of the
         lines."""
-        found: dict[Workload, list[HostSample]] = {}
-        for group in self._load().values():
-            latest: dict[tuple[str, CandidateKey], tuple[str, HostSample | None]] = {}
-            for entry in [*group.records.values(), *group.waiting]:
-                glanced = _times_of(entry)
-                if glanced is None:
-                    continue  # a bad line is reported where its workload is asked for
-                key, time, sample = glanced
-                if key not in latest or time >= latest[key][0]:
-                    latest[key] = time, sample
-            if kept := [sample for _, sample in latest.values() if sample is not None]:
-                entry = (group.waiting or list(group.records.values()))[0]
-                found[entry.workload] = kept
-        return found
+        group = self._load().get(workload.key, _Group())
+        latest: dict[tuple[str, CandidateKey], tuple[str, HostSample | None]] = {}
+        for entry in group.entries:
+            glanced = _times_of(entry)
+            if glanced is None:
+                continue  # a bad line is reported where its workload is asked for
+            key, time, sample = glanced
+            if key not in latest or time >= latest[key][0]:
+                latest[key] = time, sample
+        return [sample for _, sample in latest.values() if sample is not None]
 
     def __iter__(self) -> Iterator[Record]:
         for group in self._all():

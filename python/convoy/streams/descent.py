@@ -24,14 +24,14 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts, seed: int = 0) 
     """
     rng = random.Random(seed)
     current = [op.stream for op in ops]
-    depends = [op.depends for op in ops]
+    wanted = events.latest_first([op.depends for op in ops])
     simulator = Simulator(ops, costs)
-    best = simulator.run(current, events.edges(depends, current))[2]
+    best = simulator.run(current, events.fewest(wanted, current))[2]
     for _ in range(EFFORT // max(1, len(ops)) if streams > 1 else 0):
         tried = _moved(current, rng, streams)
         if tried == current:
             continue
-        makespan = simulator.run(tried, events.edges(depends, tried), best)[2]
+        makespan = simulator.run(tried, events.fewest(wanted, tried), best)[2]
         if makespan <= best:
             best, current = makespan, tried
     moved = zip(ops, current, strict=True)

@@ -21,23 +21,32 @@ def edges(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> list[tupl
     """The fewest events, as (op that records, op that waits), for ops in launch order. Stream 0 is
     the caller's: side streams start behind what it had (an event recorded at ORIGIN), and at the
     end it waits for them (waits at ORIGIN)."""
-    known: list[int] = []  # of each op the set of ops before it; bit 0 is the fork, bit i+1 op i
+    return fewest(latest_first(depends), streams)
+
+
+def latest_first(depends: Sequence[Iterable[int]]) -> list[list[int]]:
+    """What each op waits for, the fork among it; the latest first, which may bring the others."""
+    return [sorted({*own, ORIGIN}, reverse=True) for own in depends]
+
+
+def fewest(wanted: Sequence[Sequence[int]], streams: Sequence[int]) -> list[tuple[int, int]]:
+    """The events of :func:`edges`; ``wanted`` are of :func:`latest_first`."""
+    done = [1]  # what is over behind the fork, and behind each op; bit 0 is the fork, bit i+1 op i
     last: dict[int, int] = {0: ORIGIN}  # stream -> its latest op
     found: list[tuple[int, int]] = []
     for op, stream in enumerate(streams):
-        before = _with(known, last[stream]) if stream in last else 0
-        wanted = sorted({*depends[op], ORIGIN}, reverse=True)
-        for earlier in wanted:  # latest first: it may bring the others with it
+        before = done[last[stream] + 1] if stream in last else 0
+        for earlier in wanted[op]:
             if not before >> (earlier + 1) & 1:
                 found.append((earlier, op))
-                before |= _with(known, earlier)
-        known.append(before)
+                before |= done[earlier + 1]
+        done.append(before | 1 << (op + 1))
         last[stream] = op
-    before = _with(known, last[0])
+    before = done[last[0] + 1]
     for op in sorted((op for stream, op in last.items() if stream != 0), reverse=True):
         if not before >> (op + 1) & 1:
             found.append((op, ORIGIN))
-            before |= _with(known, op)
+            before |= done[op + 1]
     return found
 
 
@@ -57,8 +66,3 @@ def happens_before(streams: Sequence[int], events: Iterable[Event]) -> list[int]
         sets.append(before)
         last[stream] = op
     return sets
-
-
-def _with(known: Sequence[int], op: int) -> int:
-    """The set before ``op``, and itself; for the fork just itself."""
-    return 1 if op == ORIGIN else known[op] | 1 << (op + 1)

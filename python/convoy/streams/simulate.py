@@ -116,9 +116,8 @@ def _followers(
     missing = [0] * len(streams)
     last: dict[int, int] = {}
     for i, stream in enumerate(streams):
-        sources = {w for w in waits[i] if w != ORIGIN}
-        if stream in last:
-            sources.add(last[stream])
+        before = (last[stream],) if stream in last else ()
+        sources = {*before, *waits[i]} - {ORIGIN} if waits[i] else before
         last[stream] = i
         missing[i] = len(sources)
         for source in sources:

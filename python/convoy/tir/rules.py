@@ -7,6 +7,7 @@ when code generation fails on it.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import dlight
 from tvm.s_tir.dlight.base import ScheduleRule
+from tvm_ffi import StructuralKey
 
 from ..errors import UnsupportedOp
 from .channel_reduce import ChannelReduce
@@ -176,7 +178,16 @@ def _scheduled(func: tirx.PrimFunc, target: tvm.target.Target, name: str) -> tir
         return nothing(func).with_attr(_SCHEDULED, True)
     if not works_on_the_host(func.body):
         return func.with_attr(_SCHEDULED, True)
-    return _first_working(func, target, name, 0, ())
+    return _by_rules(StructuralKey(func), StructuralKey(target), RULES)
+
+
+@functools.lru_cache(maxsize=1024)
+def _by_rules(
+    func: StructuralKey, target: StructuralKey, rules: tuple[ScheduleRule, ...]
+) -> tirx.PrimFunc:
+    """Schedule a function once in a process, however often networks with it are compiled: on one
+    stream where several do not pay, with other kernels, with new weights."""
+    return _first_working(func.key, target.key, "", 0, ())
 
 
 def _first_working(

@@ -1,0 +1,62 @@
+"""A pass does only what its operators need."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from convoy.graph.expr import op_name, relax_ops, shape_of
+from convoy.graph.rewriter import Rewriter, calls_of
+
+CONV = frozenset({"relax.nn.conv2d"})
+
+
+def network():
+    """A convolution of an image, its halves added, and the channels of the sum."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(op.nn.relu(x))
+            y = builder.emit(op.nn.conv2d(y, relax.const(np.ones((4, 3, 3, 3), "float32"))))
+            halves = builder.emit(op.split(y, 2, axis=1))
+            y = builder.emit(op.add(halves[0], halves[1]))
+            y = builder.emit_output(op.sum(y, axis=[2, 3]))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+class Nothing(Rewriter):
+    pass
+
+
+class Halve(Rewriter):
+    """Every rectified tensor becomes its upper half."""
+
+    ops: ClassVar[frozenset[str] | None] = relax_ops("nn.relu")
+
+    def rewrite(self, call, old):
+        return op.strided_slice(call, [2], [0], [shape_of(call)[2] // 2])
+
+
+class Squared(Rewriter):
+    ops: ClassVar[frozenset[str] | None] = relax_ops("power")
+
+
+def test_calls_whose_operands_keep_their_types_keep_theirs():
+    mod = network()
+    (old,), (new,) = (calls_of(m, CONV) for m in (mod, Nothing()(mod)))
+    assert not new.same_as(old) and new.ty.same_as(old.ty), "inferred again"
+    (changed,) = calls_of(Halve()(mod), CONV)
+    assert shape_of(changed) == (1, 4, 2, 6)
+
+
+def test_a_module_without_the_operators_of_a_pass_is_not_walked():
+    mod = network()
+    assert Squared()(mod).same_as(mod)
+    assert not Halve()(mod).same_as(mod)
+    names = [op_name(call) for call in calls_of(Nothing()(mod), relax_ops("nn.relu split"))]
+    assert names == ["relax.nn.relu", "relax.split"]
