@@ -18,6 +18,7 @@ from ..errors import UnsupportedOp
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
 from .constants import Constants
+from .refusal import EXPECTED, check_known, refused
 
 #: Rounds of decomposing what decompositions consist of.
 _MOST_ROUNDS = 4
@@ -26,6 +27,7 @@ _MOST_ROUNDS = 4
 def translate(program: ExportedProgram) -> tvm.IRModule:
     """Convert a program whose operators have converters; see :func:`decomposed`."""
     importer = _importer(Constants(program))
+    check_known(program.graph, importer.convert_map)
     return importer.from_exported_program(program, False, False, True, None)
 
 
@@ -68,7 +70,10 @@ def _converted(
     value = constants.value(node) if constants is not None else None
     if value is not None:
         return relax.const(importer._convert_pytorch_tensor_to_tvm(value))
-    return _checked(importer, convert, node)
+    try:
+        return _checked(importer, convert, node)
+    except Exception as err:
+        raise refused(node, err) from err
 
 
 def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:
@@ -84,9 +89,8 @@ def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:
         return result
     if shape_of(result) != tuple(wanted.shape):
         raise UnsupportedOp(
-            f"{node.target} with a result of shape {tuple(wanted.shape)}, which TVM gives the "
-            f"shape {shape_of(result)}",
-            "operators that can be imported from PyTorch",
+            f"a result of shape {tuple(wanted.shape)}, which TVM gives the shape {shape_of(result)}",
+            EXPECTED,
         )
     dtype = importer._convert_data_type(wanted.dtype)
     if dtype_of(result) == dtype:
