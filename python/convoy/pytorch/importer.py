@@ -107,7 +107,7 @@ class _Flat(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
-        results, structure = flatten(self.function(*args, **kwargs))
+        results, structure = flatten(self.function(*args, **kwargs), objects=True)
         self.found.append(structure)
         if not results:
             raise InvalidOption("a module without any tensor among its results", "one or more")
