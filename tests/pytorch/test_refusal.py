@@ -29,10 +29,11 @@ CASES: dict[str, tuple[Any, str]] = {
         r"aten\.linalg_qr\.default in blocks\.1\.head \(Called\)",
     ),
     "refused by its converter": (
-        lambda x: F.max_pool2d(x, 2, return_indices=True)[1],
-        r"indices are used \(the operator aten\.max_pool2d\S+ in blocks\.1\.head \(Called\)\)",
+        lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
+        r"indices are used \(the operator aten\.adaptive\S+ in blocks\.1\.head \(Called\)\)",
     ),
-    "random": (torch.rand_like, r"aten\.rand_like\.default in blocks\.1\.head \(Called\), which draws"),
+    "random": (torch.rand_like,
+    r"aten\.rand_like\.default in blocks\.1\.head \(Called\), which draws"),
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from ..errors import UnsupportedOp
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
+from .complex_pairs import RealModule, has_complex
 from .constants import Constants
 from .refusal import EXPECTED, check_known, refused
 
@@ -32,8 +33,13 @@ def translate(program: ExportedProgram) -> tvm.IRModule:
 
 
 def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -> ExportedProgram:
-    """Decompose operators by ``table``; those without a converter further, as PyTorch can."""
+    """Decompose operators by ``table``; those without a converter further, as PyTorch can. Complex
+    numbers become pairs."""
     program = program.run_decompositions(table)
+    if has_complex(program):
+        with torch.no_grad():
+            again = torch.export.export(RealModule(program), _inputs(program))
+        program = again.run_decompositions(table)
     known = _importer(None).convert_map
     for _ in range(_MOST_ROUNDS):
         more: dict[Any, Callable[..., Any]] = {}
@@ -46,6 +52,15 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -
         table = {**table, **more}
         program = program.run_decompositions(table)
     return program
+
+
+def _inputs(program: ExportedProgram) -> tuple[torch.Tensor, ...]:
+    """Tensors such as those that a program was exported with, where it now expects them."""
+    named = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
+    given = [named[name] for name in program.graph_signature.user_inputs]
+    return tuple(
+        torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in given
+    )
 
 
 def _importer(constants: Constants | None) -> Any:
@@ -89,7 +104,7 @@ def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:
         return result
     if shape_of(result) != tuple(wanted.shape):
         raise UnsupportedOp(
-            f"a result of shape {tuple(wanted.shape)}, which TVM gives the shape {shape_of(result)}",
+            f"a result of shape {tuple(wanted.shape)}, to which TVM gives {shape_of(result)}",
             EXPECTED,
         )
     dtype = importer._convert_data_type(wanted.dtype)
