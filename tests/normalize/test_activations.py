@@ -226,6 +226,9 @@ NEAR_MISSES = {
         e(op.multiply(x, number(0.1)))),
     "a kink beside zero": lambda e, x: op.where(
         e(op.greater(x, number(0.5))), x, e(op.multiply(x, number(0.1)))),
+    "rounded to integers": lambda e, x: op.maximum(
+        e(op.astype(e(op.astype(x, "int32")), "float32")), number(0.0)
+    ),
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,51 @@ def test_wrong_calls(nested: Any) -> None:
         compiled()
 
 
+def test_arguments_that_a_decorator_gives() -> None:
+    def scaled(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("scale") is None:
+                kwargs["scale"] = 3.0
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @scaled
+    def function(x: Any, scale: Any = None, shift: Any = 0.5) -> Any:
+        return x * scale + shift
+
+    x = torch.randn(2, 3)
+    compiled = convoy.compile(function, x, cache=False)
+    for got in (compiled(x), compiled(x=x), compiled(x, shift=0.5), compiled(x, scale=None)):
+        close(got, x * 3 + 0.5)
+    with pytest.raises(errors.InvalidOption, match="compile another one"):
+        compiled(x, shift=1.0)
+
+
+class Kept:
+    """Tensors among the attributes of an object."""
+
+    def __init__(self, keys: Any) -> None:
+        self.layers, self.dtype = [{"keys": keys}], keys.dtype
+
+
+def test_objects_among_the_results() -> None:
+    x = torch.randn(2, 3)
+    got = convoy.compile(lambda x: (x + 1, Kept(x * 2)), x, cache=False)(x)[1]
+    assert isinstance(got, Kept) and got.dtype == torch.float32
+    close(got.layers[0]["keys"], x * 2)
+
+
+def test_views_of_what_a_decomposition_lays_out_otherwise() -> None:
+    def function(x: Any) -> Any:
+        y = nn.functional.scaled_dot_product_attention(x, x * 2, x * 3)
+        return y.transpose(1, 2).reshape(10, 28)
+
+    x = torch.randn(2, 4, 5, 7)
+    close(convoy.compile(function, x, cache=False)(x), function(x), 1e-4)
+
+
 def test_what_cannot_be_compiled() -> None:
     x = torch.randn(1, 3, 6, 6)
     cases: list[tuple[Any, Any, type[Exception], str]] = [
@@ -193,7 +239,7 @@ def test_what_cannot_be_compiled() -> None:
         (nn.Dropout(0.5).train(), x, errors.UnsupportedOp, r"random numbers.*eval\(\)"),
         (lambda v: v if v.sum() > 0 else -v, x, errors.UnsupportedOp, "torch.compile"),
         (lambda v: torch.linalg.qr(v)[0], x, errors.UnsupportedOp, "linalg_qr"),
-        (lambda v: nn.functional.max_pool2d(v, 2, return_indices=True), x,
+        (lambda v: nn.functional.adaptive_max_pool2d(v, 2, return_indices=True), x,
          errors.UnsupportedOp, "indices"),
         (nn.Conv2d(3, 4, 1).double(), x.double(), errors.UnsupportedDtype, "float64"),
         (nn.Conv2d(3, 4, 1).half(), (x.half(), x), errors.InvalidOption, "example inputs"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ..graph.expr import as_numpy, is_const, op_name, shape_of
+from ..graph.expr import as_numpy, dtype_of, is_const, op_name, shape_of
 from ..ir.activation_values import activate, erf
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -70,8 +70,15 @@ def _plain(name: str) -> Callable[..., Array]:
     return lambda call, x: activate(name, x)
 
 
+def _cast(call: relax.Call, x: Array) -> Array:
+    dtype = dtype_of(call)
+    if dtype == "bool":
+        return x != 0
+    return np.trunc(x) if "int" in dtype else x
+
+
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    "astype": lambda call, x: x,
+    "astype": _cast,
     "add": lambda call, a, b: a + b,
     "subtract": lambda call, a, b: a - b,
     "multiply": lambda call, a, b: a * b,

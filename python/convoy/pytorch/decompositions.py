@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from . import losses, scans, scatters, searching, special
 
 _aten = torch.ops.aten
 
@@ -20,8 +23,23 @@ def _sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
 
 
 def _mul(a: Any, b: Any) -> Any:
-    both = isinstance(b, torch.Tensor) and a.dtype == b.dtype == torch.bool
+    both = all(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in (a, b))
     return torch.logical_and(a, b) if both else NotImplemented
+
+
+def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Without empty tensors, which PyTorch takes of any rank."""
+    kept = [x for x in tensors if x.numel()]
+    if len(kept) in (0, len(tensors)):
+        return NotImplemented
+    dtype = functools.reduce(torch.promote_types, [x.dtype for x in tensors])
+    return torch.cat([x.to(dtype) for x in kept], dim)
+
+
+def _view(x: Any, shape: Any) -> Any:
+    """Decompositions may lay out results in other ways than the operators, for which views were
+    traced."""
+    return NotImplemented if x.is_contiguous() else x.contiguous().view(shape)
 
 
 def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -73,13 +91,48 @@ def _copysign(a: Any, b: Any) -> Any:
     return torch.where(_negative(b), -a.abs(), a.abs())
 
 
-def _cdist(a: Any, b: Any, p: float, mode: Any = None) -> Any:
-    apart = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
+def _angle(x: Any) -> Any:
+    if x.is_complex():
+        return NotImplemented
+    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0))
+
+
+def _length(apart: Any, p: float) -> Any:
+    """The p-norm over the last axis."""
+    if p == 0:
+        return (apart != 0).sum(-1).to(apart.dtype)
+    apart = apart.abs()
     if p == math.inf:
         return apart.amax(-1)
     if p == 2:
         return (apart * apart).sum(-1).sqrt()
-    return apart.sum(-1) if p == 1 else NotImplemented
+    return apart.sum(-1) if p == 1 else (apart**p).sum(-1) ** (1 / p)
+
+
+def _cdist(a: Any, b: Any, p: float, mode: Any = None) -> Any:
+    return _length(a.unsqueeze(-2) - b.unsqueeze(-3), p)
+
+
+def _pdist(x: Any, p: float = 2) -> Any:
+    first, second = torch.triu_indices(len(x), len(x), 1, device=x.device)
+    return _length(x[first] - x[second], p)
+
+
+def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """Any order will do where none is asked for."""
+    return NotImplemented if sorted else torch.topk(x, k, dim, largest)
+
+
+def _fake_quantized(x: Any, scale: Any, zero: Any, low: int, high: int) -> Any:
+    """Rounded to an integer grid and back, and where the grid's ends are not passed."""
+    grid = torch.round(x * (1 / scale)) + zero
+    return (grid.clamp(low, high) - zero) * scale, (grid >= low) & (grid <= high)
+
+
+def _fake_quantized_channels(x: Any, scale: Any, zero: Any, axis: int, low: int, high: int) -> Any:
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    return _fake_quantized(x, scale.reshape(shape), zero.reshape(shape), low, high)
 
 
 def _trilinear(
@@ -98,12 +151,15 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _sub,
     _aten.mul.Tensor: _mul,
+    _aten.cat.default: _cat,
+    _aten.view.default: _view,
     _aten.clamp.default: _clamp,
     _aten.elu.default: _elu,
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
     _aten.max.dim: _largest,
     _aten.kthvalue.default: _kth,
+    _aten.angle.default: _angle,
     _aten.copysign.Tensor: _copysign,
     _aten.signbit.default: _negative,
     _aten.fmax.default: lambda a, b: torch.where(a.isnan(), b, torch.where(b.isnan(), a, a.max(b))),
@@ -112,6 +168,16 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.erfc.default: lambda x: 1 - torch.erf(x),
     _aten.exp2.default: lambda x: torch.exp(x * math.log(2)),
     _aten.__lshift__.Scalar: lambda x, count: x * 2**count,
+    _aten.__rshift__.Scalar: lambda x, count: torch.div(x, 2**count, rounding_mode="floor"),
     _aten._cdist_forward.default: _cdist,
+    _aten._pdist_forward.default: _pdist,
     _aten._trilinear.default: _trilinear,
+    _aten.topk.default: _topk,
+    _aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,
+    _aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantized_channels,
+    **losses.DECOMPOSITIONS,
+    **scans.DECOMPOSITIONS,
+    **scatters.DECOMPOSITIONS,
+    **searching.DECOMPOSITIONS,
+    **special.DECOMPOSITIONS,
 }

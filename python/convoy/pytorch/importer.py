@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ from ..threads import one_at_a_time
 from . import attention, decompositions, operators
 from .content import program_content
 from .promotion import promote
+from .refusal import EXPECTED, PARTS, called
 from .structure import Structure, flatten, unflatten
 from .translator import decomposed, translate
 
-_PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
 _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -91,8 +90,8 @@ def to_relax(program: ExportedProgram) -> tvm.IRModule:
             return translate(program)
     except ConvoyError:
         raise
-    except Exception as err:  # what a decomposition or the converter of an operator raises
-        raise _unsupported(err) from err
+    except Exception as err:  # what a decomposition raises
+        raise UnsupportedOp(f"a module ({type(err).__name__}: {err})", EXPECTED, PARTS) from err
 
 
 def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> str:
@@ -129,7 +128,7 @@ class _Flat(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
-        results, structure = flatten(self.function(*args, **kwargs))
+        results, structure = flatten(self.function(*args, **kwargs), objects=True)
         self.found.append(structure)
         if not results:
             raise InvalidOption("a module without any tensor among its results", "one or more")
@@ -147,7 +146,7 @@ def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
         raise UnsupportedOp(
             f"a module that torch.export cannot trace ({type(err).__name__}: {reason})",
             "a module whose operations do not depend on values of tensors",
-            _PARTS,
+            PARTS,
         ) from err
 
 
@@ -178,7 +177,7 @@ def _check(program: ExportedProgram) -> None:
             continue
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise UnsupportedOp(
-                f"the operator {node.target}, which draws random numbers",
+                f"{called(node)}, which draws random numbers",
                 "a module that gives the same result each time",
                 "module.eval() first: dropout then does nothing.",
             )
@@ -202,13 +201,6 @@ def _elsewhere(program: ExportedProgram) -> bool:
     """Whether a parameter or buffer is not in host memory."""
     held = [*program.state_dict.values(), *program.constants.values()]
     return any(isinstance(t, torch.Tensor) and t.device.type != "cpu" for t in held)
-
-
-def _unsupported(err: Exception) -> UnsupportedOp:
-    found = re.search(r"Unsupported function types? \[?(.*?)\]?$", str(err), re.MULTILINE)
-    what = found[1].replace("'", "") if found else ""
-    got = f"the operators {what}" if what else f"a module ({type(err).__name__}: {err})"
-    return UnsupportedOp(got, "operators that can be imported from PyTorch", _PARTS)
 
 
 class _quiet(warnings.catch_warnings):

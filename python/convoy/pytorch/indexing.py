@@ -38,6 +38,24 @@ def _unfold(node: Any, importer: Any) -> relax.Expr:
     return emit(op.permute_dims(windows, [*order, axis + 1]))
 
 
+def _as_strided(node: Any, importer: Any) -> relax.Expr:
+    """(x, sizes, strides, offset) of what lies in the memory that PyTorch gives to ``x``."""
+    x, sizes, strides, *rest = importer.retrieve_args(node)
+    emit, held = importer.block_builder.emit, node.args[0].meta["val"]
+    given = rest[0] if rest else node.kwargs.get("storage_offset")
+    offset = held.storage_offset() if given is None else given
+    order = sorted(range(held.dim()), key=held.stride, reverse=True)
+    if not held.permute(order).is_contiguous() or held.storage_offset():
+        raise UnsupportedOp("as_strided of a part of a tensor", "one of a whole tensor")
+    positions = np.asarray(offset, "int64")
+    for size, stride in zip(sizes, strides, strict=True):
+        positions = positions[..., None] + np.arange(size) * stride
+    if positions.size and not 0 <= positions.min() <= positions.max() < held.numel():
+        raise UnsupportedOp("as_strided beyond a tensor", "positions inside of it")
+    flat = emit(op.reshape(emit(op.permute_dims(x, order)), [held.numel()]))
+    return emit(op.take(flat, relax.const(positions, "int64"), axis=0, mode="clip"))
+
+
 class _Places:
     """The elements that index tensors name: the indexed axes come first, as one.
 
@@ -114,17 +132,23 @@ def _index_put(node: Any, importer: Any) -> relax.Expr:
     return places.back(emit(op.scatter_nd(places.in_front(x), rows, values, reduction)))
 
 
-def _scatter(reduction: str) -> Callable[[Any, Any], relax.Expr]:
+#: Names of reductions in TVM.
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _scatter(reduction: str | None) -> Callable[[Any, Any], relax.Expr]:
     """A converter of (x, axis, index, source): the leading part of the source that the index covers
-    goes to the index's positions on the axis, or is added there."""
+    goes to the index's positions on the axis, or is reduced with what is there; the last argument
+    names a reduction that is not given here."""
 
     def convert(node: Any, importer: Any) -> relax.Expr:
-        x, axis, index, source = importer.retrieve_args(node)
+        x, axis, index, source, *rest = importer.retrieve_args(node)
+        how = reduction or _REDUCTIONS[rest[0]]
         emit, covered = importer.block_builder.emit, shape_of(index)
         if shape_of(source) != covered:
             axes = list(range(len(covered)))
             source = emit(op.strided_slice(source, axes, [0] * len(covered), covered))
-        return emit(op.scatter_elements(x, index, source, axis % len(covered), reduction))
+        return emit(op.scatter_elements(x, index, source, axis % len(covered), how))
 
     return convert
 
@@ -138,4 +162,6 @@ CONVERTERS = {
     "_unsafe_index_put.default": _index_put,
     "scatter.src": _scatter("update"),
     "scatter_add.default": _scatter("add"),
+    "scatter_reduce.two": _scatter(None),
+    "as_strided.default": _as_strided,
 }

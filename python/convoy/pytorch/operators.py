@@ -90,14 +90,8 @@ def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
 def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
     """Cross entropy of logits (n, classes, ...) and class indices (n, ...)."""
     logits, targets, *rest = importer.retrieve_args(node)
-    given = dict(
-        zip(("weight", "reduction", "ignore_index", "label_smoothing"), rest, strict=False)
-    )
+    given = dict(zip(("weight", "reduction", "ignore_index"), rest, strict=False))
     given |= node.kwargs
-    if given.get("label_smoothing") or "float" in str(targets.ty.dtype):
-        raise UnsupportedOp(
-            "cross entropy with label smoothing or probabilities", "class indices alone"
-        )
     emit, ignored = importer.block_builder.emit, int(given.get("ignore_index", -100))
     scores = emit(op.nn.log_softmax(logits, axis=1))
     weight = given.get("weight")

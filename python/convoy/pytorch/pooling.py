@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 from ..errors import UnsupportedOp
+from ..graph.expr import shape_of
 
 
 def each(value: Any, rank: int) -> list[int]:
@@ -24,10 +27,8 @@ def _given(node: Any, values: list[Any], names: tuple[str, ...]) -> dict[str, An
     return dict(zip(names, values, strict=False)) | node.kwargs
 
 
-def _values_alone(node: Any) -> None:
-    for user in node.users:
-        if user.target is not operator.getitem or user.args[1] != 0:
-            raise UnsupportedOp("max pooling whose indices are used", "its values alone")
+def _indices_used(node: Any) -> bool:
+    return any(u.target is not operator.getitem or u.args[1] != 0 for u in node.users)
 
 
 def _batched(convert: Callable[[Any, Any, Any], relax.Expr], rank: int) -> Any:
@@ -50,22 +51,70 @@ def _max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
     given."""
 
     def convert(node: Any, x: Any, emit: Any) -> relax.Expr:
-        _values_alone(node)
         window = each(node.args[1], rank)
         names = ("stride", "padding", "dilation", "ceil_mode")
         given = _given(node, list(node.args[2:]), names)
+        strides = each(given.get("stride") or window, rank)
+        padding = each(given.get("padding", 0), rank)
+        dilation = each(given.get("dilation", 1), rank)
+        if _indices_used(node):
+            counts = [int(size) for size in node.meta["val"][0].shape[-rank:]]
+            windows = _Windows(window, strides, padding, dilation, counts)
+            return windows.largest(x, emit)
         pool = op.nn.max_pool3d if rank == 3 else op.nn.max_pool2d
         y = pool(
-            x,
-            pool_size=window,
-            strides=each(given.get("stride") or window, rank),
-            padding=each(given.get("padding", 0), rank),
-            dilation=each(given.get("dilation", 1), rank),
+            x, pool_size=window, strides=strides, padding=padding, dilation=dilation,
             ceil_mode=bool(given.get("ceil_mode", False)),
-        )
+        )  # fmt: skip
         return relax.Tuple([emit(y)])
 
     return convert
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows over the spatial axes of (n, c, ...); one element of each is a tap.
+
+    Attributes:
+        counts: Windows along each axis.
+    """
+
+    window: Sequence[int]
+    strides: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    counts: Sequence[int]
+
+    def taps(self, x: relax.Expr, emit: Any, fill: float) -> relax.Expr:
+        """(n, c, taps, ...), with a fill around ``x``."""
+        axes, sizes = range(len(self.window)), list(shape_of(x)[2:])
+        spans = [(self.counts[i] - 1) * self.strides[i] + 1 for i in axes]
+        reach = [(self.window[i] - 1) * self.dilation[i] for i in axes]
+        behind = [max(0, spans[i] + reach[i] - sizes[i] - self.padding[i]) for i in axes]
+        around = [0, 0, 0, 0, *(n for i in axes for n in (self.padding[i], behind[i]))]
+        if any(around):
+            x = emit(op.nn.pad(x, around, pad_value=fill))
+        taps = []
+        for places in itertools.product(*map(range, self.window)):
+            first = [place * self.dilation[i] for i, place in enumerate(places)]
+            last = [first[i] + spans[i] for i in axes]
+            tap = op.strided_slice(x, [i + 2 for i in axes], first, last, list(self.strides))
+            taps.append(emit(op.expand_dims(emit(tap), 2)))
+        return emit(op.concat(taps, axis=2))
+
+    def largest(self, x: relax.Expr, emit: Any) -> relax.Expr:
+        """The largest element of each window and its index in the flattened image."""
+        dtype, sizes = str(x.ty.dtype), list(shape_of(x)[2:])
+        floats = "float" in dtype
+        taps = self.taps(x, emit, -math.inf if floats else float(np.iinfo(dtype).min))
+        scale = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        places = np.indices(self.counts).T * self.strides - self.padding
+        origins = np.ascontiguousarray((places @ scale).T)
+        offsets = (np.indices(self.window).reshape(len(sizes), -1).T * self.dilation) @ scale
+        tap = emit(op.argmax(taps, axis=2))
+        offset = emit(op.take(relax.const(offsets, "int64"), tap, axis=0, mode="clip"))
+        indices = emit(op.add(offset, relax.const(origins, "int64")))
+        return relax.Tuple([emit(op.max(taps, axis=[2])), indices])
 
 
 def _adaptive_max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
@@ -73,7 +122,8 @@ def _adaptive_max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
     outwards."""
 
     def convert(node: Any, x: Any, emit: Any) -> relax.Expr:
-        _values_alone(node)
+        if _indices_used(node):
+            raise UnsupportedOp("adaptive max pooling whose indices are used", "its values alone")
         for axis, count in enumerate(each(node.args[1], rank), start=2):
             size = int(x.ty.shape[axis])
             first = np.arange(count) * size // count
@@ -93,37 +143,32 @@ def _avg_pool2d(node: Any, x: Any, emit: Any) -> relax.Expr:
     window = each(node.args[1], 2)
     names = ("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
     given = _given(node, list(node.args[2:]), names)
-    divisor = given.get("divisor_override")
-    y = emit(
+    strides = each(given.get("stride") or window, 2)
+    padding = each(given.get("padding", 0), 2)
+    if divisor := given.get("divisor_override"):
+        counts = [int(size) for size in node.meta["val"].shape[-2:]]
+        taps = _Windows(window, strides, padding, (1, 1), counts).taps(x, emit, 0.0)
+        total = emit(op.sum(taps, axis=[2]))
+        return emit(op.divide(total, relax.const(divisor, str(x.ty.dtype))))
+    return emit(
         op.nn.avg_pool2d(
-            x,
-            pool_size=window,
-            strides=each(given.get("stride") or window, 2),
-            padding=each(given.get("padding", 0), 2),
+            x, pool_size=window, strides=strides, padding=padding,
             ceil_mode=bool(given.get("ceil_mode", False)),
-            count_include_pad=bool(given.get("count_include_pad", True)) or bool(divisor),
+            count_include_pad=bool(given.get("count_include_pad", True)),
         )
-    )
-    if not divisor:
-        return y
-    return emit(op.multiply(y, relax.const(math.prod(window) / divisor, str(x.ty.dtype))))
+    )  # fmt: skip
 
 
 def _im2col(node: Any, x: Any, emit: Any) -> relax.Expr:
     """The patches (n, c * r * s, p * q) of an image (n, c, h, w)."""
-    (r, s), (dr, ds), (ph, pw), (sh, sw) = (each(value, 2) for value in node.args[1:])
-    if ph or pw:
-        x = emit(op.nn.pad(x, [0, 0, 0, 0, ph, ph, pw, pw]))
-    n, c, h, w = (int(size) for size in x.ty.shape)
-    p, q = (h - dr * (r - 1) - 1) // sh + 1, (w - ds * (s - 1) - 1) // sw + 1
-    taps = []
-    for i in range(r):
-        for j in range(s):
-            top, left = i * dr, j * ds
-            end = [top + (p - 1) * sh + 1, left + (q - 1) * sw + 1]
-            tap = emit(op.strided_slice(x, [2, 3], [top, left], end, [sh, sw]))
-            taps.append(emit(op.expand_dims(tap, 2)))
-    return emit(op.reshape(emit(op.concat(taps, axis=2)), [n, c * r * s, p * q]))
+    window, dilation, padding, strides = (each(value, 2) for value in node.args[1:])
+    n, c, *sizes = (int(size) for size in x.ty.shape)
+    counts = [
+        (sizes[i] + 2 * padding[i] - dilation[i] * (window[i] - 1) - 1) // strides[i] + 1
+        for i in range(2)
+    ]
+    taps = _Windows(window, strides, padding, dilation, counts).taps(x, emit, 0.0)
+    return emit(op.reshape(taps, [n, c * math.prod(window), math.prod(counts)]))
 
 
 def _col2im(node: Any, importer: Any) -> relax.Expr:

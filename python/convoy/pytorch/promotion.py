@@ -13,12 +13,13 @@ from torch.export import ExportedProgram
 _ARITHMETIC = {"add", "sub", "rsub", "mul", "div", "pow", "remainder", "fmod", "floor_divide"}
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 _OTHERS = {"maximum", "minimum", "atan2", "clamp", "clamp_min", "clamp_max", "where"}
-_PROMOTED = _ARITHMETIC | _COMPARISONS | _OTHERS
+_PROMOTED = _ARITHMETIC | _COMPARISONS | _OTHERS | {"cat"}
 _CONVERSIONS = {"_to_copy", "clone", "copy"}
 
 
 def promote(program: ExportedProgram) -> None:
-    """Cast the operands of arithmetic and comparisons to the dtype that PyTorch computes in."""
+    """Cast the operands of arithmetic, comparisons and concatenation to the dtype that PyTorch
+    computes in."""
     graph = program.graph
     for node in list(graph.nodes):
         packet = getattr(node.target, "overloadpacket", None)
@@ -27,7 +28,7 @@ def promote(program: ExportedProgram) -> None:
             continue
         if name not in _PROMOTED and not _makes_floats(node):
             continue
-        operands = node.args[1:] if name == "where" else node.args[:3]
+        operands = _operands(name, node)
         dtype = _common(operands)
         made = node.meta["val"].dtype
         if name not in _COMPARISONS and made.is_floating_point:
@@ -41,6 +42,12 @@ def promote(program: ExportedProgram) -> None:
                 )
             cast.meta["val"] = operand.meta["val"].to(dtype)
             node.replace_input_with(operand, cast)
+
+
+def _operands(name: str, node: torch.fx.Node) -> Any:
+    if name == "cat":
+        return node.args[0]
+    return node.args[1:] if name == "where" else node.args[:3]
 
 
 def _makes_floats(node: torch.fx.Node) -> bool:

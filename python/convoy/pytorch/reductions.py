@@ -33,13 +33,17 @@ def _product(node: Any, importer: Any) -> relax.Expr:
 
 
 def _vector_norm(node: Any, importer: Any) -> relax.Expr:
-    """(input, order, axes, keepdim); of order 2 without the powers of TVM's importer."""
+    """(input, order, axes, keepdim); of order 2 without the powers of TVM's importer, and of order
+    0 the number of elements that are not zero."""
     x, *rest = importer.retrieve_args(node)
     order, axes, keepdim = [*rest, *(2, None, False)[len(rest) :]][:3]
+    emit, dtype = importer.block_builder.emit, str(x.ty.dtype)
+    if order == 0:
+        counted = emit(op.astype(op.not_equal(x, relax.const(0, dtype)), dtype))
+        return emit(op.sum(counted, axes, keepdims=bool(keepdim)))
     if order != 2:
         return cast(relax.Expr, importer._norm(node))
-    emit = importer.block_builder.emit
-    squares = emit(op.power(x, relax.const(2.0, str(x.ty.dtype))))
+    squares = emit(op.power(x, relax.const(2.0, dtype)))
     return emit(op.sqrt(emit(op.sum(squares, axes, keepdims=bool(keepdim)))))
 
 

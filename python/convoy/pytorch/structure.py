@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,15 +16,16 @@ Structure = tuple[Any, ...]
 TENSOR: Structure = ("tensor",)
 
 
-def flatten(value: Any) -> tuple[list[torch.Tensor], Structure]:
+def flatten(value: Any, objects: bool = False) -> tuple[list[torch.Tensor], Structure]:
     """The tensors of a nested value, in order, and its structure.
 
     Containers are tuples, lists, dictionaries, types registered with ``torch.utils._pytree``,
     dataclasses and mappings such as Hugging Face's ``ModelOutput``; everything else that is no
-    tensor belongs to the structure and is compared by ``==``.
+    tensor belongs to the structure and is compared by ``==``. With ``objects``, any object with
+    tensors among its attributes is a container, too.
     """
     tensors: list[torch.Tensor] = []
-    return tensors, _flatten(value, tensors)
+    return tensors, _flatten(value, tensors, objects)
 
 
 def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
@@ -31,27 +33,52 @@ def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
     return _unflatten(structure, iter(tensors))
 
 
-def _flatten(value: Any, tensors: list[torch.Tensor]) -> Structure:
+def _flatten(value: Any, tensors: list[torch.Tensor], objects: bool) -> Structure:
+    def inner(values: Iterable[Any]) -> list[Structure]:
+        return [_flatten(item, tensors, objects) for item in values]
+
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return TENSOR
     kind = type(value)
     if kind in (tuple, list):
-        return ("sequence", kind, *(_flatten(item, tensors) for item in value))
+        return ("sequence", kind, *inner(value))
     if kind is dict:
-        return ("dict", tuple(value), *(_flatten(item, tensors) for item in value.values()))
+        return ("dict", tuple(value), *inner(value.values()))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return ("namedtuple", kind, *(_flatten(item, tensors) for item in value))
+        return ("namedtuple", kind, *inner(value))
     if kind in pytree.SUPPORTED_NODES:
         children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
-        return ("node", kind, context, *(_flatten(child, tensors) for child in children))
+        return ("node", kind, context, *inner(children))
     if isinstance(value, Mapping):
         fields = dict(value)
-        return ("fields", kind, tuple(fields), *(_flatten(f, tensors) for f in fields.values()))
+        return ("fields", kind, tuple(fields), *inner(fields.values()))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        return ("fields", kind, tuple(fields), *(_flatten(f, tensors) for f in fields.values()))
+        return ("fields", kind, tuple(fields), *inner(fields.values()))
+    if objects and _holds_tensors(value):
+        fields = vars(value)
+        return ("object", kind, tuple(fields), *inner(fields.values()))
     return ("constant", value)
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether there is a tensor among the attributes of an object, also of objects in them."""
+    seen, left = set(), [value]
+    while left:
+        found = left.pop()
+        if isinstance(found, torch.Tensor):
+            return True
+        if id(found) in seen or isinstance(found, type | ModuleType | torch.nn.Module):
+            continue
+        seen.add(id(found))
+        if isinstance(found, Mapping):
+            left += found.values()
+        elif isinstance(found, list | tuple):
+            left += found
+        else:
+            left += getattr(found, "__dict__", {}).values()
+    return False
 
 
 def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
@@ -72,12 +99,17 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
         case ("fields", kind, keys, *items):
             values = [_unflatten(item, tensors) for item in items]
             return kind(**dict(zip(keys, values, strict=True)))
+        case ("object", kind, keys, *items):
+            made = kind.__new__(kind)
+            vars(made).update(zip(keys, [_unflatten(item, tensors) for item in items], strict=True))
+            return made
     raise AssertionError(structure)
 
 
 class Arguments:
     """How a function is called: every spelling of a call, by position or by keyword, becomes the
-    same positional and keyword arguments, defaults included."""
+    same positional and keyword arguments, without those that are at their defaults: a decorator
+    may have the same ones to give."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
@@ -93,4 +125,18 @@ class Arguments:
             return flatten((tuple(args), dict(sorted(kwargs.items()))))
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        parameters = self._signature.parameters.values()
+        if not any(p.kind is p.VAR_POSITIONAL and bound.arguments[p.name] for p in parameters):
+            for p in parameters:
+                named = p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+                if named and _same(bound.arguments[p.name], p.default):
+                    del bound.arguments[p.name]
         return flatten((bound.args, dict(sorted(bound.kwargs.items()))))
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Whether an argument is what it would be if it were not given."""
+    if value is default:
+        return True
+    plain = isinstance(value, bool | int | float | str)
+    return plain and type(value) is type(default) and bool(value == default)

@@ -17,7 +17,9 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from ..errors import UnsupportedOp
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
+from .complex_pairs import RealModule, has_complex
 from .constants import Constants
+from .refusal import EXPECTED, check_known, refused
 
 #: Rounds of decomposing what decompositions consist of.
 _MOST_ROUNDS = 4
@@ -26,12 +28,18 @@ _MOST_ROUNDS = 4
 def translate(program: ExportedProgram) -> tvm.IRModule:
     """Convert a program whose operators have converters; see :func:`decomposed`."""
     importer = _importer(Constants(program))
+    check_known(program.graph, importer.convert_map)
     return importer.from_exported_program(program, False, False, True, None)
 
 
 def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -> ExportedProgram:
-    """Decompose operators by ``table``; those without a converter further, as PyTorch can."""
+    """Decompose operators by ``table``; those without a converter further, as PyTorch can. Complex
+    numbers become pairs."""
     program = program.run_decompositions(table)
+    if has_complex(program):
+        with torch.no_grad():
+            again = torch.export.export(RealModule(program), _inputs(program))
+        program = again.run_decompositions(table)
     known = _importer(None).convert_map
     for _ in range(_MOST_ROUNDS):
         more: dict[Any, Callable[..., Any]] = {}
@@ -44,6 +52,15 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -
         table = {**table, **more}
         program = program.run_decompositions(table)
     return program
+
+
+def _inputs(program: ExportedProgram) -> tuple[torch.Tensor, ...]:
+    """Tensors such as those that a program was exported with, where it now expects them."""
+    named = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
+    given = [named[name] for name in program.graph_signature.user_inputs]
+    return tuple(
+        torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in given
+    )
 
 
 def _importer(constants: Constants | None) -> Any:
@@ -68,7 +85,10 @@ def _converted(
     value = constants.value(node) if constants is not None else None
     if value is not None:
         return relax.const(importer._convert_pytorch_tensor_to_tvm(value))
-    return _checked(importer, convert, node)
+    try:
+        return _checked(importer, convert, node)
+    except Exception as err:
+        raise refused(node, err) from err
 
 
 def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:
@@ -84,9 +104,8 @@ def _checked(importer: Any, convert: Callable[[Node], Any], node: Node) -> Any:
         return result
     if shape_of(result) != tuple(wanted.shape):
         raise UnsupportedOp(
-            f"{node.target} with a result of shape {tuple(wanted.shape)}, which TVM gives the "
-            f"shape {shape_of(result)}",
-            "operators that can be imported from PyTorch",
+            f"a result of shape {tuple(wanted.shape)}, to which TVM gives {shape_of(result)}",
+            EXPECTED,
         )
     dtype = importer._convert_data_type(wanted.dtype)
     if dtype_of(result) == dtype:

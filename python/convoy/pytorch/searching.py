@@ -1,0 +1,79 @@
+"""Operators that look for positions, in terms of comparisons, gathers and matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+def _searchsorted(
+    ordered: Any, values: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Any = None,
+) -> Any:  # fmt: skip
+    """How many elements of a sequence (..., n) lie below each value (..., m), or, from the right,
+    not above it."""
+    if sorter is not None:
+        ordered = ordered.gather(-1, sorter)
+    if not isinstance(values, torch.Tensor):
+        values = torch.full((), values, dtype=ordered.dtype, device=ordered.device)
+    ordered = ordered if ordered.dim() == 1 else ordered.unsqueeze(-2)
+    values = values.unsqueeze(-1)
+    beyond = ordered > values if right or side == "right" else ordered >= values
+    return (~beyond).sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def _repeats(repeats: Any, *, output_size: int | None = None) -> Any:
+    """Indices of which i comes ``repeats[i]`` times, if their number is given."""
+    if output_size is None:
+        return NotImplemented
+    ends = repeats.cumsum(0)
+    return _searchsorted(ends, torch.arange(output_size, device=repeats.device), right=True)
+
+
+def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    """``x`` with the elements of a source, in order, where the mask is set."""
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    mask = mask.expand(shape)
+    order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    found = source.reshape(-1)[order.clamp(0, source.numel() - 1)]
+    return torch.where(mask, found.reshape(shape), x)
+
+
+def _embedding_bag(
+    weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Any = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:  # fmt: skip
+    """Sums (mode 0), means (1) or maxima (2) of rows over bags of indices, which begin at offsets;
+    only gradients need the results behind the first."""
+    rows, places = weight[indices], torch.arange(indices.numel(), device=indices.device)
+    first = offsets[:-1] if include_last_offset else offsets
+    last = torch.cat((offsets[1:], offsets.new_full((len(first) + 1 - len(offsets),), len(places))))
+    held = (places >= first[:, None]) & (places < last[:, None])
+    if padding_idx >= 0:
+        held = held & (indices != padding_idx)
+    if mode == 2:
+        largest = torch.where(held[..., None], rows, -math.inf).amax(1)
+        result = torch.where(held.any(1, keepdim=True), largest, 0.0)
+    else:
+        counts = held.to(rows.dtype)
+        shares = counts if per_sample_weights is None else counts * per_sample_weights
+        result = shares @ rows
+        if mode == 1:
+            result = result / counts.sum(1, keepdim=True).clamp(min=1)
+    return (result, *(offsets.new_zeros(()) for _ in range(3)))
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _aten.searchsorted.Tensor: _searchsorted,
+    _aten.searchsorted.Scalar: _searchsorted,
+    _aten.repeat_interleave.Tensor: _repeats,
+    _aten.masked_scatter.default: _masked_scatter,
+    _aten._embedding_bag.default: _embedding_bag,
+    _aten._embedding_bag_forward_only.default: _embedding_bag,
+}

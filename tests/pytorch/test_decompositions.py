@@ -1,0 +1,136 @@
+"""Operators that are expressed with others, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import convoy
+from convoy.errors import UnsupportedOp
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+F = torch.nn.functional
+
+INF, NAN = float("inf"), float("nan")
+ODD = torch.tensor([[1.0, NAN, 3.0, 3.0, -INF, 2.0], [-INF, -INF, 0.0, INF, INF, 1.0]])
+MASK = torch.tensor([[True, False, True, False, False], [False, True, True, False, True]])
+CODES = torch.tensor([1, 4, 4, 0, 2, 3, 3])
+
+
+def written(x: Any) -> tuple[Any, ...]:
+    """Assignments through masks."""
+    y, z, w = x.clone(), x.clone(), x.clone()
+    y[y > 0.5] = 0.25
+    z[:, z[0, :, 0] > 0] = -1.0
+    z[0, x[0] < -1] = 3
+    w[MASK[:, :4]] = x[0, 0]
+    w[:, MASK[0, :4]] = x[:, :1]
+    w.diagonal(dim1=1, dim2=2).zero_()
+    return y, z, w
+
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "scans": lambda x: (
+        *x.cummax(1), *x.cummin(-1), *(x * 2).round().cummax(0), *ODD.cummax(1), *ODD.cummin(1),
+        x.logcumsumexp(2), ODD[1].logcumsumexp(0), x.sum().cumsum(0), x.sum().int().cumprod(0),
+        *(x * 3).int().cummax(1),
+    ),
+    "special": lambda x: (
+        torch.lgamma(x * 3), torch.lgamma(x.abs() * 30 + 0.01), torch.digamma(x * 4 + 0.003),
+        torch.erfinv(torch.tanh(x)),
+        torch.erfinv(torch.tensor([-1.0, 0.0, 1.0, 2.0]) + 0 * x[0, 0, 0]),
+        torch.digamma(x.abs() * 9 + 0.1), torch.lgamma((x * 9).int().abs() + 1),
+    ),
+    "searches": lambda x: (
+        torch.searchsorted(x.sort(-1)[0], x), torch.searchsorted(x[0, 0].sort()[0], x, right=True),
+        torch.searchsorted(torch.tensor([0.0, 0.5]), x, side="right", out_int32=True),
+        torch.searchsorted(ODD[0, 2:4], x[0, 0] * 0 + NAN),
+        torch.searchsorted(x[0, 0].sort()[0], 0.3),
+        x.masked_scatter(x > 0.2, x * 2), x[:, 0].masked_scatter(MASK, x[0]),
+        x.repeat_interleave(torch.tensor([2, 0, 1, 1]), 1, output_size=4),
+    ),
+    "bags": lambda x: (
+        F.embedding_bag(CODES[:6].reshape(2, 3), x[0].mT),
+        F.embedding_bag(CODES, x[0].mT, torch.tensor([0, 3, 3]), mode="sum"),
+        F.embedding_bag(CODES, x[0].mT, torch.tensor([0, 3, 3, 7]), mode="max",
+        include_last_offset=True),
+        F.embedding_bag(CODES, x[0].mT, torch.tensor([0, 2]), mode="sum",
+        per_sample_weights=x[0, 0, [0, 1, 2, 3, 4, 0, 1]]),
+        F.embedding_bag(CODES, x[0].mT, torch.tensor([0, 2]), padding_idx=3),
+    ),
+    "written parts": written,
+    "scattered": lambda x: (
+        *(
+            x.scatter_reduce(1, x.argsort(1)[:, :3] // 2, x[:, :3], how, include_self=own)
+            for how in ("sum", "prod", "mean", "amax", "amin")
+            for own in (True, False)
+        ),
+        x.index_reduce(1, torch.tensor([0, 0, 3]), x[:, :3] * 2, "amin"),
+        x.index_reduce(-1, torch.tensor([1, 1]), x[..., :2], "mean", include_self=False),
+        (x * 9).int().scatter_reduce(1, x.argsort(1)[:, :3], (x * 7).int()[:, :3], "mean"),
+        torch.diagonal_scatter(x, x[:, :3, 0], -1, 1, 2),
+        torch.diagonal_scatter(x, x[..., 1], 1, 1, 2),
+    ),
+    "strided": lambda x: (
+        x.as_strided((2, 4, 3, 3), (20, 5, 1, 1)), x.as_strided((3, 4), (1, 2), 5),
+        x.transpose(1, 2).contiguous().as_strided((2, 5), (5, 1)),
+        x.flip(1).as_strided((7,), (5,), 2),
+    ),
+    "joined": lambda x: (
+        torch.cat([torch.empty(0), x], 1), torch.cat([x, (x * 9).int()], 2),
+        torch.cat([x[:, :0], x, x], 1),
+        torch.cat([x > 0, (x * 9).long()], 1), torch.block_diag(x[0, 0], x[0, :0], x[1]),
+        torch.stack([x, x > 0]),
+    ),
+    "distances": lambda x: (
+        *(torch.cdist(x[0], x[1], p) for p in (0.0, 1.0, 2.0, 3.5, INF)), F.pdist(x[0]),
+        F.pdist(x[0], 3.0),
+        torch.linalg.vector_norm((x * 2).int().float(), 0, (1, 2)),
+    ),
+    "losses": lambda x: (
+        F.cross_entropy(x, x.softmax(1)), F.cross_entropy(x, x.softmax(1), reduction="none"),
+        F.cross_entropy(x[..., 0], torch.tensor([0, 3]), label_smoothing=0.1),
+        F.cross_entropy(x, MASK.long(), x[0, :, 0].abs(), ignore_index=1, label_smoothing=0.2),
+    ),
+    "quantized": lambda x: (
+        torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
+        torch.fake_quantize_per_channel_affine(x, x[0, :, 0].abs() + 0.1, torch.arange(4).int(), 1,
+        0, 15),
+    ),
+    "rounded": lambda x: (x.relu().long().float(), (x * 3).clamp(min=0).int() / 2, x.angle()),
+    "integers": lambda x: ((x * 9).int() >> 1, (x * 99).long() >> 3,
+    *x.topk(2, 1, sorted=False)[:1]),
+    "pooled": lambda x: (
+        *F.max_pool2d(x, 2, return_indices=True), *F.max_pool2d(x, 3, 2, 1, return_indices=True),
+        *F.max_pool2d(x, 2, ceil_mode=True, return_indices=True),
+        *F.max_pool2d(x, 2, 1, 1, dilation=2, return_indices=True),
+        *F.max_pool1d(x, 2, return_indices=True),
+        *F.max_pool3d(x[None], 2, 1, return_indices=True),
+        F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=(4, 5)),
+        F.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3),
+        F.avg_pool2d(x, 3, 2, 1, True, False, 2),
+    ),
+}  # fmt: skip
+
+
+def sample() -> Any:
+    return torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(4))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_pytorch(name: str) -> None:
+    x, function = sample(), CASES[name]
+    for got, want in zip(convoy.compile(function, x, cache=False)(x), function(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_values_for_a_mask_of_unknown_count_are_refused() -> None:
+    def function(x: Any) -> Any:
+        y = x.clone()
+        y[MASK.unsqueeze(1).expand(2, 4, 5)] = x.reshape(-1)[:20]
+        return y
+
+    with pytest.raises(UnsupportedOp, match="mask as an index"):
+        convoy.compile(function, sample(), cache=False)

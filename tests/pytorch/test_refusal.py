@@ -1,0 +1,60 @@
+"""Refused operators: the error has their name and the submodule that calls them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import convoy
+from convoy.errors import UnsupportedOp
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+F = nn.functional
+
+
+class Called(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+CASES: dict[str, tuple[Any, str]] = {
+    "no converter": (
+        lambda x: torch.linalg.qr(x)[0],
+        r"aten\.linalg_qr\.default in blocks\.1\.head \(Called\)",
+    ),
+    "refused by its converter": (
+        lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
+        r"indices are used \(the operator aten\.adaptive\S+ in blocks\.1\.head \(Called\)\)",
+    ),
+    "random": (torch.rand_like,
+    r"aten\.rand_like\.default in blocks\.1\.head \(Called\), which draws"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operator_and_place(name: str) -> None:
+    function, message = CASES[name]
+    net = nn.ModuleDict({"head": Called(function)})
+    whole = nn.ModuleList([nn.Conv2d(3, 3, 1), net])
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = whole
+
+        def forward(self, x: Any) -> Any:
+            return self.blocks[1]["head"](self.blocks[0](x))
+
+    with pytest.raises(UnsupportedOp, match=message):
+        convoy.compile(Net(), torch.randn(1, 3, 4, 4), cache=False)
+
+
+def test_a_function_has_no_place() -> None:
+    with pytest.raises(UnsupportedOp, match=r"got the operator aten\.linalg_qr\.default; expected"):
+        convoy.compile(lambda x: torch.linalg.qr(x)[0], torch.eye(3), cache=False)
