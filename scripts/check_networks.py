@@ -85,11 +85,11 @@ FORMS_OF = {
 def imported(network: Any, inputs: list[Any], importer: str) -> Any:
     """A Relax module of a PyTorch module, its parameters bound."""
     if importer == "torch":
-        from convoy.pytorch.importer import to_relax
+        from convoy.pytorch.importer import to_relax, trace
         from convoy.pytorch.structure import flatten
 
         tensors, structure = flatten((tuple(inputs), {}))
-        return to_relax(network, structure, tensors).module
+        return to_relax(trace(network, structure, tensors).program)
     import onnx
     import torch
     from tvm.relax.frontend.onnx import from_onnx

@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from convoy.ir.device import Device  # noqa: E402
 from convoy.pipeline.network import place  # noqa: E402
-from convoy.pytorch.importer import to_relax  # noqa: E402
+from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
 
 from .network import Emulation  # noqa: E402
@@ -111,7 +111,7 @@ def test_network(name: str, dtype: str) -> None:
         exact = _flat(copy.deepcopy(module).double()(x.double()))
         eager = _flat(module(x))
     tensors, structure = Arguments(module.forward).flatten((x,), {})
-    mod = to_relax(module, structure, tensors).module
+    mod = to_relax(trace(module, structure, tensors).program)
     placement = place(mod, precision=dtype, device=Device(), measure=False)
     inputs = [_array(t) for t in tensors]
     for seed, streams in enumerate((1, 3)):

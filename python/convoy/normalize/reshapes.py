@@ -9,7 +9,7 @@ the reshape, which is free, comes last.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tvm import relax
 

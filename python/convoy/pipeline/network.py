@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tvm
@@ -100,7 +100,7 @@ def build(
 def build_source(
     network: Source,
     target: str | tvm.target.Target,
-    params: Mapping[str, Any] | None = None,
+    params: Params | None = None,
     *,
     precision: str,
     cuda_graph: bool = True,
@@ -143,7 +143,7 @@ def check_build(options: Mapping[str, Any], precision: str) -> None:
 def kept_build(
     network: Sequence[Source],
     target: str | tvm.target.Target,
-    params: Mapping[str, Any] | None,
+    params: Params | None,
     options: dict[str, Any],
     cache: bool,
 ) -> Kept:
