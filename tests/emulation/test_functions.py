@@ -17,7 +17,7 @@ TOLERANCE = 5e-3
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("first", [100, 120])
+@pytest.mark.parametrize("first", [100])
 def test_cuda(first: int, backwards: bool) -> None:
     drawn = {f"drawn_{seed}": draw(seed) for seed in range(first, first + 20)}
     mod = tvm.IRModule({n: d.func.with_attr("global_symbol", n) for n, d in drawn.items()})

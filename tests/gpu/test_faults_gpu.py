@@ -22,7 +22,10 @@ session = convoy.load(sys.argv[1]).session()
 x = np.ones((1, 3, 32, 32), "float16")
 for _ in range(3):
     session(x)
-torch.zeros(4, device="cuda")[torch.tensor([1 << 20], device="cuda")] += 1  # asserts on the device
+try:
+    torch.zeros(4, device="cuda")[torch.tensor([1 << 20], device="cuda")] += 1
+except RuntimeError:  # an assertion on the device, which may be reported at once
+    pass
 for _ in range(3):
     try:
         session(x)
@@ -55,7 +58,8 @@ def test_memory_is_used_up_and_freed(served):
     path, x, want = served
     module = convoy.load(path)
     session = module.session()
-    assert close(session(x)[0], want)
+    for _ in range(2):  # the second call captures
+        assert close(session(x)[0], want)
     held, sessions = use_up_memory(), []
     try:
         with pytest.raises(OutOfMemory):

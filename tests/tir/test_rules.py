@@ -356,5 +356,7 @@ def test_reasons_are_one_line() -> None:
     )
     compiler = ValueError("nvrtc failed\nkernels.cu(14): error: no such thing\nkernels.cu(15): ...")
     assert schedules.why(compiler) == "error: no such thing"
+    linker = ValueError("NVRTC compilation failed:\nptxas error   : too much shared data")
+    assert schedules.why(linker) == "ptxas error   : too much shared data"
     assert schedules.why(ValueError("")) == "ValueError"
     assert len(schedules.why(ValueError("x" * 5000))) < 400

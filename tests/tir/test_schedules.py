@@ -142,6 +142,14 @@ def test_rows_of_a_matrix_are_read_by_whole_warps():
             assert reads and reads == source.count(f"*(uint4*)({pointer} + "), source
 
 
+@pytest.mark.parametrize("c", [72, 216, 1512, 20])
+def test_lengths_with_few_powers_of_two_have_several_threads_a_row(c):
+    case = Case("gemv", [(8, 1, 1, c), (144, 1, 1, c)], ["float16"] * 2, conv, "Gemv")
+    rule, scheduled = schedule(the_kernel(case.fused())[0])
+    lanes = re.search(r"threadIdx\.x < (\d+)|__launch_bounds__\((\d+)\)", cuda_source(scheduled))
+    assert rule == "Gemv" and int(lanes[1] or lanes[2]) >= 32
+
+
 def test_arithmetic_inside_a_copy_is_not_vectorised():
     """CUDA has no vectors of eight truths: a copy that arithmetic was put into is none any more."""
     func, _ = the_kernel(CASES["concat_of_concat_of_where"].fused())

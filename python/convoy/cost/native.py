@@ -15,6 +15,7 @@ from ..graph.rewriter import used_vars
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import DTYPE_BYTES, Workload
+from ..tir.gemv import FEWEST_LANES
 
 if TYPE_CHECKING:
     from ..partition.match_graph import Op, Subgraph
@@ -67,7 +68,8 @@ def is_gemv(workload: Workload) -> bool:
     """Whether a workload is the product of a matrix and a few rows, for which tensor cores do
     nothing: each row reads the matrix once (tir/gemv.py)."""
     dense = workload.op in ("fprop", "matmul") and (workload.r, workload.s) == (1, 1)
-    return dense and workload.groups == 1 and _rows(workload) <= MOST_GEMV_ROWS
+    dense = dense and workload.groups == 1
+    return dense and workload.c % FEWEST_LANES == 0 and _rows(workload) <= MOST_GEMV_ROWS
 
 
 def _rows(workload: Workload) -> int:

@@ -104,16 +104,15 @@ class TrainingStep:
                 )
         with self._turns.lock:
             self._steps += 1
-            if self.device.type == "cuda":
-                self._turns.follow(torch.cuda.current_stream(self.device))
+            on_gpu = self.device.type == "cuda"
+            stream = self._turns.follow(self.device.index) if on_gpu else 0
             self._rate.fill_(self.optimizer.param_groups[0]["lr"])
             for given, buffer in zip((inputs, targets), self._buffers, strict=True):
                 buffer.copy_(given, non_blocking=True)
-            if self.device.type == "cuda":
+            if on_gpu:
                 import tvm_ffi
 
-                stream = torch.cuda.current_stream(self.device)
-                with tvm_ffi.use_raw_stream(self._session.session.device, stream.cuda_stream):
+                with tvm_ffi.use_raw_stream(self._session.session.device, stream):
                     self._session.run()
             else:
                 self._session.run()

@@ -18,6 +18,7 @@ from .partial_sums import PartialSums, fused, loops_of, share
 _MOST_RESULTS = 65536  # more of them share their loads better with a thread for each
 _SHORTEST = 16
 _LANES = 32
+FEWEST_LANES = 4  # threads that share a sum
 _THREADS = 128
 _BLOCKS = 264  # two for each SM of an H200
 _UNROLLED = 16
@@ -34,7 +35,8 @@ class Gemv(PartialSums):
             return False
         if not all(contiguous_in(load, summed[0].var) for load in loads):
             return False
-        if int(summed[0].dom.extent) < _SHORTEST:
+        length = int(summed[0].dom.extent)
+        if length < _SHORTEST or length % FEWEST_LANES:
             return False
         of_matrix = [
             any(depends_on(index, results[-1].var) for index in load.indices[:-1]) for load in loads
@@ -70,11 +72,11 @@ class Gemv(PartialSums):
 
 def _lanes_and_width(length: int, most: int) -> tuple[int, int]:
     """Choose the threads of a row and the width of their vectors: as many elements in one step as
-    divide the row, in the widest vectors."""
+    divide the row, in the widest vectors that leave several threads."""
     options = [
         (lanes * width, width, lanes)
         for width in (1, 2, 4, 8)
-        for lanes in (1, 2, 4, 8, 16, _LANES)
+        for lanes in (FEWEST_LANES, 8, 16, _LANES)
         if width <= most and length % (lanes * width) == 0
     ]
     _, width, lanes = max(options)

@@ -163,8 +163,8 @@ def why(err: BaseException) -> str:
     """Shorten an error of TVM to one line."""
     lines = [line.strip() for line in str(err).splitlines()]
     lines = [line for line in lines if line.strip("^ -=#")]
-    for mark in ("Error message:", "error:"):
-        lines = [line for line in lines if mark in line][:1] or lines
+    for mark in (r"Error message:", r"\berror\s*:"):
+        lines = [line for line in lines if re.search(mark, line)][:1] or lines
     text = lines[0] if lines else type(err).__name__
     text = re.sub(r"^\S+\(\d+\): ", "", text)  # a place in generated code
     text = re.sub(r'ir\.Op\(.*?name="([^"]+)".*?\)', r"\1", text)
