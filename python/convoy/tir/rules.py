@@ -20,6 +20,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm_ffi import StructuralKey
 
 from ..errors import UnsupportedOp
+from .batch_matmul import BatchMatmul
 from .channel_reduce import ChannelReduce
 from .column_reduce import ColumnReduce
 from .elementwise import Elementwise
@@ -40,6 +41,7 @@ RULES: tuple[ScheduleRule, ...] = (
     Elementwise(),
     ChannelReduce(),
     RowReduce(),
+    BatchMatmul(),
     Gemv(),
     Window(),
     ColumnReduce(),

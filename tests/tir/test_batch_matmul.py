@@ -1,0 +1,122 @@
+"""Products of two activations: as TIR, as CUDA run on the CPU, and what other rules take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx
+
+from convoy.lower.compile import build_kernels, compiled
+from convoy.tir.batch_matmul import BatchMatmul
+
+from ..emulation.kernels import emulated
+from ..graph.kernels import TARGET
+from ..graph.serial import run_serial
+
+
+@dataclass(frozen=True)
+class Product:
+    """``scale * a @ b`` of (batch, rows, summed) and (batch, summed, columns), or of operands that
+    are transposed; the result has the dtype ``out``."""
+
+    batch: int
+    rows: int
+    columns: int
+    summed: int
+    transposed: tuple[bool, bool] = (False, False)
+    dtype: str = "float16"
+    out: str = "float16"
+    scaled: bool = False
+
+    def func(self) -> tirx.PrimFunc:
+        a, b = (
+            te.placeholder(shape, self.dtype, name)
+            for shape, name in zip(self.shapes(), "ab", strict=True)
+        )
+        k = te.reduce_axis((0, self.summed), "k")
+
+        def multiply(n, i, j):
+            one = a[n, k, i] if self.transposed[0] else a[n, i, k]
+            other = b[n, j, k] if self.transposed[1] else b[n, k, j]
+            return te.sum(one.astype("float32") * other.astype("float32"), k)
+
+        out = te.compute((self.batch, self.rows, self.columns), multiply, name="product")
+        if self.scaled:
+            raw = out
+            out = te.compute(out.shape, lambda *at: raw[at] * tirx.const(0.5, "float32"), "scaled")
+        if self.out != "float32":
+            wide = out
+            out = te.compute(out.shape, lambda *at: wide[at].astype(self.out), "rounded")
+        return te.create_prim_func([a, b, out])
+
+    def shapes(self) -> list[tuple[int, int, int]]:
+        a, b = (self.rows, self.summed), (self.summed, self.columns)
+        sides = zip((a, b), self.transposed, strict=True)
+        return [(self.batch, *(side[::-1] if swap else side)) for side, swap in sides]
+
+    def inputs(self) -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        return [rng.standard_normal(shape).astype(self.dtype) for shape in self.shapes()]
+
+    def error(self, got: np.ndarray) -> float:
+        a, b = (
+            x.astype("float64").transpose(0, 2, 1) if swap else x.astype("float64")
+            for x, swap in zip(self.inputs(), self.transposed, strict=True)
+        )
+        want = a @ b * (0.5 if self.scaled else 1)
+        return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+
+    def empty(self) -> np.ndarray:
+        return np.full((self.batch, self.rows, self.columns), np.nan, self.out)
+
+
+PRODUCTS = [
+    Product(40, 72, 130, 24),
+    Product(140, 32, 40, 25, (False, True)),
+    Product(140, 17, 33, 24, (True, False), "float32", "float32"),
+    Product(20, 40, 70, 16, (True, True), scaled=True),
+    Product(3, 32, 32, 320, out="float32", scaled=True),
+    Product(2, 21, 35, 301),
+    Product(2, 21, 16, 304, (False, True)),
+    Product(1, 9, 24, 130, (True, False), "float32", "float32"),
+]
+
+
+def scheduled(product: Product) -> tirx.PrimFunc:
+    with TARGET:
+        found = BatchMatmul().apply(product.func(), TARGET, False)
+    assert found is not None
+    return found.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=str)
+def test_schedule_keeps_the_meaning(product: Product) -> None:
+    got = run_serial(scheduled(product), product.inputs(), product.empty())
+    assert product.error(got) < (1e-3 if product.out == "float16" else 1e-5)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_cuda(backwards: bool) -> None:
+    functions = {
+        f"product_{i}": scheduled(product).with_attr("global_symbol", f"product_{i}")
+        for i, product in enumerate(PRODUCTS)
+    }
+    with emulated(backwards):
+        library, _ = compiled(
+            tvm.IRModule(functions), TARGET, lambda mod: build_kernels(mod, TARGET)
+        )
+    for name, product in zip(functions, PRODUCTS, strict=True):
+        got = tvm.runtime.tensor(product.empty())
+        library[name](*map(tvm.runtime.tensor, product.inputs()), got)
+        assert product.error(got.numpy()) < (1e-3 if product.out == "float16" else 1e-5), product
+
+
+@pytest.mark.parametrize(
+    "product", [Product(2, 1, 64, 64), Product(2, 64, 4, 64), Product(2, 64, 64, 4)], ids=str
+)
+def test_declines_without_tiles(product: Product) -> None:
+    with TARGET:
+        assert BatchMatmul().apply(product.func(), TARGET, False) is None
