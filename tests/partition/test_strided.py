@@ -7,7 +7,10 @@ import math
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tvm import relax
 
+from convoy.partition.patterns.base import GraphView
+from convoy.partition.patterns.sources import sources
 from convoy.partition.patterns.strided import Strided, common, joined
 
 
@@ -79,3 +82,16 @@ def test_batches_in_common(extents, random):
 def test_batches_without_a_common_form():
     assert common([((2, 3), (3, 1)), ((3, 2), (2, 1))]) is None
     assert common([((4, 1),), ((2, 1),)]) is None
+
+
+def test_a_clipped_index_is_not_counted_from_the_end():
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((3, 4), "float32"))
+    with bb.function("main", [x]):
+        last, clipped = (
+            bb.emit(relax.op.take(x, relax.const(at, "int64"), axis=0, mode="clip"))
+            for at in (2, -1)
+        )
+        bb.emit_func_output(bb.emit(relax.op.add(last, clipped)))
+    graph = GraphView(bb.get()["main"])
+    assert elements(sources(graph, last)[0].layout).tolist() == [8, 9, 10, 11]
+    assert [source.tensor for source in sources(graph, clipped)] == [clipped]

@@ -110,7 +110,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
         *F.max_pool3d(x[None], 2, 1, return_indices=True),
         F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=(4, 5)),
         F.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3),
-        F.avg_pool2d(x, 3, 2, 1, True, False, 2),
+        F.avg_pool2d(x, 3, 2, 1, True, False, 2), F.avg_pool3d(x[None], 2, 1, 1, True, False, 2),
+        F.avg_pool3d(x[None], (2, 3, 3), 2, 1, True, False),
     ),
 }  # fmt: skip
 

@@ -79,6 +79,25 @@ def test_content_differs_where_the_module_does() -> None:
     assert None not in found and len(set(map(str, found))) == len(found)
 
 
+class Added(nn.Module):
+    def __init__(self, constant: Any) -> None:
+        super().__init__()
+        self.register_buffer("constant", constant)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.constant.to_dense().to(torch.complex64).imag.sum()
+
+
+def test_content_of_any_constants() -> None:
+    x, turns = torch.randn(2), torch.polar(torch.ones(2, 3), torch.randn(2, 3))
+    dense = [
+        turns, turns.conj(), turns.conj().imag, turns.t(), turns[:0], turns.real > 0, turns[0, 0],
+    ]  # fmt: skip
+    found = [content(Added(constant), x) for constant in dense]
+    assert None not in found and len(set(map(str, found))) == len(found)
+    assert content(Added(torch.eye(3).to_sparse()), x) is None
+
+
 def test_operators_of_others_are_told_by_what_they_are_converted_to() -> None:
     library = torch.library.Library("convoy_test_second_build", "DEF")
     library.define("twice(Tensor x) -> Tensor")

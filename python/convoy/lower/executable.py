@@ -79,18 +79,23 @@ def _compile(
     def build(lowered: tvm.IRModule) -> relax.VMExecutable:
         if external is not None:
             lowered = lowered.with_attr("external_mods", external(rescheduled(lowered)))
-        lowered = without_source(lowered)
-        try:
-            return tvm.compile(lowered, target, relax_pipeline=None)
-        except tvm.error.InternalError as err:
-            if "LLVM module verification failed" not in str(err):
-                raise
-            # LLVM's vectorizer breaks some small matmuls, at its highest level only.
-            milder = tvm.target.Target({**target.export(), "opt-level": 2})
-            return tvm.compile(lowered, milder, relax_pipeline=None)
+        return _verified(without_source(lowered), target)
 
     executable, built = compiled(lowered, target, build)
     return executable, rescheduled(built)
+
+
+def _verified(
+    lowered: tvm.IRModule, target: tvm.target.Target, milder: tuple[int, ...] = (2, 1)
+) -> relax.VMExecutable:
+    """Compile; where LLVM's vectorizer breaks a small matmul or pooling, at a milder level."""
+    try:
+        return tvm.compile(lowered, target, relax_pipeline=None)
+    except tvm.error.InternalError as err:
+        if not milder or "LLVM module verification failed" not in str(err):
+            raise
+    target = tvm.target.Target({**target.export(), "opt-level": milder[0]})
+    return _verified(lowered, target, milder[1:])
 
 
 def lower_module(

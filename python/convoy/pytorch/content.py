@@ -24,13 +24,13 @@ def program_content(program: ExportedProgram) -> list[str] | None:
     """Equal only for programs that are imported as the same module: operators with their arguments,
     types and strides, and the elements of parameters, buffers and constants.
 
-    None where an operator does not come with PyTorch, or a constant is no tensor.
+    None where an operator does not come with PyTorch, or a constant is no dense tensor.
     """
     graphs = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
     nodes = [node for module in graphs for node in module.graph.nodes]
     held = {**program.state_dict, **program.constants}
     tensors = [*held.values()]
-    if not all(map(_is_own, nodes)) or not all(isinstance(t, torch.Tensor) for t in tensors):
+    if not all(map(_is_own, nodes)) or not all(map(_is_dense, tensors)):
         return None
     texts = [
         torch.__version__,
@@ -53,6 +53,10 @@ def _is_own(node: Node) -> bool:
     return getattr(node.target, "__module__", "") in ("_operator", "math", "builtins")
 
 
+def _is_dense(constant: Any) -> bool:
+    return isinstance(constant, torch.Tensor) and constant.layout == torch.strided
+
+
 def _described(value: Any) -> str:
     """Types, shapes and strides of the tensors in a value; all else as it is."""
     leaves, structure = pytree.tree_flatten(value)
@@ -62,9 +66,10 @@ def _described(value: Any) -> str:
 def _type(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return value.dtype, tuple(value.shape), value.stride(), value.device
+    strides = value.stride() if _is_dense(value) else value.layout
+    return value.dtype, tuple(value.shape), strides, value.device
 
 
 def _elements(tensor: torch.Tensor) -> str:
-    flat = tensor.detach().contiguous().reshape(-1)
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return array_hash(flat.view(torch.uint8).numpy())

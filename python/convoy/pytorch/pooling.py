@@ -138,25 +138,30 @@ def _adaptive_max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
     return convert
 
 
-def _avg_pool2d(node: Any, x: Any, emit: Any) -> relax.Expr:
+def _avg_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
     """(input, window, stride, padding, ceil mode, count padding, divisor)."""
-    window = each(node.args[1], 2)
-    names = ("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-    given = _given(node, list(node.args[2:]), names)
-    strides = each(given.get("stride") or window, 2)
-    padding = each(given.get("padding", 0), 2)
-    if divisor := given.get("divisor_override"):
-        counts = [int(size) for size in node.meta["val"].shape[-2:]]
-        taps = _Windows(window, strides, padding, (1, 1), counts).taps(x, emit, 0.0)
-        total = emit(op.sum(taps, axis=[2]))
-        return emit(op.divide(total, relax.const(divisor, str(x.ty.dtype))))
-    return emit(
-        op.nn.avg_pool2d(
-            x, pool_size=window, strides=strides, padding=padding,
-            ceil_mode=bool(given.get("ceil_mode", False)),
-            count_include_pad=bool(given.get("count_include_pad", True)),
-        )
-    )  # fmt: skip
+
+    def convert(node: Any, x: Any, emit: Any) -> relax.Expr:
+        window = each(node.args[1], rank)
+        names = ("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+        given = _given(node, list(node.args[2:]), names)
+        strides = each(given.get("stride") or window, rank)
+        padding = each(given.get("padding", 0), rank)
+        if divisor := given.get("divisor_override"):
+            counts = [int(size) for size in node.meta["val"].shape[-rank:]]
+            taps = _Windows(window, strides, padding, [1] * rank, counts).taps(x, emit, 0.0)
+            total = emit(op.sum(taps, axis=[2]))
+            return emit(op.divide(total, relax.const(divisor, str(x.ty.dtype))))
+        pool = op.nn.avg_pool3d if rank == 3 else op.nn.avg_pool2d
+        return emit(
+            pool(
+                x, pool_size=window, strides=strides, padding=padding,
+                ceil_mode=bool(given.get("ceil_mode", False)),
+                count_include_pad=bool(given.get("count_include_pad", True)),
+            )
+        )  # fmt: skip
+
+    return convert
 
 
 def _im2col(node: Any, x: Any, emit: Any) -> relax.Expr:
@@ -206,7 +211,8 @@ CONVERTERS = {
     "max_pool3d_with_indices.default": _batched(_max_pool(3), 3),
     "adaptive_max_pool2d.default": _batched(_adaptive_max_pool(2), 2),
     "adaptive_max_pool3d.default": _batched(_adaptive_max_pool(3), 3),
-    "avg_pool2d.default": _batched(_avg_pool2d, 2),
+    "avg_pool2d.default": _batched(_avg_pool(2), 2),
+    "avg_pool3d.default": _batched(_avg_pool(3), 3),
     "im2col.default": _batched(_im2col, 2),
     "col2im.default": _col2im,
 }

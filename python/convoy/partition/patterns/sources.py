@@ -166,7 +166,6 @@ def _take(call: relax.Call) -> Step | None:
         return None
     axis = int(call.attrs.axis) % len(shape_of(call.args[0]))
     extent, at = shape_of(call.args[0])[axis], int(as_numpy(index))
-    at += extent if at < 0 else 0
     return (lambda layout: layout.taken(axis, at)) if 0 <= at < extent else None
 
 
