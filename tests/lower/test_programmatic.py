@@ -35,7 +35,7 @@ def source(arch: str) -> str:
 
 def test_waits_before_anything_else() -> None:
     _, body = source("sm_90").rsplit("{\n", 1)
-    trigger, wait, *rest = body.splitlines()
+    wait, trigger, *rest = body.splitlines()
     assert "launch_dependents();" in trigger and "convoy_wait(" in wait
     assert all(name in wait for name in ("a_ptr", "b_ptr"))
     assert any("a_ptr" in line for line in rest)

@@ -1,8 +1,8 @@
 """Programmatic launches of the kernels that TVM generates.
 
-A kernel lets its successor start at once, and waits for its predecessor before it touches memory.
-What it reads has then been written while it ran, so that it must not be loaded through the
-read-only cache, which may hold what was at the address before.
+A kernel waits for its predecessor before it touches memory, and then lets its successor start: two
+kernels at most are in flight. What it reads has been written while it ran, so that it must not be
+loaded through the read-only cache, which may hold what was at the address before.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ def _start_early(
     tags.insert(len(tags) - last, _TAG)
     pointers = [p for p in func.params if isinstance(p.ty, tvm.ir.PointerType)]
     wait = cuda_func_call(_WAIT, *pointers, source_code=_WAIT_SOURCE, return_type="void")
-    first = [tirx.Evaluate(call) for call in (script.ptx.griddepcontrol.launch_dependents(), wait)]
+    first = [tirx.Evaluate(call) for call in (wait, script.ptx.griddepcontrol.launch_dependents())]
     func = func.with_body(tirx.SeqStmt([*first, func.body]))
     return func.with_attr("tirx.kernel_launch_params", tags)
