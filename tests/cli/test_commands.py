@@ -68,7 +68,7 @@ def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> 
         for search in ("greedy", "exact"):
             options = ("--objective", objective, "--search", search, "--json")
             plan = Plan.loads(run("place", path, *options))
-            assert plan.source == "recorded" and sum(plan.backends().values()) == 21
+            assert plan.source == "recorded" and sum(plan.backends().values()) == 22
             assert all(choice.chosen.measurement.ok for choice in plan.choices)
             totals[objective, search] = plan
     graph, sync = totals["graph", "greedy"], totals["sync", "greedy"]
