@@ -15,7 +15,7 @@ from convoy.relay import testing
 from convoy.relay.ast import Call, Op
 from convoy.relay.visit import post_order
 
-# Half of what is promised, of the processor's time, so that a busy machine does not matter.
+# What is promised, in processor time: a busy machine takes more of it as well.
 TEXT_SECONDS, JSON_SECONDS = 3.0, 3.0
 
 
