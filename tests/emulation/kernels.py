@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def emulated(backwards: bool = False) -> Iterator[None]:
     register(_HOOKS[0], compile_module)
     register(_HOOKS[1], lambda source, target: b"//")  # nvcc is not needed for the source
     if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is None:
-        register("device_api.cuda", tvm_ffi.get_global_func("device_api.cpu"))  # for workspaces
+        register("device_api.cuda", device)
     try:
         yield
     finally:
@@ -67,20 +67,35 @@ def compile_source(
     source = _DYNAMIC_SHARED.sub(r"auto* \1 = emulator::dynamic_shared;", source)
     entries = "\n".join(_entry(name, tags, source) for name, tags in launches.items())
     head = f'#define BACKWARDS {int(backwards)}\n#include "cuda.h"\n'
-    folder = Path(tempfile.mkdtemp(prefix="convoy-emulation-"))
-    (folder / "kernels.cc").write_text(head + source + entries)
-    includes = [_HERE, _HERE.parent / "helpers", *toolkit().includes]
+    with tempfile.TemporaryDirectory(prefix="convoy-emulation-") as folder:
+        path = Path(folder) / "kernels.cc"
+        path.write_text(head + source + entries)
+        return tvm_ffi.load_module(str(_library(path, Path(folder))))
+
+
+@functools.cache
+def device() -> ctypes.c_void_p:
+    """Return what TVM knows as its CUDA device, for the workspaces of functions."""
+    with tempfile.TemporaryDirectory(prefix="convoy-emulation-") as folder:
+        library = ctypes.CDLL(str(_library(_HERE / "device.cc", Path(folder))))
+    library.emulated_device.restype = ctypes.c_void_p
+    return ctypes.c_void_p(library.emulated_device())
+
+
+def _library(source: Path, folder: Path) -> Path:
+    """Compile a C++ source that may include the headers of CUDA and TVM."""
+    tvm_folder = Path(tvm.__file__).parent
+    includes = [_HERE, _HERE.parent / "helpers", *toolkit().includes, tvm_folder / "include"]
+    library = folder / "library.so"
     command = [
         *(str(toolkit().nvcc), "-x", "c++", "-std=c++17", "-O1", "-shared", "-cudart=none"),
         "-Xcompiler=-fPIC,-w,-fno-gnu-unique,-fno-strict-aliasing",
         *(f"-I{path}" for path in (*includes, *tvm_ffi.libinfo.include_paths())),
-        *("-o", str(folder / "kernels.so"), str(folder / "kernels.cc")),
+        *("-o", str(library), str(source)),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
-    module = tvm_ffi.load_module(str(folder / "kernels.so"))
-    shutil.rmtree(folder)
-    return module
+    return library
 
 
 def _entry(name: str, tags: Tags, source: str) -> str:

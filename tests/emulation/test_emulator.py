@@ -6,8 +6,10 @@ import ctypes
 
 import numpy as np
 import pytest
+import tvm
+import tvm_ffi
 
-from .kernels import compile_source
+from .kernels import compile_source, emulated
 
 SUM = """
 extern "C" __global__ void __launch_bounds__(96) sum(float* __restrict__ x, float* __restrict__ y) {
@@ -43,3 +45,11 @@ def test_a_missing_barrier_shows() -> None:
 def test_barriers_that_not_all_threads_reach() -> None:
     with pytest.raises(RuntimeError, match="wait at different barriers"):
         errors("if (threadIdx.x == 0) __syncwarp(); else __syncthreads()", backwards=False)
+
+
+def test_no_gpu_is_reported() -> None:
+    """A test that follows in the same process makes targets as on a machine without GPU."""
+    with emulated():
+        assert tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None
+        assert not tvm.cuda(0).exist
+        assert tvm.target.Target("cuda").kind.name == "cuda"
