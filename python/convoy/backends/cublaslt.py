@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import InvalidOption
 from ..ir import fields as checks
@@ -119,7 +118,7 @@ class CublasLtBackend(Backend):
         return Decline(self.name, reason, remedy)
 
 
-def _algo(value: Any) -> str:
+def _algo(value: object) -> str:
     """Check for the 64 bytes of an algorithm."""
     if type(value) is str and re.fullmatch("[0-9a-f]{128}", value):
         return value
@@ -129,7 +128,7 @@ def _algo(value: Any) -> str:
 _FIELDS: dict[str, checks.Check] = {"algo": _algo, "version": checks.integer()}
 
 
-def _options(candidate: Candidate) -> dict[str, Any]:
+def _options(candidate: Candidate) -> dict[str, object]:
     """Options of a candidate. Raises InvalidOption for one that was not proposed here."""
     what = f"candidate {candidate.key} of the cublaslt backend"
     required = () if candidate.kernel == FIRST_CHOICE else tuple(_FIELDS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
 from ..ir import fields as checks
@@ -18,7 +18,7 @@ from ..runtime.library import call_json, function
 from ..threads import in_threads
 from . import cudnn_attention
 from .base import Backend, Binary
-from .cudnn_engines import Engines
+from .cudnn_engines import BuiltPlan, Engines, Enumeration
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
 
@@ -44,7 +44,7 @@ class CudnnBackend(Backend):
         if max_workspace < 0:
             raise InvalidOption(f"max_workspace = {max_workspace}", "bytes, 0 or more")
         self.max_workspace = max_workspace
-        self._compiled: dict[tuple[Workload, Candidate, Device], dict[str, Any]] = {}
+        self._compiled: dict[tuple[Workload, Candidate, Device], BuiltPlan] = {}
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
@@ -112,10 +112,9 @@ class CudnnBackend(Backend):
         The heuristics propose some 40 of the thousands of configurations of an engine; checking
         one takes a third of a millisecond, and no plan is built.
         """
-        options = _engine_options(candidate)
-        engine, knobs = options["engine"], dict(options["knobs"])
-        zero_bias = options.get("zero_bias", False)
-        common = {"zero_bias": zero_bias, **_target_options(device)}
+        options = _options(candidate)
+        engine, knobs = options.engine, dict(options.knobs)
+        common = {"zero_bias": options.zero_bias, **_target_options(device)}
         answer = call_json("cudnn.knobs", workload.to_json(), {"engine": engine, **common})
         changed = [
             {"engine": engine, "knobs": sorted({**knobs, kind: value}.items())}
@@ -128,13 +127,13 @@ class CudnnBackend(Backend):
         limits = {"max_workspace": self.max_workspace, "configs": changed, **common}
         checked = call_json("cudnn.check", workload.to_json(), limits)
         found = Engines(workload)
-        found.add(checked, zero_bias=zero_bias)
+        found.add(checked, zero_bias=options.zero_bias)
         # In the backend's order of preference they stand where the one stands that they vary.
         return [dataclasses.replace(c, priority=candidate.priority) for c in found.candidates]
 
-    def _enumerate(self, workload: Workload, device: Device, **options: bool) -> dict[str, Any]:
+    def _enumerate(self, workload: Workload, device: Device, **options: bool) -> Enumeration:
         limits = {"max_workspace": self.max_workspace, **_target_options(device)}
-        answer: dict[str, Any] = call_json(
+        answer: Enumeration = call_json(
             "cudnn.enumerate", workload.to_json(), {**limits, **options}
         )
         return answer
@@ -147,19 +146,19 @@ class CudnnBackend(Backend):
         that loads the module: such a candidate comes from records. Raises CompileFailed when cuDNN
         refuses it, LibraryVersionMismatch when another version had proposed it.
         """
-        options = _engine_options(candidate)
-        entry: dict[str, Any] = {
+        options = _options(candidate)
+        entry: dict[str, object] = {
             "backend": "cudnn",
             "arch": device.arch,
             "workload": workload.to_json(),
-            "engine": options["engine"],
-            "knobs": [list(knob) for knob in options["knobs"]],
+            "engine": options.engine,
+            "knobs": [list(knob) for knob in options.knobs],
             "workspace": candidate.workspace,
-            "cudnn_version": options["version"],
-            "zero_bias": options.get("zero_bias", False),
+            "cudnn_version": options.version,
+            "zero_bias": options.zero_bias,
         }
         if "runtime_compilation" in candidate.notes:
-            built = self._compiled.get(key := (workload, candidate, device))
+            built: BuiltPlan | None = self._compiled.get(key := (workload, candidate, device))
             if built is None:
                 built = call_json("cudnn.build_plan", entry, _target_options(device))
                 self._compiled[key] = built
@@ -203,7 +202,7 @@ class CudnnBackend(Backend):
         return cudnn_attention.estimate_us(workload, candidate, device)
 
     def check(self, candidate: Candidate) -> None:
-        _engine_options(candidate)
+        _options(candidate)
 
     def _decline(self, reason: str, remedy: str) -> Decline:
         return Decline(self.name, reason, remedy)
@@ -217,11 +216,21 @@ _FIELDS: dict[str, checks.Check] = {
 }
 
 
-def _engine_options(candidate: Candidate) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Options:
+    """A candidate's engine with its knobs, and the version of cuDNN that proposed it."""
+
+    engine: int
+    knobs: tuple[tuple[int, int], ...]
+    version: int
+    zero_bias: bool = False
+
+
+def _options(candidate: Candidate) -> _Options:
     """Options of a candidate. Raises InvalidOption for one that :meth:`propose` did not make."""
     what = f"candidate {candidate.key} of the cudnn backend"
     required = ("engine", "knobs", "version")
-    return checks.checked(candidate.options(), _FIELDS, what, InvalidOption, required)
+    return checks.made(_Options, candidate.options(), _FIELDS, what, InvalidOption, required)
 
 
 def _is_compiled(workload: Workload) -> bool:
@@ -238,7 +247,7 @@ def _wants_zero_bias(workload: Workload) -> bool:
     return bool(epilogue.name) and not epilogue.bias and not _is_compiled(workload)
 
 
-def _target_options(device: Device) -> dict[str, Any]:
+def _target_options(device: Device) -> dict[str, object]:
     """Options that make cuDNN plan for ``device``: none if it is the one that is present."""
     try:
         if current_device() == device:
@@ -248,14 +257,14 @@ def _target_options(device: Device) -> dict[str, Any]:
     return {"deviceprop": json.dumps(device_properties(device))}
 
 
-def device_properties(device: Device) -> dict[str, Any]:
+def device_properties(device: Device) -> dict[str, object]:
     """A description of ``device`` in cuDNN's form, after that of a real H200.
 
     Limits of the architecture that Device does not carry are the H200's; they are the same for
     compute capabilities 8.0 and 9.0.
     """
     text = (resources.files(__package__) / "data" / "h200.json").read_text(encoding="utf-8")
-    properties: dict[str, Any] = json.loads(text)["properties"]
+    properties: dict[str, object] = json.loads(text)["properties"]
     properties.update(
         deviceName=device.name,
         deviceVer=device.arch * 10,
@@ -268,7 +277,7 @@ def device_properties(device: Device) -> dict[str, Any]:
 
 
 def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
-    proposed, installed = _version(candidate.options()["version"]), cudnn_version()
+    proposed, installed = _version(_options(candidate).version), cudnn_version()
     got = f"cuDNN {installed} refusing {candidate.kernel} for {workload.key} ({why})"
     if proposed != installed:
         remedy = "Install that version, or measure and place again."

@@ -24,7 +24,7 @@ class Network:
     """A Relax module with the values of those of its parameters that are not bound."""
 
     mod: tvm.IRModule
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
 
 
 def read(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..report.layers import Layer
 
@@ -60,5 +59,5 @@ class Result:
     rows: tuple[Row, ...]
     about: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"format": RESULT_FORMAT, **dataclasses.asdict(self)}

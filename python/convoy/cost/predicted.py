@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SIDES = ("kernel_us", "enqueue_us", "e2e_us")
 ROUNDS = 150
-PARAMETERS: dict[str, Any] = {
+PARAMETERS: dict[str, object] = {
     "objective": "reg:squarederror",
     "max_depth": 7,
     "eta": 0.12,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,7 @@ Array = np.ndarray
 
 #: Times beyond this multiple of the best are all the same: useless.
 SLOWEST = 8.0
-PARAMETERS: dict[str, Any] = {
+PARAMETERS: dict[str, object] = {
     "objective": "reg:squarederror",
     "max_depth": 8,
     "eta": 0.15,

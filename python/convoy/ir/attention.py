@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InvalidWorkload
 from . import fields as checks
@@ -116,15 +115,15 @@ class Attention:
             )
 
     @classmethod
-    def from_json(cls, data: Any) -> Attention:
+    def from_json(cls, data: object) -> Attention:
         """Inverse of ``dataclasses.asdict``; raises InvalidWorkload naming the field."""
         required = ("q", "k", "v", "o")
-        return cls(**checks.checked(data, _FIELDS, "attention", InvalidWorkload, required))
+        return checks.made(cls, data, _FIELDS, "attention", InvalidWorkload, required)
 
 
 def _view(name: str) -> checks.Check:
-    def check(data: Any) -> RowView:
-        return RowView(**checks.checked(data, _VIEW, f"view {name}", InvalidWorkload))
+    def check(data: object) -> RowView:
+        return checks.made(RowView, data, _VIEW, f"view {name}", InvalidWorkload)
 
     return check
 
@@ -144,7 +143,7 @@ _FIELDS: Mapping[str, checks.Check] = {
 }
 
 
-def without_defaults(attention: Attention) -> dict[str, Any]:
+def without_defaults(attention: Attention) -> dict[str, object]:
     """Fields with another value than their default, for JSON."""
     found = {}
     for field in dataclasses.fields(Attention):

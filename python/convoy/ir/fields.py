@@ -11,11 +11,12 @@ import json
 import reprlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ..errors import ConvoyError
 
-Check = Callable[[Any], Any]
+T = TypeVar("T")
+Check = Callable[[object], object]
 
 #: Levels of lists and objects in one JSON text.
 MOST_DEPTH = 64
@@ -34,21 +35,21 @@ class Mismatch(ValueError):
         got: The value at that place.
     """
 
-    def __init__(self, expected: str, got: Any, path: str = "") -> None:
+    def __init__(self, expected: str, got: object, path: str = "") -> None:
         self.expected, self.got, self.path = expected, got, path
         super().__init__(expected)
 
 
-def boolean(value: Any) -> bool:
+def boolean(value: object) -> bool:
     if value is True or value is False:
         return value
     raise Mismatch("true or false", value)
 
 
-def integer(least: int = 0, most: int = 2**31 - 1) -> Check:
+def integer(least: int = 0, most: int = 2**31 - 1) -> Callable[[object], int]:
     """Accept an int from ``least`` to ``most``; a bool is none."""
 
-    def check(value: Any) -> int:
+    def check(value: object) -> int:
         if type(value) is int and least <= value <= most:
             return value
         raise Mismatch(f"an integer from {least} to {most}", value)
@@ -56,10 +57,10 @@ def integer(least: int = 0, most: int = 2**31 - 1) -> Check:
     return check
 
 
-def number(least: float, most: float) -> Check:
+def number(least: float, most: float) -> Callable[[object], float]:
     """Accept an int or float from ``least`` to ``most``, which NaN is not; a bool is none."""
 
-    def check(value: Any) -> float:
+    def check(value: object) -> float:
         if (type(value) is float or type(value) is int) and least <= value <= most:
             return value
         raise Mismatch(f"a number from {least:g} to {most:g}", value)
@@ -67,10 +68,10 @@ def number(least: float, most: float) -> Check:
     return check
 
 
-def text(most: int = 200) -> Check:
+def text(most: int = 200) -> Callable[[object], str]:
     """Accept a string of at most ``most`` characters."""
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         if type(value) is str and len(value) <= most:
             return value
         raise Mismatch(f"text of at most {most} characters", value)
@@ -78,10 +79,10 @@ def text(most: int = 200) -> Check:
     return check
 
 
-def one_of(names: Collection[str]) -> Check:
+def one_of(names: Collection[str]) -> Callable[[object], str]:
     """Accept one of some strings."""
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         if type(value) is str and value in names:
             return value
         raise Mismatch(f"one of {', '.join(names)}", value)
@@ -89,16 +90,18 @@ def one_of(names: Collection[str]) -> Check:
     return check
 
 
-def optional(inner: Check) -> Check:
+def optional(inner: Callable[[object], T]) -> Callable[[object], T | None]:
     """Accept None too."""
     return lambda value: None if value is None else inner(value)
 
 
-def tuple_of(inner: Check, length: int | None = None, most: int = 1 << 20) -> Check:
+def tuple_of(
+    inner: Callable[[object], T], length: int | None = None, most: int = 1 << 20
+) -> Callable[[object], tuple[T, ...]]:
     """Accept a list or tuple, of ``length`` entries or of at most ``most``; return a tuple."""
 
-    def check(value: Any) -> tuple[Any, ...]:
-        if type(value) not in (list, tuple):
+    def check(value: object) -> tuple[T, ...]:
+        if not isinstance(value, (list, tuple)):
             raise Mismatch("a list", value)
         if len(value) != length if length is not None else len(value) > most:
             raise Mismatch(f"{f'{most} or fewer' if length is None else length} entries", value)
@@ -110,18 +113,18 @@ def tuple_of(inner: Check, length: int | None = None, most: int = 1 << 20) -> Ch
     return check
 
 
-def mapping(inner: Check, most: int = 1 << 20) -> Check:
+def mapping(inner: Callable[[object], T], most: int = 1 << 20) -> Callable[[object], dict[str, T]]:
     """Accept an object of at most ``most`` fields of any name."""
 
-    def check(value: Any) -> dict[str, Any]:
-        if type(value) is not dict or len(value) > most:
+    def check(value: object) -> dict[str, T]:
+        if not isinstance(value, dict) or len(value) > most:
             raise Mismatch(f"an object of at most {most} fields", value)
         return {name: _at(f".{name}", inner, entry) for name, entry in value.items()}
 
     return check
 
 
-def _at(place: str, inner: Check, value: Any) -> Any:
+def _at(place: str, inner: Callable[[object], T], value: object) -> T:
     try:
         return inner(value)
     except Mismatch as bad:
@@ -129,12 +132,12 @@ def _at(place: str, inner: Check, value: Any) -> Any:
 
 
 def checked(
-    data: Any,
+    data: object,
     fields: Mapping[str, Check],
     what: str,
     error: type[ConvoyError],
     required: Collection[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Check a JSON object.
 
     Args:
@@ -147,9 +150,9 @@ def checked(
     Returns:
         The fields that are there, checked.
     """
-    if type(data) is not dict:
+    if not isinstance(data, dict):
         raise error(f"{what} {reprlib.repr(data)}", "a JSON object")
-    found = {}
+    found: dict[str, object] = {}
     name = ""
     try:
         for name, value in data.items():
@@ -168,6 +171,18 @@ def checked(
     return found
 
 
+def made(
+    kind: Callable[..., T],
+    data: object,
+    fields: Mapping[str, Check],
+    what: str,
+    error: type[ConvoyError],
+    required: Collection[str] = (),
+) -> T:
+    """Return ``kind`` of the fields of a JSON object; arguments are those of :func:`checked`."""
+    return kind(**checked(data, fields, what, error, required))
+
+
 def check_attributes(
     value: object, fields: Mapping[str, Check], what: str, error: type[ConvoyError]
 ) -> None:
@@ -182,7 +197,7 @@ def check_attributes(
             raise error(f"{what}: {name}{bad.path} {reprlib.repr(bad.got)}", bad.expected) from None
 
 
-def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> Any:
+def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> object:
     """Parse JSON of bounded size and depth; ``what`` names it in the error."""
     if len(data) > MOST_BYTES:
         raise error(f"{what} of {len(data)} bytes", f"at most {MOST_BYTES}")
@@ -201,10 +216,10 @@ def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> Any:
     return value
 
 
-def _is_shallow(value: Any) -> bool:
+def _is_shallow(value: object) -> bool:
     level = [value]
     for _ in range(MOST_DEPTH + 1):
-        inner: list[Any] = []
+        inner: list[object] = []
         for entry in level:
             if type(entry) is list:
                 inner += entry

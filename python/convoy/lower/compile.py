@@ -6,7 +6,7 @@ Kernels are only compiled one by one when the module as a whole fails.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import tvm
 from tvm import te, tirx
@@ -15,10 +15,10 @@ from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why
 from . import cuda_literals
 from .programmatic import pipeline
 
-Build = Callable[[tvm.IRModule], Any]
+B = TypeVar("B")
 
 
-def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
+def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Compile the functions of a module into one runtime module.
 
     Arguments are not checked: the virtual machine passes tensors of the declared types, and checks
@@ -30,8 +30,8 @@ def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
 
 
 def compiled(
-    mod: tvm.IRModule, target: tvm.target.Target, build: Build
-) -> tuple[Any, tvm.IRModule]:
+    mod: tvm.IRModule, target: tvm.target.Target, build: Callable[[tvm.IRModule], B]
+) -> tuple[B, tvm.IRModule]:
     """``build(mod)``, and the module that was built: ``mod``, or a copy of it in which kernels that
     do not compile have simpler schedules.
 

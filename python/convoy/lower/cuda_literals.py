@@ -4,8 +4,8 @@ does not have."""
 from __future__ import annotations
 
 import re
-from typing import Any
 
+import tvm
 import tvm_ffi
 
 #: TVM calls it with the source of each CUDA module and compiles what it returns.
@@ -14,7 +14,7 @@ _LITERALS = {"inff": "__int_as_float(0x7f800000)", "nanf": "__int_as_float(0x7ff
 _PATTERN = re.compile(r"\b(inff|nanf)\b(?!\s*\()")
 
 
-def with_valid_literals(source: str, target: Any = None) -> str:
+def with_valid_literals(source: str, target: tvm.target.Target | None = None) -> str:
     """The source with such constants in C++."""
     return _PATTERN.sub(lambda match: _LITERALS[match[1]], source)
 

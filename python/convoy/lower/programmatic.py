@@ -7,7 +7,7 @@ loaded through the read-only cache, which may hold what was at the address befor
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import tvm
 from tvm import tirx
@@ -17,6 +17,10 @@ from tvm.tirx import compilation_pipeline
 
 from .. import programmatic
 
+#: The passes over a module, over its host functions and over its device functions.
+Pipeline = tuple[
+    tvm.transform.Pass, Callable[[], tvm.transform.Pass], Callable[[], tvm.transform.Pass]
+]
 _PIPELINE = "convoy.programmatic"
 #: Among the launch parameters of a kernel: it is launched with the attribute.
 _TAG = "tirx.use_programtic_dependent_launch"
@@ -47,7 +51,7 @@ def pipeline(target: tvm.target.Target) -> str:
     return _PIPELINE
 
 
-def _programmatic_pipeline() -> tuple[Any, Any, Any]:
+def _programmatic_pipeline() -> Pipeline:
     lower, finish_host, finish_device = compilation_pipeline.get_tir_pipeline("default")
     early = tirx.transform.prim_func_pass(_start_early, opt_level=0)
     return lower, finish_host, lambda: tvm.transform.Sequential([early, finish_device()])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..cost.native import leftover_us
 from ..ir import objective as objectives
@@ -77,7 +76,7 @@ class OpExplanation:
     branches: int = 1
     layer: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "region": self.subgraph,
             "layer": self.layer,
@@ -121,7 +120,7 @@ class Explanation:
     ops: tuple[OpExplanation, ...]
     otherwise: tuple[Otherwise, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "objective": self.objective,
             "counted": self.counted,

@@ -118,17 +118,19 @@ class Environment:
             left_out["kernels"] = f"{kernel_source}={known}" if known else ""
         return dataclasses.replace(self, **left_out)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {k: v for k, v in dataclasses.asdict(self).items() if v}
 
     @classmethod
-    def from_json(cls, data: Any) -> Environment:
+    def from_json(cls, data: object) -> Environment:
         """Inverse of :meth:`to_json`, also of earlier versions' (:mod:`.upgrade`); fields of
         later versions are left out. Raises InvalidOption naming the field."""
         if isinstance(data, dict):
             data = {name: value for name, value in data.items() if name in _FIELDS}
-        fields = checks.checked(data, _FIELDS, "environment", InvalidOption)
-        return cls(**{**fields, "kernels": upgrade.kernels(fields.get("kernels", ""))})
+        return checks.made(
+            lambda kernels="", **rest: cls(kernels=upgrade.kernels(kernels), **rest),
+            data, _FIELDS, "environment", InvalidOption,
+        )  # fmt: skip
 
 
 _FIELDS: dict[str, checks.Check] = {

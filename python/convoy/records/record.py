@@ -18,7 +18,7 @@ import datetime
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import ConvoyError, InvalidOption
 from ..ir import fields as checks
@@ -52,7 +52,7 @@ _WHOLE_LINE = re.compile(
     + r'"time":"(?P<time>[^"\\]{1,64})"\}\n'
 )
 _LEAST_US, _MOST_US = 1e-3, 1e12
-_ID, _TIME = {"id": checks.text(64)}, {"env": checks.text(64), "time": checks.text(64)}
+_NAME = checks.text(64)
 CandidateKey = tuple[str, str, str]
 
 
@@ -176,7 +176,7 @@ class Parser:
             raise BadLine(f"format version {data['v']!r}, this convoy reads {FORMAT_VERSION}")
         try:
             if "id" in data:
-                name = checks.checked({"id": data["id"]}, _ID, "header", InvalidOption)["id"]
+                name = _NAME(data["id"])
                 self.environments[name] = Environment.from_json(data["environment"])
                 return None
             return self._record(data)
@@ -223,10 +223,9 @@ class Parser:
         )  # fmt: skip
         return key, match["time"], sample
 
-    def _record(self, data: dict[str, Any]) -> Record:
-        own = {"env": data["env"], "time": data["time"]}
-        checks.checked(own, _TIME, "record", InvalidOption)
-        environment = self.environments.get(data["env"])
+    def _record(self, data: dict[str, object]) -> Record:
+        time = _NAME(data["time"])
+        environment = self.environments.get(_NAME(data["env"]))
         if environment is None:
             raise BadLine(f"environment {data['env']!r} was not stated before")
         # The same workload comes back once for each candidate: checked and made only once.
@@ -238,9 +237,9 @@ class Parser:
             Candidate.from_json(upgrade.candidate(data["candidate"])),
             Measurement.from_json(data["measurement"]),
             environment,
-            data["time"],
+            time,
         )
 
 
-def _dump(data: dict[str, Any]) -> str:
+def _dump(data: dict[str, object]) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n"

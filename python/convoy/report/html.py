@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
 from ..ir.plan import Plan
@@ -119,7 +119,7 @@ def write(path: Path, report: Report) -> None:
     path.write_text(render(report), encoding="utf-8")
 
 
-def _context(report: Report) -> dict[str, Any]:
+def _context(report: Report) -> dict[str, object]:
     from .. import __version__
 
     plan = report.plan

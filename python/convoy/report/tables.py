@@ -35,7 +35,7 @@ class Column:
     """
 
     title: str
-    get: str | Callable[[Any], object] | None = None
+    get: str | Callable[..., object] | None = None
     unit: str = ""
     digits: int = 2
 

@@ -104,14 +104,17 @@ def _read_signature(file: Path) -> bytes:
     try:
         text = checks.read_bytes(file).decode("ascii")
         data = checks.parse_json(text, f"signature {file}", UntrustedModule)
-        fields = checks.checked(data, _FIELDS, "signature", UntrustedModule, _FIELDS)
-        return base64.b64decode(fields["signature"], validate=True)
+        return checks.made(_decoded, data, _FIELDS, "signature", UntrustedModule, _FIELDS)
     except (OSError, UnicodeDecodeError, binascii.Error) as err:
         raise UntrustedModule(
             f"signature {file}, which cannot be read ({err})",
             "a file that convoy sign wrote",
             remedy,
         ) from None
+
+
+def _decoded(signature: str, **others: object) -> bytes:
+    return base64.b64decode(signature, validate=True)
 
 
 def _signed_by(key: Ed25519PublicKey, signature: bytes, message: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def numpy_dtype(info: TensorInfo) -> np.dtype:
     return np.dtype(info.dtype)
 
 
-def host_value(value: Any) -> Any:
+def host_value(value: Value) -> ArrayLike:
     """A tensor of any library as a numpy array; numbers and lists of them stay.
 
     Raises InvalidOption for a tensor without values in memory, such as a sparse one.

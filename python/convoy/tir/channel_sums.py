@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from tvm.tirx import Expr
 
 from .loads import itemsize, vector_width
 
 _SMS = 132
 _BLOCK_BYTES = 128 << 10  # what one block may read for a problem to be one kernel
 ROWS_AT_ONCE = 4  # loads in flight in each thread
-
-Expr = Any
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
@@ -28,8 +28,6 @@ _SMS = 132
 _LEAST_WIDTH = 4
 #: Steps of a thread that are written out, for loads in flight.
 _UNROLL = 8
-
-Expr = Any
 
 
 @dataclass(frozen=True)
@@ -184,12 +182,12 @@ def _turns(thread: Expr, size: int, threads: int) -> Iterator[Expr]:
             yield at
 
 
-def _clear(mine: Any) -> None:
+def _clear(mine: tirx.Buffer) -> None:
     for which in range(2):
         T.buffer_store(mine, tirx.const(0.0, "float32"), [which])
 
 
-def _add_up(shared: Any, count: int, groups: int, threads: int) -> None:
+def _add_up(shared: tirx.Buffer, count: int, groups: int, threads: int) -> None:
     """Add up ``shared`` (2, count, groups) along its middle axis, into place 0."""
     while count > 1:
         half = -(-count // 2)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import tvm_ffi
 from tvm import te, tirx
 from tvm.backend.cuda.op import cuda_func_call
+from tvm.tirx import Expr
 
 from ..graph.target import on_gpu
 
-Expr = Any  #: tirx.PrimExpr, which TVM does not export for type checking
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -70,7 +69,9 @@ def _source(symbol: str, name: str, dtype: str) -> str:
     return f"{head} {{\n{plain}}}\n"
 
 
-def _reducer(choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr]) -> Any:
+def _reducer(
+    choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr]
+) -> te.CommReducer:
     """A reduction by ``choose``, which schedules may split between threads: TVM is told of it."""
     name = f"convoy.{choose.__name__}"
     # By way of global functions, which last as long as TVM's registry, longer than the interpreter.

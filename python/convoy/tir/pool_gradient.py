@@ -8,13 +8,13 @@ elements, since both read under conditions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
@@ -140,16 +140,16 @@ class _Image:
         """To be called when all parameters are there."""
         self.flat = T.decl_buffer((self._count,), self._dtype, data=self._param.data)
 
-    def index(self, n: Any, row: Any, column: Any, c: Any) -> Any:
+    def index(self, n: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         rows, columns, channels = self._sizes
         return ((n * rows + row) * columns + column) * channels + c
 
-    def at(self, n: Any, row: Any, column: Any, c: Any) -> Any:
+    def at(self, n: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         return self.flat[self.index(n, row, column, c)]
 
 
 @contextmanager
-def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Any, Any, Any, Any]]:
+def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
     """(n, row, column, first channel) of each thread; no index is taken apart by division, which
     TVM 0.27 cannot always flatten."""
     groups = pool.c // pool.width
@@ -167,7 +167,7 @@ def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Any, Any, 
             yield n, row, column, (part * lanes + lane) * pool.width
 
 
-def _copy(width: int, to: Any, source: Any, most: int = 16) -> None:
+def _copy(width: int, to: tirx.Buffer, source: Callable[..., Expr], most: int = 16) -> None:
     """``width`` elements into registers, at most ``most`` at once."""
     step = math.gcd(width, most)
     for start in range(0, width, step):
@@ -175,7 +175,9 @@ def _copy(width: int, to: Any, source: Any, most: int = 16) -> None:
             T.buffer_store(to, source(start + i), [start + i])
 
 
-def _store(width: int, to: _Image, source: Any, at: list[Any], channel: Any, most: int) -> None:
+def _store(
+    width: int, to: _Image, source: tirx.Buffer, at: list[Expr], channel: Expr, most: int
+) -> None:
     step = math.gcd(width, most)
     for start in range(0, width, step):
         with T.vectorized(0, step) as i:

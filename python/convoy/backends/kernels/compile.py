@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from ... import paths
 from ...errors import CompileFailed, InvalidOption, LibraryMissing
@@ -23,7 +22,7 @@ from .toolkit import Toolkit, find_toolkit
 NVCC_TIMEOUT_S = 1800
 
 #: Called after each kernel: how many are done, of how many, which one, seconds (0 from the cache).
-Progress = Callable[[int, int, Any, float], None]
+Progress = Callable[[int, int, Kernel, float], None]
 
 
 def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
@@ -53,7 +52,7 @@ def compile_kernel(
         if (entry := cache.get(key)) is not None:
             return entry  # another process was first
         started = time.monotonic()
-        about: dict[str, Any] = {
+        about: dict[str, object] = {
             "name": kernel.name,
             "kernel": kernel.to_json(),
             "nvcc": toolkit.version,
