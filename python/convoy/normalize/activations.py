@@ -110,8 +110,11 @@ def _in_float16(value: float) -> bool:
 
 
 def _name(y: np.ndarray, room: tuple[float, float]) -> tuple[str, float] | None:
-    """The activation with the nearest values, and its alpha. A relu is zero below zero: what is
-    divided by ``max(x, 1e-12)`` needs its bound."""
+    """The activation with the nearest values, and its alpha.
+
+    relu has to be exactly zero below zero, because a divisor such as ``max(x, 1e-12)`` needs its
+    bound.
+    """
     if not np.isfinite(y[np.abs(_X) <= _SAFE]).all():
         return None
     names = [name for name in _MAKERS if name != "relu" or not y[_X < 0].any()]

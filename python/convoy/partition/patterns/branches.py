@@ -27,8 +27,8 @@ MOST_SUBSETS = 4
 
 
 class Branches(Pattern):
-    """Two and more forward convolutions or GEMMs of one input, with constant weights and
-    the same bias and activation behind each; no residual, no groups."""
+    """Two or more forward convolutions or GEMMs of one input, with constant weights and the same
+    bias and activation; without residual and groups."""
 
     name = "branches"
     optional = False

@@ -25,7 +25,7 @@ class Strided:
 
     @classmethod
     def compact(cls, shape: Sequence[int]) -> Strided:
-        """The whole tensor."""
+        """A view of the complete tensor."""
         strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
         return cls(tuple(((n, s),) for n, s in zip(shape, strides, strict=True)))
 
