@@ -15,9 +15,9 @@ from ..runtime.device import present_device
 from ..runtime.library import call_json, function
 from .base import Backend, Binary
 
-#: Device memory, in bytes, that an algorithm may need: what NVIDIA recommends for Hopper.
+#: Most workspace of an algorithm, in bytes: NVIDIA's recommendation for Hopper.
 MAX_WORKSPACE = 32 << 20
-#: The kernel of a module that is built where its GPU is not.
+#: The kernel of a module that is built without its GPU.
 FIRST_CHOICE = "first_choice"
 #: A launch, and the share of the roofline beyond it: 13% off on average for the first choice at 45
 #: GEMMs on an H200 (benchmarks/results/h200/2026-11-23-gemm.json).

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 
-from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
+from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch
 from ..ir import fields as checks
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
-from ..runtime.device import current_device
 from ..runtime.library import call_json, function
 from ..threads import in_threads
 from . import cudnn_attention
 from .base import Backend, Binary
+from .cudnn_device import target_options
 from .cudnn_engines import BuiltPlan, Engines, Enumeration
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
 
-# In a refusal: nothing is wrong with the engine, but compiling it needs what is not here.
+# In a refusal: the engine is supported, but cannot be compiled without the driver.
 _NO_DRIVER = "RUNTIME_PREREQUISITE_MISSING"
 
 
@@ -114,7 +112,7 @@ class CudnnBackend(Backend):
         """
         options = _options(candidate)
         engine, knobs = options.engine, dict(options.knobs)
-        common = {"zero_bias": options.zero_bias, **_target_options(device)}
+        common = {"zero_bias": options.zero_bias, **target_options(device)}
         answer = call_json("cudnn.knobs", workload.to_json(), {"engine": engine, **common})
         changed = [
             {"engine": engine, "knobs": sorted({**knobs, kind: value}.items())}
@@ -128,23 +126,23 @@ class CudnnBackend(Backend):
         checked = call_json("cudnn.check", workload.to_json(), limits)
         found = Engines(workload)
         found.add(checked, zero_bias=options.zero_bias)
-        # In the backend's order of preference they stand where the one stands that they vary.
+        # They have the priority of the candidate that they vary.
         return [dataclasses.replace(c, priority=candidate.priority) for c in found.candidates]
 
     def _enumerate(self, workload: Workload, device: Device, **options: bool) -> Enumeration:
-        limits = {"max_workspace": self.max_workspace, **_target_options(device)}
+        limits = {"max_workspace": self.max_workspace, **target_options(device)}
         answer: Enumeration = call_json(
             "cudnn.enumerate", workload.to_json(), {**limits, **options}
         )
         return answer
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
-        """The entry that the runtime rebuilds the plan from.
+        """Return the entry from which the runtime rebuilds the plan.
 
-        The plan of an engine that is compiled at run time goes along as JSON, because building
-        it takes seconds. Without NVIDIA's driver it cannot be built, which is left to the machine
-        that loads the module: such a candidate comes from records. Raises CompileFailed when cuDNN
-        refuses it, LibraryVersionMismatch when another version had proposed it.
+        The plan of an engine that is compiled at run time is stored as JSON, because building it
+        takes seconds. Without NVIDIA's driver it cannot be built here; for such a candidate, which
+        comes from records, the machine that loads the module builds it. Raises CompileFailed if
+        cuDNN rejects the candidate, LibraryVersionMismatch if another version had proposed it.
         """
         options = _options(candidate)
         entry: dict[str, object] = {
@@ -160,7 +158,7 @@ class CudnnBackend(Backend):
         if "runtime_compilation" in candidate.notes:
             built: BuiltPlan | None = self._compiled.get(key := (workload, candidate, device))
             if built is None:
-                built = call_json("cudnn.build_plan", entry, _target_options(device))
+                built = call_json("cudnn.build_plan", entry, target_options(device))
                 self._compiled[key] = built
             if _NO_DRIVER in built.get("refusal", ""):
                 return Binary(entry, {})
@@ -191,7 +189,7 @@ class CudnnBackend(Backend):
         bytes. Raises LibraryMissing without cuDNN, CompileFailed when cuDNN refuses the plan (an
         engine that is compiled at run time needs NVIDIA's driver for that)."""
         entry = self.build(workload, dataclasses.replace(candidate, notes=()), device).entry
-        built = call_json("cudnn.build_plan", entry, _target_options(device))
+        built = call_json("cudnn.build_plan", entry, target_options(device))
         if "refusal" in built:
             raise _refused(workload, candidate, built["refusal"])
         return int(built["workspace"])
@@ -247,35 +245,6 @@ def _wants_zero_bias(workload: Workload) -> bool:
     return bool(epilogue.name) and not epilogue.bias and not _is_compiled(workload)
 
 
-def _target_options(device: Device) -> dict[str, object]:
-    """Options that make cuDNN plan for ``device``: none if it is the one that is present."""
-    try:
-        if current_device() == device:
-            return {}
-    except NoGpu:
-        pass
-    return {"deviceprop": json.dumps(device_properties(device))}
-
-
-def device_properties(device: Device) -> dict[str, object]:
-    """A description of ``device`` in cuDNN's form, after that of a real H200.
-
-    Limits of the architecture that Device does not carry are the H200's; they are the same for
-    compute capabilities 8.0 and 9.0.
-    """
-    text = (resources.files(__package__) / "data" / "h200.json").read_text(encoding="utf-8")
-    properties: dict[str, object] = json.loads(text)["properties"]
-    properties.update(
-        deviceName=device.name,
-        deviceVer=device.arch * 10,
-        multiProcessorCount=device.sm_count,
-        maxSharedMemoryPerBlockOptin=device.shared_memory_per_block,
-        l2CacheSize=device.l2_bytes,
-        totalGlobalMem=device.memory_bytes,
-    )
-    return properties
-
-
 def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
     proposed, installed = _version(_options(candidate).version), cudnn_version()
     got = f"cuDNN {installed} refusing {candidate.kernel} for {workload.key} ({why})"
@@ -286,7 +255,7 @@ def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
 
 
 def cudnn_version() -> str:
-    """Version of the installed cuDNN, empty if there is none that works."""
+    """Version of the installed cuDNN; empty if none can be loaded."""
     try:
         return _version(function("cudnn.version")())
     except ConvoyError:

@@ -59,7 +59,7 @@ def _wrong(engine: int, workload: Workload) -> str:
 
 
 def _unwanted(notes: Iterable[str], workload: Workload) -> str:
-    """Reason why an engine would not compute what the workload asks for; empty when it would."""
+    """Reason why an engine does not compute the workload as specified; empty if it does."""
     notes = set(notes)
     if "down_convert_inputs" in notes:
         return "rounds its inputs to a narrower type"

@@ -1,4 +1,4 @@
-"""A plan for people: a table of its operations that fits 80 columns, and the reasons behind it."""
+"""Format a plan: a table of its operations in 80 columns, and the reasons for each selection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPERATION, _KERNEL = 24, 27
 
 
 def shape_text(workload: Workload) -> str:
-    """Forward sizes in the order people say them: input, then filter."""
+    """Forward sizes in conventional order: input, then filter."""
     if workload.op == "matmul":
         return f"{workload.n}x{workload.c} . {workload.c}x{workload.k}"
     if workload.op == "attention":

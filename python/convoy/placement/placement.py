@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Native:
-    """A convolution or GEMM that is left to TVM's own kernels, and why no backend runs it."""
+    """A convolution or GEMM that runs on TVM's own kernels, and the reason why no backend runs
+    it."""
 
     root: str
     workload: Workload

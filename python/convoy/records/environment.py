@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from ..backends.kernels.sources import source_hashes
-from ..errors import ConvoyError, InvalidOption
+from ..errors import InvalidOption
 from ..ir import fields as checks
 from ..ir.device import Device
 from ..measure import gpu as gpus
-from ..runtime import library
-from . import upgrade
+from . import probe, upgrade
 
 Match = Literal["strict", "loose"]
 MATCHES: tuple[Match, ...] = ("strict", "loose")
 
 # Fields of Environment that name a library which only some backends use.
 LIBRARIES = ("cuda", "cudnn", "cublas", "cutlass", "kernels")
-_CUDNN_WHEELS = ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 
 
 @dataclass(frozen=True, order=True)
@@ -102,12 +96,13 @@ class Environment:
         )
 
     def narrowed(self, libraries: Iterable[str], kernel_source: str = "") -> Environment:
-        """The same with only these of LIBRARIES, for a candidate that depends on no other one.
+        """Return the environment with only these of LIBRARIES, for a candidate that depends on no
+        others.
 
         A cuDNN measurement stays strictly valid when a kernel source changes:
         ``environment.narrowed(["cudnn"])``; that of a kernel when another kernel's source does:
-        ``narrowed(["cuda", "kernels"], "sm90/stem_fprop_library.cuh")``.
-        Raises InvalidOption for an unknown library.
+        ``narrowed(["cuda", "kernels"], "sm90/stem_fprop_library.cuh")``. Raises InvalidOption for
+        an unknown library.
         """
         kept = set(libraries)
         if unknown := kept - set(LIBRARIES):
@@ -177,14 +172,14 @@ def current(ordinal: int = 0) -> Environment:
     """
     found, _ = gpus.find_gpus()
     libraries = Environment(
-        cuda=_cudart_version(),
-        cudnn=_opened_version("cudnn", _CUDNN_WHEELS),
-        cublas=_opened_version("cublaslt", ("nvidia-cublas",)),
-        cutlass=_wheel_version("nvidia-cutlass"),
+        cuda=probe.cudart_version(),
+        cudnn=probe.opened_version("cudnn", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")),
+        cublas=probe.opened_version("cublaslt", ("nvidia-cublas",)),
+        cutlass=probe.wheel_version("nvidia-cutlass"),
         kernels=kernel_hashes(),
-        convoy=_convoy_version(),
-        host=_processor(),
-        boot=_boot(),
+        convoy=probe.convoy_version(),
+        host=probe.processor(),
+        boot=probe.boot(),
     )
     if ordinal >= len(found):
         return libraries
@@ -199,68 +194,4 @@ def for_device(device: Device) -> Environment:
 
     Libraries are left open, so that any record of that GPU matches strictly.
     """
-    return Environment(gpu=device.name, sm_count=device.sm_count, convoy=_convoy_version())
-
-
-def _processor() -> str:
-    """Name of the processor and how many of it there are to use; empty if it is not told."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    found = dict(
-        reversed([[part.strip() for part in line.split(":", 1)] for line in lines if line])
-    )
-    if not found.get("model name"):
-        return ""
-    kind = f"model {found.get('model', '?')}.{found.get('stepping', '?')}"
-    name = " ".join(found["model name"].split())
-    return f"{name} ({kind}), {len(os.sched_getaffinity(0))} cores"
-
-
-def _boot() -> str:
-    """Hash of the kernel's boot id; empty if there is none."""
-    try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _cudart_version() -> str:
-    """Version of the libcudart that TVM and the kernels use; querying it creates no CUDA
-    context."""
-    version = ctypes.c_int()
-    try:
-        cudart = ctypes.CDLL(library.locations()["cudart"] or "libcudart.so.13")
-        if cudart.cudaRuntimeGetVersion(ctypes.byref(version)) != 0:
-            return ""
-    except OSError:
-        return ""
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
-
-
-def _opened_version(name: str, wheels: Iterable[str]) -> str:
-    """Version of the wheel if its library is used, otherwise as reported by the runtime."""
-    if not os.environ.get(f"CONVOY_{name.upper()}"):
-        for wheel in wheels:
-            if version := _wheel_version(wheel):
-                return version
-    try:
-        number = int(library.function(f"{name}.version")())
-    except (ConvoyError, RuntimeError):
-        return ""
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
-
-
-def _wheel_version(distribution: str) -> str:
-    try:
-        return ".".join(importlib.metadata.version(distribution).split(".")[:3])
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-def _convoy_version() -> str:
-    from .. import __version__
-
-    return __version__
+    return Environment(gpu=device.name, sm_count=device.sm_count, convoy=probe.convoy_version())

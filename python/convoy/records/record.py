@@ -140,7 +140,7 @@ def candidate_key(candidate: Candidate) -> CandidateKey:
 
 
 def workload_text(workload: Workload) -> str:
-    """A workload as it stands in a line that convoy wrote."""
+    """The text of a workload in a line that Convoy wrote."""
     return _dump(without_defaults(workload)).rstrip()
 
 
@@ -184,8 +184,8 @@ class Parser:
             raise BadLine(f"{type(err).__name__}: {err}"[:200]) from None
 
     def glance(self, line: str) -> Workload | None:
-        """The workload of a line that looks like a whole record of a stated environment, which
-        takes a tenth of the time of :meth:`parse`; None for any other line."""
+        """Return the workload of a line that looks like a complete record of a known environment,
+        in a tenth of the time of :meth:`parse`; None for any other line."""
         match = _OWN_LINE.match(line)
         if match is None or match[1] not in self.environments or not line.endswith('Z"}\n'):
             return None
@@ -200,8 +200,8 @@ class Parser:
     def glance_at_times(
         self, line: str
     ) -> tuple[tuple[str, CandidateKey], str, HostSample | None] | None:
-        """Environment and candidate, time and host times of a line that convoy wrote, in a fifth
-        of the time of :meth:`parse`; None for a line that only :meth:`parse` can judge."""
+        """Return environment and candidate, time, and host times of a line that Convoy wrote, in a
+        fifth of the time of :meth:`parse`; None for a line that only :meth:`parse` can read."""
         match = _WHOLE_LINE.fullmatch(line)
         environment = self.environments.get(match[1]) if match is not None else None
         if match is None or environment is None:

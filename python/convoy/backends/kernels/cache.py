@@ -74,9 +74,9 @@ class KernelCache:
         self.folder = folder if folder is not None else kernels_dir()
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a key; None when there is none or its files are damaged.
+        """Return the entry of a key; None if there is none or its files are damaged.
 
-        Raises CacheUntrusted where others may write into the folder: a library is code.
+        Raises CacheUntrusted if others may write to the folder: a library is code.
         """
         self._check_owner()
         try:
@@ -106,7 +106,7 @@ class KernelCache:
             )
 
     def __contains__(self, key: str) -> bool:
-        """Whether there is an entry; whether it is whole, :meth:`get` finds out."""
+        """Whether there is an entry; :meth:`get` checks that it is complete."""
         return (self.folder / f"{key}.json").is_file()
 
     def put(self, key: str, library: bytes, about: Mapping[str, object]) -> Entry:
@@ -135,7 +135,7 @@ class KernelCache:
         try:
             yield
         finally:
-            # Whoever waits on the file that goes has it; whoever comes later makes a new one.
+            # A process that waits has the removed file open; later ones create a new one.
             Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
 

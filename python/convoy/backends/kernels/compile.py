@@ -35,8 +35,8 @@ def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
 def compile_kernel(
     kernel: Kernel, *, cache: KernelCache | None = None, toolkit: Toolkit | None = None
 ) -> Entry:
-    """The compiled library of one kernel: the one that came with the package or lies in the cache,
-    otherwise compiled now. With a ``toolkit`` it is that compiler's code, not the package's.
+    """Return the compiled library of one kernel: shipped with the package, from the cache, or
+    compiled now. With a ``toolkit`` it is compiled by that compiler, not taken from the package.
 
     Raises LibraryMissing (no nvcc, CUTLASS or CUDA runtime), CompileFailed, CacheUnwritable.
     """

@@ -25,10 +25,10 @@ _GENCODE = {
 
 @dataclass(frozen=True, order=True)
 class KernelConfig(KernelParameters):
-    """A valid combination of parameters: what is compiled once and serves every workload it fits.
+    """A valid combination of parameters, compiled once for all workloads that it supports.
 
-    Raises InvalidOption if a field is of another type or range, or fields contradict each other:
-    the source is made of these fields, which come from records and plans.
+    Raises InvalidOption if a field has another type or range or if fields contradict each other:
+    the source is generated from these fields, which come from records and plans.
     """
 
     def __post_init__(self) -> None:
