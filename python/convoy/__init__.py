@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .runtime.isolated import IsolatedSession as IsolatedSession
     from .runtime.session import Session as Session
 
-# Public name -> module that has it; a module itself stands under its own name.
+# Public name -> its module; modules have their own names.
 _PUBLIC = {
     "build": "pipeline",
     "place": "pipeline",

@@ -48,10 +48,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A benchmark of one model: its rows in the order in which they were taken.
-
-    ``about`` are facts of the machine and versions of what ran.
-    """
+    """A benchmark of one model: its rows in the order of measurement. ``about`` has facts of the
+    machine and the versions of the software."""
 
     model: str
     target: str

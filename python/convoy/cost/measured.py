@@ -20,7 +20,7 @@ from .recorded import RecordedCost
 
 #: Candidates that are built ahead together while a budget lasts.
 AT_ONCE = 32
-#: A kernel that takes so many times the least possible is not the end of the search.
+#: The search continues while the best kernel takes more than this many times the minimum.
 SLOW = 5.0
 
 

@@ -1,9 +1,9 @@
 """Estimate the time of TVM's kernels, which cannot be measured before they are compiled.
 
-Each is bound by memory: the bytes that it moves over the bandwidth. What a subgraph leaves to TVM
-has to be costed, or the shortest one would always look cheapest; so do operations that no subgraph
-covers: they cost the same in every plan, but the larger of host and device time, and what overlaps
-with what, depend on them.
+Each is memory-bound: bytes moved divided by bandwidth. Operations that a subgraph leaves to TVM
+have to be costed, otherwise the shortest subgraph would always look cheapest. So do operations that
+no subgraph covers: they cost the same in every plan, but the larger of host and device time, and
+the overlap between streams, depend on them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def native_measurement(kernel_us: float) -> Measurement:
 
 
 def moving_us(moved_bytes: int, device: Device) -> float:
-    """Time of one element-wise kernel that moves so many bytes."""
+    """Time of an elementwise kernel that moves this many bytes."""
     seconds = moved_bytes / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
     return SMALLEST_KERNEL_US + seconds * 1e6
 

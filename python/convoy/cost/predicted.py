@@ -1,9 +1,9 @@
 """Cost model that predicts unrecorded measurements from records of other workloads.
 
-Boosted trees (xgboost) on the features of ``cost.features`` learn the logarithms of the three
-costs, and of how much longer a kernel takes with an empty cache. What is kept in the records is
-taken from there; the rest is predicted, with the error that the trees made on workloads they had
-not seen as its spread, so that placement treats what it cannot tell apart as a tie.
+Boosted trees (xgboost) on the features of ``cost.features`` predict the logarithms of the three
+costs, and of the slowdown with a flushed cache. Recorded measurements are used as they are. A
+prediction has the error on workloads outside the training set as its spread, so that placement
+treats candidates that it cannot distinguish as ties.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PARAMETERS: dict[str, object] = {
     "verbosity": 0,
     "seed": 0,
 }
-#: Fewer workloads than this say nothing about others.
+#: Minimum number of workloads to train on.
 FEWEST_WORKLOADS = 8
 _FOLDS = 4
 

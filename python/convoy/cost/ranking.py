@@ -1,8 +1,8 @@
 """Boosted trees that rank the candidates of an unmeasured workload.
 
-It learns from records the logarithm of a candidate's time over the best of its workload, so that
-what it knows of one network carries over to another. Several models, each trained without some of
-the workloads, tell by how far they disagree how sure they are (bagging).
+The target is the logarithm of a candidate's time over the best of its workload, which transfers
+from one network to another. Several models are trained, each without some of the workloads
+(bagging); their standard deviation is the uncertainty of a prediction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read JSON from files into validated values.
 
-What a file holds is a stranger's until it is checked here: every field has a type and a range, text
-and nesting are bounded, and an unknown or missing field is an error that names it. A check takes a
-value and returns it, lists as tuples, or raises :class:`Mismatch` with what it expected.
+A file is untrusted until it has been checked here: every field has a type and a range, text and
+nesting are bounded, and the error for an unknown or missing field names it. A check takes a value
+and returns it, lists as tuples, or raises :class:`Mismatch` with the expected value.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ _STEP = 1 << 20
 
 
 class Mismatch(ValueError):
-    """A value of another type or range; the text is what was expected.
+    """A value of another type or range.
 
-    Args:
-        expected: What would have been accepted.
-        path: The place below the field, such as ``[2]``.
-        got: The value at that place.
+    Args: expected: The accepted values. got: The value. path: Its location below the field, such as
+    ``[2]``.
     """
 
     def __init__(self, expected: str, got: object, path: str = "") -> None:
@@ -47,7 +45,7 @@ def boolean(value: object) -> bool:
 
 
 def integer(least: int = 0, most: int = 2**31 - 1) -> Callable[[object], int]:
-    """Accept an int from ``least`` to ``most``; a bool is none."""
+    """Accept an int, but not a bool, from ``least`` to ``most``."""
 
     def check(value: object) -> int:
         if type(value) is int and least <= value <= most:
@@ -58,7 +56,7 @@ def integer(least: int = 0, most: int = 2**31 - 1) -> Callable[[object], int]:
 
 
 def number(least: float, most: float) -> Callable[[object], float]:
-    """Accept an int or float from ``least`` to ``most``, which NaN is not; a bool is none."""
+    """Accept an int or float, but not NaN or a bool, from ``least`` to ``most``."""
 
     def check(value: object) -> float:
         if (type(value) is float or type(value) is int) and least <= value <= most:
@@ -186,7 +184,7 @@ def made(
 def check_attributes(
     value: object, fields: Mapping[str, Check], what: str, error: type[ConvoyError]
 ) -> None:
-    """Check the attributes of an object that was made in whatever way; types are to be exact."""
+    """Check the attributes of an object; their types have to be exact."""
     for name, check in fields.items():
         got = getattr(value, name)
         try:
@@ -232,11 +230,7 @@ def _is_shallow(value: object) -> bool:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Read a whole file of at most ``most`` bytes.
-
-    Raises:
-        OSError: It cannot be read, or is larger.
-    """
+    """Read a file of at most ``most`` bytes. Raises OSError if it cannot be read or is larger."""
     parts, left = [], most + 1
     with path.open("rb") as file:  # in steps: read() would reserve all of ``most``
         while left > 0 and (part := file.read(min(left, _STEP))):

@@ -58,7 +58,7 @@ class Measurement:
 #: Up to eleven days: sums of times stay finite.
 _TIME = checks.optional(checks.number(0.0, 1e12))
 _FIELDS: dict[str, checks.Check] = {
-    "kernel_us": checks.optional(checks.number(1e-3, 1e12)),  # nothing takes less than 1 ns
+    "kernel_us": checks.optional(checks.number(1e-3, 1e12)),  # no launch takes less than 1 ns
     "kernel_spread_us": _TIME,
     "cold_us": _TIME,
     "enqueue_us": _TIME,

@@ -169,7 +169,7 @@ class Plan:
             return checks.made(
                 lambda format, **rest: cls(**rest), data, _PLAN, "plan", CorruptArtefact, required
             )
-        except (InvalidOption, InvalidWorkload) as err:  # of what is inside
+        except (InvalidOption, InvalidWorkload) as err:  # of a choice
             raise CorruptArtefact(err.got, err.expected, err.remedy) from None
 
     @classmethod

@@ -12,7 +12,7 @@ from . import fields as checks
 
 SCHEDULE_FORMAT = 1
 
-#: In place of an op's index: the fork (as what an event records) or the join (as what waits).
+#: In place of an op's index: the fork (for ``record``) or the join (for ``wait``).
 ORIGIN = -1
 
 

@@ -1,6 +1,6 @@
 """Compile kernels; one that does not compile falls back to a simpler schedule.
 
-Kernels are only compiled one by one when the module as a whole fails.
+Kernels are compiled one by one only if the module fails to compile.
 """
 
 from __future__ import annotations

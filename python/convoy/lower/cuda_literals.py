@@ -20,6 +20,6 @@ def with_valid_literals(source: str, target: tvm.target.Target | None = None) ->
 
 
 def register() -> None:
-    """Have TVM mend its sources, unless a user of TVM has put a function in that place."""
+    """Register the postprocessor of TVM's sources, unless the user has registered another one."""
     if tvm_ffi.get_global_func(_HOOK, allow_missing=True) is None:
         tvm_ffi.register_global_func(_HOOK, with_valid_literals)

@@ -1,8 +1,9 @@
-"""Programmatic launches of the kernels that TVM generates.
+"""Programmatic dependent launch of the kernels that TVM generates.
 
-A kernel waits for its predecessor before it touches memory, and then lets its successor start: two
-kernels at most are in flight. What it reads has been written while it ran, so that it must not be
-loaded through the read-only cache, which may hold what was at the address before.
+A kernel waits for its predecessor before it accesses memory, and then lets its successor start, so
+that at most two kernels are in flight. Its operands may be written while it is already running.
+They must therefore not be loaded through the read-only cache, which may hold stale data of the same
+address.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PIPELINE = "convoy.programmatic"
 _TAG = "tirx.use_programtic_dependent_launch"
 _DYNAMIC_SHARED = "tirx.use_dyn_shared_memory"
 _WAIT = "convoy_wait"
-#: The empty statements have the compiler assume that the wait writes to the parameters' memory.
+#: The empty statements make the compiler assume that the wait writes to the parameters' memory.
 _WAIT_SOURCE = """
 template <class T>
 __forceinline__ __device__ void convoy_written(T* pointer) {
@@ -60,9 +61,9 @@ def _programmatic_pipeline() -> Pipeline:
 def _start_early(
     func: tirx.PrimFunc, mod: tvm.IRModule, context: tvm.transform.PassContext
 ) -> tirx.PrimFunc:
-    """A kernel behind SplitHostDevice that is launched with the attribute."""
+    """Launch a kernel with the attribute; runs after SplitHostDevice."""
     tags = [str(tag) for tag in func.attrs["tirx.kernel_launch_params"]]
-    last = tags[-1:] == [_DYNAMIC_SHARED]  # has to stay last
+    last = tags[-1:] == [_DYNAMIC_SHARED]  # must remain last
     tags.insert(len(tags) - last, _TAG)
     pointers = [p for p in func.params if isinstance(p.ty, tvm.ir.PointerType)]
     wait = cuda_func_call(_WAIT, *pointers, source_code=_WAIT_SOURCE, return_type="void")

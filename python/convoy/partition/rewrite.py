@@ -1,4 +1,4 @@
-"""Replace chosen subgraphs by calls of external functions; everything else stays as it is."""
+"""Replace the selected subgraphs by calls of external functions."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ class _ReplaceSubgraphs(Rewriter):
 
 
 def _folded(operand: relax.Expr) -> relax.Expr:
-    """Transposed constants, and several behind each other, as one constant; all else as it is."""
+    """Fold a transposed constant, or a concatenation of constants, into one constant; return other
+    expressions unchanged."""
     value = None if is_const(operand) else _value(operand)
     return operand if value is None else make_const(value)
 

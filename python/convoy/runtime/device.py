@@ -9,7 +9,7 @@ from ..errors import LibraryMissing, NoGpu, WrongDevice
 from ..ir.device import Device
 from .library import call_json
 
-# What a large copy reaches of the memory's peak; 4.3 of 4.92 TB/s on an H200.
+# Fraction of the peak bandwidth that a large copy reaches; 4.3 of 4.92 TB/s on an H200.
 _COPY_EFFICIENCY = 0.875
 
 

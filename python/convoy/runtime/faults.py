@@ -15,7 +15,7 @@ R = TypeVar("R")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|MemoryAllocation|ALLOC_FAILED|RESOURCE_EXHAUSTED", re.IGNORECASE
 )
-#: After these every call of CUDA in the process fails: cudaErrorIllegalAddress and its kin.
+#: After these errors (such as cudaErrorIllegalAddress) every CUDA call in the process fails.
 _LOST = re.compile(
     r"illegal (memory access|instruction)|misaligned address|invalid program counter"
     r"|device-side assert|unspecified launch failure|launch timed out|hardware stack error"
@@ -26,7 +26,7 @@ _LOST = re.compile(
 
 
 def raise_fault(error: BaseException) -> None:
-    """Raise OutOfMemory or GpuLost if an error says so; return for any other."""
+    """Raise OutOfMemory or GpuLost for an error of CUDA that means so; return for any other."""
     if isinstance(error, ConvoyError):
         return
     text = str(error)

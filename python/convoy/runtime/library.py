@@ -61,7 +61,7 @@ def locations() -> dict[str, str]:
     return {
         "cudart": _cudart(),
         "cudnn": cudnn,
-        # The C++ side finds the one of the right version beside cuDNN.
+        # The C++ side finds the matching version in cuDNN's folder.
         "cublaslt": os.environ.get("CONVOY_CUBLASLT", ""),
     }
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
 
 FORMAT = 1
-_CONTEXT = b"convoy module 1\0"  # a signature of something else by the same key is none of a module
+_CONTEXT = b"convoy module 1\0"  # separates modules from other data signed by the same key
 _FIELDS: dict[str, checks.Check] = {
     "format": checks.integer(FORMAT, FORMAT),
     "algorithm": checks.one_of(("ed25519",)),
@@ -68,15 +68,13 @@ def verify(
 ) -> None:
     """Check that one of the trusted keys signed a module.
 
-    Args:
-        path: The module's file, beside which its signature lies.
-        content: What was read of it; this is checked and not the file, which may change.
-        trusted: PEM files with Ed25519 public keys.
+    Args: path: The module's file; the signature is the file beside it with the suffix ``.sig``.
+    content: The file's content as read, which is verified instead of the file, because that may
+    change. trusted: PEM files with Ed25519 public keys.
 
-    Raises:
-        InvalidOption: A key cannot be read, or there is none.
-        LibraryMissing: The package "cryptography" is not installed.
-        UntrustedModule: No signature, a damaged one, or one by another key.
+    Raises: InvalidOption: A key cannot be read, or there is none. LibraryMissing: The package
+    "cryptography" is not installed. UntrustedModule: The signature is missing, damaged, or by
+    another key.
     """
     keys = [_public_key(Path(file)) for file in trusted]
     if not keys:

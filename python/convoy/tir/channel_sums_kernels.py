@@ -44,7 +44,7 @@ class _Kernel:
 
     @contextmanager
     def threads(self) -> Iterator[tuple[Expr, Expr]]:
-        """(part, lane); what follows a nest of threads sees all that it stored."""
+        """(part, lane); code after a nest of threads sees all of its stores."""
         with (
             T.thread_binding(0, self.parts, thread="threadIdx.y") as part,
             T.thread_binding(0, self.lanes, thread="threadIdx.x") as lane,

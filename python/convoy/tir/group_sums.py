@@ -1,10 +1,9 @@
-"""GPU kernels of the statistics of group norms, channels last: what each channel is multiplied by
-and what is added to it.
+"""GPU kernels for the statistics of channels-last group norms: the scale and shift of each channel.
 
-Blocks share the rows of an image. Each adds up elements and their squares of all groups in its
-rows, which are read once, 16 bytes a thread where a vector lies in one group; a second kernel adds
-up what the blocks of an image found. Loops are bound to threads; run serially they compute the
-same.
+The blocks of an image share its rows. Each adds the elements and squares of all groups in its rows,
+which are read once, with 16-byte loads if a vector lies in one group; a second kernel adds the
+partial sums of an image's blocks. Loops are bound to threads; run serially they compute the same
+result.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
 
 @contextmanager
 def _threads(count: int) -> Iterator[Expr]:
-    """What follows a nest of threads sees all that it stored."""
+    """Threads of a block; code after a nest of threads sees all of its stores."""
     with T.thread_binding(0, count, thread="threadIdx.x") as thread:
         yield thread
 

@@ -1,8 +1,9 @@
-"""Maximum and minimum that are NaN where an operand is, as in numpy, PyTorch and ONNX.
+"""Maximum and minimum that propagate NaN, as in NumPy, PyTorch and ONNX.
 
-TIR's own give the second operand on CPUs where the first is NaN, and on CUDA the one that is none.
-On CUDA they are one instruction, ``max.NaN`` (sm_80 and later); expressions nest, so operands must
-appear once in the source. On CPUs they are a comparison and a selection, which LLVM vectorizes.
+TIR's own return the second operand on CPUs if the first is NaN, and on CUDA the operand that is not
+NaN. Here they are one instruction on CUDA, ``max.NaN`` (sm_80 and later); expressions nest, so
+operands must appear once in the source. On CPUs they are a comparison and a selection, which LLVM
+vectorizes.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def _source(symbol: str, name: str, dtype: str) -> str:
 def _reducer(
     choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr]
 ) -> te.CommReducer:
-    """A reduction by ``choose``, which schedules may split between threads: TVM is told of it."""
+    """A reduction by ``choose``, registered with TVM so that schedules may split it between
+    threads."""
     name = f"convoy.{choose.__name__}"
     # By way of global functions, which last as long as TVM's registry, longer than the interpreter.
     register = tvm_ffi.register_global_func
@@ -84,12 +86,12 @@ def _reducer(
 
 
 def lowest(dtype: str) -> Expr:
-    """The value that is above no other: minus infinity, or the smallest integer."""
+    """The identity of maximum: minus infinity, or the smallest integer."""
     return tirx.const(-math.inf, dtype) if dtype in _FLOATS else te.min_value(dtype)
 
 
 def highest(dtype: str) -> Expr:
-    """The value that is below no other: infinity, or the largest integer."""
+    """The identity of minimum: infinity, or the largest integer."""
     return tirx.const(math.inf, dtype) if dtype in _FLOATS else te.max_value(dtype)
 
 

@@ -1,8 +1,8 @@
-"""The gradient of max pooling on (n, h, w, c) tensors, 16 bytes a thread.
+"""The gradient of max pooling on (n, h, w, c) tensors, 16 bytes per thread.
 
-Two kernels: of each window the number of the first tap that has its maximum, one byte an output;
-then each input pixel looks at the few windows that contain it. TVM's schedules would load single
-elements, since both read under conditions.
+Two kernels: the first writes, for each window, the index of the first tap that has the maximum, one
+byte per output; the second gathers, for each input pixel, from the few windows that contain it.
+TVM's schedules would load single elements, because both read under conditions.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class _Image:
 
 @contextmanager
 def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
-    """(n, row, column, first channel) of each thread; no index is taken apart by division, which
+    """(n, row, column, first channel) of each thread; indices are not decomposed by division, which
     TVM 0.27 cannot always flatten."""
     groups = pool.c // pool.width
     lanes = next(k for k in range(min(groups, _THREADS), 0, -1) if groups % k == 0)
@@ -168,7 +168,7 @@ def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Expr, Expr
 
 
 def _copy(width: int, to: tirx.Buffer, source: Callable[..., Expr], most: int = 16) -> None:
-    """``width`` elements into registers, at most ``most`` at once."""
+    """Copy ``width`` elements into registers, at most ``most`` per load."""
     step = math.gcd(width, most)
     for start in range(0, width, step):
         with T.vectorized(0, step) as i:

@@ -96,7 +96,7 @@ class GpuMeasurer(Measurer):
         assert isinstance(arch, int)
         device = Device(arch=arch)
         backend.prepare([(workload, candidate)], device)
-        backend.build(workload, candidate, device)  # raises what went wrong
+        backend.build(workload, candidate, device)  # raises the reason of a failure
 
     def narrow(self, environment: Environment, candidate: Candidate) -> Environment:
         backend = self._backend(candidate)
