@@ -50,13 +50,12 @@ def in_network(
     staying: bool = False,
     after_others_us: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[Workload, Offers]:
-    """Offers with their measurements as they count in a network.
+    """Offers with the measurements that apply in a network.
 
-    Where data are ``staying`` in the cache (:func:`stays`), ``cold_us`` becomes ``kernel_us``.
-    Elsewhere a candidate without ``cold_us`` gets what the other candidates of its workload take
-    longer with a cold cache (the median) or, where none of them has it, those of all workloads;
-    without any to go by it stays as it is. Host times grow by what backends of these names take
-    longer ``after_others_us``: (enqueue_us, e2e_us).
+    If its data stay in the cache (``staying``, see :func:`stays`), ``cold_us`` becomes
+    ``kernel_us``. Otherwise a candidate without ``cold_us`` gets the median difference between cold
+    and warm cache of the other candidates of its workload or, if none of them has it, of all
+    workloads.
     """
     longer = {w: [_longer(o.measurement) for o in found.measured] for w, found in offers.items()}
     known = {w: [us for us in each if us is not None] for w, each in longer.items()}

@@ -53,9 +53,8 @@ Prepare = Callable[[Sequence[tuple[Workload, Candidate]]], None]
 
 @dataclass(frozen=True)
 class Ratio:
-    """Host times here over those recorded: of ``enqueue_us``, and of ``e2e_us`` without the kernel.
-
-    ``samples`` is how many candidates the medians are of."""
+    """Host times on this machine over the recorded ones: of ``enqueue_us``, and of ``e2e_us``
+    without the kernel. ``samples`` is the number of candidates in the medians."""
 
     enqueue: float = 1.0
     wait: float = 1.0
@@ -227,7 +226,7 @@ def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
 
 
 def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
-    """The ratio of (recorded, measured here) pairs; none at all if there are none."""
+    """The ratio of (recorded, measured here) pairs; without samples if there are none."""
     if not pairs:
         return Ratio()
 

@@ -52,8 +52,8 @@ def moving_us(moved_bytes: int, device: Device) -> float:
 
 
 def native_us(subgraph: Subgraph, device: Device) -> float | None:
-    """Time of TVM's own kernel for all that a subgraph computes; None if a library is expected
-    to be much faster."""
+    """Time of TVM's own kernel for a complete subgraph; None if a library is expected to be much
+    faster."""
     workload = subgraph.require_workload()
     if subgraph.optional:
         return moving_us(workload.bytes_moved, device)
@@ -83,10 +83,10 @@ def elementwise_us(op: Op, dtype: str, device: Device) -> float:
 
 
 def leftover_us(subgraph: Subgraph, longest: Subgraph, device: Device) -> float:
-    """Time of one element-wise kernel for what ``longest`` does beyond ``subgraph``.
+    """Time of one elementwise kernel for the operations of ``longest`` beyond ``subgraph``.
 
-    It reads the subgraph's result, and a residual that is not yet added, and writes each result
-    that is not yet written.
+    It reads the subgraph's result and a residual that is not yet added, and writes each result that
+    is not yet written.
     """
     if set(longest.ops) <= set(subgraph.ops):
         return 0.0

@@ -217,7 +217,7 @@ def _kind(key: Key) -> Key:
 
 
 def _mean(pairs: Iterable[tuple[float, float]]) -> float:
-    """The weighted mean of (value, weight); 0 of none."""
+    """The weighted mean of (value, weight); 0 if there are none."""
     total = weights = 0.0
     for value, weight in pairs:
         total, weights = total + value * weight, weights + weight

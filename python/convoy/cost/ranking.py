@@ -158,7 +158,7 @@ def relative(
 
 
 def load_xgboost(purpose: str) -> ModuleType:
-    """The module; raises LibraryMissing, with what it is needed for, if it is not installed."""
+    """Import xgboost; raises LibraryMissing with the purpose if it is not installed."""
     try:
         import xgboost
     except ImportError as err:

@@ -130,10 +130,10 @@ def sealed(write: Callable[[str], object], folder: Path | None = None) -> bytes:
 
 
 def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes]) -> None:
-    """Write what ``content`` returns of :func:`sealed`, given a folder for temporary files.
+    """Write a sealed file.
 
-    The file appears whole or not at all. Raises CacheUnwritable if the folder cannot be
-    written.
+    ``content`` gets a folder for temporary files and returns the result of :func:`sealed`. The file
+    is written atomically. Raises CacheUnwritable if the folder cannot be written.
     """
     target = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""A kernel that can run a workload, and why a backend has none."""
+"""A kernel that can run a workload; the reason why a backend has none."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def one_of(names: Collection[str]) -> Callable[[object], str]:
 
 
 def optional(inner: Callable[[object], T]) -> Callable[[object], T | None]:
-    """Accept None too."""
+    """Accept None as well."""
     return lambda value: None if value is None else inner(value)
 
 

@@ -1,4 +1,4 @@
-"""Kernel names in words, for tables that people read."""
+"""Describe kernels in words, for tables."""
 
 from __future__ import annotations
 

@@ -222,8 +222,8 @@ class Workload:
         """The equivalent 2d problem of a 3d convolution, with reshaped operands; the workload
         itself if there is none.
 
-        A filter of one plane sees each plane as an image; one of a single row and column sees rows
-        and columns as one axis.
+        A filter with one plane treats each plane as an image; one with a single row and column
+        treats rows and columns as one axis.
         """
         planes = self.depth
         if planes.t == planes.stride == 1 and not any(planes.padding):

@@ -48,8 +48,8 @@ def compiled(
 
 
 def _repaired(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule | None:
-    """A module each of whose kernels compiles; None where that is ``mod`` itself, or where nothing
-    can be compiled at all."""
+    """A module in which every kernel compiles; None if ``mod`` is such a module, or if the
+    compilers do not work at all."""
     if not _compiles_anything(target):
         return None
     replaced = {}
@@ -73,7 +73,7 @@ def _working(func: tirx.PrimFunc, target: tvm.target.Target, name: str) -> tirx.
 
 
 def _failure(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
-    """Why a function does not compile; None where it does."""
+    """The reason why a function does not compile; None if it does."""
     named = func.with_attr("global_symbol", "kernel")
     try:
         build_kernels(tvm.IRModule({"kernel": named}), target)

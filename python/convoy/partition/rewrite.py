@@ -69,8 +69,8 @@ def with_constant_weights(mod: tvm.IRModule) -> set[str]:
 
 
 class _ReplaceSubgraphs(Rewriter):
-    """Emits a subgraph's call where its first output was bound: all operands are known there, and
-    nobody reads an output earlier. What the subgraph covers is dead afterwards."""
+    """Emits a subgraph's call in place of its first output: all operands are bound there, and no
+    output is read earlier. Covered bindings become dead code."""
 
     def __init__(self, by_output: Mapping[str, tuple[Subgraph, str]]) -> None:
         super().__init__()

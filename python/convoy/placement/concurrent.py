@@ -123,8 +123,8 @@ def _exchanges(
 
 
 def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
-    """Other kernels for an op, of those that its choice keeps beside the chosen one: none that
-    another one equals or beats both in time and in occupancy."""
+    """Other kernels for an op, from those that its choice keeps, that no other one equals or beats
+    both in time and in occupancy."""
     added = op.duration_us - device_us(choice.chosen.measurement)  # copies behind the kernel
     limit = SLOWEST * (choice.chosen.measurement.kernel_us or 0.0)
     runner_up = [choice.runner_up] if choice.runner_up else []

@@ -165,8 +165,7 @@ def cover_of(
     bound_us: float = 0.0,
     states: int = 0,
 ) -> Cover | None:
-    """A cover from picks that cover every operation once; None if they wait for each other in a
-    circle."""
+    """A cover from picks that cover every operation once; None if they have a cyclic dependence."""
     order = launch_order(graph, picks)
     if order is None:
         return None

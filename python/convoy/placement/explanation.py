@@ -45,9 +45,9 @@ class Fusion:
 class OpExplanation:
     """The decision for one operation.
 
-    ``elsewhere`` names for each other objective the candidate that it would take here (with its
-    epilogue where that differs), for those where it is another one. ``branches`` is how many
-    operations run side by side as this one, ``layer`` its name for people.
+    ``elsewhere`` names, for each other objective under which the selection differs, the candidate
+    (with its epilogue if that differs). ``branches`` is the number of operations in a joint kernel,
+    ``layer`` the operation's name.
     """
 
     subgraph: str
@@ -78,8 +78,8 @@ class OpExplanation:
 
 @dataclass(frozen=True)
 class Otherwise:
-    """Another objective: how many operations it would place differently, what its own plan costs
-    under it, and what this plan costs under it."""
+    """Another objective: the number of operations with another selection, the cost of its own plan
+    under it, and the cost of this plan under it."""
 
     objective: str
     changed: int
@@ -94,8 +94,7 @@ class Otherwise:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Reasons of a whole plan; ``total_us`` is the cost of its subgraphs under its own
-    objective."""
+    """Reasons for a plan; ``total_us`` is the cost of its subgraphs under its own objective."""
 
     objective: str
     counted: str

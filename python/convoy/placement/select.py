@@ -149,8 +149,8 @@ class _Selector:
 
 
 def cover_of_plan(graph: MatchGraph, plan: Plan) -> Cover | None:
-    """The cover of a priced graph that takes a plan's choices, and TVM's kernels for the rest; None
-    where the graph has not all of them."""
+    """The cover of a priced graph with a plan's choices, and TVM's kernels for the rest; None if
+    the graph does not have all of them."""
     chosen = {choice.subgraph: choice.chosen.candidate for choice in plan.choices}
     usable = [
         [i for i, o in enumerate(subgraph.offers) if chosen.get(subgraph.id) == o.candidate]

@@ -136,8 +136,8 @@ _FIELDS: dict[str, checks.Check] = {
 
 
 def same_kernels(mine: str, its: str) -> bool:
-    """Whether two ``kernels`` fields agree in every header that both name; where both are known
-    and name none in common, they do not."""
+    """Whether two ``kernels`` fields agree in every header that both name; False if both are known
+    and have no header in common."""
     if not mine or not its:
         return True
     left, right = _parse_kernels(mine), _parse_kernels(its)
@@ -166,9 +166,10 @@ def _same_major(mine: str, its: str) -> bool:
 
 @functools.cache
 def current(ordinal: int = 0) -> Environment:
-    """The environment of this process: GPU ``ordinal`` (none: empty GPU fields) and libraries.
+    """The environment of this process: GPU ``ordinal`` (empty GPU fields if there is none) and
+    libraries.
 
-    Found out once per process; ``current.cache_clear()`` asks again.
+    Detected once per process; ``current.cache_clear()`` detects it again.
     """
     found, _ = gpus.find_gpus()
     libraries = Environment(

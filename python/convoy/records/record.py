@@ -57,9 +57,9 @@ CandidateKey = tuple[str, str, str]
 
 
 class HostSample(NamedTuple):
-    """The times of a record that has them all, in microseconds, and what they depend on.
+    """The times of a record that has all of them, in microseconds, and their dependences.
 
-    ``wait_us`` is the synchronized call without the kernel, ``cold_us`` alone may be missing;
+    ``wait_us`` is the synchronized call without the kernel; only ``cold_us`` may be missing;
     ``host``, ``boot`` and ``gpu`` are those of the environment.
     """
 
@@ -145,7 +145,7 @@ def workload_text(workload: Workload) -> str:
 
 
 def glance_at_workload(line: str) -> str | None:
-    """The text of the workload in a line that convoy wrote, empty for a header; None for any other
+    """The text of the workload in a line that Convoy wrote, empty for a header; None for any other
     line."""
     if (match := _OWN_LINE.match(line)) is not None:
         return match[2]
