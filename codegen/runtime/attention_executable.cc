@@ -49,11 +49,7 @@ class AttentionExecutable : public Executable {
       TVM_FFI_THROW(CorruptArtefact)
           << "function '" << symbol_ << "' names a kernel that does not compute attention";
     }
-    if (int32_t code = library.attention_check(&problem_)) {
-      TVM_FFI_THROW(CorruptArtefact)
-          << "function '" << symbol_ << "' names a kernel that cannot run "
-          << "its problem: " << library.error(code);
-    }
+    RequireSupported(library, library.attention_check(&problem_), symbol_);
     state_bytes_ = library.state_bytes();
   }
 
@@ -67,10 +63,8 @@ class AttentionExecutable : public Executable {
     operands.v = pointers[2];
     operands.bias = has_bias_ ? pointers[3] : nullptr;
     operands.o = pointers[has_bias_ ? 4 : 3];
-    if (int32_t code = library_.attention_prepare(&problem_, &operands, call->state())) {
-      TVM_FFI_THROW(RuntimeError) << "function '" << symbol_
-                                  << "' cannot be prepared: " << library_.error(code);
-    }
+    RequirePrepared(library_, library_.attention_prepare(&problem_, &operands, call->state()),
+                    symbol_);
     return call;
   }
 

@@ -163,11 +163,7 @@ class KernelExecutable : public Executable {
       TVM_FFI_THROW(CorruptArtefact)
           << "function '" << symbol_ << "' names a kernel that computes attention";
     }
-    if (int32_t code = library_.check(&shape_)) {
-      TVM_FFI_THROW(CorruptArtefact)
-          << "function '" << symbol_ << "' names a kernel that cannot run "
-          << "its problem: " << library_.error(code);
-    }
+    RequireSupported(library_, library_.check(&shape_), symbol_);
     workspace_bytes_ = library_.workspace(&shape_);
     state_bytes_ = library_.state_bytes();
   }
@@ -178,10 +174,7 @@ class KernelExecutable : public Executable {
     auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_),
                                              programmatic_, constant_weights_);
     ConvoyOperands operands = MakeOperands(workload_, pointers, workspace);
-    if (int32_t code = library_.prepare(&shape_, &operands, call->state())) {
-      TVM_FFI_THROW(RuntimeError) << "function '" << symbol_
-                                  << "' cannot be prepared: " << library_.error(code);
-    }
+    RequirePrepared(library_, library_.prepare(&shape_, &operands, call->state()), symbol_);
     return call;
   }
 
@@ -224,6 +217,21 @@ std::unique_ptr<Executable> Build(const BuildRequest& request) {
 const bool registered = (RegisterBackend({"kernel", true, Validate, Build}), true);
 
 }  // namespace
+
+void RequireSupported(const KernelLibrary& library, int32_t code, const std::string& symbol) {
+  if (code != 0) {
+    TVM_FFI_THROW(CorruptArtefact)
+        << "function '" << symbol
+        << "' names a kernel that cannot run its problem: " << library.error(code);
+  }
+}
+
+void RequirePrepared(const KernelLibrary& library, int32_t code, const std::string& symbol) {
+  if (code != 0) {
+    TVM_FFI_THROW(RuntimeError) << "function '" << symbol
+                                << "' cannot be prepared: " << library.error(code);
+  }
+}
 
 void KernelCall::Launch(const StreamState& stream) {
   int32_t code = programmatic_

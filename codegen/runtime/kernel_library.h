@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "convoy/attention_abi.h"
 #include "convoy/kernel_abi.h"
@@ -49,7 +50,13 @@ class KernelCall : public Prepared {
   void* state_;
 };
 
-// Throws CorruptArtefact where the library is of another kind or cannot run the problem.
+// Throws CorruptArtefact if `code`, the library's check of a function's problem, is an error.
+void RequireSupported(const KernelLibrary& library, int32_t code, const std::string& symbol);
+
+// Throws RuntimeError if `code`, the result of preparing a launch of a function, is an error.
+void RequirePrepared(const KernelLibrary& library, int32_t code, const std::string& symbol);
+
+// Throws CorruptArtefact if the library is of another kind or cannot run the problem.
 std::unique_ptr<Executable> BuildAttention(const KernelLibrary& library,
                                            const FunctionSpec& function);
 

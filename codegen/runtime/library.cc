@@ -35,20 +35,21 @@ std::string DirectoryOf(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-// Opens the first of `candidates` that can be opened; otherwise null, and `tried` says what the
-// linker answered to each.
-void* OpenFirst(const std::vector<std::string>& candidates, int flags, std::string* path,
-                std::string* tried) {
+// Opens the first of `candidates` that can be opened. Throws LibraryMissing if there is none, with
+// `missing`, which names the library and the way to install it, and the linker's errors.
+void* OpenFirst(const std::vector<std::string>& candidates, std::string* path,
+                const std::string& missing) {
+  std::string tried;
   for (const std::string& candidate : candidates) {
     if (candidate.empty()) continue;
-    if (void* library = dlopen(candidate.c_str(), flags)) {
+    if (void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       *path = candidate;
       return library;
     }
     const char* reason = dlerror();
-    *tried += std::string("\n  ") + (reason ? reason : candidate.c_str());
+    tried += std::string("\n  ") + (reason ? reason : candidate.c_str());
   }
-  return nullptr;
+  TVM_FFI_THROW(LibraryMissing) << missing << " Tried:" << tried;
 }
 
 void* Symbol(void* library, const char* name, const std::string& path) {
@@ -62,16 +63,12 @@ void* Symbol(void* library, const char* name, const std::string& path) {
 
 CudaApi* OpenCuda() {
   auto api = std::make_unique<CudaApi>();
-  std::string tried;
-  void* library = OpenFirst({ConfiguredPaths().cudart, Environment("CONVOY_CUDART"),
-                             "libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.13"},
-                            RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
-  if (library == nullptr) {
-    TVM_FFI_THROW(LibraryMissing)
-        << "the CUDA 13 runtime (libcudart.so.13) was not found. Install it with "
-           "`pip install \"nvidia-cuda-runtime>=13,<14\"` or set CONVOY_CUDART to its path. Tried:"
-        << tried;
-  }
+  void* library =
+      OpenFirst({ConfiguredPaths().cudart, Environment("CONVOY_CUDART"), "libcudart.so.13",
+                 "/usr/local/cuda/lib64/libcudart.so.13"},
+                &api->path,
+                "the CUDA 13 runtime (libcudart.so.13) was not found. Install it with "
+                "`pip install \"nvidia-cuda-runtime>=13,<14\"` or set CONVOY_CUDART to its path.");
 #define CONVOY_RESOLVE(name, arguments) \
   api->name = reinterpret_cast<decltype(api->name)>(Symbol(library, #name, api->path));
   CONVOY_CUDART_FUNCTIONS(CONVOY_RESOLVE)
@@ -93,26 +90,19 @@ void OpenCublasLtFor(const CudnnApi& cudnn) {
       candidates.push_back(near + sibling + name);
     }
   }
-  std::string path, tried;
-  if (OpenFirst(candidates, RTLD_NOW | RTLD_LOCAL, &path, &tried) == nullptr) {
-    TVM_FFI_THROW(LibraryMissing) << "cuDNN at " << cudnn.path << " needs " << name
-                                  << ", which was not found. Install it with `pip install "
-                                  << (name.back() == '2' ? "nvidia-cublas-cu12" : "nvidia-cublas")
-                                  << "`. Tried:" << tried;
-  }
+  std::string path;
+  std::string package = name.back() == '2' ? "nvidia-cublas-cu12" : "nvidia-cublas";
+  OpenFirst(candidates, &path,
+            "cuDNN at " + cudnn.path + " needs " + name +
+                ", which was not found. Install it with `pip install " + package + "`.");
 }
 
 CudnnApi* OpenCudnn() {
   auto api = std::make_unique<CudnnApi>();
-  std::string tried;
-  void* library = OpenFirst({ConfiguredPaths().cudnn, Environment("CONVOY_CUDNN"), "libcudnn.so.9"},
-                            RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
-  if (library == nullptr) {
-    TVM_FFI_THROW(LibraryMissing)
-        << "cuDNN 9 (libcudnn.so.9) was not found. Install it with "
-           "`pip install nvidia-cudnn-cu13` or set CONVOY_CUDNN to its path. Tried:"
-        << tried;
-  }
+  void* library =
+      OpenFirst({ConfiguredPaths().cudnn, Environment("CONVOY_CUDNN"), "libcudnn.so.9"}, &api->path,
+                "cuDNN 9 (libcudnn.so.9) was not found. Install it with "
+                "`pip install nvidia-cudnn-cu13` or set CONVOY_CUDNN to its path.");
 #define CONVOY_RESOLVE(result, name, arguments) \
   api->name = reinterpret_cast<decltype(api->name)>(Symbol(library, #name, api->path));
   CONVOY_CUDNN_FUNCTIONS(CONVOY_RESOLVE)
@@ -124,17 +114,12 @@ CudnnApi* OpenCudnn() {
 
 CublasLtApi* OpenCublasLt() {
   auto api = std::make_unique<CublasLtApi>();
-  std::string name = "libcublasLt.so.13", tried;
+  std::string name = "libcublasLt.so.13";
   std::string near = DirectoryOf(Cuda().path);
-  void* library =
-      OpenFirst({ConfiguredPaths().cublaslt, name, near.empty() ? "" : near + "/" + name},
-                RTLD_NOW | RTLD_LOCAL, &api->path, &tried);
-  if (library == nullptr) {
-    TVM_FFI_THROW(LibraryMissing)
-        << "cuBLASLt (libcublasLt.so.13) was not found. Install it with "
-           "`pip install \"nvidia-cublas>=13,<14\"` or set CONVOY_CUBLASLT to its path. Tried:"
-        << tried;
-  }
+  void* library = OpenFirst(
+      {ConfiguredPaths().cublaslt, name, near.empty() ? "" : near + "/" + name}, &api->path,
+      "cuBLASLt (libcublasLt.so.13) was not found. Install it with "
+      "`pip install \"nvidia-cublas>=13,<14\"` or set CONVOY_CUBLASLT to its path.");
 #define CONVOY_RESOLVE(result, name, arguments) \
   api->name = reinterpret_cast<decltype(api->name)>(Symbol(library, #name, api->path));
   CONVOY_CUBLASLT_FUNCTIONS(CONVOY_RESOLVE)

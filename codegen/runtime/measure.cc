@@ -122,20 +122,28 @@ class Call {
   std::vector<ffi::AnyView> views_;
 };
 
+// A call on the measuring stream, made once: a first call may allocate and compile.
+struct WarmCall {
+  WarmCall(const ffi::Function& function, const ffi::Array<ffi::Any>& arguments, int device)
+      : stream(device), call(function, arguments) {
+    call();
+    stream.Synchronize();
+  }
+  MeasuringStream stream;
+  Call call;
+};
+
 // Device time of one call with a warm cache: `launches` calls in one CUDA graph, replayed; each
 // sample is a replay divided by `launches`.
 ffi::Array<double> KernelTime(ffi::Function function, ffi::Array<ffi::Any> arguments, int device,
                               int64_t launches, int64_t samples, double budget_us) {
-  MeasuringStream stream(device);
-  Call call(function, arguments);
-  call();
-  stream.Synchronize();
-  TimedGraph graph(stream.get(), [&] {
-    for (int64_t i = 0; i < launches; ++i) call();
+  WarmCall warm(function, arguments, device);
+  TimedGraph graph(warm.stream.get(), [&] {
+    for (int64_t i = 0; i < launches; ++i) warm.call();
   });
-  graph.Replay(stream.get());
+  graph.Replay(warm.stream.get());
   return ToArray(Sample(samples, budget_us, [&] {
-    return graph.Replay(stream.get()) / static_cast<double>(launches);
+    return graph.Replay(warm.stream.get()) / static_cast<double>(launches);
   }));
 }
 
@@ -144,41 +152,37 @@ ffi::Array<double> KernelTime(ffi::Function function, ffi::Array<ffi::Any> argum
 ffi::Array<double> ColdTime(ffi::Function function, ffi::Array<ffi::Any> arguments, int device,
                             ffi::TensorView flush, int64_t launches, int64_t samples,
                             double budget_us) {
-  MeasuringStream stream(device);
-  Call call(function, arguments);
-  call();
-  stream.Synchronize();
+  WarmCall warm(function, arguments, device);
   size_t bytes = ffi::GetDataSize(static_cast<size_t>(flush.numel()), flush.dtype());
-  auto overwrite = [&] { CONVOY_CUDA(cudaMemsetAsync, flush.data_ptr(), 0, bytes, stream.get()); };
-  TimedGraph alone(stream.get(), [&] {
+  auto overwrite = [&] {
+    CONVOY_CUDA(cudaMemsetAsync, flush.data_ptr(), 0, bytes, warm.stream.get());
+  };
+  TimedGraph alone(warm.stream.get(), [&] {
     for (int64_t i = 0; i < launches; ++i) overwrite();
   });
-  TimedGraph both(stream.get(), [&] {
+  TimedGraph both(warm.stream.get(), [&] {
     for (int64_t i = 0; i < launches; ++i) {
       overwrite();
-      call();
+      warm.call();
     }
   });
-  alone.Replay(stream.get());
-  both.Replay(stream.get());
+  alone.Replay(warm.stream.get());
+  both.Replay(warm.stream.get());
   return ToArray(Sample(samples, budget_us, [&] {
-    double without = alone.Replay(stream.get());
-    return (both.Replay(stream.get()) - without) / static_cast<double>(launches);
+    double without = alone.Replay(warm.stream.get());
+    return (both.Replay(warm.stream.get()) - without) / static_cast<double>(launches);
   }));
 }
 
 // Host time of one call that does not wait for the device: `calls` in a row for each sample.
 ffi::Array<double> EnqueueTime(ffi::Function function, ffi::Array<ffi::Any> arguments, int device,
                                int64_t calls, int64_t samples, double budget_us) {
-  MeasuringStream stream(device);
-  Call call(function, arguments);
-  call();
-  stream.Synchronize();
+  WarmCall warm(function, arguments, device);
   return ToArray(Sample(samples, budget_us, [&] {
     Clock::time_point start = Clock::now();
-    for (int64_t i = 0; i < calls; ++i) call();
+    for (int64_t i = 0; i < calls; ++i) warm.call();
     double elapsed = MicrosecondsSince(start);
-    stream.Synchronize();
+    warm.stream.Synchronize();
     return elapsed / static_cast<double>(calls);
   }));
 }
@@ -186,23 +190,18 @@ ffi::Array<double> EnqueueTime(ffi::Function function, ffi::Array<ffi::Any> argu
 // Host time of one call and the wait for its end.
 ffi::Array<double> EndToEndTime(ffi::Function function, ffi::Array<ffi::Any> arguments, int device,
                                 int64_t samples, double budget_us) {
-  MeasuringStream stream(device);
-  Call call(function, arguments);
-  call();
-  stream.Synchronize();
+  WarmCall warm(function, arguments, device);
   return ToArray(Sample(samples, budget_us, [&] {
     Clock::time_point start = Clock::now();
-    call();
-    stream.Synchronize();
+    warm.call();
+    warm.stream.Synchronize();
     return MicrosecondsSince(start);
   }));
 }
 
 // One call on the measuring stream, waited for.
 void CallOnce(ffi::Function function, ffi::Array<ffi::Any> arguments, int device) {
-  MeasuringStream stream(device);
-  Call(function, arguments)();
-  stream.Synchronize();
+  WarmCall(function, arguments, device);
 }
 
 }  // namespace

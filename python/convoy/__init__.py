@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .runtime.isolated import IsolatedSession as IsolatedSession
     from .runtime.session import Session as Session
 
-# Public name -> module that has it; a module itself stands under its own name.
+# Public name -> its module; modules have their own names.
 _PUBLIC = {
     "build": "pipeline",
     "place": "pipeline",
@@ -78,7 +78,7 @@ def _preload_cuda() -> None:
 _preload_cuda()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _PUBLIC:
         value = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
         globals()[name] = value

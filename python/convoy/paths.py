@@ -92,7 +92,7 @@ def runtime_library() -> Path:
 def cache_dir() -> Path:
     """Return the folder of compiled kernels: ``CONVOY_CACHE_DIR``, or the platform's cache folder.
 
-    Its loss costs time only. Whoever writes creates it and turns a failure into CacheUnwritable.
+    Deleting it only costs time. Writers create it and report a failure as CacheUnwritable.
     """
     if override := os.environ.get("CONVOY_CACHE_DIR"):
         return Path(override).expanduser()

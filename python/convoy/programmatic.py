@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-#: "0" turns programmatic launches off in what is built from then on.
+#: "0" turns programmatic launches off for the following builds.
 VARIABLE = "CONVOY_PROGRAMMATIC_LAUNCH"
 
 

@@ -33,9 +33,9 @@ def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def _old_objects_kept() -> Iterator[None]:
-    """Have the garbage collector look at new objects alone, of which there are many: with PyTorch
-    and TVM imported half a million old ones take it 0.3 s each time. Objects that somebody else
-    has frozen stay frozen."""
+    """Exclude old objects from garbage collection while many new ones are made: with PyTorch and
+    TVM imported, scanning half a million old objects takes 0.3 s each time. Objects that were
+    frozen by other code stay frozen."""
     if gc.get_freeze_count():
         yield
         return

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convoy.backends import cudnn as module
-from convoy.backends.cudnn import CudnnBackend, cudnn_version, device_properties
+from convoy.backends.cudnn import CudnnBackend, cudnn_version
+from convoy.backends.cudnn_device import device_properties
 from convoy.errors import ConvoyError, InvalidOption
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline, make_config

@@ -20,6 +20,7 @@ from convoy.pipeline.network import place  # noqa: E402
 from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
 
+from ..helpers.errors import l2_error  # noqa: E402
 from .network import Emulation  # noqa: E402
 
 NETWORKS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {}
@@ -117,7 +118,7 @@ def test_network(name: str, dtype: str) -> None:
     for seed, streams in enumerate((1, 3)):
         results = Emulation(placement, streams, backwards=bool(seed))(*inputs, seed=seed)
         for got, other, want in zip(results, eager, exact, strict=True):
-            assert _error(got, want) <= 2 * _error(other, want) + 1e-4
+            assert l2_error(got, want) <= 2 * l2_error(other, want) + 1e-4
 
 
 def _flat(result: Any) -> list[np.ndarray]:
@@ -131,7 +132,3 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype != torch.bfloat16:
         return tensor.numpy()
     return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-
-
-def _error(got: np.ndarray, want: np.ndarray) -> float:
-    return float(np.linalg.norm(got.astype("float64") - want) / np.linalg.norm(want))

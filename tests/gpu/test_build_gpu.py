@@ -18,6 +18,8 @@ import convoy
 from convoy import relay
 from convoy.relay.convert import to_relax
 
+from ..helpers.errors import l2_error
+
 pytestmark = pytest.mark.gpu
 
 TEXT = """#[version = "0.0.5"]
@@ -57,11 +59,6 @@ def network() -> tuple[relay.IRModule, dict[str, np.ndarray]]:
     return module, params
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("records") / "own.jsonl"
-
-
 def picture(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1, 1, (4, 3, 64, 64)).astype("float32")
 
@@ -70,10 +67,6 @@ def on_cpu(network, x: np.ndarray, **changed: np.ndarray) -> np.ndarray:
     module, params = network
     (y,) = convoy.build(to_relax(module, {**params, **changed}), "llvm").session()(x)
     return y
-
-
-def error(y: np.ndarray, want: np.ndarray) -> float:
-    return float(np.linalg.norm(y.astype("float64") - want) / np.linalg.norm(want))
 
 
 @pytest.mark.parametrize("precision", LIMITS)
@@ -90,7 +83,7 @@ def test_precisions_and_backends(network, records, backend, precision, monkeypat
     session = built.session()
     for seed in range(3):  # the first run is eager, the second captures, the third replays
         x = picture(seed)
-        assert error(session(x)[0], on_cpu(network, x)) < LIMITS[precision]
+        assert l2_error(session(x)[0], on_cpu(network, x)) < LIMITS[precision]
 
 
 @pytest.mark.parametrize("cuda_graph", [True, False])
@@ -109,7 +102,7 @@ def test_swapped_weights_are_seen(network, records, cuda_graph: bool) -> None:
         weights = params["w1"] * np.float32((-1) ** seed * (1 + seed))
         session.run({"data": picture(seed), "w1": weights})
         want = on_cpu(network, picture(seed), w1=weights)
-        assert error(session.output(0).numpy(), want) < LIMITS["float16"]
+        assert l2_error(session.output(0).numpy(), want) < LIMITS["float16"]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +123,7 @@ def test_fresh_process_without_the_compiler(network, artefact: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output_0"] == [4, 40]
     y = np.load(tmp_path / "y.npz")["output_0"]
-    assert error(y, on_cpu(network, picture(9))) < LIMITS["float16"]
+    assert l2_error(y, on_cpu(network, picture(9))) < LIMITS["float16"]
 
 
 def test_sessions_in_threads(network, artefact: Path) -> None:
@@ -141,7 +134,7 @@ def test_sessions_in_threads(network, artefact: Path) -> None:
     def work(seed: int) -> float:
         together.wait()
         session = loaded.session()
-        return max(error(session(picture(seed))[0], want[seed]) for _ in range(20))
+        return max(l2_error(session(picture(seed))[0], want[seed]) for _ in range(20))
 
     with ThreadPoolExecutor(len(want)) as pool:
         errors = list(pool.map(work, range(len(want))))

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
 from support import FakeStreams as Streams
 
 from convoy import errors
-from convoy.backends.cudnn import CudnnBackend, device_properties
+from convoy.backends.cudnn import CudnnBackend
+from convoy.backends.cudnn_device import device_properties
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -30,6 +31,8 @@ from convoy.ir.workload import Workload
 from convoy.measure import dtypes, protocol
 from convoy.runtime import create_module, current_device
 from convoy.runtime.library import call_json, function, locations
+
+from ..helpers.errors import l2_error
 
 pytestmark = pytest.mark.gpu
 
@@ -147,7 +150,7 @@ class Case:
         output = self.problem.outputs[expected.name]
         function("cuda.gather")(output, starts, expected.run, protocol._tensor(stored))
         got = dtypes.decode(stored, dtype)
-        return float(np.linalg.norm(got - expected.values) / np.linalg.norm(expected.values))
+        return l2_error(got, expected.values)
 
     def right(self) -> bool:
         return self.error() < self.limit

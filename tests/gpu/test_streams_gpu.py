@@ -17,6 +17,8 @@ import convoy
 from convoy import relay
 from convoy.relay.convert import to_relax
 
+from ..helpers.errors import l2_error
+
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,20 +72,12 @@ def network() -> tuple[relay.IRModule, dict[str, np.ndarray]]:
     return module, params
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("records") / "own.jsonl"
-
-
 def picture(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1, 1, (1, 16, 18, 18)).astype("float32")
 
 
 def error(got: list[np.ndarray], want: list[np.ndarray]) -> float:
-    return max(
-        float(np.linalg.norm(y.astype("float64") - w) / np.linalg.norm(w))
-        for y, w in zip(got, want, strict=True)
-    )
+    return max(l2_error(y, w) for y, w in zip(got, want, strict=True))
 
 
 def build(network, records, **options):

@@ -9,6 +9,8 @@ import pytest
 import convoy
 from convoy.training import LossModule, Network, Sgd, TrainingSession, small_resnet
 
+from ..zoo.steps import wide_layers
+
 pytestmark = pytest.mark.gpu
 
 RATE, STEPS = 0.05, 6
@@ -18,16 +20,10 @@ LIMITS = {"float32": 2e-4, "tf32": 2e-2, "float16": 3e-2, "bfloat16": 2e-1}
 GRADIENT_LIMIT = 1e-2
 
 
-def wide_layers(batch: int) -> LossModule:
+def wide(batch: int) -> LossModule:
     """Sizes at which statistics take two kernels, a max pool, groups, dilation, a large stride."""
     net = Network(batch, 63, 65, 3)
-    x = net.relu(net.batch_norm(net.conv(net.x, 64, 7, 2, name="a"), name="an"))
-    x = net.max_pool(x, 3, 2, 1)
-    y = net.conv(x, 96, 3, 1, dilation=2, groups=2, name="b")
-    z = net.conv(x, 96, 3, 1, padding=1, bias=True, name="c")
-    x = net.relu(net.batch_norm(net.add(y, z), name="bn"))
-    x = net.relu(net.conv(x, 40, 3, 3, padding=0, name="d"))
-    return net.finish(net.dense(net.mean(x), 10, name="classifier"))
+    return net.finish(wide_layers(net))
 
 
 def data(net: LossModule) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -77,12 +73,7 @@ def on_cpu():
     return get
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    return tmp_path_factory.mktemp("records") / "own.jsonl"
-
-
-NETWORKS = {"small": lambda: small_resnet(32, widths=(16, 32)), "wide": lambda: wide_layers(16)}
+NETWORKS = {"small": lambda: small_resnet(32, widths=(16, 32)), "wide": lambda: wide(16)}
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -15,6 +15,8 @@ from convoy.ir.workload import Workload
 from convoy.measure import reference
 from convoy.ops.conv_backward import conv2d_dgrad, conv2d_wgrad
 
+from ..helpers.errors import l2_error
+
 
 def module(workload, data_layout="NHWC", kernel_layout="OHWI"):
     """One gradient operator as a function of its operands."""
@@ -53,10 +55,6 @@ def operands(workload, seed=0):
     }
 
 
-def error(got, expected):
-    return np.linalg.norm(got.astype(np.float64) - expected) / np.linalg.norm(expected)
-
-
 def permuted(array, layout, wanted):
     return array.transpose([layout.index(letter) for letter in wanted])
 
@@ -91,7 +89,7 @@ def test_loops(op, case):
     wl = Workload(op, 2, **CASES[case], dtype="float32", out_dtype="float32")
     values = operands(wl)
     (expected,) = reference.full(wl, values)
-    assert error(run(module(wl), *values.values()), expected) < 1e-6
+    assert l2_error(run(module(wl), *values.values()), expected) < 1e-6
 
 
 @given(
@@ -124,7 +122,7 @@ def test_sixteen_bit_operands_are_summed_in_float32(op):
     wl = Workload(op, 4, 16, 16, 32, 32, 3, 3, padding=(1, 1, 1, 1), out_dtype="float32")
     values = operands(wl)
     (expected,) = reference.full(wl, values)
-    assert error(run(module(wl), *values.values()), expected) < 1e-5
+    assert l2_error(run(module(wl), *values.values()), expected) < 1e-5
 
 
 @pytest.mark.parametrize("layouts", [("NCHW", "OIHW"), ("NHWC", "HWIO"), ("CNHW", "IHWO")])
@@ -140,7 +138,7 @@ def test_other_layouts(op, layouts):
     ]
     got = run(module(wl, data, kernel), *given_)
     plain = ("NHWC", data) if op == "dgrad" else ("OHWI", kernel)
-    assert error(permuted(got, plain[1], plain[0]), expected) < 1e-6
+    assert l2_error(permuted(got, plain[1], plain[0]), expected) < 1e-6
 
 
 @pytest.mark.parametrize("op", ["dgrad", "wgrad"])

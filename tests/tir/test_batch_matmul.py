@@ -15,6 +15,7 @@ from convoy.tir.batch_matmul import BatchMatmul
 from ..emulation.kernels import emulated
 from ..graph.kernels import TARGET
 from ..graph.serial import run_serial
+from ..helpers.errors import l2_error
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Product:
             for x, swap in zip(self.inputs(), self.transposed, strict=True)
         )
         want = a @ b * (0.5 if self.scaled else 1)
-        return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+        return l2_error(got, want)
 
     def empty(self) -> np.ndarray:
         return np.full((self.batch, self.rows, self.columns), np.nan, self.out)

@@ -15,6 +15,7 @@ from convoy.lower.passes import kernel_calls, to_kernels
 from convoy.lower.row_norms import RowNorms
 from convoy.tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
 
+from ..helpers.errors import l2_error
 from .test_training_kernels import run as run_serially
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
@@ -51,8 +52,7 @@ def test_kernels(kind: str, rows: int, columns: int, dtypes: tuple[str, str], se
     y = np.full((rows, columns), np.nan, dtypes[1])
     *_, found = run_serially(kernel(norm), x, *vectors, y)
     exact = expected(kind, x, vectors)
-    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
-    assert error < (1e-3 if dtypes[1] == "float16" else 2e-5)
+    assert l2_error(found, exact) < (1e-3 if dtypes[1] == "float16" else 2e-5)
 
 
 @settings(max_examples=6, deadline=None)

@@ -134,11 +134,11 @@ from pathlib import Path
 from convoy.cli import tune as command
 from convoy.ir.device import Device
 from convoy.measure import gpu
-from convoy.records import environment
+from convoy.records import probe
 from convoy.tune import autotune
 gpu.find_gpus = lambda: ([Device("NVIDIA H200", 90, 132, 232448, 1 << 25, 1 << 37)], "")
 gpu.driver_version = lambda: "{fakes.ENVIRONMENT.driver}"
-environment._opened_version = lambda *_: "{fakes.ENVIRONMENT.cudnn}"
+probe.opened_version = lambda *_: "{fakes.ENVIRONMENT.cudnn}"
 autotune.visible_gpus = lambda: ["0"]
 command.tune([Path({str(listed)!r})], trials=3, records=Path({str(records)!r}))
 print([name for name in ("numpy", "xgboost", "tvm_ffi", "tvm") if name in sys.modules])

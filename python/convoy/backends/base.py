@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConvoyError
 from ..ir.candidate import Candidate, Decline
@@ -24,7 +24,7 @@ class Binary:
     hashes to the kernel libraries that ``entry`` refers to.
     """
 
-    entry: dict[str, Any]
+    entry: dict[str, object]
     blobs: dict[str, bytes]
 
 

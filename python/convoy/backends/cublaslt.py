@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import InvalidOption
 from ..ir import fields as checks
@@ -16,9 +15,9 @@ from ..runtime.device import present_device
 from ..runtime.library import call_json, function
 from .base import Backend, Binary
 
-#: Device memory, in bytes, that an algorithm may need: what NVIDIA recommends for Hopper.
+#: Most workspace of an algorithm, in bytes: NVIDIA's recommendation for Hopper.
 MAX_WORKSPACE = 32 << 20
-#: The kernel of a module that is built where its GPU is not.
+#: The kernel of a module that is built without its GPU.
 FIRST_CHOICE = "first_choice"
 #: A launch, and the share of the roofline beyond it: 13% off on average for the first choice at 45
 #: GEMMs on an H200 (benchmarks/results/h200/2026-11-23-gemm.json).
@@ -119,7 +118,7 @@ class CublasLtBackend(Backend):
         return Decline(self.name, reason, remedy)
 
 
-def _algo(value: Any) -> str:
+def _algo(value: object) -> str:
     """Check for the 64 bytes of an algorithm."""
     if type(value) is str and re.fullmatch("[0-9a-f]{128}", value):
         return value
@@ -129,7 +128,7 @@ def _algo(value: Any) -> str:
 _FIELDS: dict[str, checks.Check] = {"algo": _algo, "version": checks.integer()}
 
 
-def _options(candidate: Candidate) -> dict[str, Any]:
+def _options(candidate: Candidate) -> dict[str, object]:
     """Options of a candidate. Raises InvalidOption for one that was not proposed here."""
     what = f"candidate {candidate.key} of the cublaslt backend"
     required = () if candidate.kernel == FIRST_CHOICE else tuple(_FIELDS)

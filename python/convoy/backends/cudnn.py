@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
-from importlib import resources
-from typing import Any
+from dataclasses import dataclass
 
-from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch, NoGpu
+from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch
 from ..ir import fields as checks
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
-from ..runtime.device import current_device
 from ..runtime.library import call_json, function
 from ..threads import in_threads
 from . import cudnn_attention
 from .base import Backend, Binary
-from .cudnn_engines import Engines
+from .cudnn_device import target_options
+from .cudnn_engines import BuiltPlan, Engines, Enumeration
 
 DEFAULT_MAX_WORKSPACE = 256 << 20
 
-# In a refusal: nothing is wrong with the engine, but compiling it needs what is not here.
+# In a refusal: the engine is supported, but cannot be compiled without the driver.
 _NO_DRIVER = "RUNTIME_PREREQUISITE_MISSING"
 
 
@@ -44,7 +42,7 @@ class CudnnBackend(Backend):
         if max_workspace < 0:
             raise InvalidOption(f"max_workspace = {max_workspace}", "bytes, 0 or more")
         self.max_workspace = max_workspace
-        self._compiled: dict[tuple[Workload, Candidate, Device], dict[str, Any]] = {}
+        self._compiled: dict[tuple[Workload, Candidate, Device], BuiltPlan] = {}
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         epilogue = workload.epilogue
@@ -112,10 +110,9 @@ class CudnnBackend(Backend):
         The heuristics propose some 40 of the thousands of configurations of an engine; checking
         one takes a third of a millisecond, and no plan is built.
         """
-        options = _engine_options(candidate)
-        engine, knobs = options["engine"], dict(options["knobs"])
-        zero_bias = options.get("zero_bias", False)
-        common = {"zero_bias": zero_bias, **_target_options(device)}
+        options = _options(candidate)
+        engine, knobs = options.engine, dict(options.knobs)
+        common = {"zero_bias": options.zero_bias, **target_options(device)}
         answer = call_json("cudnn.knobs", workload.to_json(), {"engine": engine, **common})
         changed = [
             {"engine": engine, "knobs": sorted({**knobs, kind: value}.items())}
@@ -128,40 +125,40 @@ class CudnnBackend(Backend):
         limits = {"max_workspace": self.max_workspace, "configs": changed, **common}
         checked = call_json("cudnn.check", workload.to_json(), limits)
         found = Engines(workload)
-        found.add(checked, zero_bias=zero_bias)
-        # In the backend's order of preference they stand where the one stands that they vary.
+        found.add(checked, zero_bias=options.zero_bias)
+        # They have the priority of the candidate that they vary.
         return [dataclasses.replace(c, priority=candidate.priority) for c in found.candidates]
 
-    def _enumerate(self, workload: Workload, device: Device, **options: bool) -> dict[str, Any]:
-        limits = {"max_workspace": self.max_workspace, **_target_options(device)}
-        answer: dict[str, Any] = call_json(
+    def _enumerate(self, workload: Workload, device: Device, **options: bool) -> Enumeration:
+        limits = {"max_workspace": self.max_workspace, **target_options(device)}
+        answer: Enumeration = call_json(
             "cudnn.enumerate", workload.to_json(), {**limits, **options}
         )
         return answer
 
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
-        """The entry that the runtime rebuilds the plan from.
+        """Return the entry from which the runtime rebuilds the plan.
 
-        The plan of an engine that is compiled at run time goes along as JSON, because building
-        it takes seconds. Without NVIDIA's driver it cannot be built, which is left to the machine
-        that loads the module: such a candidate comes from records. Raises CompileFailed when cuDNN
-        refuses it, LibraryVersionMismatch when another version had proposed it.
+        The plan of an engine that is compiled at run time is stored as JSON, because building it
+        takes seconds. Without NVIDIA's driver it cannot be built here; for such a candidate, which
+        comes from records, the machine that loads the module builds it. Raises CompileFailed if
+        cuDNN rejects the candidate, LibraryVersionMismatch if another version had proposed it.
         """
-        options = _engine_options(candidate)
-        entry: dict[str, Any] = {
+        options = _options(candidate)
+        entry: dict[str, object] = {
             "backend": "cudnn",
             "arch": device.arch,
             "workload": workload.to_json(),
-            "engine": options["engine"],
-            "knobs": [list(knob) for knob in options["knobs"]],
+            "engine": options.engine,
+            "knobs": [list(knob) for knob in options.knobs],
             "workspace": candidate.workspace,
-            "cudnn_version": options["version"],
-            "zero_bias": options.get("zero_bias", False),
+            "cudnn_version": options.version,
+            "zero_bias": options.zero_bias,
         }
         if "runtime_compilation" in candidate.notes:
-            built = self._compiled.get(key := (workload, candidate, device))
+            built: BuiltPlan | None = self._compiled.get(key := (workload, candidate, device))
             if built is None:
-                built = call_json("cudnn.build_plan", entry, _target_options(device))
+                built = call_json("cudnn.build_plan", entry, target_options(device))
                 self._compiled[key] = built
             if _NO_DRIVER in built.get("refusal", ""):
                 return Binary(entry, {})
@@ -192,7 +189,7 @@ class CudnnBackend(Backend):
         bytes. Raises LibraryMissing without cuDNN, CompileFailed when cuDNN refuses the plan (an
         engine that is compiled at run time needs NVIDIA's driver for that)."""
         entry = self.build(workload, dataclasses.replace(candidate, notes=()), device).entry
-        built = call_json("cudnn.build_plan", entry, _target_options(device))
+        built = call_json("cudnn.build_plan", entry, target_options(device))
         if "refusal" in built:
             raise _refused(workload, candidate, built["refusal"])
         return int(built["workspace"])
@@ -203,7 +200,7 @@ class CudnnBackend(Backend):
         return cudnn_attention.estimate_us(workload, candidate, device)
 
     def check(self, candidate: Candidate) -> None:
-        _engine_options(candidate)
+        _options(candidate)
 
     def _decline(self, reason: str, remedy: str) -> Decline:
         return Decline(self.name, reason, remedy)
@@ -217,11 +214,21 @@ _FIELDS: dict[str, checks.Check] = {
 }
 
 
-def _engine_options(candidate: Candidate) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Options:
+    """A candidate's engine with its knobs, and the version of cuDNN that proposed it."""
+
+    engine: int
+    knobs: tuple[tuple[int, int], ...]
+    version: int
+    zero_bias: bool = False
+
+
+def _options(candidate: Candidate) -> _Options:
     """Options of a candidate. Raises InvalidOption for one that :meth:`propose` did not make."""
     what = f"candidate {candidate.key} of the cudnn backend"
     required = ("engine", "knobs", "version")
-    return checks.checked(candidate.options(), _FIELDS, what, InvalidOption, required)
+    return checks.made(_Options, candidate.options(), _FIELDS, what, InvalidOption, required)
 
 
 def _is_compiled(workload: Workload) -> bool:
@@ -238,37 +245,8 @@ def _wants_zero_bias(workload: Workload) -> bool:
     return bool(epilogue.name) and not epilogue.bias and not _is_compiled(workload)
 
 
-def _target_options(device: Device) -> dict[str, Any]:
-    """Options that make cuDNN plan for ``device``: none if it is the one that is present."""
-    try:
-        if current_device() == device:
-            return {}
-    except NoGpu:
-        pass
-    return {"deviceprop": json.dumps(device_properties(device))}
-
-
-def device_properties(device: Device) -> dict[str, Any]:
-    """A description of ``device`` in cuDNN's form, after that of a real H200.
-
-    Limits of the architecture that Device does not carry are the H200's; they are the same for
-    compute capabilities 8.0 and 9.0.
-    """
-    text = (resources.files(__package__) / "data" / "h200.json").read_text(encoding="utf-8")
-    properties: dict[str, Any] = json.loads(text)["properties"]
-    properties.update(
-        deviceName=device.name,
-        deviceVer=device.arch * 10,
-        multiProcessorCount=device.sm_count,
-        maxSharedMemoryPerBlockOptin=device.shared_memory_per_block,
-        l2CacheSize=device.l2_bytes,
-        totalGlobalMem=device.memory_bytes,
-    )
-    return properties
-
-
 def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
-    proposed, installed = _version(candidate.options()["version"]), cudnn_version()
+    proposed, installed = _version(_options(candidate).version), cudnn_version()
     got = f"cuDNN {installed} refusing {candidate.kernel} for {workload.key} ({why})"
     if proposed != installed:
         remedy = "Install that version, or measure and place again."
@@ -277,7 +255,7 @@ def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
 
 
 def cudnn_version() -> str:
-    """Version of the installed cuDNN, empty if there is none that works."""
+    """Version of the installed cuDNN; empty if none can be loaded."""
     try:
         return _version(function("cudnn.version")())
     except ConvoyError:

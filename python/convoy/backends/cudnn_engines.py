@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from ..ir.candidate import Candidate, make_config
 from ..ir.workload import Workload
+
+
+class Config(TypedDict):
+    """A configuration of an engine: knobs are pairs of kind and value."""
+
+    engine: int
+    knobs: list[list[int]]
+    notes: list[str]
+    workspace: int
+
+
+class Dropped(TypedDict):
+    """A configuration that cuDNN does not support, or that needs too much workspace."""
+
+    reason: str
+
+
+class Enumeration(TypedDict):
+    """The runtime's answer to ``cudnn.enumerate`` and ``cudnn.check``."""
+
+    cudnn_version: int
+    configs: list[Config]
+    dropped: list[Dropped]
+    refusals: list[str]
+    can_compile: bool
+
+
+class BuiltPlan(TypedDict, total=False):
+    """The runtime's answer to ``cudnn.build_plan``: a plan, or the reason why there is none."""
+
+    plan_json: str
+    workspace: int
+    refusal: str
+
 
 # Engines compiled at run time cost seconds to build, so that no more than this many are measured
 # where there are ready-made ones as well.
@@ -25,7 +59,7 @@ def _wrong(engine: int, workload: Workload) -> str:
 
 
 def _unwanted(notes: Iterable[str], workload: Workload) -> str:
-    """Reason why an engine would not compute what the workload asks for; empty when it would."""
+    """Reason why an engine does not compute the workload as specified; empty if it does."""
     notes = set(notes)
     if "down_convert_inputs" in notes:
         return "rounds its inputs to a narrower type"
@@ -49,7 +83,7 @@ class Engines:
         self._workload = workload
         self._compiled = 0
 
-    def add(self, answer: dict[str, Any], zero_bias: bool = False) -> None:
+    def add(self, answer: Enumeration, zero_bias: bool = False) -> None:
         self.reasons += answer["refusals"]
         self.reasons += [config["reason"] for config in answer["dropped"]]
         for config in answer["configs"]:
@@ -68,9 +102,11 @@ class Engines:
                 return f"beyond the first {_MAX_COMPILED} that are compiled at run time"
         return ""
 
-    def _append(self, config: dict[str, Any], version: int, zero_bias: bool) -> None:
+    def _append(self, config: Config, version: int, zero_bias: bool) -> None:
         knobs = [tuple(knob) for knob in config["knobs"]]
-        options = {"engine": config["engine"], "knobs": knobs, "version": version}
+        options: dict[str, object] = {
+            "engine": config["engine"], "knobs": knobs, "version": version
+        }  # fmt: skip
         parts = [f"eng{config['engine']}", *(f"k{kind}={value}" for kind, value in knobs)]
         if zero_bias:
             options["zero_bias"] = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..ir.candidate import Candidate
 from ..ir.plan import Plan
@@ -17,7 +16,7 @@ class Entries:
     """One entry for each function of a plan, with its ``symbol``; ``blobs`` are the kernel
     libraries that they reference, by content hash."""
 
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, object]]
     blobs: dict[str, bytes]
 
 
@@ -37,7 +36,7 @@ def build_entries(
         jobs.setdefault(candidate.backend, []).append((choice.workload, candidate))
     for name, wanted in jobs.items():
         backends[name].prepare(wanted, plan.device)
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     blobs: dict[str, bytes] = {}
     for symbol, choice in plan.functions().items():
         candidate = choice.chosen.candidate

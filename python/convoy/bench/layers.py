@@ -27,9 +27,9 @@ def by_layer(
 ) -> list[Layer]:
     """The layers of a network, heaviest first.
 
-    On a GPU from graphs with one event behind one kernel at a time
-    (:mod:`convoy.report.measured`), on the CPU from a clock around each kernel. Empty for a module
-    for a GPU that has no schedule.
+    On a GPU the times are those of graphs with an event after one kernel at a time
+    (:mod:`convoy.report.measured`), on the CPU those of a clock around each kernel. Empty for a GPU
+    module without a schedule.
     """
     schedule = compiled.schedule
     if compiled.meta.target == "cuda":
@@ -88,7 +88,7 @@ def watched(
 
 
 def _labels(symbols: list[str], names: tuple[str, ...]) -> list[str]:
-    """The model's names for kernels with a convolution or a matmul, others by what they do."""
+    """Names of kernels: that of the layer for a convolution or matmul, otherwise the operation."""
     labels = [readable(symbol) for symbol in symbols]
     anchors = [i for i, symbol in enumerate(symbols) if _ANCHOR.search(symbol)]
     if len(anchors) == len(names):

@@ -24,7 +24,7 @@ class Network:
     """A Relax module with the values of those of its parameters that are not bound."""
 
     mod: tvm.IRModule
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
 
 
 def read(
@@ -61,7 +61,7 @@ def exported_program(path: Path) -> torch.export.ExportedProgram:
         ) from None
     try:
         return torch.export.load(str(path))
-    except Exception as err:  # whatever the reader of archives and the unpickler raise
+    except Exception as err:  # any error of the archive reader and the unpickler
         raise InvalidModel(
             f"{path}, which torch.export.load cannot read ({err})", "a file of torch.export.save"
         ) from err
@@ -78,7 +78,7 @@ def _imported(program: Any, path: Path, batch: int | None) -> Network:
         mod = from_exported_program(
             program, keep_params_as_input=True, unwrap_unit_return_tuple=True
         )
-    except Exception as err:  # the importer raises whatever the converter of an operator raises
+    except Exception as err:  # any error of an operator's converter
         raise InvalidModel(
             f"{path}, which TVM's PyTorch importer does not convert ({type(err).__name__}: {err})",
             "a program that it converts",

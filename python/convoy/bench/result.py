@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..report.layers import Layer
 
@@ -49,10 +48,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A benchmark of one model: its rows in the order in which they were taken.
-
-    ``about`` are facts of the machine and versions of what ran.
-    """
+    """A benchmark of one model: its rows in the order of measurement. ``about`` has facts of the
+    machine and the versions of the software."""
 
     model: str
     target: str
@@ -60,5 +57,5 @@ class Result:
     rows: tuple[Row, ...]
     about: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"format": RESULT_FORMAT, **dataclasses.asdict(self)}

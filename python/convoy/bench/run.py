@@ -1,4 +1,4 @@
-"""Build a model, run it and its peers in turns, and measure."""
+"""Build a model, run it alternating with its peers, and measure."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _times(
     seconds: float,
     take_turn: Callable[[], AbstractContextManager[object]],
 ) -> tuple[list[network.Samples], list[network.Samples]]:
-    """Synchronized calls and bursts of each system, both taken in turns."""
+    """Times of synchronized calls and of bursts, with the systems alternating."""
     rough = [_rough_us(system) for system in running]
     count = max(3, min(400, int(0.5e6 * seconds / ROUNDS / max(rough))))
     alone = [network.bursts(s.run, s.synchronize, 1) for s in running]

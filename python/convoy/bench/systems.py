@@ -21,7 +21,7 @@ Array = np.ndarray
 
 
 class Skipped(Exception):
-    """A peer cannot run the model here; the text says why."""
+    """A peer that cannot run the model on this machine, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _torch_module(
 
 
 def _onnxruntime(path: Path, inputs: Mapping[str, Array], target: str, precision: str) -> System:
-    """The ONNX model, run by onnxruntime as it is."""
+    """Run the ONNX model unchanged with onnxruntime."""
     if path.suffix != ".onnx":
         raise Skipped(f"onnxruntime reads ONNX models, not {path.name}")
     try:
@@ -158,7 +158,7 @@ def peer(name: str, path: Path, inputs: Mapping[str, Array], target: str, precis
         return _PEERS[name](path, inputs, target, precision)
     except (Skipped, InvalidOption):
         raise
-    except Exception as err:  # whatever another system raises, the others can be timed
+    except Exception as err:  # any error of this system; the others can still be timed
         raise Skipped(f"{type(err).__name__}: {err}"[:500]) from err
 
 

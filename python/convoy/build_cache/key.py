@@ -31,7 +31,7 @@ from .source import Source, array_hash
 if TYPE_CHECKING:
     from ..graph.bind import Params
 
-#: What else decides which libraries are used.
+#: Other inputs that determine which libraries are used.
 _VARIABLES = (
     *("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC"),
     "CONVOY_PROGRAMMATIC_LAUNCH",
@@ -93,7 +93,7 @@ def _only_built_in(backends: Iterable[object]) -> bool:
 
 
 def _tensors(value: Any) -> Any:
-    """Parameters, nested as they are, with the hash of each tensor in its place."""
+    """Parameters in their nesting, each tensor replaced by its hash."""
     if isinstance(value, Mapping):
         return {str(name): _tensors(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,9 +1,9 @@
-"""The folder of compiled modules: whole files by the hash of what they were built from.
+"""The folder of compiled modules: one file for each, named by the hash of its build's inputs.
 
 Entries are those of :class:`~convoy.backends.kernels.cache.KernelCache`: written to a temporary
-name and renamed, taken for absent where they are damaged, refused in a folder that others may write
-to. Beside the key of a build an entry depends on the user's own records of the network's workloads,
-which the build itself may add to: a digest of them is kept in the entry.
+name and renamed, treated as absent if damaged, rejected in a folder that others may write to. In
+addition to the key of its build, an entry depends on the user's own records of the network's
+workloads, which the build itself may extend: the entry stores a digest of them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ..records.record import glance_at_workload, workload_text
 from ..runtime.compiled import CompiledModule, load_content
 
 _log = logging.getLogger(__name__)
-#: Bytes of all entries; the least recently used ones go. 0 turns the cache off.
+#: Bytes of all entries; the least recently used are deleted first. 0 turns the cache off.
 MOST_BYTES = 4 << 30
 VARIABLE = "CONVOY_MODULE_CACHE_BYTES"
-#: Files of builds that were killed are removed after so many seconds.
+#: Seconds after which files of killed builds are removed.
 _ABANDONED_S = 3600.0
 
 
@@ -66,7 +66,7 @@ class ModuleCache:
             return None
         try:
             module = load_content(entry.library, str(entry.path))
-        except (CorruptArtefact, LibraryMissing) as error:  # of another TVM's runtime, say
+        except (CorruptArtefact, LibraryMissing) as error:  # for example, of another TVM's runtime
             _log.warning("%s", error)
             return None
         with contextlib.suppress(OSError):
@@ -154,9 +154,10 @@ def _modified(path: Path) -> float:
 
 
 def records_digest(path: Path, workloads: Collection[str] | None) -> str:
-    """Hash the lines of a record file that say something of these workloads (None: all lines).
+    """Hash the lines of a record file that concern these workloads (None: all lines).
 
-    Lines that convoy did not write count for every workload. An absent file is an empty one.
+    Lines that Convoy did not write count for every workload. An absent file is treated as an empty
+    one.
     """
     wanted = None if workloads is None else {*workloads, None}
     found = hashlib.sha256()

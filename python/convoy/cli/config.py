@@ -21,7 +21,7 @@ def config(
     """Print the flags for programs that run compiled networks through the C API."""
     folders = library_folders()
     compile_flags = f"-I{paths.include_dir()}"
-    # An RPATH, unlike a RUNPATH, also counts for what the linked libraries need.
+    # An RPATH, unlike a RUNPATH, also applies to dependences of the linked libraries.
     search = [f"-L{folder} -Wl,-rpath,{folder}" for folder in folders]
     link_flags = " ".join(["-Wl,--disable-new-dtags", *search, "-lconvoy_runtime", "-ltvm_ffi"])
     if cflags or libs:

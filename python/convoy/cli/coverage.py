@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..backends.base import Backend
 from ..errors import NoGpu
@@ -45,7 +44,7 @@ class Coverage:
         """Text such as ``cudnn 30/30, cutlass 39/41``."""
         return ", ".join(f"{name} {have}/{of}" for name, have, of in self.backends)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "list": self.name,
             "batch": self.batch,

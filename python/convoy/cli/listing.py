@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from ..ir.workload import Workload
 from ..records.record import Record
 from ..report.tables import Column
 
@@ -29,7 +29,7 @@ def rows(records: Iterable[Record], contains: str = "") -> list[Record]:
     return sorted(chosen, key=_order)
 
 
-def _order(record: Record) -> tuple[str, Any, float, str]:
+def _order(record: Record) -> tuple[str, Workload, float, str]:
     time = record.measurement.kernel_us
     return (
         record.environment.gpu,
@@ -39,7 +39,7 @@ def _order(record: Record) -> tuple[str, Any, float, str]:
     )
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def as_json(record: Record) -> dict[str, object]:
     """Return a record as JSON, its environment included."""
     return {
         "workload": record.workload.to_json(),

@@ -9,7 +9,7 @@ from ..report.tables import printable
 
 
 def say(*lines: object, to_stderr: bool = False) -> None:
-    """Print lines of text; line feeds and tabs within them stay, other controls are escaped."""
+    """Print lines of text; line feeds and tabs are kept, other control characters are escaped."""
     stream: TextIO = sys.stderr if to_stderr else sys.stdout
     for line in lines:
         print(printable(line, keep="\n\t"), file=stream)

@@ -1,7 +1,7 @@
-"""The output of ``convoy --version``: convoy and the libraries that it would load.
+"""The output of ``convoy --version``: Convoy and the libraries that it would load.
 
-Versions are those of the installed wheels, paths those that the runtime opens; the driver is asked
-through ctypes. Neither TVM nor cuDNN is loaded.
+Versions are those of the installed wheels, paths those that the runtime opens; the driver's version
+is read through ctypes. Neither TVM nor cuDNN is loaded.
 """
 
 from __future__ import annotations

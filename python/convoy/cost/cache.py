@@ -1,15 +1,15 @@
 """Adjust measurements to the conditions inside a network.
 
-Kernels are measured alone: with all that they read in the L2 cache (``kernel_us``), and with the
-cache flushed before every launch (``cold_us``). A kernel inside a network is between the two. A
-network that touches little finds all of it in the cache again, from one run to the next as well:
-its kernels take ``kernel_us``. Elsewhere :func:`convoy.ir.objective.device_us` adds a share of what
-``cold_us`` is longer. This is the one model of the cache: measurements of a plan have been through
-:func:`in_network`, so that ``device_us`` of them is the time in its network, for placement and for
-scheduling alike.
+Kernels are measured in isolation: once with all their operands in the L2 cache (``kernel_us``),
+once with the cache flushed before every launch (``cold_us``). Inside a network a kernel runs under
+conditions between the two. If the network's data fit into the cache, they stay in it from one run
+to the next and its kernels take ``kernel_us``. Otherwise :func:`convoy.ir.objective.device_us` adds
+a fraction of the difference to ``cold_us``. This is the only model of the cache: the measurements
+of a plan have passed through :func:`in_network`, so that placement and scheduling both obtain a
+kernel's time in its network from ``device_us``.
 
-Host times depend on what ran before as well: a library that does much for a launch takes longer for
-it where others were launched in between (``Backend.after_others_us``).
+Host times also depend on previous launches: a library with a long launch path takes longer if
+kernels of other backends were launched in between (``Backend.after_others_us``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
 
 
 def stays(touched: int, device: Device) -> bool:
-    """Whether so many bytes stay in the L2 cache from one run of a network to the next."""
+    """Whether data of this many bytes stay in the L2 cache from one run of a network to the
+    next."""
     return touched <= STAYING * device.l2_bytes
 
 
@@ -49,13 +50,12 @@ def in_network(
     staying: bool = False,
     after_others_us: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[Workload, Offers]:
-    """Offers with their measurements as they count in a network.
+    """Offers with the measurements that apply in a network.
 
-    Where data are ``staying`` in the cache (:func:`stays`), ``cold_us`` becomes ``kernel_us``.
-    Elsewhere a candidate without ``cold_us`` gets what the other candidates of its workload take
-    longer with a cold cache (the median) or, where none of them has it, those of all workloads;
-    without any to go by it stays as it is. Host times grow by what backends of these names take
-    longer ``after_others_us``: (enqueue_us, e2e_us).
+    If its data stay in the cache (``staying``, see :func:`stays`), ``cold_us`` becomes
+    ``kernel_us``. Otherwise a candidate without ``cold_us`` gets the median difference between cold
+    and warm cache of the other candidates of its workload or, if none of them has it, of all
+    workloads.
     """
     longer = {w: [_longer(o.measurement) for o in found.measured] for w, found in offers.items()}
     known = {w: [us for us in each if us is not None] for w, each in longer.items()}

@@ -1,8 +1,8 @@
-"""Numbers that describe a workload and a candidate to the cost model.
+"""Features of a workload and a candidate for the cost model.
 
-Tile sizes are known for kernels that convoy compiles. cuDNN's engines are closed: their number,
-their knobs and their place in the heuristics' list stand for them; knobs that give a tile size or
-a split are also offered under the same names as those of the compiled kernels.
+Tile sizes are known for kernels that Convoy compiles. cuDNN's engines are opaque: they are
+described by number, knobs and rank in the heuristics' list. Knobs that contain a tile size or a
+split are also given under the names of the compiled kernels' features.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ..ir.workload import DTYPE_BYTES, OPS, Workload
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Features = dict[str, float]
 
-#: Schedules, families and schedulers get these numbers; 0 is for what is not known.
+#: Numbers of schedules, families and schedulers; 0 is unknown.
 _SCHEDULES = ("cooperative", "pingpong")
 _SCHEDULERS = ("tiles", "streamk", "splitk")
 
 #: cudnnBackendKnobType_t of cuDNN 9 that engines were seen to have.
 KNOBS = tuple(range(45))
-#: CUDNN_KNOB_TYPE_TILE_SIZE: a number that stands for a tile.
+#: CUDNN_KNOB_TYPE_TILE_SIZE: the number of a tile.
 TILE_KNOB = 2
 
 WORKLOAD = (
@@ -53,7 +53,7 @@ NAMES: tuple[str, ...] = (*WORKLOAD, *CANDIDATE, *(f"knob{kind}" for kind in KNO
 
 
 def matrix(workload: Workload, candidates: Sequence[Candidate], device: Device) -> Array:
-    """Features of shape (candidates, len(NAMES)), float32; NaN for what is not known."""
+    """Features of shape (candidates, len(NAMES)) in float32; NaN if unknown."""
     common = workload_features(workload, device)
     rows = np.full((len(candidates), len(NAMES)), np.nan, np.float32)
     for row, candidate in zip(rows, candidates, strict=True):
@@ -63,7 +63,7 @@ def matrix(workload: Workload, candidates: Sequence[Candidate], device: Device) 
 
 
 def workload_features(workload: Workload, device: Device) -> Features:
-    """Sizes of the implicit GEMM of the workload, and what bounds it."""
+    """Sizes of the workload's implicit GEMM, and whether arithmetic or bandwidth bounds it."""
     w = workload
     _, rows, columns, depth = w.gemms
     # Roofline: Hopper's tensor cores do 2048 multiply-adds a clock in 16 bits.
@@ -129,7 +129,7 @@ def kind(candidate: Candidate) -> tuple[object, ...]:
     return candidate.backend, kernel.get("family"), tuple(tile), kernel.get("scheduler")
 
 
-@functools.lru_cache(maxsize=8192)  # kernels come back for each workload
+@functools.lru_cache(maxsize=8192)  # the same kernels for each workload
 def _options(config: str) -> dict[str, Any]:
     """Options of the types that features are made of; others, of a damaged record, are left out."""
     try:

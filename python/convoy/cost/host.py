@@ -1,16 +1,16 @@
-"""Host times of records that were measured on another host, rescaled to this CPU.
+"""Rescale host times that were recorded on another host to this CPU.
 
-How long a kernel takes is a matter of the GPU; how long it takes to enqueue one, or to wait for it,
-is a matter of the CPU beside it. Two machines with the same GPU differ by half in that, and not
-equally for all libraries. A few recorded candidates of each backend are measured again, and the
-median ratio is applied to all of the backend's records from there. Only what was recorded since
-this machine was started needs no ratio: names of CPUs do not tell machines apart.
+Kernel times depend on the GPU; the time to enqueue a kernel or to wait for it depends on the CPU.
+Two machines with the same GPU differ by half in host times, by a different factor for each library.
+Therefore a few recorded candidates of each backend are measured again, and the median ratio is
+applied to all records of that backend and host. Only records made since this machine was booted
+need no ratio, because a CPU's name does not identify a machine.
 
-Host times are also the noisiest measurements, up to a third either way where the machine did
-something else as well, and depend little on the problem: kernels of one kind (an engine of cuDNN, a
-family of CUTLASS) differ by less than a tenth on a quiet host. So of many records of a kind the
-median counts for each of them; the lowest of many would only be the luckiest. Where there are many
-of a kind from this machine, their median counts for all others of the kind too.
+Host times are also the noisiest measurements, with errors of up to a third if the machine was busy,
+and depend little on the problem: on an idle host, kernels of one kind (a cuDNN engine, a CUTLASS
+family) differ by less than a tenth. If there are many records of a kind, their median is used for
+each of them; the minimum would be biased. If there are many from this machine, their median is also
+used for all other records of the kind.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ Prepare = Callable[[Sequence[tuple[Workload, Candidate]]], None]
 
 @dataclass(frozen=True)
 class Ratio:
-    """Host times here over those recorded: of ``enqueue_us``, and of ``e2e_us`` without the kernel.
-
-    ``samples`` is how many candidates the medians are of."""
+    """Host times on this machine over the recorded ones: of ``enqueue_us``, and of ``e2e_us``
+    without the kernel. ``samples`` is the number of candidates in the medians."""
 
     enqueue: float = 1.0
     wait: float = 1.0
@@ -132,7 +131,7 @@ class HostTimes:
         samples = {}
         for own, known in self.unknown(records).items():
             samples[own] = chosen([r for r in known if ready(r.candidate)] or known)
-        with contextlib.suppress(ConvoyError):  # what cannot be built fails again below
+        with contextlib.suppress(ConvoyError):  # a failed build fails again below
             prepare([(r.workload, r.candidate) for known in samples.values() for r in known])
         for own, known in samples.items():
             pairs = []
@@ -227,7 +226,7 @@ def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
 
 
 def ratio_of(pairs: Sequence[tuple[Measurement, Measurement]]) -> Ratio:
-    """The ratio of (recorded, measured here) pairs; none at all if there are none."""
+    """The ratio of (recorded, measured here) pairs; without samples if there are none."""
     if not pairs:
         return Ratio()
 

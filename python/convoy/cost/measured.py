@@ -20,7 +20,7 @@ from .recorded import RecordedCost
 
 #: Candidates that are built ahead together while a budget lasts.
 AT_ONCE = 32
-#: A kernel that takes so many times the least possible is not the end of the search.
+#: The search continues while the best kernel takes more than this many times the minimum.
 SLOW = 5.0
 
 
@@ -124,11 +124,11 @@ class MeasuredCost(CostModel):
             self._left = left - (self._clock() - began)
 
     def _is_slow(self, workload: Workload) -> bool:
-        """Whether the best that is known is far from what the device could do."""
+        """Whether the best known time is far above the roofline."""
         return self._best[workload.key] > SLOW * least_us(workload, self._device)
 
     def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> None:
-        """Have backends build ahead, each all of its own at once."""
+        """Have each backend build its candidates ahead of time."""
         by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
         for workload, candidate in pairs:
             by_backend.setdefault(candidate.backend, []).append((workload, candidate))

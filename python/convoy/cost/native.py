@@ -1,9 +1,9 @@
 """Estimate the time of TVM's kernels, which cannot be measured before they are compiled.
 
-Each is bound by memory: the bytes that it moves over the bandwidth. What a subgraph leaves to TVM
-has to be costed, or the shortest one would always look cheapest; so do operations that no subgraph
-covers: they cost the same in every plan, but the larger of host and device time, and what overlaps
-with what, depend on them.
+Each is memory-bound: bytes moved divided by bandwidth. Operations that a subgraph leaves to TVM
+have to be costed, otherwise the shortest subgraph would always look cheapest. So do operations that
+no subgraph covers: they cost the same in every plan, but the larger of host and device time, and
+the overlap between streams, depend on them.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def native_measurement(kernel_us: float) -> Measurement:
 
 
 def moving_us(moved_bytes: int, device: Device) -> float:
-    """Time of one element-wise kernel that moves so many bytes."""
+    """Time of an elementwise kernel that moves this many bytes."""
     seconds = moved_bytes / (ELEMENTWISE_EFFICIENCY * device.memory_bandwidth)
     return SMALLEST_KERNEL_US + seconds * 1e6
 
 
 def native_us(subgraph: Subgraph, device: Device) -> float | None:
-    """Time of TVM's own kernel for all that a subgraph computes; None if a library is expected
-    to be much faster."""
+    """Time of TVM's own kernel for a complete subgraph; None if a library is expected to be much
+    faster."""
     workload = subgraph.require_workload()
     if subgraph.optional:
         return moving_us(workload.bytes_moved, device)
@@ -83,10 +83,10 @@ def elementwise_us(op: Op, dtype: str, device: Device) -> float:
 
 
 def leftover_us(subgraph: Subgraph, longest: Subgraph, device: Device) -> float:
-    """Time of one element-wise kernel for what ``longest`` does beyond ``subgraph``.
+    """Time of one elementwise kernel for the operations of ``longest`` beyond ``subgraph``.
 
-    It reads the subgraph's result, and a residual that is not yet added, and writes each result
-    that is not yet written.
+    It reads the subgraph's result and a residual that is not yet added, and writes each result that
+    is not yet written.
     """
     if set(longest.ops) <= set(subgraph.ops):
         return 0.0

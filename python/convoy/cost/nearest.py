@@ -1,15 +1,16 @@
-"""Times of workloads that nobody has measured, from the records of those that are most like them.
+"""Estimate times of unmeasured workloads from the records of the most similar ones.
 
-Two workloads that are near each other in size, filter and epilogue rank their kernels alike: of the
-nearest ones each candidate's time over the best time is averaged, weighted by nearness. A candidate
-that none of them has counts as the best of its kind there (engine of cuDNN, family of kernels) and
-somewhat more. The best time itself is that of the neighbours over their least time by arithmetic
-and memory bandwidth, times the workload's own, which also takes it to another precision or GPU.
+Workloads of similar size, filter and epilogue rank their kernels in the same order. For each
+candidate, the time relative to the best one is averaged over the nearest workloads, weighted by
+similarity. A candidate that none of them has gets the ratio of the best of its kind (cuDNN engine,
+kernel family) plus a margin. The best time itself is that of the neighbours, scaled by the minimum
+time that arithmetic and memory bandwidth allow; this also transfers it to another precision or GPU.
 
-Over the shipped records, each network's workloads from those of the other networks alone, the
-choice is 8.4% off the best (1,662 workloads of all directions); cuDNN's first guess is 21.7% off.
-By network forward convolutions are 4.1% to 10.2% off; for weight gradients of ResNet-50 (22.6%) the
-first guess is better (14.0%). The constants below were chosen on the same records.
+On the shipped records, with each network's workloads estimated from the other networks, the
+selected kernel is 8.4% slower than the best (1,662 workloads of all directions); cuDNN's first
+choice is 21.7% slower. By network, forward convolutions are 4.1% to 10.2% slower; for weight
+gradients of ResNet-50 (22.6%) cuDNN's first choice is better (14.0%). The constants below were
+chosen on the same records.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def _kind(key: Key) -> Key:
 
 
 def _mean(pairs: Iterable[tuple[float, float]]) -> float:
-    """The weighted mean of (value, weight); 0 of none."""
+    """The weighted mean of (value, weight); 0 if there are none."""
     total = weights = 0.0
     for value, weight in pairs:
         total, weights = total + value * weight, weights + weight

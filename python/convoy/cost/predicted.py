@@ -1,9 +1,9 @@
 """Cost model that predicts unrecorded measurements from records of other workloads.
 
-Boosted trees (xgboost) on the features of ``cost.features`` learn the logarithms of the three
-costs, and of how much longer a kernel takes with an empty cache. What is kept in the records is
-taken from there; the rest is predicted, with the error that the trees made on workloads they had
-not seen as its spread, so that placement treats what it cannot tell apart as a tie.
+Boosted trees (xgboost) on the features of ``cost.features`` predict the logarithms of the three
+costs, and of the slowdown with a flushed cache. Recorded measurements are used as they are. A
+prediction has the error on workloads outside the training set as its spread, so that placement
+treats candidates that it cannot distinguish as ties.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SIDES = ("kernel_us", "enqueue_us", "e2e_us")
 ROUNDS = 150
-PARAMETERS: dict[str, Any] = {
+PARAMETERS: dict[str, object] = {
     "objective": "reg:squarederror",
     "max_depth": 7,
     "eta": 0.12,
@@ -42,7 +42,7 @@ PARAMETERS: dict[str, Any] = {
     "verbosity": 0,
     "seed": 0,
 }
-#: Fewer workloads than this say nothing about others.
+#: Minimum number of workloads to train on.
 FEWEST_WORKLOADS = 8
 _FOLDS = 4
 

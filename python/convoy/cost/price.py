@@ -168,7 +168,7 @@ def _bare(
     proposals: Mapping[Workload, Sequence[Candidate]],
     operations: Sequence[Collection[Workload]] | None,
 ) -> list[Workload]:
-    """Workloads of operations for none of whose alternatives there is a candidate."""
+    """Workloads of operations none of whose alternatives has a candidate."""
     if operations is None:
         operations = [[workload] for workload in proposals]
     return [
@@ -186,8 +186,8 @@ def _proposals(
     costs: CostModel,
     compiled: bool,
 ) -> dict[Workload, list[Candidate]]:
-    """Candidates of each workload: what backends propose, then what the cost model knows besides.
-    Declines go into the offers."""
+    """Candidates of each workload: those that backends propose, then others that the cost model
+    knows. Declines are added to the offers."""
     proposals: dict[Workload, list[Candidate]] = {workload: [] for workload in found}
     for backend in backends:
         known = {

@@ -1,8 +1,8 @@
 """Boosted trees that rank the candidates of an unmeasured workload.
 
-It learns from records the logarithm of a candidate's time over the best of its workload, so that
-what it knows of one network carries over to another. Several models, each trained without some of
-the workloads, tell by how far they disagree how sure they are (bagging).
+The target is the logarithm of a candidate's time over the best of its workload, which transfers
+from one network to another. Several models are trained, each without some of the workloads
+(bagging); their standard deviation is the uncertainty of a prediction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,7 @@ Array = np.ndarray
 
 #: Times beyond this multiple of the best are all the same: useless.
 SLOWEST = 8.0
-PARAMETERS: dict[str, Any] = {
+PARAMETERS: dict[str, object] = {
     "objective": "reg:squarederror",
     "max_depth": 8,
     "eta": 0.15,
@@ -158,7 +158,7 @@ def relative(
 
 
 def load_xgboost(purpose: str) -> ModuleType:
-    """The module; raises LibraryMissing, with what it is needed for, if it is not installed."""
+    """Import xgboost; raises LibraryMissing with the purpose if it is not installed."""
     try:
         import xgboost
     except ImportError as err:

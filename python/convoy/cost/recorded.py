@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class RecordedCost(CostModel):
-    """Measurements from a record store, strict on the environment first, then loose.
+    """Measurements from a record store: strict matches of the environment first, then loose ones.
 
-    Host times that were measured on other hosts are rescaled by the ratios of ``hosts``; without
-    they stay as recorded, and no other workload's records are read. With a ``device`` what no
-    record holds is estimated from the nearest records.
+    Host times from other hosts are rescaled by the ratios of ``hosts``; without it they are used as
+    recorded, and records of other workloads are not read. With a ``device``, candidates without a
+    record are estimated from those of similar workloads (:mod:`.nearest`).
     """
 
     source = "recorded"

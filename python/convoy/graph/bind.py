@@ -1,4 +1,4 @@
-"""Bind parameters as constants, and reject what cannot be compiled."""
+"""Bind parameters as constants, and reject modules that cannot be compiled."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def attr_fields(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:
     return {field.name: getattr(attrs, field.name) for field in info.fields}
 
 
-def call_like(call: relax.Call, args: list[relax.Expr], **changed: Any) -> relax.Call:
+def call_like(call: relax.Call, args: list[relax.Expr], **changed: object) -> relax.Call:
     """The same operator on other arguments, with some attributes replaced; not yet normalized."""
     attrs = call.attrs
     if changed:

@@ -20,8 +20,8 @@ def rename_calls(
 
 
 def rename_kernels(mod: tvm.IRModule, suffix: str) -> tvm.IRModule:
-    """Append ``suffix`` to the name of every kernel, so that it may stand beside kernels of another
-    module."""
+    """Append ``suffix`` to the name of every kernel, so that the module can be joined with another
+    one."""
     gv, func = main_function(mod)
     kernels = {g: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
     names = {g: tvm.ir.GlobalVar(f"{g.name_hint}{suffix}") for g in kernels}

@@ -94,12 +94,12 @@ class Rewriter:
     """Rebuilds the entry function of a module binding by binding.
 
     Subclasses override :meth:`rewrite`. While it runs, ``self.uses`` counts the reads of the *old*
-    variables, ``self.old`` is the binding being visited, ``self.value_of`` maps each emitted
-    variable to the expression bound to it.
+    variables and ``self.values`` maps them to the expressions bound to them, ``self.old`` is the
+    binding being visited, ``self.value_of`` maps each emitted variable to its expression.
     """
 
-    #: Operators that :meth:`rewrite` wants to see; None for every call. A module without any of
-    #: them stays as it is.
+    #: Operators that :meth:`rewrite` receives; None for every call. A module without any of
+    #: them is returned unchanged.
     ops: ClassVar[frozenset[str] | None] = None
     #: Whether calls have their type inferred before they reach :meth:`rewrite`; a pass that
     #: changes dtypes cannot have that, since operands may not fit together yet.
@@ -110,6 +110,7 @@ class Rewriter:
         self.renamed: dict[relax.Var, relax.Expr] = {}
         self.value_of: dict[relax.Var, relax.Expr] = {}
         self.uses: Counter[relax.Var] = Counter()
+        self.values: dict[relax.Var, relax.Expr] = {}
         self.old: relax.Binding = None
         self._reshapes: dict[tuple[relax.Expr, tuple[int, ...]], relax.Expr] = {}
 
@@ -133,13 +134,15 @@ class Rewriter:
             return mod
         gv, func = main_function(mod)
         self.uses = count_uses(func)
+        bindings = bindings_of(func)
+        self.values = {binding.var: binding.value for binding in bindings}
         for param in func.params:
             self.renamed[param] = param
         builder = self.builder
         with builder.function("main", list(func.params), attrs=dict(func.attrs or {})):
             with builder.dataflow():
                 self.start(func)
-                for binding in bindings_of(func):
+                for binding in bindings:
                     self.old = binding
                     self._visit(binding)
                 result = self._output(result_of(func))
@@ -239,7 +242,7 @@ class Rewriter:
     ) -> tvm.IRModule:
         func, name = built["main"], gv.name_hint
         functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-        # Kernels that the pass has made come along.
+        # With the kernels that the pass added.
         functions |= {g: f for g, f in built.functions.items() if isinstance(f, PrimFunc)}
         if func.attrs and "global_symbol" in func.attrs and name != "main":
             func = func.with_attr("global_symbol", name)

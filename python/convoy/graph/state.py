@@ -65,13 +65,13 @@ class _Calls:
                 self._known[binding.var] = value
 
     def results(self) -> list[relax.Var]:
-        """The function's results, by what was allocated for them."""
+        """The function's results, by the call that allocates them."""
         result = self._look_up(result_of(self._func))
         fields = result.fields if isinstance(result, relax.Tuple) else [result]
         return [self._origin(field) for field in fields]
 
     def may_replace(self, result: relax.Var, param: relax.Var) -> bool:
-        """Whether ``result`` may lie where ``param`` does."""
+        """Whether ``result`` may use the memory of ``param``."""
         if result not in self._allocated or not self._touching[result]:
             return False
         if not tvm_ffi.structural_equal(result.ty, param.ty):

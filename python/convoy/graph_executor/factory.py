@@ -7,11 +7,18 @@ import os
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from convoy.errors import InvalidOption
 from convoy.graph_executor.module import Executor, GraphModule
+
+if TYPE_CHECKING:
+    import tvm
+
+    from convoy.ir.artifact import TensorInfo
+    from convoy.relay.module import IRModule
+    from convoy.runtime.compiled import CompiledModule
 
 
 class GraphExecutorFactoryModule:
@@ -24,11 +31,13 @@ class GraphExecutorFactoryModule:
         libmod_name: The name under which it makes executors.
     """
 
-    def __init__(self, compiled: Any, ir_mod: Any, target: str, name: str) -> None:
+    def __init__(
+        self, compiled: CompiledModule, ir_mod: IRModule | None, target: str, name: str
+    ) -> None:
         self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
-        self.function_metadata: dict[str, Any] = {}
+        self.function_metadata: dict[str, object] = {}
 
-    def __getitem__(self, item: str) -> Any:
+    def __getitem__(self, item: str) -> Callable[..., Executor]:
         if item == "debug_create":
             return lambda name, *devices: self[name](*devices)
         if item == "cuda_graph_create":  # all executors on a GPU replay one
@@ -37,7 +46,7 @@ class GraphExecutorFactoryModule:
             raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
         return self._create
 
-    def _create(self, *devices: Any) -> Any:
+    def _create(self, *devices: tvm.runtime.Device) -> Executor:
         """Make an executor on the first device; further ones are ignored."""
         return Executor(self.module.session(devices[0] if devices else None))
 
@@ -57,11 +66,11 @@ class GraphExecutorFactoryModule:
                 return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
         return "; linked by an earlier build: build with cache=False to see its code\n"
 
-    def get_params(self) -> dict[str, Any]:
+    def get_params(self) -> dict[str, object]:
         """Return no parameters: bound ones are constants inside the module."""
         return {}
 
-    def get_lib(self) -> Any:
+    def get_lib(self) -> CompiledModule:
         """Return the compiled module."""
         return self.module
 
@@ -82,21 +91,21 @@ class GraphExecutorFactoryModule:
         return self.get_graph_json()
 
     @property
-    def lib(self) -> Any:
+    def lib(self) -> CompiledModule:
         """The compiled module."""
         return self.module
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """What `get_params` returns."""
         return self.get_params()
 
     def export_library(
         self,
         file_name: str | os.PathLike[str],
-        fcompile: Any = None,
-        addons: Any = None,
-        **kwargs: Any,
+        fcompile: Callable[..., None] | None = None,
+        addons: Sequence[str] | None = None,
+        **kwargs: object,
     ) -> str:
         """Write one self-contained shared object, which `relay.load_module` reads.
 
@@ -116,7 +125,7 @@ class GraphExecutorFactoryModule:
             archive.add(library, "library.so")
         return path
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str | GraphExecutorFactoryModule | dict[str, object]]:
         warnings.warn(
             "legacy graph executor behavior of producing json / lib / params:"
             " use the factory itself",
@@ -126,11 +135,15 @@ class GraphExecutorFactoryModule:
         return iter((self.get_graph_json(), self, self.get_params()))
 
 
-def _info(tensors: Any) -> list[tuple[str, tuple[int, ...], str]]:
+def _info(tensors: Iterable[TensorInfo]) -> list[tuple[str, tuple[int, ...], str]]:
     return [(t.name, t.shape, t.dtype) for t in tensors]
 
 
-def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
+def create(
+    graph_json_str: str,
+    libmod: GraphExecutorFactoryModule | CompiledModule,
+    device: tvm.runtime.Device | Sequence[tvm.runtime.Device],
+) -> GraphModule:
     """Make a GraphModule of the three parts that iterating over a built library yields."""
     del graph_json_str  # the graph is inside the library
     devices = device if isinstance(device, (list, tuple)) else [device]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tvm_ffi import Shape
@@ -12,7 +12,11 @@ from convoy.errors import InvalidOption
 from convoy.graph_executor.timing import measure
 
 if TYPE_CHECKING:
+    import tvm
+    from tvm.runtime.module import BenchmarkResult
+
     from convoy.runtime.session import Session
+    from convoy.runtime.values import Value
 
 
 class InputNotFound(InvalidOption, RuntimeError):
@@ -25,13 +29,13 @@ class Executor:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> Callable[..., object]:
         module = GraphModule(self)
         if name.startswith("_") or not callable(getattr(module, name, None)):
             raise InvalidOption(f"function '{name}'", "a method of GraphModule")
         return getattr(module, name)
 
-    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., object]:
         """Return a method of GraphModule."""
         del query_imports
         return self[name]
@@ -39,7 +43,7 @@ class Executor:
     def time_evaluator(
         self,
         func_name: str,
-        dev: Any,
+        dev: tvm.runtime.Device,
         number: int = 10,
         repeat: int = 1,
         min_repeat_ms: int = 0,
@@ -48,7 +52,7 @@ class Executor:
         repeats_to_cooldown: int = 1,
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., BenchmarkResult]:
         """Return a function that times runs; arguments are those of `GraphModule.benchmark`.
 
         Args:
@@ -58,7 +62,7 @@ class Executor:
         if cache_flush_bytes or f_preproc:
             raise InvalidOption("cache_flush_bytes or f_preproc", "neither of them")
 
-        def evaluate(*args: Any) -> Any:
+        def evaluate(*args: object) -> BenchmarkResult:
             if args:
                 raise InvalidOption(f"{len(args)} arguments", "inputs by set_input")
             return GraphModule(self).benchmark(
@@ -85,13 +89,15 @@ class GraphModule:
         self.module = module
         self._session = module.session
         # Outputs that set_output_zero_copy asked for, by index.
-        self._targets: dict[int, Any] = {}
+        self._targets: dict[int, tvm.runtime.Tensor] = {}
         # Inputs of set_input_zero_copy: read again before every run.
-        self._sources: dict[int, Any] = {}
+        self._sources: dict[int, Value] = {}
 
     # ---- inputs
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(
+        self, key: str | int | None = None, value: Value | None = None, **params: Value
+    ) -> None:
         """Copy values into inputs.
 
         Args:
@@ -110,18 +116,20 @@ class GraphModule:
             if index >= 0:
                 self._set(index, array)
 
-    def _set(self, index: int, value: Any) -> None:
+    def _set(self, index: int, value: Value) -> None:
         self._sources.pop(index, None)
         self._session.set_input(index, self._cast(index, value))
 
-    def _cast(self, index: int, value: Any) -> Any:
+    def _cast(self, index: int, value: Value) -> Value:
         """Cast an array to the dtype of an input, as TVM does."""
         dtype = str(self._session.input_info[index][2])
         if str(getattr(value, "dtype", "")) == dtype or dtype == "bfloat16":
             return value
         return np.asarray(value.numpy() if hasattr(value, "numpy") else value).astype(dtype)
 
-    def set_input_zero_copy(self, key: str | int, value: Any = None, **params: Any) -> None:
+    def set_input_zero_copy(
+        self, key: str | int, value: Value | None = None, **params: Value
+    ) -> None:
         """Use a tensor as an input of all following runs, with its values at the time of each run.
 
         It is copied on the device at the start of each run, because a replayed CUDA graph reads
@@ -132,7 +140,7 @@ class GraphModule:
             self._session.set_input(index, tensor)  # checks shape and dtype
             self._sources[index] = tensor
 
-    def set_output_zero_copy(self, key: int | str, value: Any) -> None:
+    def set_output_zero_copy(self, key: int | str, value: tvm.runtime.Tensor) -> None:
         """Write an output into a tensor after each following run."""
         index = self._output_index(key)
         info = self._session.meta.outputs[index]
@@ -154,7 +162,7 @@ class GraphModule:
         """Set inputs from the bytes of a parameter file; unknown names are ignored."""
         from convoy.relay.params import read_params
 
-        self.set_input(None, None, **dict[str, Any](read_params(bytes(params_bytes))))
+        self.set_input(None, None, **read_params(bytes(params_bytes)))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
         """Set the inputs named in a parameter file to another module's values."""
@@ -177,9 +185,9 @@ class GraphModule:
 
     # ---- running
 
-    def run(self, **input_dict: Any) -> None:
+    def run(self, **input_dict: Value) -> None:
         """Run once, after setting the given inputs; returns before the device has finished."""
-        self.set_input(**input_dict)
+        self.set_input(None, None, **input_dict)
         for index, tensor in self._sources.items():
             self._session.set_input(index, tensor)
         self._session.run()
@@ -196,7 +204,9 @@ class GraphModule:
         """Return the number of inputs."""
         return len(self._session.input_info)
 
-    def get_input(self, index: int | str, out: Any = None) -> Any:
+    def get_input(
+        self, index: int | str, out: tvm.runtime.Tensor | None = None
+    ) -> tvm.runtime.Tensor | None:
         """Return the tensor of an input, by index or name; copy it into `out` if given.
 
         Returns None for an unknown name, as in TVM.
@@ -216,20 +226,22 @@ class GraphModule:
         info = self._session.input_info
         return {n: Shape(s) for n, s, _ in info}, {n: d for n, _, d in info}
 
-    def get_output(self, index: int | str, out: Any = None) -> Any:
+    def get_output(
+        self, index: int | str, out: tvm.runtime.Tensor | None = None
+    ) -> tvm.runtime.Tensor:
         """Return an output of the last run; copy it into `out` if given."""
         return _copied(self._session.output(self._output_index(index)), out)
 
-    def debug_get_output(self, node: Any, out: Any = None) -> None:
+    def debug_get_output(self, node: object, out: object = None) -> None:
         """Raise NotImplementedError, as in TVM outside the debug executor."""
         raise NotImplementedError("Please use debugger.debug_executor as graph_executor instead.")
 
-    def __getitem__(self, key: str) -> Callable[..., Any]:
+    def __getitem__(self, key: str) -> Callable[..., object]:
         return self.module[key]
 
     def benchmark(
         self,
-        device: Any,
+        device: tvm.runtime.Device,
         func_name: str = "run",
         repeat: int = 5,
         number: int = 5,
@@ -238,8 +250,8 @@ class GraphModule:
         end_to_end: bool = False,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
-        **kwargs: Any,
-    ) -> Any:
+        **kwargs: Value,
+    ) -> BenchmarkResult:
         """Time runs.
 
         Args:
@@ -266,13 +278,13 @@ class GraphModule:
         cooldown = (cooldown_interval_ms, repeats_to_cooldown)
         return measure(once, device, number, repeat, min_repeat_ms, cooldown)
 
-    def _round_trip(self, inputs: Mapping[str, Any]) -> None:
+    def _round_trip(self, inputs: Mapping[str, Value]) -> None:
         self.run(**inputs)
         for index in range(self.get_num_outputs()):
             self.get_output(index).numpy()
 
 
-def _copied(tensor: Any, out: Any) -> Any:
+def _copied(tensor: tvm.runtime.Tensor, out: tvm.runtime.Tensor | None) -> tvm.runtime.Tensor:
     if out is None:
         return tensor
     tensor.copyto(out)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm.runtime.module import BenchmarkResult
 
 
 def measure(
     once: Callable[[], None],
-    device: Any,
+    device: tvm.runtime.Device,
     number: int,
     repeat: int,
     min_repeat_ms: int | None = None,
     cooldown: tuple[float, int] = (0, 1),
-) -> Any:
+) -> BenchmarkResult:
     """Time runs; the caller has run once before.
 
     Args:
@@ -44,7 +48,7 @@ def measure(
     return BenchmarkResult(results)
 
 
-def _mean_seconds(once: Callable[[], None], device: Any, number: int) -> float:
+def _mean_seconds(once: Callable[[], None], device: tvm.runtime.Device, number: int) -> float:
     start = time.perf_counter()
     for _ in range(max(1, number)):
         once()

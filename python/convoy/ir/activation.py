@@ -1,7 +1,7 @@
 """The activations of an epilogue by name; :mod:`.activation_values` computes them.
 
 A kernel computes them in float32. ``clip`` has two bounds, ``leaky_relu`` and ``elu`` a parameter
-``alpha``; hard sigmoid is none of them, being a ``clip`` of a scaled and shifted convolution.
+``alpha``. Hard sigmoid is not in the list: it is a ``clip`` of a scaled and shifted convolution.
 """
 
 #: In an order that cost models have learned: new ones go to the end.

@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..errors import CacheUnwritable, CorruptArtefact, InvalidOption
 from . import fields as checks
@@ -53,15 +52,21 @@ class Meta:
     outputs: tuple[TensorInfo, ...]
     target: str
     precision: str
-    plan: dict[str, Any] = field(default_factory=dict)
+    plan: dict[str, object] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    schedule: dict[str, Any] = field(default_factory=dict)
+    schedule: dict[str, object] = field(default_factory=dict)
     cuda_graph: bool = False
     rescheduled: tuple[str, ...] = ()
     function: str = "main"
     others: tuple[Meta, ...] = ()
     layers: tuple[str, ...] = ()
     format: int = META_FORMAT
+
+    @property
+    def arch(self) -> int | None:
+        """Compute capability times ten of the GPU that the plan is for; None without a plan."""
+        device = self.plan.get("device")
+        return device.get("arch") if isinstance(device, dict) else None
 
     def dumps(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -72,7 +77,7 @@ class Meta:
         return cls.from_json(checks.parse_json(text, "a module's description", CorruptArtefact))
 
     @classmethod
-    def from_json(cls, data: Any) -> Meta:
+    def from_json(cls, data: object) -> Meta:
         """A description from its fields; raises as :meth:`loads`."""
         if isinstance(data, dict) and data.get("format") != META_FORMAT:
             raise CorruptArtefact(
@@ -81,14 +86,14 @@ class Meta:
                 "Build it again with this version of convoy.",
             )
         required = ("format", "inputs", "outputs", "target", "precision")
-        return cls(**checks.checked(data, _META, "description", CorruptArtefact, required))
+        return checks.made(cls, data, _META, "description", CorruptArtefact, required)
 
 
-def _tensor(data: Any) -> TensorInfo:
-    return TensorInfo(**checks.checked(data, _TENSOR, "tensor", CorruptArtefact, _TENSOR))
+def _tensor(data: object) -> TensorInfo:
+    return checks.made(TensorInfo, data, _TENSOR, "tensor", CorruptArtefact, _TENSOR)
 
 
-def _json(value: Any) -> dict[str, Any]:
+def _json(value: object) -> dict[str, object]:
     return checks.mapping(lambda inner: inner)(value)  # Plan and Schedule check what is inside
 
 
@@ -125,10 +130,10 @@ def sealed(write: Callable[[str], object], folder: Path | None = None) -> bytes:
 
 
 def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes]) -> None:
-    """Write what ``content`` returns of :func:`sealed`, given a folder for temporary files.
+    """Write a sealed file.
 
-    The file appears whole or not at all. Raises CacheUnwritable if the folder cannot be
-    written.
+    ``content`` gets a folder for temporary files and returns the result of :func:`sealed`. The file
+    is written atomically. Raises CacheUnwritable if the folder cannot be written.
     """
     target = Path(path)
     try:

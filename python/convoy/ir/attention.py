@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InvalidWorkload
 from . import fields as checks
@@ -17,8 +16,8 @@ class RowView:
     """Rows of elements in a compact tensor.
 
     Row ``r`` of a head starts at element ``offset + outer * strides[0] + batch * strides[1] + head
-    * strides[2] + r * strides[3]``; its elements follow each other. A stride of 0 repeats what is
-    there. A view of no tensor has the shape ().
+    * strides[2] + r * strides[3]``; its elements are contiguous. A stride of 0 repeats the same
+    elements. The view of an absent tensor has the shape ().
     """
 
     shape: tuple[int, ...] = ()
@@ -36,7 +35,7 @@ class RowView:
         return self.offset + sum((size - 1) * stride for size, stride in steps) + row - 1
 
     def is_aligned(self, elements: int) -> bool:
-        """Whether all rows start at multiples of so many elements."""
+        """Whether all rows start at multiples of this number of elements."""
         return all(number % elements == 0 for number in (self.offset, *self.strides))
 
 
@@ -68,7 +67,7 @@ class Attention:
 
     @property
     def name(self) -> str:
-        """Short name of what differs from plain attention and compact (n, s, h, d) operands."""
+        """Short name of the differences from plain attention with compact (n, s, h, d) operands."""
         views = "_".join(
             f"{letter}{'x'.join(map(str, view.shape))}o{view.offset}"
             f"s{'x'.join(map(str, view.strides))}"
@@ -116,15 +115,15 @@ class Attention:
             )
 
     @classmethod
-    def from_json(cls, data: Any) -> Attention:
+    def from_json(cls, data: object) -> Attention:
         """Inverse of ``dataclasses.asdict``; raises InvalidWorkload naming the field."""
         required = ("q", "k", "v", "o")
-        return cls(**checks.checked(data, _FIELDS, "attention", InvalidWorkload, required))
+        return checks.made(cls, data, _FIELDS, "attention", InvalidWorkload, required)
 
 
 def _view(name: str) -> checks.Check:
-    def check(data: Any) -> RowView:
-        return RowView(**checks.checked(data, _VIEW, f"view {name}", InvalidWorkload))
+    def check(data: object) -> RowView:
+        return checks.made(RowView, data, _VIEW, f"view {name}", InvalidWorkload)
 
     return check
 
@@ -144,7 +143,7 @@ _FIELDS: Mapping[str, checks.Check] = {
 }
 
 
-def without_defaults(attention: Attention) -> dict[str, Any]:
+def without_defaults(attention: Attention) -> dict[str, object]:
     """Fields with another value than their default, for JSON."""
     found = {}
     for field in dataclasses.fields(Attention):

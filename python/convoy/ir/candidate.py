@@ -1,4 +1,4 @@
-"""A kernel that can run a workload, and why a backend has none."""
+"""A kernel that can run a workload; the reason why a backend has none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import json
 import reprlib
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InvalidOption
 from . import fields as checks
@@ -38,14 +37,14 @@ class Candidate:
     def key(self) -> str:
         return f"{self.backend}:{self.kernel}"
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """Parse ``config``. Raises InvalidOption if it is not a JSON object."""
         options = checks.parse_json(self.config, f"config of {self.key}", InvalidOption)
         if not isinstance(options, dict):
             raise InvalidOption(f"config of {self.key} = {self.config[:60]!r}", "a JSON object")
         return options
 
-    def kernel_fields(self) -> dict[str, Any]:
+    def kernel_fields(self) -> dict[str, object]:
         """Return the fields of the compiled kernel; empty for kernels of a library. The backend
         checks their values. Raises InvalidOption if they are not a JSON object."""
         fields = self.options().get("kernel", {})
@@ -55,15 +54,15 @@ class Candidate:
             )
         return fields
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> Candidate:
+    def from_json(cls, data: object) -> Candidate:
         """Inverse of :meth:`to_json`; raises InvalidOption naming the field. The backend checks
         ``config``."""
         required = ("backend", "kernel")
-        return cls(**checks.checked(data, _FIELDS, "candidate", InvalidOption, required))
+        return checks.made(cls, data, _FIELDS, "candidate", InvalidOption, required)
 
 
 _FIELDS: dict[str, checks.Check] = {
@@ -77,7 +76,7 @@ _FIELDS: dict[str, checks.Check] = {
 }
 
 
-def make_config(**options: Any) -> str:
+def make_config(**options: object) -> str:
     """Canonical JSON text of a candidate's options: sorted keys, no spaces."""
     return json.dumps(options, sort_keys=True, separators=(",", ":"))
 
@@ -90,5 +89,5 @@ class Decline:
     reason: str
     remedy: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)

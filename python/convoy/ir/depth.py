@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InvalidWorkload
 from . import fields as checks
@@ -48,9 +47,9 @@ class Depth:
         return text if self.dilation == 1 else f"{text}dl{self.dilation}"
 
     @classmethod
-    def from_json(cls, data: Any) -> Depth:
+    def from_json(cls, data: object) -> Depth:
         """Inverse of ``dataclasses.asdict``; raises InvalidWorkload naming the field."""
-        return cls(**checks.checked(data, _FIELDS, "depth", InvalidWorkload))
+        return checks.made(cls, data, _FIELDS, "depth", InvalidWorkload)
 
 
 #: That of a convolution over images.

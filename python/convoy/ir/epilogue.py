@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InvalidWorkload
 from . import fields as checks
@@ -75,9 +74,9 @@ class Epilogue:
         return "_".join(parts + [second] * self.affine_relu)
 
     @classmethod
-    def from_json(cls, data: Any) -> Epilogue:
+    def from_json(cls, data: object) -> Epilogue:
         """Read the fields of a workload's epilogue; raises InvalidWorkload naming the wrong one."""
-        return cls(**checks.checked(data, _FIELDS, "epilogue", InvalidWorkload))
+        return checks.made(cls, data, _FIELDS, "epilogue", InvalidWorkload)
 
 
 #: Nothing is applied.

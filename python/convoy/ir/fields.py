@@ -1,8 +1,8 @@
 """Read JSON from files into validated values.
 
-What a file holds is a stranger's until it is checked here: every field has a type and a range, text
-and nesting are bounded, and an unknown or missing field is an error that names it. A check takes a
-value and returns it, lists as tuples, or raises :class:`Mismatch` with what it expected.
+A file is untrusted until it has been checked here: every field has a type and a range, text and
+nesting are bounded, and the error for an unknown or missing field names it. A check takes a value
+and returns it, lists as tuples, or raises :class:`Mismatch` with the expected value.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 import reprlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ..errors import ConvoyError
 
-Check = Callable[[Any], Any]
+T = TypeVar("T")
+Check = Callable[[object], object]
 
 #: Levels of lists and objects in one JSON text.
 MOST_DEPTH = 64
@@ -26,29 +27,27 @@ _STEP = 1 << 20
 
 
 class Mismatch(ValueError):
-    """A value of another type or range; the text is what was expected.
+    """A value of another type or range.
 
-    Args:
-        expected: What would have been accepted.
-        path: The place below the field, such as ``[2]``.
-        got: The value at that place.
+    Args: expected: The accepted values. got: The value. path: Its location below the field, such as
+    ``[2]``.
     """
 
-    def __init__(self, expected: str, got: Any, path: str = "") -> None:
+    def __init__(self, expected: str, got: object, path: str = "") -> None:
         self.expected, self.got, self.path = expected, got, path
         super().__init__(expected)
 
 
-def boolean(value: Any) -> bool:
+def boolean(value: object) -> bool:
     if value is True or value is False:
         return value
     raise Mismatch("true or false", value)
 
 
-def integer(least: int = 0, most: int = 2**31 - 1) -> Check:
-    """Accept an int from ``least`` to ``most``; a bool is none."""
+def integer(least: int = 0, most: int = 2**31 - 1) -> Callable[[object], int]:
+    """Accept an int, but not a bool, from ``least`` to ``most``."""
 
-    def check(value: Any) -> int:
+    def check(value: object) -> int:
         if type(value) is int and least <= value <= most:
             return value
         raise Mismatch(f"an integer from {least} to {most}", value)
@@ -56,10 +55,10 @@ def integer(least: int = 0, most: int = 2**31 - 1) -> Check:
     return check
 
 
-def number(least: float, most: float) -> Check:
-    """Accept an int or float from ``least`` to ``most``, which NaN is not; a bool is none."""
+def number(least: float, most: float) -> Callable[[object], float]:
+    """Accept an int or float, but not NaN or a bool, from ``least`` to ``most``."""
 
-    def check(value: Any) -> float:
+    def check(value: object) -> float:
         if (type(value) is float or type(value) is int) and least <= value <= most:
             return value
         raise Mismatch(f"a number from {least:g} to {most:g}", value)
@@ -67,10 +66,10 @@ def number(least: float, most: float) -> Check:
     return check
 
 
-def text(most: int = 200) -> Check:
+def text(most: int = 200) -> Callable[[object], str]:
     """Accept a string of at most ``most`` characters."""
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         if type(value) is str and len(value) <= most:
             return value
         raise Mismatch(f"text of at most {most} characters", value)
@@ -78,10 +77,10 @@ def text(most: int = 200) -> Check:
     return check
 
 
-def one_of(names: Collection[str]) -> Check:
+def one_of(names: Collection[str]) -> Callable[[object], str]:
     """Accept one of some strings."""
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         if type(value) is str and value in names:
             return value
         raise Mismatch(f"one of {', '.join(names)}", value)
@@ -89,16 +88,18 @@ def one_of(names: Collection[str]) -> Check:
     return check
 
 
-def optional(inner: Check) -> Check:
-    """Accept None too."""
+def optional(inner: Callable[[object], T]) -> Callable[[object], T | None]:
+    """Accept None as well."""
     return lambda value: None if value is None else inner(value)
 
 
-def tuple_of(inner: Check, length: int | None = None, most: int = 1 << 20) -> Check:
+def tuple_of(
+    inner: Callable[[object], T], length: int | None = None, most: int = 1 << 20
+) -> Callable[[object], tuple[T, ...]]:
     """Accept a list or tuple, of ``length`` entries or of at most ``most``; return a tuple."""
 
-    def check(value: Any) -> tuple[Any, ...]:
-        if type(value) not in (list, tuple):
+    def check(value: object) -> tuple[T, ...]:
+        if not isinstance(value, (list, tuple)):
             raise Mismatch("a list", value)
         if len(value) != length if length is not None else len(value) > most:
             raise Mismatch(f"{f'{most} or fewer' if length is None else length} entries", value)
@@ -110,18 +111,18 @@ def tuple_of(inner: Check, length: int | None = None, most: int = 1 << 20) -> Ch
     return check
 
 
-def mapping(inner: Check, most: int = 1 << 20) -> Check:
+def mapping(inner: Callable[[object], T], most: int = 1 << 20) -> Callable[[object], dict[str, T]]:
     """Accept an object of at most ``most`` fields of any name."""
 
-    def check(value: Any) -> dict[str, Any]:
-        if type(value) is not dict or len(value) > most:
+    def check(value: object) -> dict[str, T]:
+        if not isinstance(value, dict) or len(value) > most:
             raise Mismatch(f"an object of at most {most} fields", value)
         return {name: _at(f".{name}", inner, entry) for name, entry in value.items()}
 
     return check
 
 
-def _at(place: str, inner: Check, value: Any) -> Any:
+def _at(place: str, inner: Callable[[object], T], value: object) -> T:
     try:
         return inner(value)
     except Mismatch as bad:
@@ -129,12 +130,12 @@ def _at(place: str, inner: Check, value: Any) -> Any:
 
 
 def checked(
-    data: Any,
+    data: object,
     fields: Mapping[str, Check],
     what: str,
     error: type[ConvoyError],
     required: Collection[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Check a JSON object.
 
     Args:
@@ -147,9 +148,9 @@ def checked(
     Returns:
         The fields that are there, checked.
     """
-    if type(data) is not dict:
+    if not isinstance(data, dict):
         raise error(f"{what} {reprlib.repr(data)}", "a JSON object")
-    found = {}
+    found: dict[str, object] = {}
     name = ""
     try:
         for name, value in data.items():
@@ -168,10 +169,22 @@ def checked(
     return found
 
 
+def made(
+    kind: Callable[..., T],
+    data: object,
+    fields: Mapping[str, Check],
+    what: str,
+    error: type[ConvoyError],
+    required: Collection[str] = (),
+) -> T:
+    """Return ``kind`` of the fields of a JSON object; arguments are those of :func:`checked`."""
+    return kind(**checked(data, fields, what, error, required))
+
+
 def check_attributes(
     value: object, fields: Mapping[str, Check], what: str, error: type[ConvoyError]
 ) -> None:
-    """Check the attributes of an object that was made in whatever way; types are to be exact."""
+    """Check the attributes of an object; their types have to be exact."""
     for name, check in fields.items():
         got = getattr(value, name)
         try:
@@ -182,7 +195,7 @@ def check_attributes(
             raise error(f"{what}: {name}{bad.path} {reprlib.repr(bad.got)}", bad.expected) from None
 
 
-def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> Any:
+def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> object:
     """Parse JSON of bounded size and depth; ``what`` names it in the error."""
     if len(data) > MOST_BYTES:
         raise error(f"{what} of {len(data)} bytes", f"at most {MOST_BYTES}")
@@ -201,10 +214,10 @@ def parse_json(data: str | bytes, what: str, error: type[ConvoyError]) -> Any:
     return value
 
 
-def _is_shallow(value: Any) -> bool:
+def _is_shallow(value: object) -> bool:
     level = [value]
     for _ in range(MOST_DEPTH + 1):
-        inner: list[Any] = []
+        inner: list[object] = []
         for entry in level:
             if type(entry) is list:
                 inner += entry
@@ -217,11 +230,7 @@ def _is_shallow(value: Any) -> bool:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Read a whole file of at most ``most`` bytes.
-
-    Raises:
-        OSError: It cannot be read, or is larger.
-    """
+    """Read a file of at most ``most`` bytes. Raises OSError if it cannot be read or is larger."""
     parts, left = [], most + 1
     with path.open("rb") as file:  # in steps: read() would reserve all of ``most``
         while left > 0 and (part := file.read(min(left, _STEP))):

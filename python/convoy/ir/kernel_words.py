@@ -1,11 +1,11 @@
-"""Kernel names in words, for tables that people read."""
+"""Describe kernels in words, for tables."""
 
 from __future__ import annotations
 
 import re
 
 _CUDNN = re.compile(r"eng(\d+)((?:_k\d+=-?\d+)*)(_zerobias)?")
-#: Parts of the names of compiled kernels; the first that matches says it.
+#: Parts of the names of compiled kernels; the first match is used.
 _PARTS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -31,7 +31,8 @@ def readable(symbol: str) -> str:
 
 
 def kernel_words(backend: str, kernel: str) -> str:
-    """Say what a kernel is: ``sm90 128x64x64 split-K 12 pingpong``, ``engine 41, 7 knobs``."""
+    """Describe a kernel in words: ``sm90 128x64x64 split-K 12 pingpong``, ``engine 41, 7
+    knobs``."""
     if backend == "cudnn" and (found := _CUDNN.fullmatch(kernel)):
         knobs = found[2].count("=")
         words = f"engine {found[1]}"

@@ -8,8 +8,6 @@ _WEIGHT = re.compile(r"[._/:]*(weights?|kernel)$", re.IGNORECASE)
 
 
 def layer_name(weight: str) -> str:
-    """Name of the layer with that weight: ``body.0.conv`` of ``body.0.conv.weight``.
-
-    Empty where the name says nothing but that it is a weight.
-    """
+    """Name of the layer of a weight: ``body.0.conv`` for ``body.0.conv.weight``. Empty if the name
+    only states that it is a weight."""
     return _WEIGHT.sub("", weight)

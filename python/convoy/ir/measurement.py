@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InvalidOption
 from . import fields as checks
@@ -47,19 +46,19 @@ class Measurement:
         """Whether it is an estimate of a cost model, without samples."""
         return self.ok and not self.samples
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {k: v for k, v in dataclasses.asdict(self).items() if v not in (None, "")}
 
     @classmethod
-    def from_json(cls, data: Any) -> Measurement:
+    def from_json(cls, data: object) -> Measurement:
         """Inverse of :meth:`to_json`; raises InvalidOption naming the field."""
-        return cls(**checks.checked(data, _FIELDS, "measurement", InvalidOption))
+        return checks.made(cls, data, _FIELDS, "measurement", InvalidOption)
 
 
 #: Up to eleven days: sums of times stay finite.
 _TIME = checks.optional(checks.number(0.0, 1e12))
 _FIELDS: dict[str, checks.Check] = {
-    "kernel_us": checks.optional(checks.number(1e-3, 1e12)),  # nothing takes less than 1 ns
+    "kernel_us": checks.optional(checks.number(1e-3, 1e12)),  # no launch takes less than 1 ns
     "kernel_spread_us": _TIME,
     "cold_us": _TIME,
     "enqueue_us": _TIME,

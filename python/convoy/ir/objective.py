@@ -41,7 +41,7 @@ OBJECTIVES: tuple[str, ...] = get_args(Objective)
 
 
 def check(objective: str) -> str:
-    """The objective itself; raises InvalidOption if there is none of that name."""
+    """Return the objective; raise InvalidOption for an unknown name."""
     if objective not in OBJECTIVES:
         raise InvalidOption(f"objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
     return objective
@@ -59,16 +59,17 @@ def _beyond_warm(measurement: Measurement) -> float:
 
 
 def stream_sides(measurement: Measurement) -> tuple[float, float]:
-    """(device, host) in microseconds of one asynchronous launch; what takes no time is none."""
+    """(device, host) times of an asynchronous launch in microseconds; a call without either is not
+    a launch."""
     device = device_us(measurement)
     return device + STREAM_GAP_US if device else 0.0, measurement.enqueue_us or 0.0
 
 
 def own_cost(measurement: Measurement, objective: str) -> tuple[float, float]:
-    """(cost, spread) in microseconds of one launch by itself under an objective.
+    """(cost, spread) of a single launch under an objective, in microseconds.
 
-    For ``stream`` this is the larger of host and device time, which is what a single launch
-    costs; :func:`total` sums the two sides apart.
+    For ``stream`` this is the larger of host and device time; :func:`total` sums the two
+    separately.
     """
     kernel = (device_us(measurement), measurement.kernel_spread_us or 0.0)
     if objective == "graph":

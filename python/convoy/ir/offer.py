@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..errors import InvalidOption
 from . import fields as checks
@@ -21,13 +20,13 @@ class Offer:
     candidate: Candidate
     measurement: Measurement
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"candidate": self.candidate.to_json(), "measurement": self.measurement.to_json()}
 
     @classmethod
-    def from_json(cls, data: Any) -> Offer:
+    def from_json(cls, data: object) -> Offer:
         """Inverse of :meth:`to_json`; raises InvalidOption naming the field."""
-        return cls(**checks.checked(data, _FIELDS, "offer", InvalidOption, _FIELDS))
+        return checks.made(cls, data, _FIELDS, "offer", InvalidOption, _FIELDS)
 
 
 _FIELDS: dict[str, checks.Check] = {

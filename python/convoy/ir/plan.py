@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import CorruptArtefact, InvalidOption, InvalidWorkload
 from . import fields as checks
@@ -57,8 +56,8 @@ class Choice:
         other, _ = objectives.own_cost(self.runner_up.measurement, objective)
         return other / cost if cost else None
 
-    def to_json(self) -> dict[str, Any]:
-        more: dict[str, Any] = {"layer": self.layer} if self.layer else {}
+    def to_json(self) -> dict[str, object]:
+        more: dict[str, object] = {"layer": self.layer} if self.layer else {}
         if self.near:
             more["near"] = [scored.to_json() for scored in self.near]
         return {
@@ -73,11 +72,13 @@ class Choice:
         }
 
     @classmethod
-    def from_json(cls, data: Any) -> Choice:
+    def from_json(cls, data: object) -> Choice:
         """Inverse of :meth:`to_json`; raises CorruptArtefact naming the field."""
         required = [name for name in _CHOICE if name not in ("near", "layer")]
-        fields = checks.checked(data, _CHOICE, "choice", CorruptArtefact, required)
-        return cls(subgraph=fields.pop("region"), **fields)
+        return checks.made(
+            lambda region, **rest: cls(subgraph=region, **rest),
+            data, _CHOICE, "choice", CorruptArtefact, required,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Plan:
             and mine.chosen.candidate.backend != theirs[mine.subgraph].chosen.candidate.backend
         ]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "format": PLAN_FORMAT,
             "objective": self.objective,
@@ -158,18 +159,18 @@ class Plan:
         return json.dumps(self.to_json(), indent=1, sort_keys=True)
 
     @classmethod
-    def from_json(cls, data: Any) -> Plan:
+    def from_json(cls, data: object) -> Plan:
         """Inverse of :meth:`to_json`; raises CorruptArtefact for anything else."""
         found = data.get("format") if isinstance(data, dict) else None
         if found != PLAN_FORMAT:
             raise CorruptArtefact(f"a plan of format {str(found)[:60]}", f"format {PLAN_FORMAT}")
         required = [name for name in _PLAN if name not in ("streams", "suffix")]
         try:
-            fields = checks.checked(data, _PLAN, "plan", CorruptArtefact, required)
-        except (InvalidOption, InvalidWorkload) as err:  # of what is inside
+            return checks.made(
+                lambda format, **rest: cls(**rest), data, _PLAN, "plan", CorruptArtefact, required
+            )
+        except (InvalidOption, InvalidWorkload) as err:  # of a choice
             raise CorruptArtefact(err.got, err.expected, err.remedy) from None
-        del fields["format"]
-        return cls(**fields)
 
     @classmethod
     def loads(cls, text: str) -> Plan:
@@ -177,13 +178,13 @@ class Plan:
         return cls.from_json(checks.parse_json(text, "a plan", CorruptArtefact))
 
 
-def _device(data: Any) -> Device:
-    return Device(**checks.checked(data, _DEVICE, "device", CorruptArtefact))
+def _device(data: object) -> Device:
+    return checks.made(Device, data, _DEVICE, "device", CorruptArtefact)
 
 
-def _decline(data: Any) -> Decline:
+def _decline(data: object) -> Decline:
     required = ("backend", "reason")
-    return Decline(**checks.checked(data, _DECLINE, "decline", CorruptArtefact, required))
+    return checks.made(Decline, data, _DECLINE, "decline", CorruptArtefact, required)
 
 
 _BYTES = checks.integer(0, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""The least time of a workload, and what a library takes beyond it."""
+"""The minimum time of a workload, and a library's overhead above it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TF32, _FLOAT32 = 0.5, 0.07
 
 
 def roofline_us(workload: Workload, device: Device) -> float:
-    """Microseconds by arithmetic or by memory bandwidth, whichever is more: on the whole device,
-    each operand read once and each result written once."""
+    """Microseconds that arithmetic or memory bandwidth takes, whichever is longer, on the whole
+    device with each operand read once and each result written once."""
     nearest = min(_SM_FLOPS, key=lambda arch: abs(arch - device.arch))
     flops = _SM_FLOPS[nearest] * device.sm_count
     if workload.dtype == "float32":

@@ -6,16 +6,13 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import CorruptArtefact
 from . import fields as checks
 
 SCHEDULE_FORMAT = 1
-#: Name of ``Op.occupancy`` in files.
-_OCCUPANCY = "footprint"
 
-#: In place of an op's index: the fork (as what an event records) or the join (as what waits).
+#: In place of an op's index: the fork (for ``record``) or the join (for ``wait``).
 ORIGIN = -1
 
 
@@ -194,10 +191,10 @@ class Schedule:
         """Return the indices of a stream's ops, in launch order."""
         return [i for i, op in enumerate(self.ops) if op.stream == stream]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         data = dataclasses.asdict(self)
         for op in data["ops"]:
-            op[_OCCUPANCY] = op.pop("occupancy")
+            op["footprint"] = op.pop("occupancy")  # its name in files
         return {"format": SCHEDULE_FORMAT, **data}
 
     def dumps(self) -> str:
@@ -205,7 +202,7 @@ class Schedule:
         return json.dumps(self.to_json(), sort_keys=True)
 
     @classmethod
-    def from_json(cls, data: Any) -> Schedule:
+    def from_json(cls, data: object) -> Schedule:
         """Inverse of :meth:`to_json`; raises CorruptArtefact for anything else."""
         found = data.get("format") if isinstance(data, dict) else None
         if found != SCHEDULE_FORMAT:
@@ -213,9 +210,10 @@ class Schedule:
                 f"a schedule of format {str(found)[:60]}", f"format {SCHEDULE_FORMAT}"
             )
         required = ("ops", "events", "memory", "trial")
-        fields = checks.checked(data, _SCHEDULE, "schedule", CorruptArtefact, required)
-        del fields["format"]
-        made = cls(**fields)
+        made = checks.made(
+            lambda format, **rest: cls(**rest),
+            data, _SCHEDULE, "schedule", CorruptArtefact, required,
+        )  # fmt: skip
         made._check_numbers()
         return made
 
@@ -245,16 +243,11 @@ class Schedule:
         return cls.from_json(checks.parse_json(text, "a schedule", CorruptArtefact))
 
 
-def _made(kind: Callable[..., Any], what: str, fields: Mapping[str, checks.Check]) -> checks.Check:
-    """Check an object, all of whose fields must be there, and make a ``kind`` of it."""
-
-    def check(data: Any) -> Any:
-        found = checks.checked(data, fields, what, CorruptArtefact, fields)
-        if _OCCUPANCY in found:
-            found["occupancy"] = found.pop(_OCCUPANCY)
-        return kind(**found)
-
-    return check
+def _made(
+    kind: Callable[..., object], what: str, fields: Mapping[str, checks.Check]
+) -> checks.Check:
+    """Check an object with all fields and return ``kind`` of them."""
+    return lambda data: checks.made(kind, data, fields, what, CorruptArtefact, fields)
 
 
 _TIME = checks.number(-1e15, 1e15)
@@ -264,7 +257,7 @@ _INDICES = checks.tuple_of(checks.integer())
 _OPS: dict[str, checks.Check] = {
     **dict.fromkeys(("name", "symbol", "kind", "source", "kernel"), _NAME),
     **dict.fromkeys(("duration_us", "start_us", "end_us"), _TIME),
-    _OCCUPANCY: _made(
+    "footprint": _made(
         Occupancy,
         "footprint",
         {
@@ -287,7 +280,9 @@ _MEMORY: dict[str, checks.Check] = {
 _TRIAL = dict.fromkeys(("single_us", "multi_us", "single_spread_us", "multi_spread_us"), _TIME)
 _SCHEDULE: dict[str, checks.Check] = {
     "format": checks.integer(),
-    "ops": checks.tuple_of(_made(Op, "op", _OPS)),
+    "ops": checks.tuple_of(
+        _made(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OPS)
+    ),
     "events": checks.tuple_of(
         _made(Event, "event", dict.fromkeys(("record", "wait"), checks.integer(ORIGIN)))
     ),

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import InvalidWorkload
 from . import attention as attentions
@@ -14,6 +14,9 @@ from . import fields as checks
 from .attention import Attention
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
@@ -219,8 +222,8 @@ class Workload:
         """The equivalent 2d problem of a 3d convolution, with reshaped operands; the workload
         itself if there is none.
 
-        A filter of one plane sees each plane as an image; one of a single row and column sees rows
-        and columns as one axis.
+        A filter with one plane treats each plane as an image; one with a single row and column
+        treats rows and columns as one axis.
         """
         planes = self.depth
         if planes.t == planes.stride == 1 and not any(planes.padding):
@@ -309,7 +312,7 @@ class Workload:
     def num_outputs(self) -> int:
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return all fields; fields of later versions only if they differ from their default, so
         that earlier plans keep their text."""
         data = dataclasses.asdict(self)
@@ -323,10 +326,10 @@ class Workload:
         return data
 
     @classmethod
-    def from_json(cls, data: Any) -> Workload:
+    def from_json(cls, data: object) -> Workload:
         """Inverse of :meth:`to_json`; raises InvalidWorkload naming the missing, unknown or invalid
         field."""
-        return cls(**checks.checked(data, _FIELDS, "workload", InvalidWorkload, _REQUIRED))
+        return checks.made(cls, data, _FIELDS, "workload", InvalidWorkload, _REQUIRED)
 
 
 _SIZE = checks.integer(1)
@@ -348,7 +351,7 @@ _FIELDS: dict[str, checks.Check] = {
 }
 
 
-def without_defaults(value: Any) -> dict[str, Any]:
+def without_defaults(value: DataclassInstance) -> dict[str, object]:
     """Return the fields that differ from their defaults, for JSON."""
     found = {}
     for entry in dataclasses.fields(value):

@@ -1,12 +1,12 @@
 """Compile kernels; one that does not compile falls back to a simpler schedule.
 
-Kernels are only compiled one by one when the module as a whole fails.
+Kernels are compiled one by one only if the module fails to compile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import tvm
 from tvm import te, tirx
@@ -15,10 +15,10 @@ from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why
 from . import cuda_literals
 from .programmatic import pipeline
 
-Build = Callable[[tvm.IRModule], Any]
+B = TypeVar("B")
 
 
-def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
+def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Compile the functions of a module into one runtime module.
 
     Arguments are not checked: the virtual machine passes tensors of the declared types, and checks
@@ -30,8 +30,8 @@ def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> Any:
 
 
 def compiled(
-    mod: tvm.IRModule, target: tvm.target.Target, build: Build
-) -> tuple[Any, tvm.IRModule]:
+    mod: tvm.IRModule, target: tvm.target.Target, build: Callable[[tvm.IRModule], B]
+) -> tuple[B, tvm.IRModule]:
     """``build(mod)``, and the module that was built: ``mod``, or a copy of it in which kernels that
     do not compile have simpler schedules.
 
@@ -48,8 +48,8 @@ def compiled(
 
 
 def _repaired(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule | None:
-    """A module each of whose kernels compiles; None where that is ``mod`` itself, or where nothing
-    can be compiled at all."""
+    """A module in which every kernel compiles; None if ``mod`` is such a module, or if the
+    compilers do not work at all."""
     if not _compiles_anything(target):
         return None
     replaced = {}
@@ -73,7 +73,7 @@ def _working(func: tirx.PrimFunc, target: tvm.target.Target, name: str) -> tirx.
 
 
 def _failure(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
-    """Why a function does not compile; None where it does."""
+    """The reason why a function does not compile; None if it does."""
     named = func.with_attr("global_symbol", "kernel")
     try:
         build_kernels(tvm.IRModule({"kernel": named}), target)

@@ -4,8 +4,8 @@ does not have."""
 from __future__ import annotations
 
 import re
-from typing import Any
 
+import tvm
 import tvm_ffi
 
 #: TVM calls it with the source of each CUDA module and compiles what it returns.
@@ -14,12 +14,12 @@ _LITERALS = {"inff": "__int_as_float(0x7f800000)", "nanf": "__int_as_float(0x7ff
 _PATTERN = re.compile(r"\b(inff|nanf)\b(?!\s*\()")
 
 
-def with_valid_literals(source: str, target: Any = None) -> str:
+def with_valid_literals(source: str, target: tvm.target.Target | None = None) -> str:
     """The source with such constants in C++."""
     return _PATTERN.sub(lambda match: _LITERALS[match[1]], source)
 
 
 def register() -> None:
-    """Have TVM mend its sources, unless a user of TVM has put a function in that place."""
+    """Register the postprocessor of TVM's sources, unless the user has registered another one."""
     if tvm_ffi.get_global_func(_HOOK, allow_missing=True) is None:
         tvm_ffi.register_global_func(_HOOK, with_valid_literals)

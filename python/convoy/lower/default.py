@@ -1,4 +1,4 @@
-"""What the legalizations of this folder share."""
+"""Helpers shared by the legalizations."""
 
 from __future__ import annotations
 

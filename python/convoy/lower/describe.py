@@ -1,4 +1,4 @@
-"""What a compiled module tells about itself: inputs, outputs, versions."""
+"""Describe a compiled module: inputs, outputs, versions."""
 
 from __future__ import annotations
 

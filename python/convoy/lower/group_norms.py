@@ -48,7 +48,7 @@ class GroupNorms(Rewriter):
     def _affine(
         self, sums: GroupSums, data: relax.Expr, gamma: relax.Expr, beta: relax.Expr
     ) -> list[relax.Expr]:
-        """What each channel is multiplied by and what is added, by two kernels."""
+        """The scale and shift of each channel, computed by two kernels."""
         flat = self.reshaped(data, (sums.images, sums.rows, sums.channels))
         first, second = (
             self.builder.add_func(func, name)

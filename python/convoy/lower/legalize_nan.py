@@ -7,10 +7,9 @@ mostly drop it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tvm
-from tvm import relax, te, topi
+from tvm import relax, te, tirx, topi
 
 from ..graph.expr import dtype_of, ints, rank_of, shape_of
 from ..ir.names import IGNORES_NAN
@@ -49,7 +48,7 @@ def _of_floats(legalize: Legalize) -> Legalize:
 
 
 def _relu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    zero = tvm.tirx.const(0.0, dtype_of(call))
+    zero = tirx.const(0.0, dtype_of(call))
 
     def relu(x: te.Tensor) -> te.Tensor:
         return te.compute(x.shape, lambda *i: larger(x(*i), zero), name="relu")
@@ -58,10 +57,10 @@ def _relu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _clip(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    low, high = (tvm.tirx.const(float(b.value), dtype_of(call)) for b in call.args[1:])
+    low, high = (tirx.const(float(b.value), dtype_of(call)) for b in call.args[1:])
 
     def clip(x: te.Tensor) -> te.Tensor:
-        def element(*i: Any) -> Any:
+        def element(*i: tirx.Expr) -> tirx.Expr:
             return larger(smaller(x(*i), high), low)
 
         return te.compute(x.shape, element, name="clip")
@@ -69,7 +68,7 @@ def _clip(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return bb.call_te(clip, call.args[0], primfunc_name_hint="clip")
 
 
-def _pairwise(choose: Callable[[Any, Any], Any], name: str) -> Legalize:
+def _pairwise(choose: Callable[[tirx.Expr, tirx.Expr], tirx.Expr], name: str) -> Legalize:
     """Elementwise with broadcasting, as numpy's."""
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -84,7 +83,7 @@ def _pairwise(choose: Callable[[Any, Any], Any], name: str) -> Legalize:
     return legalize
 
 
-def _reduction(reduce: Callable[..., Any], name: str) -> Legalize:
+def _reduction(reduce: te.CommReducer, name: str) -> Legalize:
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         rank, shape = rank_of(call.args[0]), shape_of(call)
         given = call.attrs.axis
@@ -96,7 +95,7 @@ def _reduction(reduce: Callable[..., Any], name: str) -> Legalize:
         def compute(x: te.Tensor) -> te.Tensor:
             reduced = [te.reduce_axis((0, x.shape[axis]), name=f"k{axis}") for axis in axes]
 
-            def element(*index: Any) -> Any:
+            def element(*index: tirx.Expr) -> tirx.Expr:
                 rest = [i for n, i in enumerate(index) if not keep or n not in axes]
                 for axis, variable in zip(axes, reduced, strict=True):
                     rest.insert(axis, variable)
@@ -133,7 +132,7 @@ def _max_pool(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
             padded = topi.nn.pad(x, before, after, lowest(dtype), name="padded")
         reduced = [te.reduce_axis((0, size), name=f"r{i}") for i, size in enumerate(window)]
 
-        def element(*index: Any) -> Any:
+        def element(*index: tirx.Expr) -> tirx.Expr:
             place = list(index)
             for i, axis in enumerate(spatial):
                 place[axis] = index[axis] * stride[i] + reduced[i] * dilation[i]

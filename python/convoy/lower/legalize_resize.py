@@ -1,8 +1,8 @@
-"""Resize images of four axes: pixels are found by integer arithmetic.
+"""Resize images of four axes with integer arithmetic.
 
-TVM computes coordinates in float32 and rounds them, from which its analysis learns nothing: to
-stage an operand in registers it would copy the whole image. Sizes are static, so that a coordinate
-is ``(a * x + b) / c`` with integers, its pixel a floor division and its fraction a remainder.
+TVM computes coordinates in float32 and rounds them. Its analysis cannot bound them, so that to
+stage an operand in registers it would copy the whole image. Here sizes are static: a coordinate is
+``(a * x + b) / c`` with integers, its pixel a floor division and its fraction a remainder.
 """
 
 from __future__ import annotations

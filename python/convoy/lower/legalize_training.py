@@ -7,9 +7,10 @@ target is CUDA: sums over rows read the activations once, and a max pool's gradi
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from tvm import relax, tirx
+from tvm.tirx import Expr
 
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, permute, shape_of
 from ..graph.target import on_gpu
@@ -20,6 +21,8 @@ from ..tir.channel_sums_kernels import kernels
 from ..tir.pool_gradient import MaxPool
 from .default import default_legalize
 
+#: One number of each input.
+Values = Sequence[Expr]
 #: A problem, its activations and its vectors.
 Sums = tuple[ChannelSums, list[relax.Expr], list[relax.Expr]]
 
@@ -83,10 +86,10 @@ def _stats_sums(call: relax.Call) -> Sums:
     rows, channels = _flat(x)
     epsilon, rate = float(attrs["epsilon"]), float(attrs["momentum"])
 
-    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
+    def terms(x: Values, v: Values, first: Expr) -> tuple[Expr, Expr]:
         return x[0] - first, (x[0] - first) * (x[0] - first)
 
-    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
+    def finish(sums: Values, v: Values, first: Expr) -> list[Expr]:
         offset = sums[0] * _const(1 / rows)
         var = tirx.max(sums[1] * _const(1 / rows) - offset * offset, _const(0.0))
         mean, rstd = first + offset, tirx.rsqrt(var + _const(epsilon))
@@ -110,11 +113,11 @@ def _grad_sums(call: relax.Call) -> Sums:
     per_row = 1 / rows if attrs["training"] else 0.0
     gamma, scale, shift, mean, rstd = range(5)
 
-    def terms(x: Any, v: Any, first: Any) -> tuple[Any, Any]:
+    def terms(x: Values, v: Values, first: Expr) -> tuple[Expr, Expr]:
         gradient = through_relu(x[0], x[1], v[scale], v[shift], attrs["relu"])
         return gradient, gradient * (x[1] - v[mean])
 
-    def finish(sums: Any, v: Any, first: Any) -> list[Any]:
+    def finish(sums: Values, v: Values, first: Expr) -> list[Expr]:
         dbeta, dgamma = sums[0], sums[1] * v[rstd]
         a = v[rstd] * v[gamma] if attrs["use_gamma"] else v[rstd]
         b = a * v[rstd] * dgamma * _const(-per_row)
@@ -131,12 +134,12 @@ def _flat(x: relax.Expr) -> tuple[int, int]:
     return math.prod(rows), channels
 
 
-def _const(value: float) -> Any:
+def _const(value: float) -> Expr:
     return tirx.const(value, "float32")
 
 
 def _pool_kernels(
-    x_shape: tuple[int, ...], y_shape: tuple[int, ...], dtype: str, attrs: dict[str, Any]
+    x_shape: tuple[int, ...], y_shape: tuple[int, ...], dtype: str, attrs: dict[str, object]
 ) -> tuple[tirx.PrimFunc, tirx.PrimFunc] | None:
     """Build both kernels of a max pool's gradient; None for a window that they do not support."""
     window, stride, padding, dilation = (

@@ -91,8 +91,8 @@ class Lowered:
 def _compiled(
     functions: StructuralKey, target: StructuralKey, _pipeline: str
 ) -> tuple[tvm.runtime.Module, tvm.IRModule | None]:
-    """Compile kernels, and once only for programs that have the same ones, such as those for
-    several streams and for one; with the kernels as they are where some have simpler schedules."""
+    """Compile kernels, once for programs with equal kernels, such as those for several streams and
+    for one. If some kernels fell back to simpler schedules, the program has these."""
     mod = functions.key
     library, built = compiled(mod, target.key, lambda mod: build_kernels(mod, target.key))
     return library, None if built is mod else built

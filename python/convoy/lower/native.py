@@ -14,8 +14,8 @@ from .passes import to_kernels
 
 @dataclass(frozen=True)
 class NativeCall:
-    """One call: the function's name in the compiled module, and (shape, dtype) of what it is
-    called with, its results last."""
+    """One call: the function's name in the compiled module, and (shape, dtype) of its arguments,
+    results last."""
 
     name: str
     operands: tuple[tuple[tuple[int, ...], str], ...]

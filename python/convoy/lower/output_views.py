@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
 
 from ..graph.expr import op_name, shape_of
-from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
+from ..graph.rewriter import Rewriter, result_of, used_vars
 
 
 class OutputViews(Rewriter):
@@ -34,22 +34,21 @@ class OutputViews(Rewriter):
 
     def start(self, func: relax.Function) -> None:
         self._results = set(used_vars(result_of(func)))
-        self._returned = set(self._results)  # a value is returned once, as it is or as a view
-        self._values = {binding.var: binding.value for binding in bindings_of(func)}
+        self._returned = set(self._results)  # a value is returned once, directly or as a view
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         if self.old.var not in self._results or call.args[0] not in self._copies:
             return None
         (operand,) = old.args[1].fields
         source = self._source(operand)
-        if source not in self._values or source in self._returned:
+        if source not in self.values or source in self._returned:
             return None
         self._returned.add(source)
         return relax.op.reshape(call.args[1].fields[0], shape_of(old))
 
     def _source(self, expr: relax.Expr) -> relax.Expr:
-        """The value that an operand is, or is a view of."""
-        while (made := self._values.get(expr)) is not None:
+        """The value that an operand is a view of; the operand itself if it is not a view."""
+        while (made := self.values.get(expr)) is not None:
             if op_name(made) != "relax.reshape" and not isinstance(made, relax.Var):
                 break
             expr = made if isinstance(made, relax.Var) else made.args[0]

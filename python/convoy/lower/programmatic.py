@@ -1,13 +1,14 @@
-"""Programmatic launches of the kernels that TVM generates.
+"""Programmatic dependent launch of the kernels that TVM generates.
 
-A kernel waits for its predecessor before it touches memory, and then lets its successor start: two
-kernels at most are in flight. What it reads has been written while it ran, so that it must not be
-loaded through the read-only cache, which may hold what was at the address before.
+A kernel waits for its predecessor before it accesses memory, and then lets its successor start, so
+that at most two kernels are in flight. Its operands may be written while it is already running.
+They must therefore not be loaded through the read-only cache, which may hold stale data of the same
+address.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import tvm
 from tvm import tirx
@@ -17,12 +18,16 @@ from tvm.tirx import compilation_pipeline
 
 from .. import programmatic
 
+#: The passes over a module, over its host functions and over its device functions.
+Pipeline = tuple[
+    tvm.transform.Pass, Callable[[], tvm.transform.Pass], Callable[[], tvm.transform.Pass]
+]
 _PIPELINE = "convoy.programmatic"
 #: Among the launch parameters of a kernel: it is launched with the attribute.
 _TAG = "tirx.use_programtic_dependent_launch"
 _DYNAMIC_SHARED = "tirx.use_dyn_shared_memory"
 _WAIT = "convoy_wait"
-#: The empty statements have the compiler assume that the wait writes to the parameters' memory.
+#: The empty statements make the compiler assume that the wait writes to the parameters' memory.
 _WAIT_SOURCE = """
 template <class T>
 __forceinline__ __device__ void convoy_written(T* pointer) {
@@ -47,7 +52,7 @@ def pipeline(target: tvm.target.Target) -> str:
     return _PIPELINE
 
 
-def _programmatic_pipeline() -> tuple[Any, Any, Any]:
+def _programmatic_pipeline() -> Pipeline:
     lower, finish_host, finish_device = compilation_pipeline.get_tir_pipeline("default")
     early = tirx.transform.prim_func_pass(_start_early, opt_level=0)
     return lower, finish_host, lambda: tvm.transform.Sequential([early, finish_device()])
@@ -56,9 +61,9 @@ def _programmatic_pipeline() -> tuple[Any, Any, Any]:
 def _start_early(
     func: tirx.PrimFunc, mod: tvm.IRModule, context: tvm.transform.PassContext
 ) -> tirx.PrimFunc:
-    """A kernel behind SplitHostDevice that is launched with the attribute."""
+    """Launch a kernel with the attribute; runs after SplitHostDevice."""
     tags = [str(tag) for tag in func.attrs["tirx.kernel_launch_params"]]
-    last = tags[-1:] == [_DYNAMIC_SHARED]  # has to stay last
+    last = tags[-1:] == [_DYNAMIC_SHARED]  # must remain last
     tags.insert(len(tags) - last, _TAG)
     pointers = [p for p in func.params if isinstance(p.ty, tvm.ir.PointerType)]
     wait = cuda_func_call(_WAIT, *pointers, source_code=_WAIT_SOURCE, return_type="void")

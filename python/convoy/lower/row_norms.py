@@ -1,4 +1,4 @@
-"""Norms over the last axis as one GPU kernel each, with the casts before and behind them."""
+"""Compile each norm over the last axis to one GPU kernel, with the casts before and after it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RowNorms(Rewriter):
         return relax.op.reshape(result, shape_of(old))
 
     def _cut_from(self, data: relax.Expr, columns: int) -> tuple[relax.Expr, Run | None]:
-        """What the rows are a slice of, which then needs no copy."""
+        """The tensor that the rows are a slice of, so that the slice need not be copied."""
         whole = data
         while (view := self.producer(whole, "relax.reshape")) is not None:
             whole = view.args[0]
@@ -76,7 +76,7 @@ class RowNorms(Rewriter):
 
 
 def _run(cut: relax.Call, columns: int) -> Run | None:
-    """The rows of a slice along one axis, if it consists of whole rows."""
+    """The rows of a slice along one axis, if it consists of complete rows."""
     before, after = shape_of(cut.args[0]), shape_of(cut)
     changed = [axis for axis, size in enumerate(before) if after[axis] != size]
     if len(changed) != 1 or not all(isinstance(bound, relax.Tuple) for bound in cut.args[1:]):

@@ -1,9 +1,9 @@
-"""Keep what spreads a sum over more elements out of the sum's kernel.
+"""Keep broadcasts of a reduction's result out of the reduction's kernel.
 
-FuseOps puts ``x * sigmoid(w v)``, the end of a squeeze-and-excitation, into one kernel, and so the
-product of an image with what is a mean of its channels. Threads would either sum up again for each
-pixel or leave most of a GPU idle. A sum along rows that is spread over the same rows stays: a block
-of threads has all of a row.
+FuseOps fuses ``x * sigmoid(w v)``, the end of a squeeze-and-excitation block, into one kernel, and
+in the same way the product of an image with a function of its channel means. Threads would either
+repeat the reduction for each pixel or leave most of the GPU idle. A reduction over rows that is
+broadcast over the same rows stays fused, because a thread block has the complete row.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PATTERN, _BROADCAST, _INJECTIVE, _SUM = "op_pattern", 1, 2, 4
 
 
 class KeepSpreadApart(Rewriter):
-    """Make functions injective, which FuseOps does not put behind a sum, that read the sum or what
-    is computed of it element by element and write more elements."""
+    """Mark functions as injective, which FuseOps does not fuse into a reduction, if they read the
+    result of a reduction, or elementwise functions of it, and write more elements."""
 
     infer_first: ClassVar[bool] = False
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.call_tir"})

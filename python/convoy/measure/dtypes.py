@@ -23,7 +23,7 @@ def encode(values: Array, dtype: str) -> Array:
 
 
 def decode(stored: Array, dtype: str) -> Array:
-    """Exact float64 values of what :func:`encode` or a kernel wrote."""
+    """Exact float64 values of the output of :func:`encode` or of a kernel."""
     if dtype == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return stored.astype(np.float64)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -31,12 +31,13 @@ from .turns import turn
 
 if TYPE_CHECKING:
     import tvm
+    import tvm_ffi
 
     from ..runtime.session import Session
 
 Sampler = Callable[[int], Iterable[float]]
 #: Looks a function of the C++ runtime up by name.
-Lookup = Callable[[str], Callable[..., Any]]
+Lookup: TypeAlias = "Callable[[str], tvm_ffi.Function]"
 
 ROUNDS, SAMPLES = 7, 20
 #: Microseconds that the samples of one turn may take together.

@@ -94,9 +94,10 @@ def measure(
 
 
 def prepare(workload: Workload) -> None:
-    """Do what a measurement of the workload needs and takes no GPU: random blocks and reference.
+    """Prepare a measurement of the workload without the GPU: random blocks and the reference.
 
-    :func:`measure` does it otherwise; apart, it can be done while another process measures.
+    :func:`measure` does this itself if necessary; done in advance, it overlaps with the measurement
+    of another process.
     """
     if workload.key not in _blueprints:
         if len(_blueprints) == _MOST_BLUEPRINTS:
@@ -150,7 +151,7 @@ def make_problem(workload: Workload, rng: np.random.Generator) -> Problem:
 
 
 def make_blueprint(workload: Workload, rng: np.random.Generator) -> Blueprint:
-    """Random inputs, as blocks that are repeated over the tensors, and what comes of them."""
+    """Random inputs, as blocks that are repeated over the tensors, and the expected outputs."""
     shapes = workload.operand_shapes()
     blocks: dict[str, np.ndarray] = {}
     operands: dict[str, reference.Operand] = {}
@@ -176,8 +177,8 @@ def _on_gpu(workload: Workload, blueprint: Blueprint) -> Problem:
 
 
 def _scale(workload: Workload, name: str) -> float:
-    """Keeps outputs near 1 whatever the length of the sum, so that no type overflows and no
-    activation saturates: uniform numbers from -1 to 1 have variance 1/3."""
+    """Scale of the inputs that keeps outputs near 1 for any length of the reduction, so that no
+    type overflows and no activation saturates: uniform numbers from -1 to 1 have variance 1/3."""
     if workload.op == "attention":
         return 1.0  # the result is an average of v
     if workload.op == "wgrad":

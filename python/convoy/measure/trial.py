@@ -1,4 +1,4 @@
-"""Time a placement as a whole, compiled and run on the GPU of this machine."""
+"""Time a compiled placement of a network on the GPU of this machine."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def time_placement(
         sampler = network.synchronized(session) if sync else network.session_bursts(session)
         (samples,) = network.time_networks([sampler], 1, SAMPLES, take_turn=take_turn)
         return samples.us
-    except Exception as err:  # whatever it is, the other placements can still be timed
+    except Exception as err:  # any error; the other placements can still be timed
         reason = f"{type(err).__name__}: {err}"
         raise CompileFailed(f"a placement that does not run ({reason})", "one that does") from err

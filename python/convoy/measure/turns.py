@@ -1,7 +1,7 @@
-"""Processes that measure on the same GPU take turns.
+"""Let processes that measure on the same GPU take turns.
 
-Kernels of two processes share a GPU by slices of time, so times taken at once are those of
-neither. Only what is timed is locked: processes may compile beside others that measure.
+Kernels of two processes share a GPU by time slices, so that concurrent timings are wrong for both.
+Only timing is locked: processes may compile while others measure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def turn(device: int = 0) -> Iterator[bool]:
 @functools.cache
 def _lock(device: int) -> filelock.BaseFileLock:
     folder = paths.cache_dir()
-    with contextlib.suppress(OSError):  # the lock then fails, which turn takes care of
+    with contextlib.suppress(OSError):  # the lock then fails, which turn handles
         folder.mkdir(parents=True, exist_ok=True)
     uuid = call_json("cuda.device_info", device)["uuid"]
     return filelock.FileLock(folder / f"gpu-{uuid}.lock", timeout=LONGEST_S)

@@ -21,7 +21,7 @@ from ..graph.rewriter import Rewriter
 from ..ir.activation import WITH_ALPHA
 from ..ir.activation_values import activate
 from ..ops import activation as own
-from .elementwise_values import VALUES, Array, Bound, evaluate
+from .elementwise_values import VALUES, Bound, evaluate
 
 #: Operators of the longest spelling, with room to spare.
 MOST_OPERATORS = 20
@@ -32,7 +32,7 @@ _EXACT, _ROUNDED = (1e-6, 1e-7), (4e-4, 4e-4)
 _SAFE = 20.0
 
 
-def _points() -> Array:
+def _points() -> np.ndarray:
     """Closely around zero, then far beyond 16-bit numbers; none where a comparison flips."""
     near = np.arange(-12.0, 12.0, 1 / 16) + 0.011
     far = np.geomspace(12.0, 1e30, 60)
@@ -109,9 +109,12 @@ def _in_float16(value: float) -> bool:
     return float(np.float16(value)) == value
 
 
-def _name(y: Array, room: tuple[float, float]) -> tuple[str, float] | None:
-    """The activation with the nearest values, and its alpha. A relu is zero below zero: what is
-    divided by ``max(x, 1e-12)`` needs its bound."""
+def _name(y: np.ndarray, room: tuple[float, float]) -> tuple[str, float] | None:
+    """The activation with the nearest values, and its alpha.
+
+    relu has to be exactly zero below zero, because a divisor such as ``max(x, 1e-12)`` needs its
+    bound.
+    """
     if not np.isfinite(y[np.abs(_X) <= _SAFE]).all():
         return None
     names = [name for name in _MAKERS if name != "relu" or not y[_X < 0].any()]
@@ -131,7 +134,7 @@ def _name(y: Array, room: tuple[float, float]) -> tuple[str, float] | None:
     return None
 
 
-def _distance(y: Array, wanted: Array, room: tuple[float, float]) -> float:
+def _distance(y: np.ndarray, wanted: np.ndarray, room: tuple[float, float]) -> float:
     """Largest deviation, 1 where there is no room for more."""
     known = np.isfinite(y)
     relative, absolute = room
@@ -141,7 +144,7 @@ def _distance(y: Array, wanted: Array, room: tuple[float, float]) -> float:
 
 
 @functools.cache
-def _wanted(name: str, alpha: float = 0.0) -> Array:
+def _wanted(name: str, alpha: float = 0.0) -> np.ndarray:
     return np.clip(_X / 6 + 0.5, 0, 1) if name == _HARD_SIGMOID else activate(name, _X, alpha)
 
 

@@ -1,8 +1,8 @@
-"""Per-channel multiplications and additions by constants, brought to ``x * scale + shift``.
+"""Bring per-channel multiplications and additions of constants to the form ``x * scale + shift``.
 
-Chains are merged, and a scale is folded into the weights of the convolution or matrix product that
-makes ``x`` when nobody else reads it. Runs on the channels-last graph: channels are the last axis.
-The constants become shape ``(channels,)``, or ``()`` for one value for all.
+Chains are merged. A scale is folded into the weights of the convolution or matrix product that
+computes ``x`` if there is no other reader. Runs on the channels-last graph, so that channels are
+the last axis. The constants have shape ``(channels,)``, or ``()`` for one value for all channels.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import tvm
 from tvm import relax
 
 from ..graph.expr import (
@@ -19,7 +20,6 @@ from ..graph.expr import (
     dtype_of,
     is_const,
     make_const,
-    numpy_dtype,
     op_name,
     shape_of,
 )
@@ -89,7 +89,7 @@ class FoldAffine(Rewriter):
         return None if values is None else (made.args[0], values)
 
     def _emit(self, name: str, x: relax.Expr, values: np.ndarray) -> relax.Expr:
-        const = make_const(values.astype(numpy_dtype(dtype_of(x))))
+        const = make_const(values, dtype_of(x))
         function = relax.op.add if name == "relax.add" else relax.op.multiply
         var = self.emit(function(x, const))
         self._ours.add(var)
@@ -144,3 +144,14 @@ class FoldAffine(Rewriter):
             return None
         new = self.emit(call_like(made, [made.args[0], make_const(scaled.astype(array.dtype))]))
         return new
+
+
+class ThenFoldAffine(Rewriter):
+    """Base of passes that leave scales and shifts to fold; sets ``changed`` if it replaced any
+    call. Without a change the module is returned as it was."""
+
+    changed = False
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        replaced = super().__call__(mod)
+        return FoldAffine()(replaced) if self.changed else mod

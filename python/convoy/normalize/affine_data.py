@@ -1,9 +1,8 @@
-"""Fold scales and shifts of data into the products that read it.
+"""Fold scales and shifts of data into the weights of the products that read it.
 
-Networks that norm first have a batch norm in front of linear layers and 1x1 convolutions, behind a
-sum or a concatenation, where no weights precede it. ``w (s x + t)`` is ``(w s) x + w t``. The
-second part is computed with the weights as they are rounded, so that a mean that was subtracted
-still is.
+Pre-norm networks have a batch norm before linear layers and 1x1 convolutions, after a sum or a
+concatenation, where there are no preceding weights. ``w (s x + t)`` is ``(w s) x + w t``. The
+second term is computed with the rounded weights, so that a mean that was subtracted still cancels.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections import defaultdict
 from typing import ClassVar
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from ..graph.expr import (
@@ -28,8 +26,8 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
-from .affine import FoldAffine, channel_constant
+from ..graph.rewriter import result_of, used_vars
+from .affine import ThenFoldAffine, channel_constant
 from .layout import DATA, KERNEL
 from .precision import compute_dtype
 
@@ -38,8 +36,9 @@ _PRODUCTS = relax_ops("nn.conv2d nn.conv3d matmul")
 _Affine = tuple[relax.Expr, np.ndarray, np.ndarray]
 
 
-class FoldData(Rewriter):
-    """Fold where all that reads the data can take it, and merge the shifts with what follows."""
+class FoldData(ThenFoldAffine):
+    """Fold if all readers of the data are such products, and merge the shifts into the following
+    additions."""
 
     ops: ClassVar[frozenset[str] | None] = _PRODUCTS
 
@@ -47,15 +46,9 @@ class FoldData(Rewriter):
         super().__init__()
         self._rounded = numpy_dtype(compute_dtype(policy))
 
-    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        self._folded = False
-        folded = super().__call__(mod)
-        return FoldAffine()(folded) if self._folded else mod
-
     def start(self, func: relax.Function) -> None:
-        self._values = {binding.var: binding.value for binding in bindings_of(func)}
         self._readers: dict[relax.Var, list[relax.Expr]] = defaultdict(list)
-        for value in [*self._values.values(), result_of(func)]:
+        for value in [*self.values.values(), result_of(func)]:
             for var in used_vars(value):
                 self._readers[var].append(value)
 
@@ -65,7 +58,7 @@ class FoldData(Rewriter):
             _takes(reader, old.args[0], found[2]) for reader in self._readers[old.args[0]]
         ):
             return None
-        self._folded = True
+        self.changed = True
         data = self.reshaped(self.rename(found[0]), shape_of(old.args[0]))
         scale, shift = found[1:]
         weights = as_numpy(old.args[1]).astype(np.float64)
@@ -74,15 +67,15 @@ class FoldData(Rewriter):
         safe = np.where(scale == 0, 1, scale)
         added = np.where(scale == 0, weights * shift, scaled * (shift / safe))
         axes = tuple(range(1, weights.ndim)) if op_name(old) != "relax.matmul" else 0
-        constant = make_const(scaled.astype(numpy_dtype(dtype_of(old.args[1]))))
+        constant = make_const(scaled, dtype_of(old.args[1]))
         product = self.emit(call_like(call, [data, constant]))
         total = added.sum(axes)
         if not total.any():
             return product
-        return relax.op.add(product, make_const(total.astype(numpy_dtype(dtype_of(product)))))
+        return relax.op.add(product, make_const(total, dtype_of(product)))
 
     def _affine(self, var: relax.Expr) -> _Affine | None:
-        """What a value is a scale of, with a shift or without."""
+        """The data that a value is a scaled and possibly shifted copy of, with scale and shift."""
         view = self._made(var, "relax.reshape")
         if view is not None and _last(view) == _last(view.args[0]) and self.uses[view.args[0]] == 1:
             var = view.args[0]
@@ -100,7 +93,7 @@ class FoldData(Rewriter):
         return None if scale is None else (scaled.args[0], scale, shift)
 
     def _made(self, var: relax.Expr, name: str) -> relax.Call | None:
-        value = self._values.get(var)
+        value = self.values.get(var)
         return value if op_name(value) == name else None
 
 
@@ -118,7 +111,7 @@ def _takes(reader: relax.Expr, data: relax.Expr, shift: np.ndarray) -> bool:
 
 
 def _along_inputs(values: np.ndarray, product: relax.Call) -> np.ndarray:
-    """Numbers of the data's channels as they stand beside the weights."""
+    """Values of the data's channels in a shape that broadcasts against the weights."""
     values = np.broadcast_to(values, _last(product.args[0]))
     if op_name(product) == "relax.matmul":
         return values[:, None]

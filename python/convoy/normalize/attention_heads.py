@@ -1,6 +1,7 @@
-"""Pad the heads of attention with zeros to a multiple of 8 elements, as kernels load them.
+"""Pad the heads of attention with zeros to a multiple of 8 elements, the width of the kernels'
+loads.
 
-Zeros behind queries and keys add nothing to a score; those behind values are cut from the result.
+Zeros at the end of queries and keys do not change a score; those of values are cut from the result.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import ClassVar
 from tvm import relax
 
 from ..graph.expr import call_like, dtype_of, op_name, rank_of, relax_ops, shape_of
-from ..graph.rewriter import Rewriter, bindings_of
+from ..graph.rewriter import Rewriter
 
-#: Elements that heads become a multiple of, and the longest head that there are kernels for.
+#: Heads are padded to a multiple of this, up to the longest head that kernels support.
 _VECTOR, _MOST = 8, 128
 _SOFTMAX = "relax.nn.softmax"
-#: What may stand between the two matmuls of an attention.
+#: Operators that may be between the two matmuls of an attention.
 _BETWEEN = relax_ops("astype reshape broadcast_to where add subtract multiply divide nn.softmax")
 
 
@@ -25,13 +26,12 @@ class PadHeads(Rewriter):
     ops: ClassVar[frozenset[str] | None] = relax_ops("matmul")
 
     def start(self, func: relax.Function) -> None:
-        values = {binding.var: binding.value for binding in bindings_of(func)}
         self._of_scores: set[relax.Var] = set()
         self._of_values: set[relax.Var] = set()
-        for var, call in values.items():
+        for var, call in self.values.items():
             if op_name(call) != "relax.matmul" or dtype_of(call) not in ("float16", "bfloat16"):
                 continue
-            scores = _scores(values, call.args[0], False, {})
+            scores = _scores(self.values, call.args[0], False, {})
             if scores is not None and rank_of(call) > 2:
                 self._of_scores.add(scores)
                 self._of_values.add(var)

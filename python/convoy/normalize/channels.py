@@ -99,7 +99,7 @@ class PadStemChannels(Rewriter):
         return relax.op.strided_slice(wide, [3], [0], [channels])
 
     def _pad(self, expr: relax.Expr, extra: int) -> relax.Expr:
-        """``expr`` with zeros behind its last axis, once for all who read it."""
+        """Pad the last axis of ``expr`` with zeros, once for all readers."""
         if (expr, extra) not in self._padded:
             width = [0] * (2 * rank_of(expr) - 1)
             if is_const(expr):

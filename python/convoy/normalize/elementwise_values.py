@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from tvm import relax
 
 from ..graph.expr import as_numpy, dtype_of, is_const, op_name, shape_of
 from ..ir.activation_values import activate, erf
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: A call, and the variable that it is bound to (None: it is being visited).
 Bound = tuple[relax.Var | None, relax.Call]
 
 
-def evaluate(x: relax.Var, at: Array, calls: Sequence[Bound]) -> Array | None:
+def evaluate(x: relax.Var, at: np.ndarray, calls: Sequence[Bound]) -> np.ndarray | None:
     """Values of an expression in float64.
 
     Args:
@@ -28,7 +27,7 @@ def evaluate(x: relax.Var, at: Array, calls: Sequence[Bound]) -> Array | None:
         Values of the last call, of the shape of ``at``; None where a call has an operand with
         several values.
     """
-    values: dict[relax.Expr, Array] = {x: at}
+    values: dict[relax.Expr, np.ndarray] = {x: at}
     result = at
     with np.errstate(all="ignore"):
         for var, call in calls:
@@ -41,7 +40,9 @@ def evaluate(x: relax.Var, at: Array, calls: Sequence[Bound]) -> Array | None:
     return result if result.shape == at.shape else None
 
 
-def _argument(arg: relax.Expr, values: Mapping[relax.Expr, Array], call: relax.Call) -> Any:
+def _argument(
+    arg: relax.Expr, values: Mapping[relax.Expr, np.ndarray], call: relax.Call
+) -> np.ndarray | float | relax.Expr | None:
     """Values of an operand: those of a variable, or a constant with one value that spreads. Zeros
     for each channel are a bias that has not been trained, and no part of an activation."""
     if arg in values:
@@ -57,27 +58,27 @@ def _argument(arg: relax.Expr, values: Mapping[relax.Expr, Array], call: relax.C
     return float(first) if bool((array == first).all()) else None
 
 
-def _softplus(call: relax.Call, x: Array) -> Array:
+def _softplus(call: relax.Call, x: np.ndarray) -> np.ndarray:
     beta, threshold = float(call.attrs.beta), float(call.attrs.threshold)
     return np.where(x * beta > threshold, x, activate("softplus", x * beta) / beta)
 
 
-def _bound(value: Any) -> float:
+def _bound(value: float | relax.Expr) -> float:
     return float(getattr(value, "value", value))
 
 
-def _plain(name: str) -> Callable[..., Array]:
+def _plain(name: str) -> Callable[..., np.ndarray]:
     return lambda call, x: activate(name, x)
 
 
-def _cast(call: relax.Call, x: Array) -> Array:
+def _cast(call: relax.Call, x: np.ndarray) -> np.ndarray:
     dtype = dtype_of(call)
     if dtype == "bool":
         return x != 0
     return np.trunc(x) if "int" in dtype else x
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
+_OPERATORS: dict[str, Callable[..., ArrayLike]] = {
     "astype": _cast,
     "add": lambda call, a, b: a + b,
     "subtract": lambda call, a, b: a - b,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import tvm
 
@@ -11,7 +10,7 @@ from .normal_form import normalize_but_stems, with_stems
 
 
 def normal_forms(
-    mod: tvm.IRModule, params: Mapping[str, Any] | None, precision: str
+    mod: tvm.IRModule, params: Mapping[str, object] | None, precision: str
 ) -> Iterator[tvm.IRModule]:
     """Normalize a network; in 16 bits also with other presentations of its first convolution:
     space to depth, and padded channels. A form that would be equal to the first one is left out."""

@@ -104,7 +104,7 @@ class HeightOne(Rewriter):
         return flat
 
     def _broadcast(self, expr: relax.Expr, axis: int) -> relax.Expr:
-        """An operand of an element-wise operator as it stands beside an image."""
+        """An operand of an elementwise operator in a shape that broadcasts against an image."""
         rank = rank_of(expr)
         if rank == 3:
             return self._image(expr, axis)

@@ -1,9 +1,8 @@
-"""Convolutions of one tensor that are added up as one convolution.
+"""Merge convolutions of one tensor whose results are added into one convolution.
 
 RepVGG, MobileOne, FastViT and RepViT are trained with several branches: filters of different sizes,
-and the tensor itself, each with a batch norm. With those folded a sum of branches is linear: a
-smaller filter is part of a larger one that is zero elsewhere, and the tensor itself is a filter of
-one tap.
+and the identity, each with a batch norm. With batch norms folded, a sum of branches is linear: a
+smaller filter is a larger one with zeros elsewhere, and the identity is a filter with one tap.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from ..graph.expr import (
@@ -25,15 +23,13 @@ from ..graph.expr import (
     ints,
     is_const,
     make_const,
-    numpy_dtype,
     op_name,
     padding_of,
     rank_of,
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, bindings_of
-from .affine import FoldAffine, channel_constant
+from .affine import ThenFoldAffine, channel_constant
 from .layout import DATA, KERNEL
 
 _CONVS = relax_ops("nn.conv2d nn.conv3d")
@@ -65,7 +61,7 @@ class _Filter:
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether results are of other pixels than the data has."""
+        """Whether a result is of other pixels than the data, because of a stride."""
         return set(ints(self.call.attrs.strides)) != {1}
 
     def with_added(self, weights: np.ndarray, padding: Sequence[int]) -> _Filter | None:
@@ -84,20 +80,15 @@ class _Filter:
         return _Filter(self.call, total)
 
 
-class MergeBranches(Rewriter):
-    """Merge the branches of sums into the largest filter among them, and fold what follows."""
+class MergeBranches(ThenFoldAffine):
+    """Merge the branches of sums into the largest filter among them, and fold the following
+    operators."""
 
     ops: ClassVar[frozenset[str] | None] = _SUMS
 
-    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        self._merged = False
-        merged = super().__call__(mod)
-        return FoldAffine()(merged) if self._merged else mod
-
     def start(self, func: relax.Function) -> None:
-        self._values = {binding.var: binding.value for binding in bindings_of(func)}
-        sums = [call for call in self._values.values() if op_name(call) in _SUMS]
-        #: What is a term of a larger sum, which is looked at as a whole.
+        sums = [call for call in self.values.values() if op_name(call) in _SUMS]
+        #: Sums that are terms of a larger sum, with which they are merged.
         self._inner = {
             arg
             for call in sums
@@ -124,16 +115,16 @@ class MergeBranches(Rewriter):
                     del left[other]
         if not merged:
             return None
-        self._merged = True
+        self.changed = True
         return self._sum([self._value(left[n], merged.get(n)) for n in left], old)
 
     def _terms(self, root: relax.Call) -> list[_Term]:
-        """What is added up, through sums and factors that nothing else reads."""
+        """The terms of a sum, through nested sums and factors without other readers."""
         terms: list[_Term] = []
         waiting: list[tuple[relax.Expr, np.ndarray]] = [(root, np.ones(()))]
         while waiting:
             expr, factor = waiting.pop()
-            call = self._values.get(expr, expr) if self.uses[expr] == 1 else expr
+            call = self.values.get(expr, expr) if self.uses[expr] == 1 else expr
             if (constant := channel_constant(expr, root)) is not None:
                 terms.append(_Term(factor * constant))
             elif op_name(call) in _SUMS and shape_of(call) == shape_of(root):
@@ -146,8 +137,8 @@ class MergeBranches(Rewriter):
         return terms
 
     def _filter(self, term: _Term) -> _Filter | None:
-        """The convolution that a term is and that nothing else reads."""
-        call = self._values.get(term.value) if isinstance(term.value, relax.Var) else None
+        """The convolution that computes a term, if it has no other reader."""
+        call = self.values.get(term.value) if isinstance(term.value, relax.Var) else None
         if call is None or op_name(call) not in _CONVS or self.uses[term.value] != 1:
             return None
         attrs, rank = call.attrs, rank_of(call)
@@ -163,7 +154,7 @@ class MergeBranches(Rewriter):
     def _value(self, term: _Term, merged: _Filter | None) -> tuple[int, relax.Expr]:
         """A term with its sign."""
         if merged is not None:
-            weights = make_const(merged.weights.astype(numpy_dtype(dtype_of(merged.call.args[1]))))
+            weights = make_const(merged.weights, dtype_of(merged.call.args[1]))
             return 1, self.emit(call_like(merged.call, [self.rename(merged.call.args[0]), weights]))
         sign = -1 if (term.factor < 0).all() else 1
         factor = sign * term.factor
@@ -172,16 +163,16 @@ class MergeBranches(Rewriter):
         value = self.rename(term.value)
         if (factor == 1).all():
             return sign, value
-        constant = make_const(factor.astype(numpy_dtype(dtype_of(value))))
+        constant = make_const(factor, dtype_of(value))
         return sign, self.emit(relax.op.multiply(value, constant))
 
     def _sum(self, parts: Sequence[tuple[int, relax.Expr]], old: relax.Call) -> relax.Expr:
-        """The sum, begun with what is as large as the result."""
+        """The sum, starting with a term of the result's shape."""
         ordered = sorted(parts, key=lambda part: (is_const(part[1]), part[0] < 0))
         total = ordered[0][1]
         for sign, value in ordered[1:]:
             if is_const(value):
-                value = make_const(as_numpy(value).astype(numpy_dtype(dtype_of(old))))
+                value = make_const(as_numpy(value), dtype_of(old))
             function = relax.op.add if sign > 0 else relax.op.subtract
             total = self.emit(function(total, value))
         return total
@@ -205,7 +196,7 @@ def _scaled(call: relax.Expr, root: relax.Call) -> tuple[relax.Expr, np.ndarray]
 
 
 def _joined(base: _Filter, term: _Term, other: _Filter | None) -> _Filter | None:
-    """``base`` with a term of the same data; None where it stays a term of its own."""
+    """``base`` with a term of the same data added; None if the term cannot be merged."""
     call, data = base.call, base.call.args[0]
     if other is not None and other.call.args[0].same_as(data):
         own, its = (attr_fields(c.attrs) for c in (call, other.call))

@@ -1,7 +1,7 @@
 """Names of a model's layers, carried through all passes as the source spans of calls.
 
 An importer or :class:`NameLayers` gives a call the name of its layer, and every
-:class:`~convoy.graph.rewriter.Rewriter` hands it on to what replaces the call.
+:class:`~convoy.graph.rewriter.Rewriter` passes it on to the replacement of the call.
 """
 
 from __future__ import annotations

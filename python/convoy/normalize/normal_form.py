@@ -33,7 +33,6 @@ The passes, in order:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tvm
 
@@ -70,7 +69,7 @@ Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
 def normalize(
     mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     dtype: str = "float16",
     *,
     pad_channels: int = 4,
@@ -96,7 +95,7 @@ def normalize(
 
 
 def normalize_but_stems(
-    mod: tvm.IRModule, params: Mapping[str, Any] | None, dtype: str
+    mod: tvm.IRModule, params: Mapping[str, object] | None, dtype: str
 ) -> tvm.IRModule:
     """All passes of :func:`normalize` that do not depend on how stems are presented."""
     compute_dtype(dtype)  # reject an unknown policy first

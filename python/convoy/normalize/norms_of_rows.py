@@ -1,7 +1,8 @@
-"""Take norms of rows where the rows lie, before they are brought into another order.
+"""Move norms of rows before the permutations that follow the computation of these rows.
 
-Queries and keys are normed behind the permutation that brings heads to the front. Each row is
-normed by itself, so that the permutation may as well come last, where attention reads it as a view.
+Queries and keys are normalized after the permutation that brings heads to the front. Each row is
+normalized independently, so that the permutation may also come last, where attention reads it as a
+view.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class MoveNorms(Rewriter):
         return result
 
     def _steps(self, expr: relax.Expr) -> list[relax.Call]:
-        """What was done to the rows from the first permutation on, in order."""
+        """The operations on the rows from the first permutation on, in order."""
         steps: list[relax.Call] = []
         while (made := self.producer(expr)) is not None and _keeps_rows(made):
             steps.insert(0, made)
@@ -56,7 +57,7 @@ class MoveNorms(Rewriter):
 
 
 def is_of_last_axis(norm: relax.Call) -> bool:
-    """Whether a norm is taken of each row by itself."""
+    """Whether a norm is over the last axis only."""
     return ints(norm.attrs.axes) in ((-1,), (rank_of(norm) - 1,))
 
 

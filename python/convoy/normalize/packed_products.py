@@ -24,10 +24,10 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
+from ..graph.rewriter import Rewriter, result_of, used_vars
 from .affine import channel_constant
 
-#: What may stand between a linear layer and a product of attention.
+#: Operators that may be between a linear layer and a product of attention.
 _BETWEEN = relax_ops(
     "reshape permute_dims astype multiply divide nn.layer_norm nn.rms_norm broadcast_to"
 )
@@ -54,19 +54,18 @@ class PackProducts(Rewriter):
     ops: ClassVar[frozenset[str] | None] = relax_ops("matmul add")
 
     def start(self, func: relax.Function) -> None:
-        self._values = {binding.var: binding.value for binding in bindings_of(func)}
         self._readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
-        for var, value in self._values.items():
+        for var, value in self.values.items():
             for used in used_vars(value):
                 self._readers[used].append(var)
         for used in used_vars(result_of(func)):
             self._readers[used].append(None)
         together: dict[tuple[relax.Expr, ...], list[_Layer]] = defaultdict(list)
-        for var in self._values:
+        for var in self.values:
             if (layer := self._layer(var)) is not None:
                 data, weights = layer.product.args
                 together[data, dtype_of(weights), dtype_of(layer.end)].append(layer)
-        #: The layers that become one, by the variables behind them.
+        #: The layers that are merged, by the variables of their results.
         self._packed = {
             layer.end: layers for layers in together.values() if len(layers) > 1 for layer in layers
         }
@@ -82,11 +81,11 @@ class PackProducts(Rewriter):
 
     def _layer(self, var: relax.Var) -> _Layer | None:
         """The layer that a variable is the product of, if attention alone reads it."""
-        call = self._values[var]
+        call = self.values[var]
         if op_name(call) != "relax.matmul" or rank_of(call) != 2 or not is_const(call.args[1]):
             return None
         layer, readers = _Layer(call, var), self._readers[var]
-        added = self._values.get(readers[0]) if len(readers) == 1 else None
+        added = self.values.get(readers[0]) if len(readers) == 1 else None
         if added is not None and op_name(added) == "relax.add":
             bias = channel_constant(added.args[1], call)
             layer = _Layer(call, readers[0], bias) if bias is not None else layer
@@ -97,7 +96,7 @@ class PackProducts(Rewriter):
         waiting, seen = [var], {var}
         while waiting:
             for reader in self._readers[waiting.pop()] or [None]:
-                name = op_name(self._values.get(reader))
+                name = op_name(self.values.get(reader))
                 if name in _BETWEEN and reader not in seen:
                     waiting.append(reader)
                     seen.add(reader)

@@ -1,7 +1,7 @@
-"""Fold what is padded in front of convolutions, and cut off behind them, into their own padding.
+"""Fold padding before convolutions, and slices after them, into the convolutions' own padding.
 
-Frameworks without uneven padding (and causal convolutions over time) pad the data with zeros
-first, or pad both ends and drop what comes out at one of them.
+Frameworks without uneven padding, and causal convolutions over time, pad the data with zeros first,
+or pad both ends and drop the results at one of them.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter
 
 _MEAN, _SUM = "relax.mean", "relax.sum"
-#: Bounds of a length that are no more than a guard against zero, and whose squares are numbers.
+#: Lower bounds of a length that only guard against zero, and whose squares do not underflow.
 _GUARD = (1e-16, 1e-7)
 
 
 class RecognizeRowNorms(Rewriter):
-    """Replace the multiplication or division at the end of a norm, and the scale behind it."""
+    """Replace the multiplication or division at the end of a norm, and the scale after it."""
 
     ops: ClassVar[frozenset[str] | None] = relax_ops("multiply divide")
 
@@ -85,7 +85,7 @@ class RecognizeRowNorms(Rewriter):
         if math.prod(shape_of(scale)) != columns or gamma is None or len({*gamma}) > 1:
             return None
         factors = as_numpy(scale).astype(np.float64).reshape(-1) * gamma
-        weight = make_const(factors.astype(numpy_dtype(dtype_of(x))))
+        weight = make_const(factors, dtype_of(x))
         data = self._in(norm.args[0], dtype_of(x))
         return relax.op.nn.rms_norm(data, weight, [-1], float(norm.attrs.epsilon))
 
@@ -109,7 +109,7 @@ class RecognizeRowNorms(Rewriter):
         return is_square and bool(self._bare(base).same_as(self._bare(x)))
 
     def _made(self, expr: relax.Expr) -> relax.Expr:
-        """The call behind casts and broadcasts that made a value."""
+        """The call that computed a value, ignoring casts and broadcasts."""
         while (call := self.producer(expr)) is not None:
             if op_name(call) not in ("relax.astype", "relax.broadcast_to"):
                 return call

@@ -1,7 +1,7 @@
-"""Outputs that are shapes or sizes, as constant tensors of int64.
+"""Return outputs that are shapes or sizes as constant int64 tensors.
 
-An importer turns ONNX's Shape into a value of Relax's shape type, which is right inside a network
-but is no tensor that a compiled module could return.
+An importer converts ONNX's Shape to a value of Relax's shape type, which is valid inside a network
+but cannot be returned by a compiled module.
 """
 
 from __future__ import annotations

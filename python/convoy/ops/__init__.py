@@ -12,7 +12,7 @@ from . import (  # noqa: F401  (each registers its gradient rules)
 )
 from .conv_attrs import DGRAD, DGRAD_3D, WGRAD, ConvAttrs, ConvOptions, conv_attrs
 from .conv_backward import conv2d_dgrad, conv2d_wgrad, conv3d_dgrad
-from .conv_workload import forward_workload, spatial_fields
+from .conv_workload import conv_workload, forward_workload
 
 __all__ = [
     "DGRAD",
@@ -24,6 +24,6 @@ __all__ = [
     "conv2d_wgrad",
     "conv3d_dgrad",
     "conv_attrs",
+    "conv_workload",
     "forward_workload",
-    "spatial_fields",
 ]

@@ -44,10 +44,10 @@ class ConvOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ConvAttrs:
-    """Attributes of a call: :class:`ConvOptions` with nothing left open.
+    """Attributes of a call: :class:`ConvOptions` without open fields.
 
-    ``size`` is what operand shapes leave open: the spatial sizes of the forward input for dgrad,
-    those of the filter for wgrad.
+    ``size`` is the size that operand shapes do not determine: the spatial sizes of the forward
+    input for dgrad, those of the filter for wgrad.
     """
 
     size: tuple[int, ...]

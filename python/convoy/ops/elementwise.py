@@ -16,8 +16,8 @@ SGD_UPDATE = NAMESPACE + "sgd_update"
 
 
 def relu_backward(dy: relax.Expr, y: relax.Expr) -> relax.Call:
-    """``dy`` where ``y > 0``, else 0, for y = relu(x): the output is what the next operator keeps
-    anyway, so that the input need not be."""
+    """``dy`` where ``y > 0``, else 0, for y = relu(x). It reads the output, which the next operator
+    keeps anyway, so that the input need not be kept."""
     return make_call("relu_backward", [dy, y])
 
 

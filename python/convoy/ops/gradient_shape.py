@@ -18,7 +18,7 @@ from .gradient import rule_for
 def _strided_slice(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """Zeros where nothing was taken: between the elements of a stride, before and behind."""
+    """Pad with zeros the elements that the slice skipped: between strides, before and after."""
     x, axes, begin, _, *strides = call.args
     shape, sizes = shape_of(x), list(shape_of(dy))
     steps = [int(s) for s in strides[0].fields] if strides else [1] * len(axes.fields)

@@ -1,7 +1,7 @@
 """``convoy.max_pool2d_backward`` and ``convoy.avg_pool2d_backward``: pooling gradients as gathers.
 
-Each input pixel looks at the few windows that contain it. A maximum's gradient goes to the first
-pixel of a window that has it, in row order, as in PyTorch.
+Each input pixel reads the few windows that contain it. A maximum's gradient goes to the first pixel
+of the window that has it, in row order, as in PyTorch.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -36,7 +35,7 @@ def register_op(
     setattr(_script_namespace(), name, make)
 
 
-def make_call(name: str, args: list[relax.Expr], **attrs: Any) -> relax.Call:
+def make_call(name: str, args: list[relax.Expr], **attrs: object) -> relax.Call:
     """A call of ``relax.convoy.<name>`` with its attributes; its type is not inferred yet."""
     return relax.Call(
         tvm.ir.Op.get(NAMESPACE + name), args, tvm.ir.make_node("ir.DictAttrs", **attrs)

@@ -1,4 +1,4 @@
-"""Choose the subgraphs that are candidates where each root is decided by itself."""
+"""Select the subgraphs that are candidates if each root is decided independently."""
 
 from __future__ import annotations
 

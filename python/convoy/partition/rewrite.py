@@ -1,4 +1,4 @@
-"""Replace chosen subgraphs by calls of external functions; everything else stays as it is."""
+"""Replace the selected subgraphs by calls of external functions."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def with_constant_weights(mod: tvm.IRModule) -> set[str]:
 
 
 class _ReplaceSubgraphs(Rewriter):
-    """Emits a subgraph's call where its first output was bound: all operands are known there, and
-    nobody reads an output earlier. What the subgraph covers is dead afterwards."""
+    """Emits a subgraph's call in place of its first output: all operands are bound there, and no
+    output is read earlier. Covered bindings become dead code."""
 
     def __init__(self, by_output: Mapping[str, tuple[Subgraph, str]]) -> None:
         super().__init__()
@@ -127,7 +127,8 @@ class _ReplaceSubgraphs(Rewriter):
 
 
 def _folded(operand: relax.Expr) -> relax.Expr:
-    """Transposed constants, and several behind each other, as one constant; all else as it is."""
+    """Fold a transposed constant, or a concatenation of constants, into one constant; return other
+    expressions unchanged."""
     value = None if is_const(operand) else _value(operand)
     return operand if value is None else make_const(value)
 

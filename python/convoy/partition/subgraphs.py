@@ -1,7 +1,7 @@
-"""Find the parts of a normal-form module that a backend could take over, each as a Workload.
+"""Find the parts of a normal-form module that a backend could compute, each as a Workload.
 
-They are what the registered patterns match (:mod:`convoy.partition.patterns`). Subgraphs overlap:
-those of one root are alternatives, longest first, among which placement chooses.
+They are the matches of the registered patterns (:mod:`convoy.partition.patterns`). Subgraphs
+overlap: those of one root are alternatives, longest first, from which placement selects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def find_subgraphs(module: tvm.IRModule) -> list[Subgraph]:
 
 
 def illegal_sites(module: tvm.IRModule) -> list[tuple[str, str]]:
-    """What patterns matched and cannot be taken out of a module: (pattern and root, reason)."""
+    """Matches of patterns that cannot be replaced in a module, as (pattern and root, reason)."""
     return [
         (f"{pattern.name} at {site.covered[0].name if site.covered else '?'}", reason)
         for pattern, sites in _sites(_view(module))

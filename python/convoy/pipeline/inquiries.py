@@ -37,10 +37,10 @@ def workloads_of(
     device: Device | None = None,
     search: str = SEARCH,
 ) -> list[Workload]:
-    """The distinct workloads whose measurements :func:`place` asks for in a search, in program
+    """The distinct workloads whose measurements :func:`place` requests in a search, in program
     order.
 
-    ``device`` defaults to the GPU that is present, otherwise an H200. Raises what
+    ``device`` defaults to the GPU that is present, otherwise an H200. Raises the errors that
     :func:`place` raises before it measures.
     """
     device = device or present_device() or Device()

@@ -1,4 +1,4 @@
-"""The whole pipeline: a network placed, compiled, and both in one call."""
+"""The complete pipeline: place a network, compile it, or both in one call."""
 
 from __future__ import annotations
 

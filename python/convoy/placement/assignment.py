@@ -16,8 +16,8 @@ def owners(graph: MatchGraph, picks: Sequence[Pick]) -> dict[str, int]:
 
 
 def launch_order(graph: MatchGraph, picks: Sequence[Pick]) -> list[Pick] | None:
-    """The picks in an order in which every value is there when it is read, as near to the order
-    of the ops as that allows; None if they wait for each other in a circle."""
+    """The picks ordered so that every value is written before it is read, as close to the order of
+    the ops as possible; None if they have a cyclic dependence."""
     known = graph.dependencies
     of_op: dict[int, int] = {}
     for i, (number, _) in enumerate(picks):

@@ -1,9 +1,9 @@
-"""Choose kernels and streams together: kernels that leave room for a neighbour.
+"""Select kernels and streams together.
 
-The fastest kernel of an op often occupies the whole device, so that nothing runs beside it. A
-slower one of fewer CTAs may leave room for an op on another stream, and the pair ends earlier.
-Kernels are exchanged where the simulated schedule of the network on several streams says so;
-nothing is compiled or measured.
+The fastest kernel of an op often occupies the whole device, so that no other kernel runs
+concurrently. A slower one with fewer CTAs may leave room for an op on another stream, so that both
+end earlier. Kernels are exchanged if this shortens the simulated schedule of the network on several
+streams; nothing is compiled or measured.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .simulated import cover_ops, fastest
 LEAST_GAIN = 1.03
 #: Kernels are exchanged for a predicted speedup above this.
 LEAST_EXCHANGE = 1.01
-#: Candidates slower than this many times the chosen kernel are not looked at.
+#: Candidates slower than this many times the chosen kernel are not tried.
 SLOWEST = 1.6
 #: An op shares the device where it takes this many times as long in the schedule as alone.
 SHARING = 1.05
-#: Combinations of kernels that are all looked at; if there are more, a descent finds one.
+#: Up to this many combinations of kernels are all tried; of more, a descent finds one.
 MOST_COMBINATIONS = 512
 #: Combinations for which streams are planned anew.
 PLANNED = 6
@@ -123,8 +123,8 @@ def _exchanges(
 
 
 def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
-    """Other kernels for an op, of those that its choice keeps beside the chosen one: none that
-    another one equals or beats both in time and in occupancy."""
+    """Other kernels for an op, from those that its choice keeps, that no other one equals or beats
+    both in time and in occupancy."""
     added = op.duration_us - device_us(choice.chosen.measurement)  # copies behind the kernel
     limit = SLOWEST * (choice.chosen.measurement.kernel_us or 0.0)
     runner_up = [choice.runner_up] if choice.runner_up else []
@@ -148,7 +148,7 @@ def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
 
 
 def undominated(found: Sequence[Alternative]) -> list[Alternative]:
-    """Without those that another one equals or beats both in time and in the fraction of the
+    """Remove kernels that another one equals or beats both in time and in the fraction of the
     device that it occupies; fastest first."""
 
     def fraction(alternative: Alternative) -> float:
@@ -162,7 +162,7 @@ def undominated(found: Sequence[Alternative]) -> list[Alternative]:
 
 
 def sharing(schedule: Schedule, least: float = SHARING) -> list[Op]:
-    """Offloaded ops that take longer in the schedule than alone: those that share the device."""
+    """Offloaded ops that take longer in the schedule than alone, because they share the device."""
     return [
         op
         for op in schedule.ops
@@ -171,8 +171,8 @@ def sharing(schedule: Schedule, least: float = SHARING) -> list[Op]:
 
 
 def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) -> Exchange:
-    """An exchange that makes a schedule's predicted time shorter: one op after the other takes
-    whichever kernel is best while all others stay, streams and order kept."""
+    """Find an exchange that shortens a schedule's predicted time: one op at a time takes the best
+    kernel while all others, the streams and the order are kept."""
     ops = list(schedule.ops)
     best = simulate(ops, schedule.events)[2]
     chosen: dict[str, Alternative] = {}
@@ -195,8 +195,8 @@ def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) ->
 def combinations(
     schedule: Schedule, offered: Mapping[str, Sequence[Alternative]], most: int
 ) -> list[Exchange]:
-    """Up to ``most`` exchanges, shortest predicted time first, streams and order kept: of all
-    combinations where they are few, otherwise what :func:`descend` finds."""
+    """Up to ``most`` exchanges, shortest predicted time first, with streams and order kept: all
+    combinations if they are few, otherwise those that :func:`descend` finds."""
     if math.prod(1 + len(found) for found in offered.values()) > MOST_COMBINATIONS:
         exchange = descend(schedule, offered)
         return [exchange] if exchange else []

@@ -1,8 +1,8 @@
-"""The cheapest cover of a match graph: which subgraphs, backends and kernels.
+"""Find the cheapest cover of a match graph: subgraphs, backends and kernels.
 
-Every operation is covered by exactly one subgraph, every value that is read is written, and the
-subgraphs do not wait for each other in a circle. A cover costs what the objective's formula
-(ir/objective.py) makes of its launches. docs/design/placer.md describes the algorithm.
+Every operation is covered by exactly one subgraph, every value that is read is written, and
+subgraphs have no cyclic dependences. The cost of a cover is the objective's formula
+(ir/objective.py) of its launches. docs/design/placer.md describes the algorithm.
 """
 
 from __future__ import annotations
@@ -165,8 +165,7 @@ def cover_of(
     bound_us: float = 0.0,
     states: int = 0,
 ) -> Cover | None:
-    """A cover from picks that cover every operation once; None if they wait for each other in a
-    circle."""
+    """A cover from picks that cover every operation once; None if they have a cyclic dependence."""
     order = launch_order(graph, picks)
     if order is None:
         return None

@@ -48,7 +48,7 @@ class Evaluations:
         return sorted(finite, key=lambda item: item[1])
 
     def add(self, genes: Sequence[int], fitness: float, failure: str = "") -> None:
-        """Keep one evaluation; written at once, so that nothing is lost in a crash."""
+        """Store one evaluation; it is written at once, so that a crash loses nothing."""
         self._known[tuple(genes)] = fitness
         self.added += 1
         if self._path is None:

@@ -1,9 +1,10 @@
-"""Evolutionary search over whole placements, by the cost of the scheduled whole.
+"""Evolutionary search over placements of a network, by the cost of its schedule.
 
-The exact cover minimizes a sum. What overlaps on several streams, shares the cache or waits for
-the host does not add up, and is known only of the whole: from a simulated schedule, or measured.
-Collage (Jeon and others, PACT 2022) refines its first level the same way, with one bit per group
-of ops for one graph-level backend; here a gene is any way to cover a group (groups.py).
+The exact cover minimizes a sum. Overlap on several streams, sharing of the cache and waiting for
+the host are not sums: they are known only for the whole network, from a simulated schedule or a
+measurement. Collage (Jeon and others, PACT 2022) refines its first level in the same way, with one
+bit per group of ops for one graph-level backend; here a gene is any way to cover a group
+(groups.py).
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def seed_covers(
     backends: Sequence[str],
     fallback: Sequence[str] = (),
 ) -> dict[str, Cover]:
-    """The exact cover, and for each backend the cover that uses it wherever it can, with the
-    others (``fallback`` first) for what it declines. Backends that cannot start are left out."""
+    """The exact cover, and for each backend the cover that uses it wherever possible and the others
+    (``fallback`` first) for the workloads that it declines. Backends that cannot start are
+    omitted."""
     covers = {"exact": find_cover(graph, objective, backends)}
     for name in backends:
         behind = [*fallback, *backends]
@@ -154,7 +156,7 @@ class _Search:
         )  # fmt: skip
 
     def _generations(self, seeds: list[Genes]) -> list[float]:
-        """Evolve until the budget is spent; the best individual always stays."""
+        """Evolve until the budget is spent; the best individual always survives."""
         ways = [len(group.parts) for group in self.groups]
         if max(ways) == 1:
             return [self._evaluations.best()[1]]

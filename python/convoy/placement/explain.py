@@ -1,4 +1,4 @@
-"""A plan for people: a table of its operations that fits 80 columns, and the reasons behind it."""
+"""Format a plan: a table of its operations in 80 columns, and the reasons for each selection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPERATION, _KERNEL = 24, 27
 
 
 def shape_text(workload: Workload) -> str:
-    """Forward sizes in the order people say them: input, then filter."""
+    """Forward sizes in conventional order: input, then filter."""
     if workload.op == "matmul":
         return f"{workload.n}x{workload.c} . {workload.c}x{workload.k}"
     if workload.op == "attention":
@@ -42,7 +42,7 @@ def shape_text(workload: Workload) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of :data:`COLUMNS`, and a line about what they leave out (empty: nothing)."""
+    """Rows of :data:`COLUMNS`, and a line about omitted rows (empty if there are none)."""
 
     rows: list[list[str]]
     rest: str = ""
@@ -71,7 +71,7 @@ def rows(plan: Plan, schedule: Schedule | None = None) -> list[list[str]]:
 
 
 def predicted_us(plan: Plan, schedule: Schedule, objective: str) -> float:
-    """Time of a whole network under an objective, TVM's kernels included: for ``graph`` that of the
+    """Time of a network under an objective, TVM's kernels included: for ``graph`` the time of the
     schedule, for the others that of its kernels launched one after another."""
     if objective == "graph":
         return schedule.makespan_us
@@ -83,7 +83,7 @@ def predicted_us(plan: Plan, schedule: Schedule, objective: str) -> float:
 
 @dataclass(frozen=True)
 class _Line:
-    """A kernel and its cost under the plan's objective, None if there is none."""
+    """A kernel and its cost under the plan's objective; None if unknown."""
 
     label: str
     us: float | None
@@ -164,8 +164,8 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
 
 
 def details(explanation: Explanation, losers: int = 3) -> list[str]:
-    """Lines that explain each distinct decision: the winner, its closest rivals (all with 0), what
-    could not run, and what would change under other objectives."""
+    """Lines that explain each distinct decision: the selected candidate, its closest rivals (all
+    with 0), declines and failures, and changes under other objectives."""
     alike: dict[str, list[OpExplanation]] = {}
     for op in explanation.ops:
         alike.setdefault(op.workload.key, []).append(op)

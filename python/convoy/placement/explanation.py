@@ -1,37 +1,21 @@
-"""Why a placement is as it is, as plain data: for each operation who won, by how much, who else
-could have run it, who declined, and what would change under another objective."""
+"""Reasons for a placement as plain data: for each operation the selected candidate with its margin,
+the rivals, the declines, and the selection under other objectives."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..cost.native import leftover_us
-from ..ir import objective as objectives
 from ..ir.candidate import Decline
-from ..ir.device import Device
-from ..ir.offer import Offer, Offers
-from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
-from ..partition.match_graph import Subgraph
-from .rank import rank
-
-#: What each objective counts of one launch, in words.
-COUNTED = {
-    "graph": "kernel_us and a share of what cold_us is longer",
-    "stream": "the same with the gap behind it, and enqueue_us; of the two sums the larger one",
-    "sync": "e2e_us and a share of what cold_us is longer than kernel_us",
-}
 
 
 @dataclass(frozen=True)
 class Rival:
     """An offer and its cost under the objective, in microseconds.
 
-    ``margin`` is its cost over the winner's; ``tie`` says that the spread of the winner's
-    measurement cannot tell the two apart.
+    ``margin`` is its cost over the winner's. ``tie``: the difference is within the spread of the
+    winner's measurement.
     """
 
     backend: str
@@ -61,9 +45,9 @@ class Fusion:
 class OpExplanation:
     """The decision for one operation.
 
-    ``elsewhere`` names for each other objective the candidate that it would take here (with its
-    epilogue where that differs), for those where it is another one. ``branches`` is how many
-    operations run side by side as this one, ``layer`` its name for people.
+    ``elsewhere`` names, for each other objective under which the selection differs, the candidate
+    (with its epilogue if that differs). ``branches`` is the number of operations in a joint kernel,
+    ``layer`` the operation's name.
     """
 
     subgraph: str
@@ -77,7 +61,7 @@ class OpExplanation:
     branches: int = 1
     layer: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "region": self.subgraph,
             "layer": self.layer,
@@ -94,8 +78,8 @@ class OpExplanation:
 
 @dataclass(frozen=True)
 class Otherwise:
-    """Another objective: how many operations it would place differently, what its own plan costs
-    under it, and what this plan costs under it."""
+    """Another objective: the number of operations with another selection, the cost of its own plan
+    under it, and the cost of this plan under it."""
 
     objective: str
     changed: int
@@ -110,8 +94,7 @@ class Otherwise:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Reasons of a whole plan; ``total_us`` is the cost of its subgraphs under its own
-    objective."""
+    """Reasons for a plan; ``total_us`` is the cost of its subgraphs under its own objective."""
 
     objective: str
     counted: str
@@ -121,7 +104,7 @@ class Explanation:
     ops: tuple[OpExplanation, ...]
     otherwise: tuple[Otherwise, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "objective": self.objective,
             "counted": self.counted,
@@ -131,138 +114,3 @@ class Explanation:
             "ops": [op.to_json() for op in self.ops],
             "otherwise": [{**dataclasses.asdict(o), "loss": o.loss} for o in self.otherwise],
         }
-
-
-def explain(
-    plan: Plan,
-    subgraphs: Sequence[Subgraph],
-    offers: Mapping[Workload, Offers],
-    others: Mapping[str, Plan],
-    device: Device,
-) -> Explanation:
-    """Explain a plan. ``subgraphs`` are all of its network, ``offers`` those of their
-    workloads, ``others`` the plans under other objectives."""
-    groups: dict[str, list[Subgraph]] = {}
-    for subgraph in subgraphs:
-        groups.setdefault(subgraph.root, []).append(subgraph)
-    covered = {subgraph.id: subgraph.ops for subgraph in subgraphs}
-    roots = {subgraph.id: subgraph.root for subgraph in subgraphs}
-    branches = {subgraph.id: max(1, len(subgraph.split)) for subgraph in subgraphs}
-    elsewhere = {
-        name: {op: choice for choice in other.choices for op in covered.get(choice.subgraph, ())}
-        for name, other in others.items()
-        if name != plan.objective
-    }
-    ops = []
-    for choice in plan.choices:
-        root = roots.get(choice.subgraph, choice.subgraph)
-        fusions = _fusions(choice, groups.get(root, []), offers, plan.objective, device)
-        first = covered.get(choice.subgraph, (root,))[0]
-        op = _op(choice, offers, fusions, elsewhere, first, plan.objective)
-        ops.append(dataclasses.replace(op, branches=branches.get(choice.subgraph, 1)))
-    otherwise = tuple(
-        Otherwise(
-            name,
-            sum(name in dict(op.elsewhere) for op in ops),
-            others[name].total_us(name),
-            plan.total_us(name),
-        )
-        for name in elsewhere
-    )
-    return Explanation(
-        plan.objective,
-        COUNTED[plan.objective],
-        plan.source,
-        plan.device.name,
-        plan.total_us(),
-        tuple(ops),
-        otherwise,
-    )
-
-
-def _op(
-    choice: Choice,
-    offers: Mapping[Workload, Offers],
-    fusions: tuple[Fusion, ...],
-    elsewhere: Mapping[str, Mapping[str, Choice]],
-    first: str,
-    objective: str,
-) -> OpExplanation:
-    found = offers.get(choice.workload) or Offers(choice.workload, [choice.chosen])
-    chosen = choice.chosen
-    cost, spread = objectives.own_cost(chosen.measurement, objective)
-    losers = [
-        _rival(offer, objective, cost, spread)
-        for offer in rank(found.measured, objective)
-        if offer.candidate.key != chosen.candidate.key
-    ]
-    losers.sort(key=lambda offer: offer.cost_us)
-    changes = []
-    for name, theirs in elsewhere.items():
-        other = theirs.get(first)
-        if other is None:
-            continue
-        alike = other.workload.k == choice.workload.k
-        if alike and other.chosen.candidate.key == chosen.candidate.key:
-            continue
-        text = other.chosen.candidate.key
-        if not alike:
-            text += f" for {other.workload.k} channels of the branches side by side"
-        elif other.workload.epilogue != choice.workload.epilogue:
-            text += f" for {other.workload.epilogue.name or 'the convolution alone'}"
-        changes.append((name, text))
-    return OpExplanation(
-        choice.subgraph,
-        choice.workload,
-        dataclasses.replace(_rival(chosen, objective, cost, spread), margin=1.0, tie=False),
-        tuple(losers),
-        tuple((s.candidate.key, s.measurement.failure) for s in found.failed),
-        choice.declines,
-        fusions,
-        tuple(changes),
-        layer=choice.label,
-    )
-
-
-def _rival(offer: Offer, objective: str, best: float, spread: float) -> Rival:
-    measurement = offer.measurement
-    cost, own_spread = objectives.own_cost(measurement, objective)
-    return Rival(
-        offer.candidate.backend,
-        offer.candidate.kernel,
-        cost,
-        own_spread,
-        measurement.kernel_us,
-        measurement.enqueue_us,
-        measurement.e2e_us,
-        cost / best if best else None,
-        abs(cost - best) <= spread,
-    )
-
-
-def _fusions(
-    choice: Choice,
-    group: Sequence[Subgraph],
-    offers: Mapping[Workload, Offers],
-    objective: str,
-    device: Device,
-) -> tuple[Fusion, ...]:
-    """The alternatives of one root, longest first; those that nobody was asked for are left out."""
-    longest = max(group, key=lambda subgraph: len(subgraph.ops), default=None)
-    found = []
-    for subgraph in group:
-        known = offers.get(subgraph.require_workload())
-        if known is None or longest is None:
-            continue
-        ranked = rank(known.measured, objective)
-        cost = objectives.own_cost(ranked[0].measurement, objective)[0] if ranked else None
-        found.append(
-            Fusion(
-                known.workload.epilogue.name,
-                ranked[0].candidate.key if ranked else "",
-                cost,
-                leftover_us(subgraph, longest, device),
-                subgraph.id == choice.subgraph,
-            )
-        )
-    return tuple(found)

@@ -1,8 +1,8 @@
-"""The search itself: shortest path over cuts of the order of operations.
+"""Exact search: the shortest path over cuts of the order of operations.
 
-A cut stands before the first operation that is not covered yet. Partial covers that meet at a cut
-with the same operations covered behind it have the same futures: only the cheapest is kept (of
-two-sided costs: the Pareto front). All partial covers of one cut are rows of arrays, and a move
+A cut is located before the first uncovered operation. Partial covers that arrive at a cut with the
+same covered operations beyond it have the same completions: only the cheapest is kept (the Pareto
+front if the objective has two costs). All partial covers of a cut are rows of arrays, and a move
 extends all of them at once.
 """
 

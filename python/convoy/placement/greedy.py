@@ -1,7 +1,8 @@
-"""Choose how much to fuse and which kernel runs it, one root after the other.
+"""Choose the fusion and the kernel of each root, one root after another.
 
-A longer subgraph saves the kernel of TVM that would do the rest, but fewer candidates can run it.
-Each alternative costs its cheapest candidate plus an estimate of what it leaves to TVM.
+A longer subgraph saves the TVM kernel that would compute the rest, but fewer candidates can run it.
+The cost of each alternative is its cheapest candidate plus an estimate of the operations that it
+leaves to TVM.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class IntegerProgram:
             self._side_rows()
 
     def solve(self, seconds: float) -> Solution | None:
-        """The optimum, or within the time given the best cover found and a bound; None if there
-        is no cover, or none was found in time."""
+        """The optimum, or the best cover found within the time limit with a bound; None if there is
+        no cover or none was found in time."""
         left = seconds
         for _ in range(CYCLE_ROUNDS):
             result = self._run(left)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Native:
-    """A convolution or GEMM that is left to TVM's own kernels, and why no backend runs it."""
+    """A convolution or GEMM that runs on TVM's own kernels, and the reason why no backend runs
+    it."""
 
     root: str
     workload: Workload
@@ -82,10 +83,10 @@ class Placement:
 def placement_of(
     graph: MatchGraph, plan: Plan, backends: Collection[str], cover: Cover | None = None
 ) -> Placement:
-    """The placement of a plan for a graph, with what is left to TVM and the reasons.
+    """The placement of a plan for a graph, with the operations that run on TVM's kernels and the
+    reasons.
 
-    Raises:
-        KeyError: The graph has no such subgraph.
+    Raises: KeyError: The graph has no such subgraph.
     """
     chosen = [graph.by_id[choice.subgraph] for choice in plan.choices]
     named = [

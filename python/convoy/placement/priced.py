@@ -59,7 +59,8 @@ def _measured(subgraph: Subgraph, offers: Mapping[Workload, Offers]) -> Sequence
 def _charged(
     subgraph: Subgraph, measured: Sequence[Offer], gathered: Collection[str], graph: MatchGraph
 ) -> Subgraph:
-    """The subgraph with its offers; a split one's are charged for the copies behind it."""
+    """The subgraph with its offers; those of a split subgraph include the copies after the
+    kernel."""
     cuts = native.copies(subgraph, gathered, graph.device)
     offers = tuple(_with_copies(offer, cuts) for offer in measured)
     return dataclasses.replace(subgraph, offers=offers, launches=1 + len(cuts))

@@ -60,8 +60,8 @@ class Step:
 class Move:
     """All picks that cover the same operations.
 
-    ``mask`` are the positions covered; ``read_mask`` the operations outside that it reads,
-    ``above`` those that it depends on, and ``below`` those that depend on it.
+    ``mask`` has the positions covered, ``read_mask`` the operations outside that it reads,
+    ``above`` its dependences and ``below`` its dependants.
     """
 
     mask: int

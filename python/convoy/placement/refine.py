@@ -1,8 +1,8 @@
-"""Evolutionary search by the simulated schedule, then the finalists measured.
+"""Evolutionary search by the simulated schedule, followed by measurements of the finalists.
 
-The simulated time decides which few placements are compiled; what is measured decides
-between them. The seeds (the exact cover and each backend alone) take part in both rounds, so that
-the result is never one that measured worse than the best of them.
+The simulated time selects the few placements that are compiled, their measured times the result.
+The seeds (the exact cover and each backend alone) take part in both rounds, so that the result
+never measures worse than the best of them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def refine(
 
 
 def _distinct(covers: Mapping[str, Cover]) -> dict[str, Cover]:
-    """Covers without those that an earlier name stands for."""
+    """Covers without duplicates of an earlier name."""
     found: dict[tuple[object, ...], str] = {}
     for name, cover in covers.items():
         found.setdefault(_signature(cover), name)

@@ -14,10 +14,10 @@ from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph
 from .concurrent import choose_for_streams
 from .cover import Cover, find_cover
-from .explanation import explain
 from .greedy import choose_greedily
 from .placement import Placement, placement_of, placement_of_cover, source_of
 from .priced import priced
+from .reasons import explain
 from .refine import refine
 from .simulated import STREAMS
 
@@ -77,8 +77,8 @@ def select(
 
 
 def _order(placement: Placement) -> tuple[int, int, float]:
-    """Cheapest first; what a plan's total does not hold (TVM's own kernels, choices that were not
-    measured) goes before it."""
+    """Cheapest first; costs outside the plan's total (TVM's kernels, unmeasured choices) are
+    compared before it."""
     unknown = sum(not choice.chosen.measurement.ok for choice in placement.plan.choices)
     return len(placement.native), unknown, placement.total_us()
 
@@ -149,8 +149,8 @@ class _Selector:
 
 
 def cover_of_plan(graph: MatchGraph, plan: Plan) -> Cover | None:
-    """The cover of a priced graph that takes a plan's choices, and TVM's kernels for the rest; None
-    where the graph has not all of them."""
+    """The cover of a priced graph with a plan's choices, and TVM's kernels for the rest; None if
+    the graph does not have all of them."""
     chosen = {choice.subgraph: choice.chosen.candidate for choice in plan.choices}
     usable = [
         [i for i, o in enumerate(subgraph.offers) if chosen.get(subgraph.id) == o.candidate]

@@ -38,10 +38,8 @@ def scheduled_us(cover: Cover, device: Device, streams: int = STREAMS) -> float:
 
 
 def cover_ops(cover: Cover, device: Device) -> list[Op]:
-    """The launches of a cover as the scheduler sees them, in launch order.
-
-    Launches that take no time at all (views) are no ops; who reads them waits for what they read.
-    """
+    """The launches of a cover as the scheduler sees them, in launch order. Launches that take no
+    time (views) are not ops; their readers wait for the views' operands."""
     graph = cover.graph
     elements = {op.name: op.elements for op in graph.ops}
     sources: dict[str, tuple[int, ...]] = {}  # value -> ops after which it is there

@@ -16,10 +16,8 @@ WIDTH = 256  # partial covers at one cut beyond which the integer program takes 
 
 @dataclass(frozen=True)
 class Solved:
-    """Picks, their cost in picoseconds, and a lower bound on the value of any cover.
-
-    ``preferred`` says whether, of all covers of this value, it is one of the best priority.
-    """
+    """Picks, their cost in picoseconds, and a lower bound on the value of any cover. ``preferred``:
+    among all covers of this value, it has the best priority."""
 
     picks: tuple[Pick, ...]
     cost: Cost

@@ -1,20 +1,20 @@
 """Resolve ties: a fixed priority decides between costs within the measured spread.
 
-Two ways to cover the same operations are a tie when one of them is a single subgraph and they
-differ by no more than the spread of the measurements of the cheaper one. The priority is, in this
-order: fewer candidates that are not deterministic, fewer launches, fewer launches away from home,
-the lower cost, the order of the backends, then the names.
+Two ways to cover the same operations are a tie if one of them is a single subgraph and their costs
+differ by at most the spread of the measurements of the cheaper one. The priority is, in this order:
+fewer non-deterministic candidates, fewer launches, fewer launches away from home, lower cost, order
+of the backends, names.
 
-Home is the backend that would run the whole at the lowest cost. Among many measurements with an
-error the lowest is too low, the more so the more there are: a mixture that wins op by op by less
-than the spread has won by its luck, not by its kernels. Differences within the spread are therefore
-no reason to leave home; what is beyond it is.
+Home is the backend that would run the whole network at the lowest cost. The minimum of many noisy
+measurements is biased downwards, the more so the more there are: a mixture of backends that wins
+each op by less than the spread wins by chance. Differences within the spread are therefore no
+reason to leave home.
 
 A tie is decided against the exact optimum and every operation takes part in at most one, so that
-small differences cannot add up: the cover costs at most the sum of the spreads of what was replaced
-more than the optimum. Where only the candidates change, and not what is fused, every exchange goes
-one step of the way from the optimum to the same subgraphs at home, so the cover is never dearer
-than these.
+small differences cannot accumulate: the cover costs at most the sum of the spreads of what was
+replaced more than the optimum. If only the candidates change, and not the fusion, every exchange
+moves one subgraph to its candidate at home, so the cover never costs more than the same subgraphs
+at home.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..partition.match_graph import MatchGraph
 from .assignment import Pick, coverings, launch_order, owners
 from .problem import LAUNCH, NONDETERMINISTIC, Cost, Usable, cost_of, spread_of, value_of
 
-MOST_WAYS = 256  # ways to cover one block that are looked at
+MOST_WAYS = 256  # ways to cover one block that are compared
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Ties:
         return list(chosen)
 
     def _cheapest_backend(self, picks: Sequence[Pick]) -> str:
-        """The backend with which the ops of each pick together would cost least; what it does not
-        offer counts as the dearest way that somebody does. Empty if there is nothing to choose.
-        """
+        """The backend with the lowest total cost for the ops of all picks; a way to cover them that
+        it does not offer counts as the most expensive offer of any backend. Empty if there is no
+        choice."""
         sums: dict[str, list[Cost]] = {name: [] for name in self._rank}
         contested = False
         for number, _ in picks:

@@ -42,7 +42,7 @@ class _Lower(base.Fitness):
 
 
 class Individual(list[int]):
-    """Genes with a fitness, as DEAP wants them."""
+    """Genes with a fitness, in the form that DEAP expects."""
 
     def __init__(self, genes: Sequence[int]) -> None:
         super().__init__(genes)

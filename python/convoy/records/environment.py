@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from ..backends.kernels.sources import source_hashes
-from ..errors import ConvoyError, InvalidOption
+from ..errors import InvalidOption
 from ..ir import fields as checks
 from ..ir.device import Device
 from ..measure import gpu as gpus
-from ..runtime import library
-from . import upgrade
+from . import probe, upgrade
 
 Match = Literal["strict", "loose"]
 MATCHES: tuple[Match, ...] = ("strict", "loose")
 
 # Fields of Environment that name a library which only some backends use.
 LIBRARIES = ("cuda", "cudnn", "cublas", "cutlass", "kernels")
-_CUDNN_WHEELS = ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 
 
 @dataclass(frozen=True, order=True)
@@ -102,12 +96,13 @@ class Environment:
         )
 
     def narrowed(self, libraries: Iterable[str], kernel_source: str = "") -> Environment:
-        """The same with only these of LIBRARIES, for a candidate that depends on no other one.
+        """Return the environment with only these of LIBRARIES, for a candidate that depends on no
+        others.
 
         A cuDNN measurement stays strictly valid when a kernel source changes:
         ``environment.narrowed(["cudnn"])``; that of a kernel when another kernel's source does:
-        ``narrowed(["cuda", "kernels"], "sm90/stem_fprop_library.cuh")``.
-        Raises InvalidOption for an unknown library.
+        ``narrowed(["cuda", "kernels"], "sm90/stem_fprop_library.cuh")``. Raises InvalidOption for
+        an unknown library.
         """
         kept = set(libraries)
         if unknown := kept - set(LIBRARIES):
@@ -118,17 +113,19 @@ class Environment:
             left_out["kernels"] = f"{kernel_source}={known}" if known else ""
         return dataclasses.replace(self, **left_out)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {k: v for k, v in dataclasses.asdict(self).items() if v}
 
     @classmethod
-    def from_json(cls, data: Any) -> Environment:
+    def from_json(cls, data: object) -> Environment:
         """Inverse of :meth:`to_json`, also of earlier versions' (:mod:`.upgrade`); fields of
         later versions are left out. Raises InvalidOption naming the field."""
         if isinstance(data, dict):
             data = {name: value for name, value in data.items() if name in _FIELDS}
-        fields = checks.checked(data, _FIELDS, "environment", InvalidOption)
-        return cls(**{**fields, "kernels": upgrade.kernels(fields.get("kernels", ""))})
+        return checks.made(
+            lambda kernels="", **rest: cls(kernels=upgrade.kernels(kernels), **rest),
+            data, _FIELDS, "environment", InvalidOption,
+        )  # fmt: skip
 
 
 _FIELDS: dict[str, checks.Check] = {
@@ -139,8 +136,8 @@ _FIELDS: dict[str, checks.Check] = {
 
 
 def same_kernels(mine: str, its: str) -> bool:
-    """Whether two ``kernels`` fields agree in every header that both name; where both are known
-    and name none in common, they do not."""
+    """Whether two ``kernels`` fields agree in every header that both name; False if both are known
+    and have no header in common."""
     if not mine or not its:
         return True
     left, right = _parse_kernels(mine), _parse_kernels(its)
@@ -169,20 +166,21 @@ def _same_major(mine: str, its: str) -> bool:
 
 @functools.cache
 def current(ordinal: int = 0) -> Environment:
-    """The environment of this process: GPU ``ordinal`` (none: empty GPU fields) and libraries.
+    """The environment of this process: GPU ``ordinal`` (empty GPU fields if there is none) and
+    libraries.
 
-    Found out once per process; ``current.cache_clear()`` asks again.
+    Detected once per process; ``current.cache_clear()`` detects it again.
     """
     found, _ = gpus.find_gpus()
     libraries = Environment(
-        cuda=_cudart_version(),
-        cudnn=_opened_version("cudnn", _CUDNN_WHEELS),
-        cublas=_opened_version("cublaslt", ("nvidia-cublas",)),
-        cutlass=_wheel_version("nvidia-cutlass"),
+        cuda=probe.cudart_version(),
+        cudnn=probe.opened_version("cudnn", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")),
+        cublas=probe.opened_version("cublaslt", ("nvidia-cublas",)),
+        cutlass=probe.wheel_version("nvidia-cutlass"),
         kernels=kernel_hashes(),
-        convoy=_convoy_version(),
-        host=_processor(),
-        boot=_boot(),
+        convoy=probe.convoy_version(),
+        host=probe.processor(),
+        boot=probe.boot(),
     )
     if ordinal >= len(found):
         return libraries
@@ -197,68 +195,4 @@ def for_device(device: Device) -> Environment:
 
     Libraries are left open, so that any record of that GPU matches strictly.
     """
-    return Environment(gpu=device.name, sm_count=device.sm_count, convoy=_convoy_version())
-
-
-def _processor() -> str:
-    """Name of the processor and how many of it there are to use; empty if it is not told."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    found = dict(
-        reversed([[part.strip() for part in line.split(":", 1)] for line in lines if line])
-    )
-    if not found.get("model name"):
-        return ""
-    kind = f"model {found.get('model', '?')}.{found.get('stepping', '?')}"
-    name = " ".join(found["model name"].split())
-    return f"{name} ({kind}), {len(os.sched_getaffinity(0))} cores"
-
-
-def _boot() -> str:
-    """Hash of the kernel's boot id; empty if there is none."""
-    try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _cudart_version() -> str:
-    """Version of the libcudart that TVM and the kernels use; querying it creates no CUDA
-    context."""
-    version = ctypes.c_int()
-    try:
-        cudart = ctypes.CDLL(library.locations()["cudart"] or "libcudart.so.13")
-        if cudart.cudaRuntimeGetVersion(ctypes.byref(version)) != 0:
-            return ""
-    except OSError:
-        return ""
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
-
-
-def _opened_version(name: str, wheels: Iterable[str]) -> str:
-    """Version of the wheel if its library is used, otherwise as reported by the runtime."""
-    if not os.environ.get(f"CONVOY_{name.upper()}"):
-        for wheel in wheels:
-            if version := _wheel_version(wheel):
-                return version
-    try:
-        number = int(library.function(f"{name}.version")())
-    except (ConvoyError, RuntimeError):
-        return ""
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
-
-
-def _wheel_version(distribution: str) -> str:
-    try:
-        return ".".join(importlib.metadata.version(distribution).split(".")[:3])
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-def _convoy_version() -> str:
-    from .. import __version__
-
-    return __version__
+    return Environment(gpu=device.name, sm_count=device.sm_count, convoy=probe.convoy_version())

@@ -18,7 +18,7 @@ import datetime
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import ConvoyError, InvalidOption
 from ..ir import fields as checks
@@ -52,14 +52,14 @@ _WHOLE_LINE = re.compile(
     + r'"time":"(?P<time>[^"\\]{1,64})"\}\n'
 )
 _LEAST_US, _MOST_US = 1e-3, 1e12
-_ID, _TIME = {"id": checks.text(64)}, {"env": checks.text(64), "time": checks.text(64)}
+_NAME = checks.text(64)
 CandidateKey = tuple[str, str, str]
 
 
 class HostSample(NamedTuple):
-    """The times of a record that has them all, in microseconds, and what they depend on.
+    """The times of a record that has all of them, in microseconds, and their dependences.
 
-    ``wait_us`` is the synchronized call without the kernel, ``cold_us`` alone may be missing;
+    ``wait_us`` is the synchronized call without the kernel; only ``cold_us`` may be missing;
     ``host``, ``boot`` and ``gpu`` are those of the environment.
     """
 
@@ -140,12 +140,12 @@ def candidate_key(candidate: Candidate) -> CandidateKey:
 
 
 def workload_text(workload: Workload) -> str:
-    """A workload as it stands in a line that convoy wrote."""
+    """The text of a workload in a line that Convoy wrote."""
     return _dump(without_defaults(workload)).rstrip()
 
 
 def glance_at_workload(line: str) -> str | None:
-    """The text of the workload in a line that convoy wrote, empty for a header; None for any other
+    """The text of the workload in a line that Convoy wrote, empty for a header; None for any other
     line."""
     if (match := _OWN_LINE.match(line)) is not None:
         return match[2]
@@ -176,7 +176,7 @@ class Parser:
             raise BadLine(f"format version {data['v']!r}, this convoy reads {FORMAT_VERSION}")
         try:
             if "id" in data:
-                name = checks.checked({"id": data["id"]}, _ID, "header", InvalidOption)["id"]
+                name = _NAME(data["id"])
                 self.environments[name] = Environment.from_json(data["environment"])
                 return None
             return self._record(data)
@@ -184,8 +184,8 @@ class Parser:
             raise BadLine(f"{type(err).__name__}: {err}"[:200]) from None
 
     def glance(self, line: str) -> Workload | None:
-        """The workload of a line that looks like a whole record of a stated environment, which
-        takes a tenth of the time of :meth:`parse`; None for any other line."""
+        """Return the workload of a line that looks like a complete record of a known environment,
+        in a tenth of the time of :meth:`parse`; None for any other line."""
         match = _OWN_LINE.match(line)
         if match is None or match[1] not in self.environments or not line.endswith('Z"}\n'):
             return None
@@ -200,8 +200,8 @@ class Parser:
     def glance_at_times(
         self, line: str
     ) -> tuple[tuple[str, CandidateKey], str, HostSample | None] | None:
-        """Environment and candidate, time and host times of a line that convoy wrote, in a fifth
-        of the time of :meth:`parse`; None for a line that only :meth:`parse` can judge."""
+        """Return environment and candidate, time, and host times of a line that Convoy wrote, in a
+        fifth of the time of :meth:`parse`; None for a line that only :meth:`parse` can read."""
         match = _WHOLE_LINE.fullmatch(line)
         environment = self.environments.get(match[1]) if match is not None else None
         if match is None or environment is None:
@@ -223,10 +223,9 @@ class Parser:
         )  # fmt: skip
         return key, match["time"], sample
 
-    def _record(self, data: dict[str, Any]) -> Record:
-        own = {"env": data["env"], "time": data["time"]}
-        checks.checked(own, _TIME, "record", InvalidOption)
-        environment = self.environments.get(data["env"])
+    def _record(self, data: dict[str, object]) -> Record:
+        time = _NAME(data["time"])
+        environment = self.environments.get(_NAME(data["env"]))
         if environment is None:
             raise BadLine(f"environment {data['env']!r} was not stated before")
         # The same workload comes back once for each candidate: checked and made only once.
@@ -238,9 +237,9 @@ class Parser:
             Candidate.from_json(upgrade.candidate(data["candidate"])),
             Measurement.from_json(data["measurement"]),
             environment,
-            data["time"],
+            time,
         )
 
 
-def _dump(data: dict[str, Any]) -> str:
+def _dump(data: dict[str, object]) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n"

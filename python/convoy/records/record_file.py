@@ -131,7 +131,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _bounded(stream: io.BufferedIOBase, path: Path) -> Iterator[str]:
-    """Yield lines; one that is too long is cut, so that it is no record, and never held whole."""
+    """Yield lines without holding more than the limit in memory; a longer line is truncated and
+    thus not a record."""
     total = 0
     while line := stream.readline(MOST_LINE_BYTES):
         total += len(line)
@@ -220,10 +221,7 @@ def locked(path: Path) -> filelock.BaseFileLock:
 
 
 def replace(path: Path, records: Iterable[Record]) -> None:
-    """Write a whole file at once, or leave the old one as it was; the caller holds the lock.
-
-    Raises CacheUnwritable.
-    """
+    """Replace a file atomically; the caller holds the lock. Raises CacheUnwritable."""
     stated: set[str] = set()
     temporary = ""
     try:

@@ -91,7 +91,7 @@ class RecordStore:
         return list(self._skipped)
 
     def reload(self) -> None:
-        """Forget what was read, so that the next use sees what others have appended."""
+        """Discard what was read, so that the next use sees records that others have appended."""
         self._index = None
 
     def append(self, record: Record) -> None:
@@ -251,7 +251,7 @@ def _times_of(
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:
-    """The record files that files and folders stand for; absent ones are left out."""
+    """Return the record files of files and folders, without absent ones."""
     for path in paths:
         if path.is_dir():
             yield from sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])

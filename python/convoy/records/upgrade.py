@@ -7,8 +7,6 @@ measurements are as valid as before, so that old names and hashes are read as th
 
 from __future__ import annotations
 
-from typing import Any
-
 #: HEADER=HASH as earlier versions wrote it -> the same kernels today.
 KERNELS = {
     "cutlass/sm80_conv.cuh=04d72ff627a2": "cutlass/sm80_conv.cuh=88cce90ad93b",
@@ -34,16 +32,16 @@ def kernels(field: str) -> str:
     return " ".join(KERNELS.get(part, part) for part in field.split())
 
 
-def candidate(data: dict[str, Any]) -> dict[str, Any]:
+def candidate(data: object) -> object:
     """A candidate: kernels of the backend ``hopper`` had an option that none has any more.
 
     Raises ValueError for a kernel that was compiled with it.
     """
+    if not isinstance(data, dict) or data.get("backend") != "hopper":
+        return data
     config = data.get("config", "")
     if not isinstance(config, str):
         return data  # for Candidate.from_json to refuse
-    if data.get("backend") == "hopper" and _STORE_WARPS in config:
+    if _STORE_WARPS in config:
         raise ValueError("a kernel with store warps, which no longer exists")
-    if data.get("backend") != "hopper" or _NO_STORE_WARPS not in config:
-        return data
     return {**data, "config": config.replace(_NO_STORE_WARPS, "")}

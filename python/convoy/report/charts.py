@@ -19,7 +19,7 @@ _LONGEST = 17  # letters in a node
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle with a text in it and a longer one for whoever points at it."""
+    """A rectangle with a text, and a longer text that is shown when the pointer is on it."""
 
     x: float
     y: float

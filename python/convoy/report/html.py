@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
 from ..ir.plan import Plan
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..placement.placement import Placement
     from ..runtime.compiled import CompiledModule
 
-# Told apart by colour-blind eyes (after Tol), dark enough for white letters; streams and backends
+# Distinct for colour-blind readers (after Tol), dark enough for white letters; streams and backends
 # share no colour.
 STREAM_COLOURS = (
     "#3f6fa8", "#d2601a", "#228833", "#aa3377", "#8a7400", "#1f8fa3", "#8c3b4a", "#5f6b2d",
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def drawn(self) -> Schedule:
-        """The schedule, or what stands in for it."""
+        """The schedule, or a substitute for it."""
         return self.schedule or sequential(self.plan)
 
     @property
@@ -119,7 +119,7 @@ def write(path: Path, report: Report) -> None:
     path.write_text(render(report), encoding="utf-8")
 
 
-def _context(report: Report) -> dict[str, Any]:
+def _context(report: Report) -> dict[str, object]:
     from .. import __version__
 
     plan = report.plan

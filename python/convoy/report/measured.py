@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
 from ..ir.schedule import ORIGIN, Schedule
@@ -19,6 +19,9 @@ from . import timeline
 from .timeline import Timeline
 
 if TYPE_CHECKING:
+    import tvm
+    import tvm_ffi
+
     from ..runtime.compiled import CompiledModule
 
 Progress = Callable[[str, int, int], None]
@@ -47,7 +50,7 @@ def measure(
     schedule = compiled.schedule
     if schedule is None:
         raise InvalidOption("a measured timeline of a module without a schedule", "one for cuda")
-    check_device(compiled.meta.plan.get("device", {}).get("arch"), device)
+    check_device(compiled.meta.arch, device)
     vm = VirtualMachine(compiled.module, tvm.cuda(device))
     main = vm["main"]
     inputs = random_tensors([(t.shape, t.dtype) for t in compiled.meta.inputs], device)
@@ -59,7 +62,7 @@ def measure(
     calls = Calls(schedule, lambda op: mark(1) if op == wanted else None)
     vm.set_instrument(tvm_ffi.convert(calls.watch))
 
-    def marked(*arguments: Any) -> Any:
+    def marked(*arguments: tvm.runtime.Tensor) -> tvm_ffi.Object:
         calls.start()
         mark(0)
         return main(*arguments)

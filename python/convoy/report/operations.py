@@ -11,7 +11,8 @@ from ..ir.offer import Offer, Offers
 from ..ir.plan import Choice, Plan
 from ..partition.match_graph import Subgraph
 from ..placement.explain import shape_text
-from ..placement.explanation import Explanation, OpExplanation, Rival, explain
+from ..placement.explanation import Explanation, OpExplanation, Rival
+from ..placement.reasons import explain
 
 #: Rivals shown of one operation, the nearest ones; of each backend the best is always among them.
 MOST_RIVALS = 10
@@ -66,7 +67,7 @@ def _operation(number: int, alike: Sequence[OpExplanation]) -> Operation:
 def explained(plan: Plan) -> Explanation:
     """The explanation of a plan alone, as a compiled module carries it: rivals are the runner-up
     and the best of each backend, and other objectives choose among them."""
-    # Of each operation nothing is known but what was chosen for it.
+    # Only the selected candidate of each operation is known.
     wholes = [Subgraph(c.subgraph, (c.subgraph,), (), c.workload, c.subgraph) for c in plan.choices]
     offers = {
         choice.workload: Offers(choice.workload, list(_shown(choice))) for choice in plan.choices

@@ -35,7 +35,7 @@ class Column:
     """
 
     title: str
-    get: str | Callable[[Any], object] | None = None
+    get: str | Callable[..., object] | None = None
     unit: str = ""
     digits: int = 2
 
@@ -190,7 +190,7 @@ def show(
     title: str = "",
     console: Console | None = None,
 ) -> None:
-    """Print for whoever reads: with colours and folding on a terminal, plain into a pipe."""
+    """Print a table: with colours and folding on a terminal, plain into a pipe."""
     console = console or Console()
     rows = list(rows)
     if console.is_terminal:

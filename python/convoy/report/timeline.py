@@ -57,7 +57,7 @@ class Timeline:
 
     @property
     def busy_us(self) -> float:
-        """Sum of all durations: what one stream would need without gaps."""
+        """Sum of all durations: the time on one stream without gaps."""
         return sum(span.duration_us for span in self.spans)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from .timeline import Span, Timeline
 
-Event = dict[str, Any]
+Event = dict[str, object]
 
 
-def trace(timelines: Sequence[Timeline], name: str = "") -> dict[str, Any]:
+def trace(timelines: Sequence[Timeline], name: str = "") -> dict[str, object]:
     """The trace as data for JSON; ``name`` is that of the network."""
     events = [event for pid, line in enumerate(timelines, 1) for event in _process(line, pid)]
     about = {line.title: f"{line.makespan_us:.1f} us; {line.how}" for line in timelines}

@@ -88,7 +88,7 @@ class CompiledModule:
         if self.meta.target == "cuda":
             from . import check_device
 
-            check_device(self.meta.plan.get("device", {}).get("arch"))
+            check_device(self.meta.arch)
         # Threads may ask at the same moment; TVM's executable makes one machine at a time.
         with _making_sessions, without_scope_warnings():
             made: list[Session] = []

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 from ..errors import ConvoyError, GpuLost, OutOfMemory
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|MemoryAllocation|ALLOC_FAILED|RESOURCE_EXHAUSTED", re.IGNORECASE
 )
-#: After these every call of CUDA in the process fails: cudaErrorIllegalAddress and its kin.
+#: After these errors (such as cudaErrorIllegalAddress) every CUDA call in the process fails.
 _LOST = re.compile(
     r"illegal (memory access|instruction)|misaligned address|invalid program counter"
     r"|device-side assert|unspecified launch failure|launch timed out|hardware stack error"
@@ -25,7 +26,7 @@ _LOST = re.compile(
 
 
 def raise_fault(error: BaseException) -> None:
-    """Raise OutOfMemory or GpuLost if an error says so; return for any other."""
+    """Raise OutOfMemory or GpuLost for an error of CUDA that means so; return for any other."""
     if isinstance(error, ConvoyError):
         return
     text = str(error)
@@ -49,15 +50,15 @@ def _known(line: str) -> bool:
     return bool(_OUT_OF_MEMORY.search(line) or _LOST.search(line))
 
 
-def explained(method: F) -> F:
-    """A function whose errors of CUDA become OutOfMemory and GpuLost."""
+def explained(method: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that raises OutOfMemory and GpuLost for errors of CUDA."""
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
         except RuntimeError as error:
             raise_fault(error)
             raise
 
-    return call  # type: ignore[return-value]
+    return call

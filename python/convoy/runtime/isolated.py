@@ -128,7 +128,7 @@ class IsolatedSession:
         )
 
     def _raise_unless_lost(self, kind: str, got: str, expected: str, remedy: str) -> str:
-        """Raise the child's error; return what is said of one that ends it."""
+        """Raise the child's error; return the message of an error that ends the child."""
         if kind == "GpuLost":
             return got
         raise getattr(errors, kind, ConvoyError)(got, expected, remedy)

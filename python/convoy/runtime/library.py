@@ -61,7 +61,7 @@ def locations() -> dict[str, str]:
     return {
         "cudart": _cudart(),
         "cudnn": cudnn,
-        # The C++ side finds the one of the right version beside cuDNN.
+        # The C++ side finds the matching version in cuDNN's folder.
         "cublaslt": os.environ.get("CONVOY_CUBLASLT", ""),
     }
 
@@ -147,7 +147,7 @@ def _function(name: str) -> tvm_ffi.Function:
     return tvm_ffi.get_global_func(f"convoy.{name}")
 
 
-def call_json(name: str, *arguments: Any) -> Any:
+def call_json(name: str, *arguments: object) -> Any:
     """Call a function that speaks JSON: dictionaries and lists go in and come out as Python's."""
     packed = [json.dumps(a) if isinstance(a, dict | list) else a for a in arguments]
     return json.loads(function(name)(*packed))
@@ -166,7 +166,7 @@ def status() -> dict[str, str]:
     because it ends the process otherwise.
     """
     result = {}
-    probes: dict[str, Callable[[], Any]] = {
+    probes: dict[str, Callable[[], object]] = {
         "runtime": _loaded_path,
         "cuda": lambda: function("cuda.path")(),
         "gpu": lambda: call_json("cuda.device_info", 0)["name"],

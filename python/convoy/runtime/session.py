@@ -126,7 +126,7 @@ class Session:
         if inputs:
             for name, value in inputs.items():
                 self.set_input(name, value)
-        # The host's time counts here: a small network's replay takes less than 10 us.
+        # Host time matters here: the replay of a small network takes less than 10 us.
         try:
             if self._replay is not None and self._replay[0]():
                 self._outputs = self._replay[1]
@@ -186,7 +186,7 @@ class Session:
             launch, result = function("graph.capture")(self._main, self._inputs, self.device.index)
             while len(self._graphs) >= self.GRAPHS:
                 self._graphs.popitem(last=False)
-            # The graph holds the input tensors, so their addresses stay theirs.
+            # The graph owns the input tensors, so their addresses are not reused.
             self._graphs[key] = (launch, _flatten(result))
         self._graphs.move_to_end(key)
         return self._graphs[key]

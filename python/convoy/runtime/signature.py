@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
 
 FORMAT = 1
-_CONTEXT = b"convoy module 1\0"  # a signature of something else by the same key is none of a module
+_CONTEXT = b"convoy module 1\0"  # separates modules from other data signed by the same key
 _FIELDS: dict[str, checks.Check] = {
     "format": checks.integer(FORMAT, FORMAT),
     "algorithm": checks.one_of(("ed25519",)),
@@ -68,15 +68,13 @@ def verify(
 ) -> None:
     """Check that one of the trusted keys signed a module.
 
-    Args:
-        path: The module's file, beside which its signature lies.
-        content: What was read of it; this is checked and not the file, which may change.
-        trusted: PEM files with Ed25519 public keys.
+    Args: path: The module's file; the signature is the file beside it with the suffix ``.sig``.
+    content: The file's content as read, which is verified instead of the file, because that may
+    change. trusted: PEM files with Ed25519 public keys.
 
-    Raises:
-        InvalidOption: A key cannot be read, or there is none.
-        LibraryMissing: The package "cryptography" is not installed.
-        UntrustedModule: No signature, a damaged one, or one by another key.
+    Raises: InvalidOption: A key cannot be read, or there is none. LibraryMissing: The package
+    "cryptography" is not installed. UntrustedModule: The signature is missing, damaged, or by
+    another key.
     """
     keys = [_public_key(Path(file)) for file in trusted]
     if not keys:
@@ -104,14 +102,17 @@ def _read_signature(file: Path) -> bytes:
     try:
         text = checks.read_bytes(file).decode("ascii")
         data = checks.parse_json(text, f"signature {file}", UntrustedModule)
-        fields = checks.checked(data, _FIELDS, "signature", UntrustedModule, _FIELDS)
-        return base64.b64decode(fields["signature"], validate=True)
+        return checks.made(_decoded, data, _FIELDS, "signature", UntrustedModule, _FIELDS)
     except (OSError, UnicodeDecodeError, binascii.Error) as err:
         raise UntrustedModule(
             f"signature {file}, which cannot be read ({err})",
             "a file that convoy sign wrote",
             remedy,
         ) from None
+
+
+def _decoded(signature: str, **others: object) -> bytes:
+    return base64.b64decode(signature, validate=True)
 
 
 def _signed_by(key: Ed25519PublicKey, signature: bytes, message: bytes) -> bool:

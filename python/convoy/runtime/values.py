@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,10 +25,10 @@ def numpy_dtype(info: TensorInfo) -> np.dtype:
     return np.dtype(info.dtype)
 
 
-def host_value(value: Any) -> Any:
-    """A tensor of any library as a numpy array; numbers and lists of them stay.
+def host_value(value: Value) -> ArrayLike:
+    """Convert a tensor of any library to a numpy array; numbers and lists are returned unchanged.
 
-    Raises InvalidOption for a tensor without values in memory, such as a sparse one.
+    Raises InvalidOption for a tensor whose values cannot be read, such as a sparse one.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -52,9 +52,9 @@ def host_value(value: Any) -> Any:
 
 
 def as_array(value: Value, info: TensorInfo) -> np.ndarray:
-    """A numpy array of what a user gives for an input; numbers take the input's dtype.
+    """Convert a user's input to a numpy array; numbers take the input's dtype.
 
-    Raises InvalidOption for numbers that it does not hold, and lists of uneven lengths.
+    Raises InvalidOption for numbers outside the range of the dtype, and for ragged lists.
     """
     value = host_value(value)
     if isinstance(value, np.ndarray):

@@ -40,7 +40,7 @@ class Dependences:
 
     @cached_property
     def reduced(self) -> list[tuple[int, ...]]:
-        """``depends`` without what follows from the rest (the transitive reduction)."""
+        """The transitive reduction of ``depends``."""
         result = []
         for before in self.depends:
             implied = 0

@@ -50,7 +50,7 @@ def _moved(streams: Sequence[int], rng: random.Random, most: int) -> list[int]:
 
 
 def _renumbered(ops: Sequence[Op]) -> list[Op]:
-    """Streams numbered by first use, so that what starts first is on the caller's."""
+    """Streams numbered by first use, so that the first op is on the caller's stream."""
     names: dict[int, int] = {}
     for op in ops:
         names.setdefault(op.stream, len(names))

@@ -26,7 +26,7 @@ _LAUNCHES, _SAMPLES, _BUDGET_US = 20, 20, 20e3
 
 
 def from_plan(ops: Sequence[Op], plan: Plan) -> list[Op]:
-    """Ops with what the plan knows of the offloaded ones; the others stay estimated."""
+    """Ops with durations from the plan for the offloaded ones; the others keep their estimates."""
     choices = plan.functions()
     return [_from_choice(op, choices.get(op.symbol), plan) for op in ops]
 

@@ -68,7 +68,7 @@ def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
 
 
 def _views(func: tirx.PrimFunc) -> dict[tirx.Buffer, tirx.Buffer]:
-    """Buffers that lie in the memory of others, and in whose."""
+    """Buffers that are views of other buffers' memory, with these buffers."""
     declared: list[tirx.DeclBuffer] = []
     blocks: list[s_tir.SBlock] = []
     tvm_ffi.structural_walk(

@@ -1,8 +1,8 @@
 """Plan static storage for all tensors of a function on several streams.
 
-Two tensors may share bytes only when every op that touches the one is over before the first op
-that touches the other starts, by the order inside streams and events alone. What merely happens
-to run earlier is no reason: another run may be timed otherwise.
+Two tensors may share bytes only if every op that touches the one happens before the first op that
+touches the other, by stream order and events alone. That an op happens to run earlier is not
+sufficient, because the timing of another run may differ.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _place(buffers: Sequence[Buffer], before: Sequence[int]) -> tuple[list[Buffe
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Start of the smallest gap between sorted ranges that holds ``size``; behind all of them
-    where none does."""
+    """Start of the smallest gap between sorted ranges that holds ``size``; the end of the last
+    range if there is none."""
     best, best_size, end = None, None, 0
     for begin, stop in taken:
         gap = begin - end

@@ -1,7 +1,7 @@
 """Read a lowered Relax function as ops and buffers.
 
-Functions are read as they are behind ``CallTIRRewrite``: tensors are allocated one by one, kernels
-and external functions are called with their outputs as the last arguments.
+Functions are read after ``CallTIRRewrite``: tensors are allocated one by one, kernels and external
+functions are called with their outputs as the last arguments.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ class _Reader:
         return number
 
     def _resolve(self, expr: relax.Expr) -> relax.Expr:
-        """``expr`` by what does not get a place of its own: names of names, parts of tuples."""
+        """Resolve ``expr`` through expressions without storage of their own: aliases and tuple
+        items."""
         if isinstance(expr, relax.Var):
             known = self._program.definitions.get(expr)
             return known if known is not None and not isinstance(known, relax.Call) else expr

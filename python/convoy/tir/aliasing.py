@@ -46,7 +46,7 @@ def _chooses(kernel: tirx.Stmt) -> bool:
 
 
 def _kernels(body: tirx.Stmt) -> list[tirx.Stmt]:
-    """The outermost statements of a function, each of which is a kernel of its own."""
+    """The outermost statements of a function, each of which becomes a kernel."""
     if isinstance(body, s_tir.SBlockRealize):
         return _kernels(body.block.body)
     if isinstance(body, tirx.SeqStmt):

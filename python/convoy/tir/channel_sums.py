@@ -1,25 +1,24 @@
-"""Two sums over the rows of channels-last tensors, and what follows from them for each channel.
+"""Two sums over the rows of channels-last tensors, and functions of them for each channel.
 
-The statistics of a batch norm and of its gradient: activations (rows, channels) are read once, 16
-bytes a thread, and reduced to two numbers a channel, from which a few vectors are computed. Small
-problems are one kernel, a block for a few channels; large ones two, in the first of which many
-blocks share a channel and leave partial sums. TVM's schedule rules take one reduction at a time
-and would read the activations twice.
+The statistics of a batch norm and of its gradient: activations of shape (rows, channels) are read
+once, 16 bytes per thread, and reduced to two numbers per channel, from which a few vectors are
+computed. Small problems are one kernel with a block for a few channels; large ones are two, of
+which the first has many blocks per channel and writes partial sums. TVM's schedule rules take one
+reduction at a time and would read the activations twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from tvm.tirx import Expr
 
 from .loads import itemsize, vector_width
 
 _SMS = 132
-_BLOCK_BYTES = 128 << 10  # what one block may read for a problem to be one kernel
+_BLOCK_BYTES = 128 << 10  # most bytes that a block reads for a problem to be one kernel
 ROWS_AT_ONCE = 4  # loads in flight in each thread
-
-Expr = Any
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import IN_PLACE_KERNEL, when
 from .channel_sums import (
     ROWS_AT_ONCE,
     ChannelSums,
-    Expr,
     Grid,
     grid_of,
     partial_shape,
@@ -45,14 +44,14 @@ class _Kernel:
 
     @contextmanager
     def threads(self) -> Iterator[tuple[Expr, Expr]]:
-        """(part, lane); what follows a nest of threads sees all that it stored."""
+        """(part, lane); code after a nest of threads sees all of its stores."""
         with (
             T.thread_binding(0, self.parts, thread="threadIdx.y") as part,
             T.thread_binding(0, self.lanes, thread="threadIdx.x") as lane,
         ):
             yield part, lane
 
-    def reduce(self, shared: Any, tile: int) -> None:
+    def reduce(self, shared: tirx.Buffer, tile: int) -> None:
         """Add up ``shared`` (2, parts, tile) over the parts, into part 0."""
         stride, count = self.parts // 2, self.parts * self.lanes
         while stride:
@@ -68,8 +67,8 @@ class _Kernel:
             stride //= 2
 
     def finish(
-        self, sums: ChannelSums, shared: Any, tile: int, block: Expr, vectors: list[Any],
-        first: Any, outputs: list[Any],
+        self, sums: ChannelSums, shared: tirx.Buffer, tile: int, block: Expr,
+        vectors: list[tirx.Buffer], first: _Rows, outputs: list[tirx.Buffer],
     ) -> None:  # fmt: skip
         """Results of the block's ``tile`` channels from part 0 of ``shared``."""
         count = self.parts * self.lanes
@@ -89,18 +88,18 @@ class _Kernel:
 class _Rows:
     """Activations by row and channel; those of one channel have no axis for it."""
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: tirx.Buffer) -> None:
         self._buffer = buffer
 
     def __getitem__(self, at: tuple[Expr, Expr]) -> Expr:
         return self._buffer[at] if len(self._buffer.shape) == 2 else self._buffer[at[0]]
 
 
-def _vectors(count: int, channels: int, name: str) -> list[Any]:
+def _vectors(count: int, channels: int, name: str) -> list[tirx.Buffer]:
     return [T.arg(f"{name}{i}", T.buffer((channels,), "float32")) for i in range(count)]
 
 
-def _inputs(sums: ChannelSums) -> tuple[list[Any], list[Any]]:
+def _inputs(sums: ChannelSums) -> tuple[list[_Rows], list[tirx.Buffer]]:
     data = [_Rows(T.arg(f"x{i}", T.buffer(sums.shape, d))) for i, d in enumerate(sums.data)]
     return data, _vectors(sums.vectors, sums.channels, "v")
 
@@ -183,7 +182,9 @@ def _combine(sums: ChannelSums) -> tirx.PrimFunc:
         return builder.get()
 
 
-def _accumulator(sums: ChannelSums, data: list[Any], vectors: list[Any]) -> Callable[..., None]:
+def _accumulator(
+    sums: ChannelSums, data: list[_Rows], vectors: list[tirx.Buffer]
+) -> Callable[..., None]:
     """Emits a thread's share: its rows summed in registers and stored to shared memory."""
     width, zero = sums.width, tirx.const(0.0, "float32")
     acc = T.sblock_alloc_buffer((2, width), "float32", scope="local")
@@ -194,7 +195,7 @@ def _accumulator(sums: ChannelSums, data: list[Any], vectors: list[Any]) -> Call
     start = T.sblock_alloc_buffer((width,), sums.data[0], scope="local")
 
     def emit(
-        grid: Grid, shared: Any, channel: Expr, part: Expr, lane: Expr, first_row: Expr
+        grid: Grid, shared: tirx.Buffer, channel: Expr, part: Expr, lane: Expr, first_row: Expr
     ) -> None:
         steps, at = grid.steps(sums.rows), channel + lane * width
         even = steps * grid.parts * grid.chunks == sums.rows

@@ -1,8 +1,8 @@
-"""Functions of short rows as a whole (a softmax over channels, or over the bins of a box): a thread
-for each row.
+"""Reductions of short rows (a softmax over channels, or over the bins of a box): one thread per
+row.
 
-A block of threads for each row, TVM's rule, would leave most of its threads idle, and along a row
-that does not lie in one piece each of the others a memory transaction of its own.
+TVM's rule uses a thread block per row, which would leave most of its threads idle; if the rows are
+not contiguous, each of the others would also need a memory transaction of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm.target import Target
 
 from .loads import bind_grid, loads_of, loops_below, static_extents
 
-_LONGEST = 64  # elements of a row, which stay in registers
+_LONGEST = 64  # elements of a row, kept in registers
 _FEWEST = 1024  # fewer rows leave most of a GPU idle
 _THREADS = 128
 

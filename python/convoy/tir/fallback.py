@@ -133,7 +133,7 @@ def _bound(body: tirx.Stmt) -> tirx.Stmt:
 
 
 def without_elements(func: tirx.PrimFunc) -> bool:
-    """Whether there is nothing to compute: everything that is written has a dimension of zero."""
+    """Whether there is nothing to compute: every output has a dimension of zero."""
     written: list[tirx.Buffer] = []
 
     def visit(block: s_tir.SBlock) -> None:

@@ -1,10 +1,9 @@
-"""GPU kernels of the statistics of group norms, channels last: what each channel is multiplied by
-and what is added to it.
+"""GPU kernels for the statistics of channels-last group norms: the scale and shift of each channel.
 
-Blocks share the rows of an image. Each adds up elements and their squares of all groups in its
-rows, which are read once, 16 bytes a thread where a vector lies in one group; a second kernel adds
-up what the blocks of an image found. Loops are bound to threads; run serially they compute the
-same.
+The blocks of an image share its rows. Each adds the elements and squares of all groups in its rows,
+which are read once, with 16-byte loads if a vector lies in one group; a second kernel adds the
+partial sums of an image's blocks. Loops are bound to threads; run serially they compute the same
+result.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
@@ -28,8 +27,6 @@ _SMS = 132
 _LEAST_WIDTH = 4
 #: Steps of a thread that are written out, for loads in flight.
 _UNROLL = 8
-
-Expr = Any
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
 
 @contextmanager
 def _threads(count: int) -> Iterator[Expr]:
-    """What follows a nest of threads sees all that it stored."""
+    """Threads of a block; code after a nest of threads sees all of its stores."""
     with T.thread_binding(0, count, thread="threadIdx.x") as thread:
         yield thread
 
@@ -184,12 +181,12 @@ def _turns(thread: Expr, size: int, threads: int) -> Iterator[Expr]:
             yield at
 
 
-def _clear(mine: Any) -> None:
+def _clear(mine: tirx.Buffer) -> None:
     for which in range(2):
         T.buffer_store(mine, tirx.const(0.0, "float32"), [which])
 
 
-def _add_up(shared: Any, count: int, groups: int, threads: int) -> None:
+def _add_up(shared: tirx.Buffer, count: int, groups: int, threads: int) -> None:
     """Add up ``shared`` (2, count, groups) along its middle axis, into place 0."""
     while count > 1:
         half = -(-count // 2)

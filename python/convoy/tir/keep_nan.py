@@ -1,23 +1,23 @@
-"""Maximum and minimum that are NaN where an operand is, as in numpy, PyTorch and ONNX.
+"""Maximum and minimum that propagate NaN, as in NumPy, PyTorch and ONNX.
 
-TIR's own give the second operand on CPUs where the first is NaN, and on CUDA the one that is none.
-On CUDA they are one instruction, ``max.NaN`` (sm_80 and later); expressions nest, so operands must
-appear once in the source. On CPUs they are a comparison and a selection, which LLVM vectorizes.
+TIR's own return the second operand on CPUs if the first is NaN, and on CUDA the operand that is not
+NaN. Here they are one instruction on CUDA, ``max.NaN`` (sm_80 and later); expressions nest, so
+operands must appear once in the source. On CPUs they are a comparison and a selection, which LLVM
+vectorizes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import tvm_ffi
 from tvm import te, tirx
 from tvm.backend.cuda.op import cuda_func_call
+from tvm.tirx import Expr
 
 from ..graph.target import on_gpu
 
-Expr = Any  #: tirx.PrimExpr, which TVM does not export for type checking
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -70,8 +70,11 @@ def _source(symbol: str, name: str, dtype: str) -> str:
     return f"{head} {{\n{plain}}}\n"
 
 
-def _reducer(choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr]) -> Any:
-    """A reduction by ``choose``, which schedules may split between threads: TVM is told of it."""
+def _reducer(
+    choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr]
+) -> te.CommReducer:
+    """A reduction by ``choose``, registered with TVM so that schedules may split it between
+    threads."""
     name = f"convoy.{choose.__name__}"
     # By way of global functions, which last as long as TVM's registry, longer than the interpreter.
     register = tvm_ffi.register_global_func
@@ -83,12 +86,12 @@ def _reducer(choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Exp
 
 
 def lowest(dtype: str) -> Expr:
-    """The value that is above no other: minus infinity, or the smallest integer."""
+    """The identity of maximum: minus infinity, or the smallest integer."""
     return tirx.const(-math.inf, dtype) if dtype in _FLOATS else te.min_value(dtype)
 
 
 def highest(dtype: str) -> Expr:
-    """The value that is below no other: infinity, or the largest integer."""
+    """The identity of minimum: infinity, or the largest integer."""
     return tirx.const(math.inf, dtype) if dtype in _FLOATS else te.max_value(dtype)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import IN_PLACE_KERNEL, when
@@ -51,7 +51,7 @@ class Item:
         return len(self.inputs) + len(self.outputs)
 
 
-Step = Callable[..., Sequence[Any]]
+Step = Callable[..., Sequence[Expr]]
 
 
 def groups(items: Sequence[Item]) -> list[range]:
@@ -76,7 +76,7 @@ def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -
             T.func_name(name)
             T.func_attr(IN_PLACE_KERNEL)
 
-            def arguments(prefix: str, column: int) -> list[Any]:
+            def arguments(prefix: str, column: int) -> list[tirx.Buffer]:
                 return [
                     T.arg(f"{prefix}{column}_{i}", T.buffer(item.shape, dtypes[column]))
                     for i, item in enumerate(items)
@@ -115,7 +115,7 @@ def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -
         return builder.get()
 
 
-def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[Any]) -> list[Any]:
+def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[tirx.Buffer]) -> list[tirx.Buffer]:
     pairs = zip(dtypes, tensors, strict=True)
     return [T.decl_buffer((item.elements,), dtype, data=tensor.data) for dtype, tensor in pairs]
 
@@ -123,11 +123,11 @@ def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[Any]) -> list[Any
 class _Run:
     """The elements of one thread: all loads, arithmetic, all stores."""
 
-    def __init__(self, step: Step, scalars: Sequence[Any]) -> None:
+    def __init__(self, step: Step, scalars: Sequence[Expr]) -> None:
         self._step, self._scalars = step, scalars
-        self._held: dict[tuple[str, int, str], Any] = {}
+        self._held: dict[tuple[str, int, str], tirx.Buffer] = {}
 
-    def _registers(self, what: str, dtypes: Sequence[str]) -> list[Any]:
+    def _registers(self, what: str, dtypes: Sequence[str]) -> list[tirx.Buffer]:
         """Local buffers, shared by all tensors."""
         found = []
         for i, dtype in enumerate(dtypes):
@@ -137,7 +137,9 @@ class _Run:
             found.append(self._held[key])
         return found
 
-    def __call__(self, item: Item, inputs: Sequence[Any], outputs: Sequence[Any], at: Any) -> None:
+    def __call__(
+        self, item: Item, inputs: Sequence[tirx.Buffer], outputs: Sequence[tirx.Buffer], at: Expr
+    ) -> None:
         old, new = self._registers("old", item.inputs), self._registers("new", item.outputs)
         with when(at < item.elements, item.elements % (_THREADS * item.width) != 0):
             for buffer, source in zip(old, inputs, strict=True):

@@ -32,7 +32,7 @@ class PartialSums(ReductionRule):
 
 
 def loops_of(sch: s_tir.Schedule, reduction: SBlockInfo) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Loops of a reduction over its results, and those over what is summed."""
+    """Spatial loops and reduction loops of a block."""
     loops = list(zip(sch.get_loops(reduction.block_rv), reduction.dom_kind(), strict=True))
     spatial = [loop for loop, kind in loops if kind == "S"]
     return spatial, [loop for loop, kind in loops if kind == "R"]

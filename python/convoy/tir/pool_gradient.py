@@ -1,20 +1,20 @@
-"""The gradient of max pooling on (n, h, w, c) tensors, 16 bytes a thread.
+"""The gradient of max pooling on (n, h, w, c) tensors, 16 bytes per thread.
 
-Two kernels: of each window the number of the first tap that has its maximum, one byte an output;
-then each input pixel looks at the few windows that contain it. TVM's schedules would load single
-elements, since both read under conditions.
+Two kernels: the first writes, for each window, the index of the first tap that has the maximum, one
+byte per output; the second gathers, for each input pixel, from the few windows that contain it.
+TVM's schedules would load single elements, because both read under conditions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
@@ -140,17 +140,17 @@ class _Image:
         """To be called when all parameters are there."""
         self.flat = T.decl_buffer((self._count,), self._dtype, data=self._param.data)
 
-    def index(self, n: Any, row: Any, column: Any, c: Any) -> Any:
+    def index(self, n: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         rows, columns, channels = self._sizes
         return ((n * rows + row) * columns + column) * channels + c
 
-    def at(self, n: Any, row: Any, column: Any, c: Any) -> Any:
+    def at(self, n: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         return self.flat[self.index(n, row, column, c)]
 
 
 @contextmanager
-def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """(n, row, column, first channel) of each thread; no index is taken apart by division, which
+def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+    """(n, row, column, first channel) of each thread; indices are not decomposed by division, which
     TVM 0.27 cannot always flatten."""
     groups = pool.c // pool.width
     lanes = next(k for k in range(min(groups, _THREADS), 0, -1) if groups % k == 0)
@@ -167,15 +167,17 @@ def _pixels(pool: MaxPool, rows: int, columns: int) -> Iterator[tuple[Any, Any, 
             yield n, row, column, (part * lanes + lane) * pool.width
 
 
-def _copy(width: int, to: Any, source: Any, most: int = 16) -> None:
-    """``width`` elements into registers, at most ``most`` at once."""
+def _copy(width: int, to: tirx.Buffer, source: Callable[..., Expr], most: int = 16) -> None:
+    """Copy ``width`` elements into registers, at most ``most`` per load."""
     step = math.gcd(width, most)
     for start in range(0, width, step):
         with T.vectorized(0, step) as i:
             T.buffer_store(to, source(start + i), [start + i])
 
 
-def _store(width: int, to: _Image, source: Any, at: list[Any], channel: Any, most: int) -> None:
+def _store(
+    width: int, to: _Image, source: tirx.Buffer, at: list[Expr], channel: Expr, most: int
+) -> None:
     step = math.gcd(width, most)
     for start in range(0, width, step):
         with T.vectorized(0, step) as i:

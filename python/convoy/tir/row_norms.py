@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
@@ -26,8 +26,6 @@ LONGEST_ROW = 11264
 _SMS = 132
 _THREADS = 128
 _LANES = 32
-
-Expr = Any
 
 
 @dataclass(frozen=True)

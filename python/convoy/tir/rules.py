@@ -203,7 +203,7 @@ def _first_working(
     for number, rule in enumerate(RULES[first:], first):
         try:
             found = rule.apply(source, target, False)
-        except Exception as err:  # whatever it is, the next rule may work
+        except Exception as err:  # any error; the next rule may work
             failed = (*failed, (_name(number), why(err)))
             continue
         if found is None:

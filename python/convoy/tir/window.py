@@ -30,7 +30,7 @@ from .loads import (
     vectorize_copy,
 )
 
-_UNROLL = 256  # multiply-adds that are written out; more costs minutes of compiling a network
+_UNROLL = 256  # unrolled multiply-adds; more costs minutes of compile time per network
 
 
 class ReductionRule(ScheduleRule):

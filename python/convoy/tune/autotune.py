@@ -82,7 +82,7 @@ def autotune(
     with contextlib.closing(_executor(spec, gpus, ray)) as executor:
         kernel = spec.make().kernel
         proposer = Proposer(used, executor, kernel, not compile, neighbours)
-        # What needs no compilation is measured in one go, workload by workload.
+        # Candidates without compilation are measured in one round, workload by workload.
         compiled = kernel if compile else lambda candidate: ""
 
         def prior() -> list[Sample]:

@@ -35,7 +35,8 @@ class Budget:
                 raise InvalidOption(f"{name} = {value}", "a positive number")
 
     def exhausted(self, seconds: float, measurements: int) -> str:
-        """Return why a run that took so long and measured so many has to stop; empty: go on."""
+        """Return the reason to stop a run with this duration and number of measurements; empty to
+        continue."""
         if self.seconds is not None and seconds > self.seconds:
             return f"{self.seconds:g} seconds are over"
         if self.measurements is not None and measurements >= self.measurements:

@@ -68,7 +68,8 @@ class _Server:
 
 
 def _die_with_parent() -> None:
-    """A supervisor that is killed must not leave a process behind that occupies the GPU."""
+    """Have the kernel kill this process with its supervisor, so that it does not keep occupying the
+    GPU."""
     parent = os.getppid()
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -22,7 +22,8 @@ class Compilations:
         self._lock = threading.Lock()
 
     def submit(self, job: Job) -> list[Future[None] | None]:
-        """Start what a job's candidates wait for, where it is not yet; None: nothing to compile."""
+        """Start the compilations that a job's candidates wait for, unless they are running; None if
+        there are none."""
         return [self._submit(job.workload, candidate) for candidate in job.candidates]
 
     def failures(self, job: Job) -> list[str]:
@@ -33,7 +34,7 @@ class Compilations:
         return [_failure(compilation) for compilation in self.submit(job)]
 
     def close(self) -> None:
-        """Cancel what has not begun."""
+        """Cancel compilations that have not started."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, workload: Workload, candidate: Candidate) -> Future[None] | None:

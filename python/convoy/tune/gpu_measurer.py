@@ -92,9 +92,11 @@ class GpuMeasurer(Measurer):
     def prepare(self, workload: Workload, candidate: Candidate) -> None:
         backend = self._backend(candidate)
         backend.check(candidate)  # then its architecture is one that kernels are made for
-        device = Device(arch=candidate.kernel_fields().get("arch", 90))
+        arch = candidate.kernel_fields().get("arch", 90)
+        assert isinstance(arch, int)
+        device = Device(arch=arch)
         backend.prepare([(workload, candidate)], device)
-        backend.build(workload, candidate, device)  # raises what went wrong
+        backend.build(workload, candidate, device)  # raises the reason of a failure
 
     def narrow(self, environment: Environment, candidate: Candidate) -> Environment:
         backend = self._backend(candidate)

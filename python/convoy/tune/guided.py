@@ -22,7 +22,7 @@ OPTIMISM = 1.0
 #: Least gain of a kernel to compile over all workloads (see kernel_choice.py): one of them by 5%,
 #: or ten by half a percent.
 NEW_KERNEL = 0.05
-#: Weight of the tuned workloads beside those of ``prior``.
+#: Weight of the tuned workloads relative to those of ``prior``.
 OWN_WEIGHT = 3.0
 
 

@@ -1,9 +1,10 @@
 """The state in which a run began and ended, so that no run repeats work.
 
-A run skips workloads with enough records, and its model learns from those. After a kill, records
-also hold what the run itself has measured: the journal, a small file beside the record file while a
-run is under way, tells the two apart. A run that was not cut short stores the number of records of
-each of its workloads, which may be below the budget's: an equal run then skips those as well.
+A run skips workloads with enough records, and its model learns from those. After a kill, the
+records also contain what the run itself measured. The journal, a small file beside the record file
+while a run is active, distinguishes the two. A run that was not cut short stores the number of
+records of each of its workloads, which may be below the budget: an equal run then skips these
+workloads as well.
 """
 
 from __future__ import annotations

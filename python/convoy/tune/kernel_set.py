@@ -18,7 +18,7 @@ from ..records.record import Record
 
 #: A compiled kernel: the name of its backend and its description as canonical JSON.
 Kernel = tuple[str, str]
-#: What is always there: any plan of cuDNN.
+#: Always available: any plan of cuDNN.
 BASELINE: Kernel = ("cudnn", "")
 #: A workload that no available kernel runs counts as this many times slower than its best.
 MISSING = 10.0

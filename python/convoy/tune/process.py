@@ -48,7 +48,7 @@ class MeasuringProcess:
 
     @property
     def running(self) -> bool:
-        """Whether there is a child process that has not ended."""
+        """Whether the child process is running."""
         return self._child is not None and self._child[0].poll() is None
 
     def describe(self) -> tuple[Device, Environment]:
@@ -104,7 +104,7 @@ class MeasuringProcess:
         return Measurement(failure=reason), time.monotonic() - started
 
     def close(self) -> None:
-        """Kill the child, whatever it is doing, and wait until it is gone."""
+        """Kill the child and wait for its end."""
         child, self._child = self._child, None
         if child is None:
             return

@@ -124,7 +124,7 @@ class RayExecutor(Executor):
         self.slots = JOBS_OF_A_MACHINE * len(self._load)
 
     def _ask(self, reference: ObjectRef) -> Any:
-        """Wait for an answer of a machine. Raises what it raised there."""
+        """Wait for a machine's answer; raise the error that it raised there."""
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as err:
@@ -151,7 +151,7 @@ class RayExecutor(Executor):
                         return
                 return
             except (MeasuringFailed, self._ray.exceptions.RayError) as err:
-                self._drop(actor, err)  # what is left goes to another machine
+                self._drop(actor, err)  # the rest goes to another machine
             finally:
                 with self._lock:
                     if actor in self._load:

@@ -32,7 +32,7 @@ class Space:
         assert len(set(keys)) == len(keys), "candidates of one key"
 
     def extended(self, others: Iterable[Candidate]) -> Space:
-        """Return the space with more candidates at the end; those that it has are left out."""
+        """Return the space with more candidates at the end, without duplicates."""
         merged: dict[CandidateKey, Candidate] = {candidate_key(c): c for c in self.candidates}
         for other in others:
             merged.setdefault(candidate_key(other), other)

@@ -58,12 +58,12 @@ class Task:
         self.results[candidate_key(candidate)] = Offer(candidate, measurement)
 
     def widen(self, neighbours: Iterable[Candidate], around: Candidate) -> None:
-        """Add candidates that lie around one to the space."""
+        """Add variations of a candidate to the space."""
         self.widened.add(candidate_key(around))
         self.space = self.space.extended(neighbours)
 
     def finish_round(self, trials: int) -> None:
-        """Account for a round of so many trials, all of which have their results."""
+        """Account for a round of this many trials, all of which have results."""
         best = min((time for time, _ in self.times()), default=None)
         before = self.best_us
         improved = best is not None and (before is None or best < (1 - LEAST_IMPROVEMENT) * before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
 from ... import programmatic
 from ...errors import CacheUnwritable, CompileFailed, ConvoyError, InvalidOption, LibraryMissing
@@ -18,8 +18,6 @@ from .compile import Progress, compile_kernel, compile_many, is_compiled
 from .kernel import K, Launch
 
 _log = logging.getLogger(__name__)
-#: Of a candidate's config; the kernel itself is for its family to check.
-_OPTIONS: dict[str, checks.Check] = {"kernel": lambda value: value, "swizzle": checks.integer()}
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Family(Generic[K]):
     launches: Callable[[Workload, Device], Sequence[Launch[K]] | Decline]
     why_not: Callable[[Launch[K], Workload, Device], str]
     workspace_bytes: Callable[[Launch[K], Workload, Device], int]
-    kernel_from_json: Callable[[dict[str, Any]], K]
+    kernel_from_json: Callable[[object], K]
     limit: int
     splits: bool = False
     tensor_cores: bool = True
@@ -109,11 +107,14 @@ class KernelBackend(Backend, Generic[K]):
         this backend."""
         if (known := self._launches.get(candidate.config)) is not None:
             return known
-        fields = _OPTIONS | ({"split_k": checks.integer(1)} if self.family.splits else {})
+        fields: dict[str, checks.Check] = {
+            "kernel": self.family.kernel_from_json, "swizzle": checks.integer(),
+        }  # fmt: skip
+        if self.family.splits:
+            fields["split_k"] = checks.integer(1)
         what = f"candidate {candidate.key} of the {self.name} backend"
-        options = checks.checked(candidate.options(), fields, what, InvalidOption, fields)
-        kernel = self.family.kernel_from_json(options["kernel"])
-        launch = Launch(kernel, options.get("split_k", 1), options["swizzle"])
+        options = candidate.options()
+        launch: Launch[K] = checks.made(Launch, options, fields, what, InvalidOption, fields)
         self._launches[candidate.config] = launch
         return launch
 

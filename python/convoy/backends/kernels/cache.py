@@ -15,11 +15,10 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import filelock
 
@@ -32,13 +31,21 @@ _MOST_LIBRARY_BYTES = 1 << 30
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def _sha256(value: Any) -> str:
+def _sha256(value: object) -> str:
     if isinstance(value, str) and _SHA256.fullmatch(value):
         return value
     raise checks.Mismatch("a SHA-256 in hexadecimal", value)
 
 
-_ENTRY: dict[str, checks.Check] = {
+@dataclass(frozen=True)
+class _Record:
+    """The content of a JSON file: the library's hash, and how it was made."""
+
+    sha256: str
+    about: dict[str, object]
+
+
+_RECORD: dict[str, checks.Check] = {
     "sha256": _sha256,
     "about": checks.mapping(lambda value: value, 100),
 }
@@ -51,7 +58,7 @@ class Entry:
 
     library: bytes
     sha256: str
-    about: dict[str, Any]
+    about: Mapping[str, object]
     path: Path | None = None
 
 
@@ -67,23 +74,22 @@ class KernelCache:
         self.folder = folder if folder is not None else kernels_dir()
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a key; None when there is none or its files are damaged.
+        """Return the entry of a key; None if there is none or its files are damaged.
 
-        Raises CacheUntrusted where others may write into the folder: a library is code.
+        Raises CacheUntrusted if others may write to the folder: a library is code.
         """
         self._check_owner()
         try:
             text = checks.read_bytes(self.folder / f"{key}.json", _MOST_ENTRY_BYTES)
-            record = checks.checked(
-                checks.parse_json(text, key, InvalidOption), _ENTRY, key, InvalidOption, _ENTRY
-            )
-            path = self.folder / f"{record['sha256']}.so"
+            data = checks.parse_json(text, key, InvalidOption)
+            record = checks.made(_Record, data, _RECORD, key, InvalidOption, _RECORD)
+            path = self.folder / f"{record.sha256}.so"
             library = checks.read_bytes(path, _MOST_LIBRARY_BYTES)
         except (OSError, InvalidOption):
             return None
-        if hashlib.sha256(library).hexdigest() != record["sha256"]:
+        if hashlib.sha256(library).hexdigest() != record.sha256:
             return None
-        return Entry(library, record["sha256"], record["about"], path)
+        return Entry(library, record.sha256, record.about, path)
 
     def _check_owner(self) -> None:
         try:
@@ -100,10 +106,10 @@ class KernelCache:
             )
 
     def __contains__(self, key: str) -> bool:
-        """Whether there is an entry; whether it is whole, :meth:`get` finds out."""
+        """Whether there is an entry; :meth:`get` checks that it is complete."""
         return (self.folder / f"{key}.json").is_file()
 
-    def put(self, key: str, library: bytes, about: dict[str, Any]) -> Entry:
+    def put(self, key: str, library: bytes, about: Mapping[str, object]) -> Entry:
         """Store a library. Raises CacheUnwritable."""
         sha256 = hashlib.sha256(library).hexdigest()
         path = self.folder / f"{sha256}.so"
@@ -129,7 +135,7 @@ class KernelCache:
         try:
             yield
         finally:
-            # Whoever waits on the file that goes has it; whoever comes later makes a new one.
+            # A process that waits has the removed file open; later ones create a new one.
             Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
 

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from ... import paths
 from ...errors import CompileFailed, InvalidOption, LibraryMissing
@@ -23,7 +22,7 @@ from .toolkit import Toolkit, find_toolkit
 NVCC_TIMEOUT_S = 1800
 
 #: Called after each kernel: how many are done, of how many, which one, seconds (0 from the cache).
-Progress = Callable[[int, int, Any, float], None]
+Progress = Callable[[int, int, Kernel, float], None]
 
 
 def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
@@ -36,8 +35,8 @@ def cache_key(kernel: Kernel, toolkit: Toolkit) -> str:
 def compile_kernel(
     kernel: Kernel, *, cache: KernelCache | None = None, toolkit: Toolkit | None = None
 ) -> Entry:
-    """The compiled library of one kernel: the one that came with the package or lies in the cache,
-    otherwise compiled now. With a ``toolkit`` it is that compiler's code, not the package's.
+    """Return the compiled library of one kernel: shipped with the package, from the cache, or
+    compiled now. With a ``toolkit`` it is compiled by that compiler, not taken from the package.
 
     Raises LibraryMissing (no nvcc, CUTLASS or CUDA runtime), CompileFailed, CacheUnwritable.
     """
@@ -53,7 +52,7 @@ def compile_kernel(
         if (entry := cache.get(key)) is not None:
             return entry  # another process was first
         started = time.monotonic()
-        about: dict[str, Any] = {
+        about: dict[str, object] = {
             "name": kernel.name,
             "kernel": kernel.to_json(),
             "nvcc": toolkit.version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from ...errors import InvalidOption
 from ...ir import fields as checks
@@ -50,11 +50,11 @@ class TemplateInstance:
     def uses_cutlass(self) -> bool:
         return False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"family": self.family, **dataclasses.asdict(self)}  # type: ignore[call-overload]
 
     @classmethod
-    def from_json(cls: type[T], data: dict[str, Any]) -> T:
+    def from_json(cls: type[T], data: dict[str, object]) -> T:
         """Read the fields of :meth:`to_json` without ``family``; raises InvalidOption for
         others."""
         required = [
@@ -62,10 +62,10 @@ class TemplateInstance:
             for field in dataclasses.fields(cls)  # type: ignore[arg-type]
             if field.default is dataclasses.MISSING
         ]
-        return cls(**checks.checked(data, cls.fields, cls.family, InvalidOption, required))
+        return checks.made(cls, data, cls.fields, cls.family, InvalidOption, required)
 
 
-def instance_from_json(data: Any, kinds: Sequence[type[T]]) -> T:
+def instance_from_json(data: object, kinds: Sequence[type[T]]) -> T:
     """Inverse of :meth:`TemplateInstance.to_json` for one of several families; raises InvalidOption
     on unknown families or fields."""
     if not isinstance(data, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 
 class Kernel(Protocol):
@@ -45,7 +45,7 @@ class Kernel(Protocol):
     def dtype(self) -> str:
         """Dtype of the operands."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields, JSON types only."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from typing import Any
 
 from ...errors import CorruptArtefact, InvalidOption, LibraryMissing
 from ...ir.workload import Workload
@@ -116,7 +115,7 @@ class KernelLibrary:
         """Encode problem and pointers for the current device; raises InvalidOption."""
         return PreparedKernel(self, shape, operands)
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         """Call ``convoy_kernel_<name>``; raises InvalidOption with its words on an error code."""
         code = getattr(self.functions, f"convoy_kernel_{name}")(*arguments)
         if code != 0:

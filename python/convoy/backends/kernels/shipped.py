@@ -17,7 +17,6 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ... import paths
 from ...errors import CorruptArtefact, InvalidOption
@@ -36,7 +35,7 @@ class Archive:
 
     path: Path
     toolkit: str
-    entries: Mapping[str, dict[str, Any]]
+    entries: Mapping[str, Mapping[str, str]]
 
     @classmethod
     def open(cls, path: Path) -> Archive:
@@ -44,8 +43,8 @@ class Archive:
         try:
             with zipfile.ZipFile(path) as archive:
                 data = checks.parse_json(archive.read(MANIFEST), MANIFEST, CorruptArtefact)
-            if data["format"] != FORMAT:
-                raise ValueError(f"format {data['format']}")
+            if not isinstance(data, dict) or data["format"] != FORMAT:
+                raise ValueError(f"not format {FORMAT}")
             return cls(path, str(data["toolkit"]), dict(data["kernels"]))
         except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise CorruptArtefact(

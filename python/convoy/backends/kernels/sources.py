@@ -17,7 +17,7 @@ FOLDERS = ("cutlass", "sm90", "depthwise", "attention")
 #: tensor core pipeline.
 FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")
 _INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
-# Comments first, so that what looks like a token in one is none.
+# Comments first, so that they are not searched for tokens.
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\\n])*"|\w+|[^\w\s])', re.DOTALL)
 _ONCE = re.compile(r"^\s*#\s*pragma\s+once\s*$", re.MULTILINE)
 
@@ -44,7 +44,7 @@ def code(header: Path) -> str:
 
 
 def _expand(header: Path, seen: dict[Path, None]) -> list[str]:
-    """The text of a header between its own includes, which are expanded where they first stand."""
+    """The text of a header with its own includes expanded where they first appear."""
     seen[header] = None
     texts, lines = [], []
     for line in header.read_text().splitlines():

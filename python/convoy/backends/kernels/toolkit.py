@@ -16,7 +16,7 @@ from pathlib import Path
 from ... import paths
 from ...errors import LibraryMissing
 
-#: What the kernels of ``codegen/cutlass`` are written against, and what pyproject.toml pins.
+#: The version that ``codegen/cutlass`` is written for and pyproject.toml pins.
 CUTLASS_VERSION = "4.2.0.0"
 #: Kernel libraries link against libcudart.so.13, as TVM's CUDA runtime does.
 CUDA_MAJOR = 13

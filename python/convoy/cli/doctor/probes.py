@@ -1,6 +1,6 @@
 """All probes of ``convoy doctor``, and the summary of their checks.
 
-Every probe stands alone: one that fails, crashes or hangs is reported, and the others go on.
+Probes are independent: one that fails, crashes or hangs is reported, and the others continue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bring all that is added to the scores of an attention into one tensor."""
+"""Combine all terms that are added to the scores of an attention into one tensor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Masks:
 
 
 def combined(terms: Sequence[Term], dtype: str) -> Masks | None:
-    """One bias for all terms; None where there is none, such as of numbers for whole queries."""
+    """One bias for all terms; None if it has no effect, as for constants of entire rows."""
     if not terms:
         return Masks()
     extents = _batches([term.scores[:-2] for term in terms])
@@ -55,7 +55,7 @@ def combined(terms: Sequence[Term], dtype: str) -> Masks | None:
 
 def _expression(term: Term, shape: tuple[int, ...], dtype: str) -> relax.Expr:
     if isinstance(term.value, np.ndarray):
-        return make_const(term.value.reshape(shape).astype(numpy_dtype(dtype)))
+        return make_const(term.value.reshape(shape), dtype)
     value = term.value if term.dtype == dtype else relax.op.astype(term.value, dtype)
     return value if term.shape == shape else relax.op.reshape(value, shape)
 
@@ -110,7 +110,7 @@ def _cut(
 
 
 def _is_causal(total: np.ndarray, matrix: tuple[int, int]) -> bool:
-    """Whether query i sees the keys 0 to i, in all batches alike."""
+    """Whether query i sees only the keys 0 to i, in all batches."""
     if total.shape[-2:] != matrix or math.prod(total.shape[:-2]) != 1:
         return False
     mask = total.reshape(matrix)

@@ -1,4 +1,4 @@
-"""What a pattern is: it finds the places of a graph that one kernel could compute, as Workloads."""
+"""The interface of a pattern: it finds the sites of a graph that one kernel could compute."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
 
 from tvm import relax
 
@@ -21,19 +20,21 @@ from .base import GraphView, Pattern, Site, fitted
 from .epilogue import Chain, extended
 from .roots import Root, find_root
 
+#: A convolution or GEMM, with its epilogues from none to the longest.
+Member = tuple[Root, list[Chain]]
 #: Of up to so many parallel convolutions every subset is a site, of more only all of them.
 MOST_SUBSETS = 4
 
 
 class Branches(Pattern):
-    """Two and more forward convolutions or GEMMs of one input, with constant weights and
-    the same bias and activation behind each; no residual, no groups."""
+    """Two or more forward convolutions or GEMMs of one input, with constant weights and the same
+    bias and activation; without residual and groups."""
 
     name = "branches"
     optional = False
 
     def sites(self, graph: GraphView) -> Iterator[Site]:
-        together: dict[Hashable, list[tuple[Root, list[Chain]]]] = defaultdict(list)
+        together: dict[Hashable, list[Member]] = defaultdict(list)
         for binding in graph.bindings:
             root = find_root(binding, graph)
             if root is not None and _can_join(root):
@@ -65,14 +66,14 @@ def _chains(graph: GraphView, var: relax.Var) -> list[Chain]:
     return chains
 
 
-def _subsets(members: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def _subsets(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
     """All of them first, then smaller ones."""
     least = 2 if len(members) <= MOST_SUBSETS else len(members)
     for size in range(len(members), max(least, 2) - 1, -1):
         yield from itertools.combinations(members, size)
 
 
-def _joined(members: Sequence[tuple[Root, list[Chain]]]) -> Site | None:
+def _joined(members: Sequence[Member]) -> Site | None:
     """The site of members with the longest epilogue that all of them have."""
     by_epilogue = [{chain.epilogue: chain for chain in chains} for _, chains in members]
     shared = [e for e in by_epilogue[0] if all(e in other for other in by_epilogue[1:])]

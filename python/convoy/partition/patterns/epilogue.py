@@ -151,7 +151,7 @@ def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
         values = channel_constant(expr, y)
         if values is None:
             return None
-        return make_const(np.broadcast_to(values, (k,)).astype(numpy_dtype(dtype_of(y))))
+        return make_const(np.broadcast_to(values, (k,)), dtype_of(y))
     shape = shape_of(expr)
     if dtype_of(expr) != dtype_of(y) or not shape or shape == shape_of(y):
         return None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from tvm import relax
+from tvm.relax.dpl import DFPattern
 
 from ...ir.workload import Workload
 from .base import GraphView, Pattern, Site
 
 #: From a match to the problem and its operands; None where it is none after all.
 ToWorkload = Callable[
-    [Mapping[Any, relax.Expr], relax.Var], "tuple[Workload, Sequence[relax.Expr]] | None"
+    [Mapping[DFPattern, relax.Expr], relax.Var], "tuple[Workload, Sequence[relax.Expr]] | None"
 ]
 
 
@@ -25,7 +25,7 @@ class Explicit(Pattern):
     order, or None.
     """
 
-    def __init__(self, name: str, expression: Any, workload: ToWorkload) -> None:
+    def __init__(self, name: str, expression: DFPattern, workload: ToWorkload) -> None:
         self.name, self._expression, self._workload = name, expression, workload
 
     def sites(self, graph: GraphView) -> Iterator[Site]:
@@ -45,7 +45,9 @@ class Explicit(Pattern):
 
     @staticmethod
     def _covered(
-        parts: Mapping[Any, relax.Expr], bound: Mapping[relax.Expr, relax.Var], last: relax.Var
+        parts: Mapping[DFPattern, relax.Expr],
+        bound: Mapping[relax.Expr, relax.Var],
+        last: relax.Var,
     ) -> list[relax.Var]:
         """Variables of the calls that the pattern names."""
         covered = {last}

@@ -31,7 +31,7 @@ def register(pattern: Pattern) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a pattern that :func:`register` added; of no effect where there is none."""
+    """Remove a pattern that :func:`register` added; has no effect if there is none of that name."""
     _added.pop(name, None)
 
 

@@ -17,7 +17,7 @@ from ...graph.expr import (
     shape_of,
 )
 from ...ir.workload import Workload
-from ...ops import DGRAD, DGRAD_3D, WGRAD, forward_workload, spatial_fields
+from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView
 
 _CONVOLUTIONS = {"relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
@@ -55,17 +55,13 @@ def _conv_root(binding: relax.Binding) -> Root | None:
         return None
     if dtype_of(binding.var) not in FLOAT_DTYPES:
         return None
-    (n, *size, c), (k, *window, _) = shape_of(x), shape_of(w)
     axes = len(spatial)
     stride, dilation = (
         ints(value) * (axes if len(value) == 1 else 1) for value in (attrs.strides, attrs.dilation)
     )
-    workload = Workload(
-        "fprop", n=n, c=c, k=k,
-        **spatial_fields(size, window, stride, padding_of(attrs.padding, axes), dilation),
-        groups=int(attrs.groups),
-        dtype=dtype_of(x),
-        out_dtype=dtype_of(binding.var),
+    workload = conv_workload(
+        "fprop", shape_of(x), shape_of(w)[:-1], stride, padding_of(attrs.padding, axes), dilation,
+        int(attrs.groups), dtype_of(x), dtype_of(binding.var),
     )  # fmt: skip
     return Root(workload, [x, w])
 
@@ -75,8 +71,8 @@ def _gradient_root(binding: relax.Binding) -> Root | None:
     call = binding.value
     if op_name(call) not in (DGRAD, DGRAD_3D, WGRAD):
         return None
-    fields = forward_workload(call)
-    return None if fields is None else Root(Workload(**fields), list(call.args))
+    workload = forward_workload(call)
+    return None if workload is None else Root(workload, list(call.args))
 
 
 def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:

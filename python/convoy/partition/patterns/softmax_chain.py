@@ -91,7 +91,8 @@ def weights_of(graph: GraphView, value: relax.Expr) -> Weights | None:
 
 
 def _made(graph: GraphView, value: relax.Expr) -> relax.Expr:
-    """What a value is bound to; itself where it is a parameter or a constant."""
+    """The expression that a value is bound to; the value itself if it is a parameter or a
+    constant."""
     return graph.value.get(value, value) if isinstance(value, relax.Var) else value
 
 
@@ -136,7 +137,8 @@ def _safe(graph: GraphView, var: relax.Var, call: relax.Call) -> Weights | None:
 
 
 def _is_zero(graph: GraphView, value: relax.Expr, covered: list[relax.Var]) -> bool:
-    """Whether a value is all zeros; what makes it is added to ``covered``."""
+    """Whether all elements of a value are zero; the bindings that compute it are added to
+    ``covered``."""
     if is_const(value):
         return not np.any(as_numpy(value))
     made = _made(graph, value)
@@ -152,7 +154,8 @@ def _is_zero(graph: GraphView, value: relax.Expr, covered: list[relax.Var]) -> b
 def _through_casts(
     graph: GraphView, value: relax.Expr, covered: list[relax.Var]
 ) -> relax.Call | None:
-    """The call behind casts and reshapes that made a value; variables are added to ``covered``."""
+    """The call that computed a value, ignoring casts and reshapes; variables are added to
+    ``covered``."""
     while isinstance(value, relax.Var) and isinstance(graph.value.get(value), relax.Call):
         covered.append(value)
         made = graph.value[value]
@@ -169,7 +172,7 @@ def _over_last_axis(call: relax.Call) -> bool:
 
 
 def _same(graph: GraphView, a: relax.Expr, b: relax.Expr) -> bool:
-    """Whether two values are the same but for casts."""
+    """Whether two values are equal except for casts."""
 
     def bare(value: relax.Expr) -> relax.Expr:
         while op_name(made := _made(graph, value)) == "relax.astype":
@@ -297,7 +300,7 @@ def _masked(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None
         made = np.where(as_numpy(condition), *branches).astype(numpy_dtype(dtype))
         term = Term(made, made.shape, dtype, shape_of(call))
     else:
-        numbers = [make_const(np.array(branch, numpy_dtype(dtype))) for branch in branches]
+        numbers = [make_const(np.array(branch), dtype) for branch in branches]
         value = relax.op.where(condition, *numbers)
         term = Term(value, shape_of(condition), dtype, shape_of(call))
     return dataclasses.replace(inner, terms=(*inner.terms, term))

@@ -25,7 +25,7 @@ class Strided:
 
     @classmethod
     def compact(cls, shape: Sequence[int]) -> Strided:
-        """The whole tensor."""
+        """A view of the complete tensor."""
         strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
         return cls(tuple(((n, s),) for n, s in zip(shape, strides, strict=True)))
 
@@ -60,8 +60,8 @@ class Strided:
         return None if left else Strided(tuple(dims), self.offset)
 
     def sliced(self, axis: int, begin: int, extent: int, step: int = 1) -> Strided | None:
-        """``extent`` elements of a dimension from ``begin`` on, ``step`` apart. None where they do
-        not lie evenly."""
+        """``extent`` elements of a dimension from ``begin`` on, ``step`` apart; None if they are
+        not evenly spaced."""
         factors, start = joined(self.dims[axis]), 0
         while len(factors) > 1:
             stride, inner = factors[0][1], math.prod(n for n, _ in factors[1:])

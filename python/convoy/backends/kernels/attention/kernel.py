@@ -6,7 +6,6 @@ import dataclasses
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
@@ -106,11 +105,11 @@ class AttentionKernel:
     def uses_cutlass(self) -> bool:
         return False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"family": "attention", **dataclasses.asdict(self)}
 
 
-def kernel_from_json(data: Any) -> AttentionKernel:
+def kernel_from_json(data: object) -> AttentionKernel:
     """Inverse of :meth:`AttentionKernel.to_json`; raises InvalidOption on other fields."""
     if not isinstance(data, dict):
         raise InvalidOption(f"kernel {reprlib.repr(data)}", "a JSON object")
@@ -118,8 +117,8 @@ def kernel_from_json(data: Any) -> AttentionKernel:
     if (family := fields.pop("family", None)) != "attention":
         raise InvalidOption(f"kernel family {reprlib.repr(family)}", "attention")
     required = ("dim", "value_dim", "rows")
-    return AttentionKernel(
-        **checks.checked(fields, _FIELDS, "attention kernel", InvalidOption, required)
+    return checks.made(
+        AttentionKernel, fields, _FIELDS, "attention kernel", InvalidOption, required
     )
 
 

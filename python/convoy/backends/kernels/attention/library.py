@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
 
 from ....errors import CorruptArtefact, InvalidOption
 from ....ir.attention import RowView
@@ -95,7 +94,7 @@ class AttentionLibrary:
     def state_bytes(self) -> int:
         return int(self._functions.convoy_kernel_state_bytes())
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         """Call ``convoy_kernel_<name>``; raises InvalidOption with its words on an error code."""
         code = getattr(self._functions, f"convoy_kernel_{name}")(*arguments)
         if code != 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
@@ -26,10 +25,10 @@ _GENCODE = {
 
 @dataclass(frozen=True, order=True)
 class KernelConfig(KernelParameters):
-    """A valid combination of parameters: what is compiled once and serves every workload it fits.
+    """A valid combination of parameters, compiled once for all workloads that it supports.
 
-    Raises InvalidOption if a field is of another type or range, or fields contradict each other:
-    the source is made of these fields, which come from records and plans.
+    Raises InvalidOption if a field has another type or range or if fields contradict each other:
+    the source is generated from these fields, which come from records and plans.
     """
 
     def __post_init__(self) -> None:
@@ -159,7 +158,7 @@ class KernelConfig(KernelParameters):
     def uses_cutlass(self) -> bool:
         return True
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields that differ from their defaults, JSON types only."""
         data = {}
         for field in dataclasses.fields(self):
@@ -169,9 +168,9 @@ class KernelConfig(KernelParameters):
         return data
 
     @classmethod
-    def from_json(cls, data: Any) -> KernelConfig:
+    def from_json(cls, data: object) -> KernelConfig:
         """Inverse of :meth:`to_json`; raises InvalidOption on unknown or missing fields."""
-        return cls(**checks.checked(data, _FIELDS, "kernel", InvalidOption, ("family", "tile")))
+        return checks.made(cls, data, _FIELDS, "kernel", InvalidOption, ("family", "tile"))
 
 
 _EXTENT = checks.integer(0, 4096)

@@ -77,7 +77,7 @@ def header_of(config: KernelParameters) -> str:
 
 
 def _is_activated(config: KernelParameters) -> bool:
-    """Whether the epilogue needs what ``activations.cuh`` has."""
+    """Whether the epilogue needs ``activations.cuh``."""
     return config.residual_last or config.activation in _MORE_ACTIVATIONS
 
 

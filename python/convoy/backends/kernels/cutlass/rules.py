@@ -80,7 +80,7 @@ def workspace_bytes(launch: Launch, workload: Workload) -> int:
 
 
 def workspace_bytes_of(launch: Launch, tiles: int, elements: int) -> int:
-    """Workspace for so many output tiles and elements."""
+    """Workspace for this number of output tiles and elements."""
     config = launch.kernel
     if config.scheduler == "splitk":
         return launch.split_k * elements * 4
@@ -230,6 +230,6 @@ def _splits(config: KernelConfig, workload: Workload, device: Device) -> list[in
 
 
 def _nearest(possible: list[int], target: float) -> int:
-    """The largest count that stays within a wave, else the smallest there is."""
+    """The largest count within one wave, or the smallest count."""
     fitting = [split for split in possible if split <= target]
     return fitting[-1] if fitting else possible[0]

@@ -74,7 +74,7 @@ def why_not(launch: Launch, w: Workload, device: Device) -> str:
 
 
 def launches(w: Workload) -> list[Launch]:
-    """The launches of all tiles but those that compute outputs which do not exist."""
+    """The launches of all tiles except those with outputs outside the problem."""
     kernel = GroupedKernel(w.dtype)
     outputs = -(-(w.k // w.groups) // 8)
     used = [tile for tile in range(len(TILES)) if TILES[tile].columns <= outputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....ir import fields as checks
 from ..instance import TemplateInstance, instance_from_json
@@ -47,7 +47,7 @@ class DepthwiseLibrary(TemplateInstance):
         )
 
 
-def _filter(value: Any) -> int:
+def _filter(value: object) -> int:
     if type(value) is int and value in FILTERS:
         return value
     raise checks.Mismatch(f"one of {', '.join(map(str, FILTERS))}", value)
@@ -124,6 +124,6 @@ DepthwiseKernel = ConvKernel | WgradKernel | GroupedKernel
 _KINDS: tuple[type[DepthwiseKernel], ...] = (ConvKernel, WgradKernel, GroupedKernel)
 
 
-def kernel_from_json(data: Any) -> DepthwiseKernel:
+def kernel_from_json(data: object) -> DepthwiseKernel:
     """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
     return instance_from_json(data, _KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
@@ -160,11 +160,11 @@ class DgradKernel(Sm90Library):
             f"CONVOY_EXPORT_SM90_KERNEL(Kernel)\n"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {_IN_JSON.get(name, name): value for name, value in super().to_json().items()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> DgradKernel:
+    def from_json(cls, data: dict[str, object]) -> DgradKernel:
         """Plans of earlier versions have ``store_warps``, an option that is gone, as false."""
         names = {in_json: name for name, in_json in _IN_JSON.items()}
         fields = {names.get(name, name): value for name, value in data.items()}

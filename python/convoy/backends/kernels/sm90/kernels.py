@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..instance import instance_from_json
 from .dgrad import DgradKernel
 from .small import SmallConvKernel
@@ -21,6 +19,6 @@ _KINDS: tuple[type[Sm90Kernel], ...] = (
 )
 
 
-def kernel_from_json(data: Any) -> Sm90Kernel:
+def kernel_from_json(data: object) -> Sm90Kernel:
     """Inverse of ``to_json``; raises InvalidOption on unknown families or fields."""
     return instance_from_json(data, _KINDS)
