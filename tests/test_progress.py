@@ -20,11 +20,12 @@ def test_a_callback_gets_stages_and_steps():
     assert seen == [("normalize", 0, 0), ("measure kernels", 0, 0), ("one", 1, 2), ("two", 2, 2)]
 
 
-def test_logs_get_a_line_a_stage_also_where_it_fails(caplog):
+def test_logs_get_a_line_when_a_stage_begins_and_when_it_ends_or_fails(caplog):
     caplog.set_level(logging.INFO, "convoy")
     with pytest.raises(ValueError), Stages().stage("lower"):
+        assert caplog.messages == ["lower ..."]
         raise ValueError
-    assert [record.message.split(":")[0] for record in caplog.records] == ["lower"]
+    assert [message.split(":")[0] for message in caplog.messages] == ["lower ...", "lower"]
 
 
 def test_stages_within_stages_share_one_bar(monkeypatch):
@@ -56,4 +57,4 @@ def test_reading_a_model_file_is_a_stage(tmp_path, caplog):
     path.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2), float32]) { nn.relu(%x) }\n')
     caplog.set_level(logging.INFO, "convoy")
     read_model(path, None, None)
-    assert [record.message.split(":")[0] for record in caplog.records] == ["import"]
+    assert [message.split(":")[0] for message in caplog.messages] == ["import ...", "import"]

@@ -26,8 +26,8 @@ class Stages:
 
     Args:
         callback: Called for every stage and step instead of drawing a bar. Without one a bar is
-            drawn on standard error where that is a terminal. The log ``convoy`` gets a line for
-            each stage with its seconds in any case.
+            drawn on standard error where that is a terminal. The log ``convoy`` gets a line when a
+            stage begins and one with its seconds when it ends in any case.
     """
 
     def __init__(self, callback: Progress | None = None) -> None:
@@ -49,6 +49,7 @@ class Stages:
         """Report the enclosed work as one stage with a readable name such as ``measure
         kernels``."""
         started = time.monotonic()
+        _log.info("%s ...", name)
         outer = self._bar
         if self._callback is not None:
             self._callback(name, 0, 0)

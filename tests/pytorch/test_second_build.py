@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from pathlib import Path
 from typing import Any
@@ -43,15 +44,43 @@ def test_a_module_of_an_earlier_build_is_not_converted(
     net, x = Net().eval(), torch.randn(2, 3, 6, 6)
     caplog.set_level(logging.INFO, "convoy")
     first = convoy.compile(net, (x,), batch=batch)
-    stages = [record.message.split(":")[0] for record in caplog.records]
-    assert stages[:2] == ["trace", "import"] and "lower and compile" in stages
+    begun = [message for message in caplog.messages if message.endswith(" ...")]
+    assert "trace ..." in begun and "import ..." in begun and "lower and compile ..." in begun
     caplog.clear()
     monkeypatch.delattr(importer, "to_relax")
     second = convoy.compile(net, (x,), batch=batch)
-    stages = [record.message.split(":")[0] for record in caplog.records]
-    assert stages == ["trace", "the module of an earlier build is taken"]
+    stages = [message.split(":")[0] for message in caplog.messages]
+    assert stages == ["trace ...", "trace", "the module of an earlier build is taken"]
     torch.testing.assert_close(second(x), net(x))
     torch.testing.assert_close(second(x), first(x), rtol=0, atol=0)
+
+
+def trained(net: Any, momentum: float) -> Any:
+    """A compiled step, and the loss and the parameters behind two of them."""
+    from convoy.pytorch.training import compile_training_step
+
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum)
+    torch.manual_seed(1)
+    batch = torch.randn(4, 3, 6, 6), torch.tensor([0, 1, 2, 3])
+    step = compile_training_step(net, nn.functional.cross_entropy, optimizer, *batch)
+    losses = [step(*batch) for _ in range(2)]
+    step.update_module()
+    return losses[1], net.state_dict()
+
+
+def test_a_training_step_of_an_earlier_build_is_not_differentiated(
+    cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moving statistics and velocities find their places without the network."""
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(128, 4))
+    results = [trained(copy.deepcopy(net), momentum=0.9)]
+    monkeypatch.delattr(importer, "to_relax")
+    results.append(trained(copy.deepcopy(net), momentum=0.9))
+    for name, value in results[0][1].items():
+        torch.testing.assert_close(value, results[1][1][name], rtol=0, atol=0)
+    assert results[0][0] == results[1][0]
+    with pytest.raises(NameError, match="to_relax"):
+        trained(copy.deepcopy(net), momentum=0.5)
 
 
 def content(net: Any, x: Any) -> Any:

@@ -17,6 +17,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 import convoy
 from convoy.errors import UnsupportedOp
 from convoy.ir.artifact import Meta
+from convoy.lower import codegen
 from convoy.lower import compile as compiling
 from convoy.lower.executable import lower, lower_module
 from convoy.lower.lowered import Lowered, _compiled
@@ -256,8 +257,8 @@ def test_modules_of_before_say_nothing() -> None:
 
 
 def test_nothing_is_compiled_twice_where_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    builds, real = [], tvm.tirx.build
-    monkeypatch.setattr(tvm.tirx, "build", lambda *a, **k: builds.append(a) or real(*a, **k))
+    builds, real = [], codegen.build
+    monkeypatch.setattr(codegen, "build", lambda *a, **k: builds.append(a) or real(*a, **k))
     built = convoy.build(network(), "cuda", precision="float32", measure=False)
     assert len(builds) == 1 and built.meta.rescheduled == ()
 
@@ -266,7 +267,7 @@ def test_what_is_launched_is_read_again_where_code_generation_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The streams are planned by what kernels launch and allocate."""
-    real, programs = tvm.tirx.build, []
+    real, programs = codegen.build, []
 
     def build(mod, *args, **options):
         if any('"shared"' in f.script() for f in mod.functions.values()):
@@ -277,7 +278,7 @@ def test_what_is_launched_is_read_again_where_code_generation_failed(
         programs.append(program.read(mod, device))
         return programs[-1]
 
-    monkeypatch.setattr(tvm.tirx, "build", build)
+    monkeypatch.setattr(codegen, "build", build)
     monkeypatch.setattr("convoy.streams.schedule.read", read)
     with pytest.warns(UserWarning, match="softmax by Fallback"):
         convoy.build(network(), "cuda", precision="float32", measure=False)
@@ -329,7 +330,7 @@ def test_a_compiler_that_is_missing_is_no_fault_of_a_kernel(
     def build(*args, **options):
         raise RuntimeError("no compiler here")
 
-    monkeypatch.setattr(tvm.tirx, "build", build)
+    monkeypatch.setattr(codegen, "build", build)
     with pytest.raises(RuntimeError, match="no compiler here"):
         convoy.build(network(), "cuda", precision="float32", measure=False)
 

@@ -12,7 +12,7 @@ import tvm
 from tvm import te, tirx
 
 from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
-from . import cuda_literals
+from . import codegen, cuda_source
 from .programmatic import pipeline
 
 B = TypeVar("B")
@@ -24,9 +24,9 @@ def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.run
     Arguments are not checked: the virtual machine passes tensors of the declared types, and checks
     of hundreds of arguments are half of the compile time of a training step.
     """
-    cuda_literals.register()
+    cuda_source.register()
     with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        return tvm.tirx.build(without_source(functions), target=target, pipeline=pipeline(target))
+        return codegen.build(without_source(functions), target, pipeline(target))
 
 
 def compiled(

@@ -213,7 +213,8 @@ def place(
         explain: Whether to record the reasons of every decision, and what other objectives would
             select.
         progress: Called with a label, the number of finished steps and the total. By default a
-            progress bar is shown on terminals, and the logger ``convoy`` gets a line per stage.
+            progress bar is shown on terminals, and the logger ``convoy`` gets a line when a stage
+            begins and when it ends.
         streams: "auto" selects kernels together with the streams that they will run on, as
             :func:`build` does by default; a number selects each kernel on its own.
         kernels: "shipped" uses cuDNN and kernels that are already compiled, and runs nvcc only for

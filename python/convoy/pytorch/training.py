@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import pipeline
+from ..build_cache.source import Source
 from ..errors import InvalidOption
 from ..progress import stages
 from ..training import Sgd, TrainingSession, train_step
-from ..training.step import LEARNING_RATE
-from .importer import precision_of, to_relax, trace
+from ..training.step import LEARNING_RATE, StepNames
+from .importer import precision_of, trace
 from .module import device_of
 from .runner import Turns
 from .structure import flatten
+
+if TYPE_CHECKING:
+    import tvm
 
 
 def compile_training_step(
@@ -66,25 +70,23 @@ class TrainingStep:
         flat = _Loss(module, loss, [*trained], [*moved])
         tensors, structure = flatten((tuple(t.detach() for t in (*batch, *held)), {}))
         report = stages(options.get("progress"))
+        rule = _sgd(optimizer, trained)
         with report.stage("trace"):
             traced = trace(flat, structure, tensors)
-        with report.stage("import"):
-            imported = to_relax(traced.program)
-        names = [param.name for param in imported["main"].params]
-        self._inputs = names[: len(batch)]
-        self._state = dict(zip(names[len(batch) :], [*trained, *moved], strict=True))
-        first = len(batch) + len(trained)
-        step = train_step(
-            imported,
-            names[len(batch) : first],
-            _sgd(optimizer, trained),
-            {name: 1 + i for i, name in enumerate(names[first:])},
-        )
+        network = _step(traced.source(report), len(batch), len(trained), rule)
         self.device = device_of(module, batch)
         on_gpu = self.device.type == "cuda"
         precision = precision or precision_of(module, batch)
         target, options = "cuda" if on_gpu else "llvm", {**options, "progress": report}
-        self.built = pipeline.build(step.module, target, precision=precision, **options)
+        self.built = pipeline.build_source(network, target, precision=precision, **options)
+        names = [info.name for info in self.built.meta.inputs]
+        count = len(batch) + 1  # and the learning rate
+        step = StepNames(
+            tuple(names[:count]), tuple(names[count:]), tuple(names[count:][: len(trained)])
+        )
+        self._inputs = names[: len(batch)]
+        moving = step.state[len(step.state) - len(moved) :]
+        self._state = dict(zip([*step.trainable, *moving], [*trained, *moved], strict=True))
         import tvm
 
         device = tvm.cuda(self.device.index) if on_gpu else None
@@ -151,6 +153,23 @@ class _Loss(torch.nn.Module):
             values.setdefault(name, buffer.clone())
         result = torch.func.functional_call(self.called[0], values, (inputs,))
         return (self.loss(result, targets), *(values[name] for name in self.moved))
+
+
+def _step(network: Source, inputs: int, trained: int, rule: Sgd) -> Source:
+    """The training step of a loss, whose parameters are ``inputs`` tensors of a batch, ``trained``
+    ones and moving statistics, to be differentiated where no earlier build has it."""
+
+    def module() -> tvm.IRModule:
+        imported = network.module()
+        names = [param.name for param in imported["main"].params]
+        updates = {name: 1 + i for i, name in enumerate(names[inputs + trained :])}
+        return train_step(imported, names[inputs : inputs + trained], rule, updates).module
+
+    def content() -> Sequence[str] | None:
+        texts = network.content()
+        return None if texts is None else [f"step {inputs} {trained} {rule}", *texts]
+
+    return Source(module, content)
 
 
 def _sgd(optimizer: torch.optim.Optimizer, trained: Mapping[str, torch.Tensor]) -> Sgd:

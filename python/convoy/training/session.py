@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..runtime.compiled import CompiledModule
-from .step import LEARNING_RATE, TrainStep
+from .step import LEARNING_RATE, StepNames, initial_state
 
 if TYPE_CHECKING:
     import tvm
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TrainingSession:
-    """A compiled :class:`TrainStep` with its state, on one device.
+    """A compiled :class:`TrainStep`, of which the names are needed, with its state on one device.
 
     On a GPU the kernels update the state in place and a captured graph is replayed; where a new
     value comes as a tensor of its own it is copied behind the step.
@@ -26,14 +26,16 @@ class TrainingSession:
     def __init__(
         self,
         built: CompiledModule,
-        step: TrainStep,
+        step: StepNames,
         values: Mapping[str, np.ndarray],
         learning_rate: float = 0.1,
         device: tvm.runtime.Device | None = None,
     ) -> None:
         self.step_info = step
         self.session = built.session(device) if device is not None else built.session()
-        for name, value in zip(step.state, step.initial_state(values), strict=True):
+        infos = {info[0]: info for info in self.session.input_info}
+        state = initial_state([infos[name] for name in step.state], values)
+        for name, value in zip(step.state, state, strict=True):
             self.session.set_input(name, value)
         self.learning_rate = learning_rate
 

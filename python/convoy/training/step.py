@@ -9,7 +9,7 @@ statistics). It is an ordinary Relax module that ``convoy.build`` compiles.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,35 +39,49 @@ class Sgd:
 
 
 @dataclass(frozen=True)
-class TrainStep:
-    """A training step: ``module`` and the names of its inputs, state and results.
+class StepNames:
+    """Names of a training step's inputs and state, in the order of its parameters.
 
-    The last ``len(state)`` parameters of the module's ``main`` are the state, in order, and its
-    last ``len(state)`` results their new values; ``trainable`` are the parameters among them.
+    The last ``len(state)`` parameters of ``main`` are the state, and its last ``len(state)``
+    results their new values; ``trainable`` are the parameters among them.
     """
 
-    module: tvm.IRModule
     inputs: tuple[str, ...]
     state: tuple[str, ...]
     trainable: tuple[str, ...]
 
-    def initial_state(self, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Return the state in order: ``values`` by name, zeros for velocities.
 
-        Raises InvalidOption for a missing value or a wrong shape.
-        """
+@dataclass(frozen=True)
+class TrainStep(StepNames):
+    """A training step: ``module`` and the names of its inputs, state and results."""
+
+    module: tvm.IRModule
+
+    def initial_state(self, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Return the state in order, as :func:`initial_state` makes it."""
         params = {p.name: p for p in self.module["main"].params}
-        state = []
-        for name in self.state:
-            shape, dtype = shape_of(params[name]), numpy_dtype(dtype_of(params[name]))
-            if name not in values and name.endswith(_VELOCITY):
-                state.append(np.zeros(shape, dtype))
-                continue
-            if name not in values or tuple(values[name].shape) != shape:
-                got = f"shape {tuple(values[name].shape)}" if name in values else "no value"
-                raise InvalidOption(f"{got} for {name}", f"an array of shape {shape}")
-            state.append(np.ascontiguousarray(values[name].astype(dtype, copy=False)))
-        return state
+        return initial_state(
+            [(name, shape_of(params[name]), dtype_of(params[name])) for name in self.state], values
+        )
+
+
+def initial_state(
+    state: Iterable[tuple[str, tuple[int, ...], str]], values: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """Return an array for each (name, shape, dtype): ``values`` by name, zeros for velocities.
+
+    Raises InvalidOption for a missing value or a wrong shape.
+    """
+    arrays = []
+    for name, shape, dtype in state:
+        if name not in values and name.endswith(_VELOCITY):
+            arrays.append(np.zeros(shape, numpy_dtype(dtype)))
+            continue
+        if name not in values or tuple(values[name].shape) != shape:
+            got = f"shape {tuple(values[name].shape)}" if name in values else "no value"
+            raise InvalidOption(f"{got} for {name}", f"an array of shape {shape}")
+        arrays.append(np.ascontiguousarray(values[name].astype(numpy_dtype(dtype), copy=False)))
+    return arrays
 
 
 def train_step(
@@ -125,10 +139,10 @@ def train_step(
             result = [builder.emit_output(e) for e in [*shown, *updated, *kept]]
         builder.emit_func_output(relax.Tuple(result))
     return TrainStep(
-        _with_state(builder.get(), len(state)),
         tuple(v.name for v in inputs),
         tuple(v.name for v in state),
         tuple(trainable),
+        _with_state(builder.get(), len(state)),
     )
 
 

@@ -1,0 +1,83 @@
+"""Kernels are compiled as several programs, from sources that are quick to read."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+
+import pytest
+import tvm
+from tvm import te, tirx
+
+from convoy.lower import codegen
+from convoy.lower.compile import build_kernels
+from convoy.lower.cuda_source import mended
+from convoy.tir.rules import schedule_kernels
+
+TARGET = tvm.target.Target({"kind": "cuda", "arch": "sm_90a"})
+
+
+def doubling(size: int) -> tirx.PrimFunc:
+    x = te.placeholder((size,), "float16", name="x")
+    return te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] * 2, name="y")])
+
+
+def kernels(count: int) -> tvm.IRModule:
+    functions = {f"double{i}": doubling(64 + i) for i in range(count)}
+    named = {k: func.with_attr("global_symbol", k) for k, func in functions.items()}
+    return schedule_kernels(TARGET)(tvm.IRModule(named))
+
+
+@pytest.mark.parametrize("count", [1, codegen.KERNELS, codegen.KERNELS + 1])
+def test_every_kernel_is_in_one_program(count: int) -> None:
+    library = build_kernels(kernels(count), TARGET)
+    found = [
+        re.findall(r"\b(double\d+)_kernel\([^;]*\{", program.inspect_source())
+        for program in library.imports
+    ]
+    assert len(found) == -(-count // codegen.KERNELS)
+    names = [f"double{i}" for i in range(count)]
+    assert sorted(itertools.chain(*found)) == sorted(names)
+    assert all(library.implements_function(name) for name in names)
+
+
+def test_programs_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    both = threading.Barrier(2, timeout=20)
+
+    def compiled(target: tvm.target.Target, program: tvm.IRModule) -> tvm.runtime.Module:
+        both.wait()
+        return compile_one(target, program)
+
+    compile_one = codegen._compiled
+    monkeypatch.setattr(codegen, "_compiled", compiled)
+    assert len(build_kernels(kernels(codegen.KERNELS + 1), TARGET).imports) == 2
+
+
+def test_what_kernels_call_is_in_each_program() -> None:
+    def function(launched: bool) -> tirx.PrimFunc:
+        func = tirx.PrimFunc([], tirx.Evaluate(0))
+        return func.with_attr("tirx.kernel_launch_params", ["blockIdx.x"]) if launched else func
+
+    count = codegen.KERNELS + 1
+    mod = tvm.IRModule({f"f{i}": function(i > 0) for i in range(count + 1)})
+    parts = codegen.programs(mod)
+    names = [{var.name_hint for var in part.get_global_vars()} for part in parts]
+    assert len(parts) == 2 and names[0] & names[1] == {"f0"}
+    assert names[0] | names[1] == {f"f{i}" for i in range(count + 1)}
+
+
+def test_headers_that_nothing_uses_are_left_out() -> None:
+    (program,) = build_kernels(kernels(1), TARGET).imports
+    source = program.inspect_source()
+    assert "cuda/std/cstdint" in source and "cuda/std/type_traits" not in source
+
+
+def test_headers_that_are_used_stay() -> None:
+    head = (
+        "#include <cuda/std/type_traits>\n  namespace std {\n    using cuda::std::is_same;\n  }\n"
+    )
+    used = "static_assert(std::is_same<int, int>::value);"
+    assert mended(head + "int x;") == "int x;"
+    assert mended(head + used) == head + used
