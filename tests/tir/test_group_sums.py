@@ -18,11 +18,12 @@ EPSILON = 1e-5
     images=st.integers(1, 3),
     rows=st.sampled_from([1, 7, 64, 333]),
     groups=st.sampled_from([1, 2, 5, 8]),
-    members=st.sampled_from([4, 8, 12, 40]),
+    members=st.sampled_from([1, 2, 3, 4, 8, 12, 40]),
     seed=st.integers(0, 9),
 )
 @example(1, 333, 1, 520, 0)
 @example(2, 64, 5, 12, 1)
+@example(2, 64, 8, 1, 2)
 def test_kernels(images: int, rows: int, groups: int, members: int, seed: int) -> None:
     channels = groups * members
     sums = GroupSums(images, rows, channels, groups, "float16", EPSILON)
@@ -50,5 +51,5 @@ def test_blocks_fit_a_gpu(images: int, rows: int, groups: int, members: int) -> 
     sums = GroupSums(images, rows, groups * members, groups, "float16", EPSILON)
     if sums.fits:
         assert 1 <= sums.lanes * sums.parts <= 1024
-        assert 8 * sums.lanes * sums.parts <= 48 << 10
+        assert 8 * sums.lanes * sums.parts * sums.own <= 48 << 10
         assert images * sums.chunks <= max(images, 2 * 132 + images)

@@ -2,8 +2,8 @@
 and what is added to it.
 
 Blocks share the rows of an image. Each adds up elements and their squares of all groups in its
-rows, which are read once, 16 bytes a thread where a vector lies in one group; a second kernel adds
-up what the blocks of an image found. Loops are bound to threads; run serially they compute the
+rows, which are read once, 16 bytes a thread where a vector has groups as a whole or lies in one; a
+second kernel adds up what the blocks of an image found. Loops are bound to threads; run serially they compute the
 same.
 """
 
@@ -23,9 +23,9 @@ from .builder import KERNEL, when
 from .loads import vector_width
 
 _THREADS = 256
+_MOST_THREADS = 1024
 _SMS = 132
-#: Channels of a group in one load from which on the kernels are worth it.
-_LEAST_WIDTH = 4
+_SHARED_BYTES = 48 << 10
 #: Steps of a thread that are written out, for loads in flight.
 _UNROLL = 8
 
@@ -50,29 +50,42 @@ class GroupSums:
 
     @property
     def width(self) -> int:
-        """Channels that a thread loads at once; all of one group."""
-        return math.gcd(self.members, vector_width(self.channels, self.dtype))
+        """Channels that a thread loads at once: of one group, or of several whole groups."""
+        most = vector_width(self.channels, self.dtype)
+        return most if most % self.members == 0 else math.gcd(self.members, most)
+
+    @property
+    def own(self) -> int:
+        """Groups in one load."""
+        return max(1, self.width // self.members)
 
     @property
     def lanes(self) -> int:
-        """Threads side by side: a divisor of the vectors of a row."""
-        vectors = self.channels // self.width
-        return max(n for n in range(1, min(vectors, _THREADS) + 1) if vectors % n == 0)
+        """Threads side by side, which load a row."""
+        return self.channels // self.width
 
     @property
     def parts(self) -> int:
         """Rows of a block at a time."""
-        return max(1, min(_THREADS // self.lanes, self.rows))
+        return _even(self.rows, max(1, min(_THREADS // self.lanes, self.rows)))
 
     @property
     def chunks(self) -> int:
         """Blocks that share an image."""
-        return max(1, min(-(-2 * _SMS // self.images), self.rows // (4 * self.parts)))
+        wanted = min(-(-2 * _SMS // self.images), self.rows // (4 * self.parts))
+        return _even(-(-self.rows // self.parts), max(1, wanted))
 
     @property
     def fits(self) -> bool:
-        """Whether a block has whole rows, and threads load several channels of one group."""
-        return self.lanes * self.width == self.channels and self.width >= _LEAST_WIDTH
+        """Whether a block has room for a row."""
+        shared = 8 * self.parts * self.lanes * self.own
+        return self.lanes <= _MOST_THREADS and shared <= _SHARED_BYTES
+
+
+def _even(size: int, most: int) -> int:
+    """The largest divisor of ``size`` up to ``most`` that is near it, or ``most``: a load that may
+    lie behind the end is a branch, for which those behind it wait."""
+    return next((n for n in range(most, most // 2, -1) if size % n == 0), most)
 
 
 def kernels(sums: GroupSums) -> list[tirx.PrimFunc]:
@@ -86,9 +99,9 @@ def partial_shape(sums: GroupSums) -> tuple[int, int, int, int]:
 
 
 def _partial(sums: GroupSums) -> tirx.PrimFunc:
-    width, lanes, parts = sums.width, sums.lanes, sums.parts
+    width, lanes, parts, own = sums.width, sums.lanes, sums.parts, sums.own
     steps = -(-sums.rows // (parts * sums.chunks))
-    each = lanes // sums.groups  # lanes of a group
+    each = max(1, sums.members // width)  # lanes of a group
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("group_sums")
@@ -99,7 +112,7 @@ def _partial(sums: GroupSums) -> tirx.PrimFunc:
                 (2, parts * each, sums.groups), "float32", scope="shared"
             )
             loaded = T.sblock_alloc_buffer((width,), sums.dtype, scope="local")
-            mine = T.sblock_alloc_buffer((2,), "float32", scope="local")
+            mine = T.sblock_alloc_buffer((2, own), "float32", scope="local")
             with (
                 T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
                 T.thread_binding(0, sums.chunks, thread="blockIdx.x") as chunk,
@@ -114,12 +127,14 @@ def _partial(sums: GroupSums) -> tirx.PrimFunc:
                                 value = data[image, row, lane * width + i]
                                 T.buffer_store(loaded, value, [i])
                             for i in range(width):
-                                wide = loaded[i].astype("float32")
-                                T.buffer_store(mine, mine[0] + wide, [0])
-                                T.buffer_store(mine, mine[1] + wide * wide, [1])
+                                group, wide = i * own // width, loaded[i].astype("float32")
+                                _add(mine, [0, group], wide)
+                                _add(mine, [1, group], wide * wide)
                     place = part * each + lane % each
                     for which in range(2):
-                        T.buffer_store(shared, mine[which], [which, place, lane // each])
+                        for group in range(own):
+                            at = [which, place, lane // each * own + group]
+                            T.buffer_store(shared, mine[which, group], at)
                 _add_up(shared, parts * each, sums.groups, lanes * parts)
                 with _threads(lanes * parts) as thread:
                     for at in _turns(thread, 2 * sums.groups, lanes * parts):
@@ -143,7 +158,7 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
                 for n in ("scale", "shift")
             ]
             shared = T.sblock_alloc_buffer((2, threads, 1), "float32", scope="shared")
-            mine = T.sblock_alloc_buffer((2,), "float32", scope="local")
+            mine = T.sblock_alloc_buffer((2, 1), "float32", scope="local")
             with (
                 T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
                 T.thread_binding(0, sums.groups, thread="blockIdx.x") as group,
@@ -152,10 +167,9 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
                     _clear(mine)
                     for at in _turns(thread, sums.chunks, threads):
                         for which in range(2):
-                            value = mine[which] + partial[image, at, which, group]
-                            T.buffer_store(mine, value, [which])
+                            _add(mine, [which, 0], partial[image, at, which, group])
                     for which in range(2):
-                        T.buffer_store(shared, mine[which], [which, thread, 0])
+                        T.buffer_store(shared, mine[which, 0], [which, thread, 0])
                 _add_up(shared, threads, 1, threads)
                 with _threads(threads) as thread:
                     mean = shared[0, 0, 0] * tirx.const(count, "float32")
@@ -186,7 +200,12 @@ def _turns(thread: Expr, size: int, threads: int) -> Iterator[Expr]:
 
 def _clear(mine: Any) -> None:
     for which in range(2):
-        T.buffer_store(mine, tirx.const(0.0, "float32"), [which])
+        for group in range(int(mine.shape[1])):
+            T.buffer_store(mine, tirx.const(0.0, "float32"), [which, group])
+
+
+def _add(buffer: Any, at: list[int], value: Expr) -> None:
+    T.buffer_store(buffer, buffer[tuple(at)] + value, at)
 
 
 def _add_up(shared: Any, count: int, groups: int, threads: int) -> None:
