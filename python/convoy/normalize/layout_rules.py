@@ -253,6 +253,16 @@ def _concat(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     return p.unview(p.emit(call_like(call, [views], axis=axis)))
 
 
+@rule("take")
+def _take(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
+    """Of several elements along an axis."""
+    source, index = call.args
+    if call.attrs.axis is None or rank_of(index) != 1 or not _viewed(p, source):
+        return None
+    axis = _axis(p, call.attrs.axis, rank_of(source))
+    return p.unview(p.emit(call_like(call, [p.view(source), index], axis=axis)))
+
+
 @rule("split")
 def _split(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     if not _viewed(p, call.args[0]):

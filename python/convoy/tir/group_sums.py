@@ -3,8 +3,8 @@ and what is added to it.
 
 Blocks share the rows of an image. Each adds up elements and their squares of all groups in its
 rows, which are read once, 16 bytes a thread where a vector has groups as a whole or lies in one; a
-second kernel adds up what the blocks of an image found. Loops are bound to threads; run serially they compute the
-same.
+second kernel adds up what the blocks of an image found. Loops are bound to threads; run serially
+they compute the same.
 """
 
 from __future__ import annotations
