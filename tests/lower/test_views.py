@@ -137,3 +137,16 @@ def test_means_of_means_are_means(monkeypatch: pytest.MonkeyPatch, dtype: str) -
         got = run(mod, x)
         assert got.shape == want.shape and got.dtype == dtype
         np.testing.assert_allclose(got, want, rtol=1e-3 if dtype == "float16" else 1e-5)
+
+
+def test_averages_of_equal_windows_are_shared_by_threads() -> None:
+    def pooled(builder, x):
+        return op.nn.adaptive_avg_pool2d(x, (2, 3), layout="NHWC")
+
+    mod = network((2, 20, 24, 16), "float16", pooled)
+    (kernel,) = kernels(mod)
+    results = 2 * 2 * 3 * 16 // 8  # vectors of channels
+    assert kernel.occupancy.blocks * kernel.occupancy.threads >= 4 * results
+    x = np.random.default_rng(0).standard_normal((2, 20, 24, 16)).astype("float16")
+    want = x.astype("float64").reshape(2, 2, 10, 3, 8, 16).mean((2, 4))
+    np.testing.assert_allclose(run(mod, x), want, rtol=2e-3, atol=1e-3)
