@@ -8,15 +8,25 @@ for them where the data have 16 bits; norms of float32 data are left to TVM.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from collections.abc import Callable
 from typing import ClassVar
 
-from tvm import relax
+from tvm import relax, te
 from tvm.relax import op
 
 from ..graph.expr import dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
-from ..tir.group_sums import GroupSums, kernels, partial_shape
+from ..tir.group_sums import (
+    Expr,
+    GroupSums,
+    affine,
+    affine_kernel,
+    partial_shape,
+    sums_kernel,
+)
 from .accumulate import NARROW
 
 
@@ -45,18 +55,45 @@ class GroupNorms(Rewriter):
     def _affine(
         self, sums: GroupSums, data: relax.Expr, gamma: relax.Expr, beta: relax.Expr
     ) -> list[relax.Expr]:
-        """What each channel is multiplied by and what is added, by two kernels."""
+        """What each channel is multiplied by and what is added, from a kernel's partial sums: by
+        another, or where they are few as a function of each element, which is fused."""
         flat = self.reshaped(data, (sums.images, sums.rows, sums.channels))
-        first, second = (
-            self.builder.add_func(func, name)
-            for func, name in zip(kernels(sums), ("group_sums", "group_affine"), strict=True)
-        )
+        first = self.builder.add_func(sums_kernel(sums), "group_sums")
         parts = relax.TensorType(partial_shape(sums), "float32")
         partial = self.emit(relax.op.call_tir(first, [flat], parts))
+        if sums.few:
+            made = (_affine_of_few(sums, which) for which in range(2))
+            return [self.emit(self._call(f, [partial, gamma, beta])) for f in made]
+        second = self.builder.add_func(affine_kernel(sums), "group_affine")
         of_channels = relax.TensorType((sums.images, sums.channels), "float32")
         both = relax.op.call_tir(second, [partial, gamma, beta], [of_channels] * 2)
         both = self.emit(both)
         return [self.emit(relax.TupleGetItem(both, i)) for i in range(2)]
+
+    def _call(self, function: Callable[..., te.Tensor], args: list[relax.Expr]) -> relax.Call:
+        attrs = {"op_pattern": 2}  # injective
+        return self.builder.call_te(
+            function, *args, primfunc_name_hint="group_affine", primfunc_attrs=attrs
+        )
+
+
+def _affine_of_few(sums: GroupSums, which: int) -> Callable[..., te.Tensor]:
+    """The scale or the shift, in which each element adds up the parts of its group."""
+
+    def compute(partial: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+        def element(image: Expr, channel: Expr) -> Expr:
+            group = te.indexdiv(channel, sums.members)
+            of_group = tuple(
+                functools.reduce(
+                    operator.add, (partial[image, k, i, group] for k in range(sums.chunks))
+                )
+                for i in range(2)
+            )
+            return affine(sums, of_group, gamma[channel], beta[channel])[which]
+
+        return te.compute((sums.images, sums.channels), element, name="group_affine")
+
+    return compute
 
 
 def _channels_last(norm: relax.Call) -> bool:

@@ -31,10 +31,10 @@ def take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     found = next(_rules(places, size), None)
     kept = rank_of(index)
 
-    def taken(x: te.Tensor, table: te.Tensor | None = None) -> te.Tensor:
+    def taken(x: te.Tensor, *table: te.Tensor) -> te.Tensor:
         def element(*at: tirx.Expr) -> tirx.Expr:
             own = at[axis] if kept else 0
-            place = table(*[own] * kept) if found is None else found(own)
+            place = table[0](*[own] * kept) if found is None else found(own)
             return x(*at[:axis], place, *at[axis + kept :])
 
         shape = [*x.shape[:axis], *[len(places)] * kept, *x.shape[axis + 1 :]]

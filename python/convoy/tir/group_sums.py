@@ -26,6 +26,9 @@ _THREADS = 256
 _MOST_THREADS = 1024
 _SMS = 132
 _SHARED_BYTES = 48 << 10
+#: Most chunks whose sums an element-wise kernel adds up in each thread, steps of each of them, and
+#: groups in one load.
+_FEW_CHUNKS, _FEW_STEPS, _FEW_GROUPS = 8, 16, 2
 #: Steps of a thread that are written out, for loads in flight.
 _UNROLL = 8
 
@@ -70,10 +73,17 @@ class GroupSums:
         return _even(self.rows, max(1, min(_THREADS // self.lanes, self.rows)))
 
     @property
+    def few(self) -> bool:
+        """Whether the data are few enough for so few chunks that all who need their sums can add
+        them up."""
+        return self.own <= _FEW_GROUPS and self.rows <= _FEW_CHUNKS * _FEW_STEPS * self.parts
+
+    @property
     def chunks(self) -> int:
         """Blocks that share an image."""
         wanted = min(-(-2 * _SMS // self.images), self.rows // (4 * self.parts))
-        return _even(-(-self.rows // self.parts), max(1, wanted))
+        most = _FEW_CHUNKS if self.few else wanted
+        return _even(-(-self.rows // self.parts), max(1, min(wanted, most)))
 
     @property
     def fits(self) -> bool:
@@ -88,17 +98,12 @@ def _even(size: int, most: int) -> int:
     return next((n for n in range(most, most // 2, -1) if size % n == 0), most)
 
 
-def kernels(sums: GroupSums) -> list[tirx.PrimFunc]:
-    """(data, partial sums) and (partial sums, gamma, beta, scale, shift); partial sums are (images,
-    chunks, 2, groups), scale and shift (images, channels), all in float32."""
-    return [_partial(sums), _finish(sums)]
-
-
 def partial_shape(sums: GroupSums) -> tuple[int, int, int, int]:
     return sums.images, sums.chunks, 2, sums.groups
 
 
-def _partial(sums: GroupSums) -> tirx.PrimFunc:
+def sums_kernel(sums: GroupSums) -> tirx.PrimFunc:
+    """(data, partial sums); partial sums are (images, chunks, 2, groups) in float32."""
     width, lanes, parts, own = sums.width, sums.lanes, sums.parts, sums.own
     steps = -(-sums.rows // (parts * sums.chunks))
     each = max(1, sums.members // width)  # lanes of a group
@@ -143,10 +148,10 @@ def _partial(sums: GroupSums) -> tirx.PrimFunc:
         return builder.get()
 
 
-def _finish(sums: GroupSums) -> tirx.PrimFunc:
-    """A block for each group of an image."""
+def affine_kernel(sums: GroupSums) -> tirx.PrimFunc:
+    """(partial sums, gamma, beta, scale, shift), the last two (images, channels) in float32; a
+    block for each group of an image."""
     threads = 1 << (max(32, min(_THREADS, max(sums.chunks, sums.members))) - 1).bit_length()
-    count = 1.0 / (sums.rows * sums.members)
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("group_affine")
@@ -172,15 +177,26 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
                         T.buffer_store(shared, mine[which, 0], [which, thread, 0])
                 _add_up(shared, threads, 1, threads)
                 with _threads(threads) as thread:
-                    mean = shared[0, 0, 0] * tirx.const(count, "float32")
-                    square = shared[1, 0, 0] * tirx.const(count, "float32")
-                    variance = tirx.max(square - mean * mean, tirx.const(0.0, "float32"))
                     for at in _turns(thread, sums.members, threads):
                         channel = group * sums.members + at
-                        scale = tirx.rsqrt(variance + sums.epsilon) * gamma[channel]
-                        T.buffer_store(outs[0], scale, [image, channel])
-                        T.buffer_store(outs[1], beta[channel] - mean * scale, [image, channel])
+                        found = affine(
+                            sums, (shared[0, 0, 0], shared[1, 0, 0]), gamma[channel], beta[channel]
+                        )
+                        for out, value in zip(outs, found, strict=True):
+                            T.buffer_store(out, value, [image, channel])
         return builder.get()
+
+
+def affine(
+    sums: GroupSums, of_group: tuple[Expr, Expr], gamma: Expr, beta: Expr
+) -> tuple[Expr, Expr]:
+    """What a channel is multiplied by and what is added to it, from the sums of its group and of
+    its squares."""
+    count = tirx.const(1.0 / (sums.rows * sums.members), "float32")
+    mean, square = (total * count for total in of_group)
+    variance = tirx.max(square - mean * mean, tirx.const(0.0, "float32"))
+    scale = tirx.rsqrt(variance + tirx.const(sums.epsilon, "float32")) * gamma
+    return scale, beta - mean * scale
 
 
 @contextmanager
