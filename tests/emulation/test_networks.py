@@ -101,6 +101,40 @@ def signals() -> tuple[nn.Module, torch.Tensor]:
     return Signals(), torch.randn(1, 1, 300)
 
 
+@network
+def groups_and_responses() -> tuple[nn.Module, torch.Tensor]:
+    """Split attention, a channel shuffle, norms of few and of single channels, response norms,
+    filters times styles, and pools of equal windows."""
+
+    class Groups(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Sequential(nn.ReflectionPad2d(1), nn.Conv2d(3, 32, 3))
+            self.instance, self.group = nn.InstanceNorm2d(32, affine=True), nn.GroupNorm(2, 32)
+            self.split, self.attend = (
+                nn.Conv2d(32, 32, 3, padding=1, groups=2),
+                nn.Conv2d(16, 32, 1),
+            )
+            self.mix, self.last = nn.Conv2d(16, 24, 1), nn.Conv2d(24, 8, 3, padding=1)
+            self.filters = nn.Parameter(torch.randn(24, 16, 3, 3) / 12)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            n, _, h, w = x.shape
+            x = F.silu(self.group(F.relu(self.instance(self.stem(x)))))
+            x = x.view(n, 2, 16, h, w).transpose(1, 2).reshape(n, 32, h, w)
+            x = self.split(x).view(n, 2, 16, h, w)
+            weights = self.attend(x.sum(1).mean((2, 3), keepdim=True)).view(n, 2, 16, 1, 1)
+            x = (x * weights.softmax(1)).sum(1)
+            styles = x.mean((2, 3)) + 1
+            lengths = (self.filters * styles[:, None, :, None, None]).square().sum((2, 3, 4))
+            x = F.gelu(self.mix(x)) * lengths.rsqrt()[:, :, None, None]
+            response = torch.linalg.vector_norm(x, dim=(2, 3), keepdim=True)
+            x = x + x * (response / (response.mean(1, keepdim=True) + 1e-6))
+            return F.adaptive_avg_pool2d(x, (2, 2)), self.last(x)
+
+    return Groups(), torch.randn(2, 3, 12, 16)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name: str, dtype: str) -> None:

@@ -198,6 +198,10 @@ def small_cases() -> list[Case]:
             "sum_rows", [(8, 1000)], [f],
             lambda e, x: e(op.sum(x, [-1], keepdims=True)), "RowReduce",
         ),
+        Case(  # lengths of filters whose input channels are weighted
+            "sum_weighted", [(1, 40, 16, 3, 3), (2, 1, 16, 1, 1)], [h, h],
+            lambda e, w, s: e(op.sum(e(op.square(e(op.multiply(w, s)))), [2, 3, 4])), "RowReduce",
+        ),
         Case(
             "mean_rows_relu", [(3, 5, 7, 43)], [h],
             lambda e, x: e(op.nn.relu(e(op.mean(x, [2, 3])))), "RowReduce",

@@ -52,7 +52,7 @@ def centred(emit: Emit, x: relax.Expr) -> relax.Expr:
     [
         (excited, ["ChannelReduce", "Elementwise", "Gemv", "Gemv"]),
         (classified, ["ChannelReduce", "Gemv"]),
-        (responses, ["ChannelReduce", "Elementwise", "Elementwise", "GeneralReduction"]),
+        (responses, ["ChannelReduce", "Elementwise", "GeneralReduction"]),
         (centred, ["GeneralReduction"]),
     ],
 )

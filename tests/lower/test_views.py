@@ -38,7 +38,10 @@ def kernels(mod):
     return read(lower_calls(mod, cuda_target(device)), device).ops
 
 
-@settings(max_examples=12, deadline=None)
+PADDINGS = st.sampled_from(["edge", "reflect", "symmetric", "wrap"])
+
+
+@settings(max_examples=16, deadline=None)
 @given(st.data())
 def test_indices_of_any_kind_are_taken(data) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
@@ -47,7 +50,9 @@ def test_indices_of_any_kind_are_taken(data) -> None:
     first, count = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 2 * size))
     runs = (first + np.arange(count)) % size
     anything = np.array(data.draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=7)))
-    places = data.draw(st.sampled_from([runs, anything, np.arange(size)[::-1], np.array(first)]))
+    padded = np.pad(np.arange(size), (first, count % size), data.draw(PADDINGS))
+    rules = [runs, anything, np.arange(size)[::-1], np.array(first), padded]
+    places = data.draw(st.sampled_from(rules))
     index = relax.const(places.astype("int64"))
     mod = network(shape, "float32", lambda b, x: b.emit(op.take(x, index, axis)))
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
@@ -84,6 +89,24 @@ def test_a_rolled_image_is_cut_into_windows_by_one_kernel() -> None:
     np.testing.assert_array_equal(run(mod, x), apart.transpose(0, 1, 3, 2, 4, 5))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_a_padded_image_is_one_kernel_that_moves_vectors(mode) -> None:
+    def padded(builder, x):
+        for axis, size in ((1, 8), (2, 6)):
+            places = np.pad(np.arange(size), (2, 3), mode)
+            x = builder.emit(op.take(builder.emit(op.nn.relu(x)), relax.const(places), axis))
+        return x
+
+    mod = network((1, 8, 6, 16), "float16", padded)
+    found = lower_calls(mod, cuda_target(Device()))
+    assert len(read(found, Device()).ops) == 1
+    (kernel,) = (f for f in found.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    assert "T.vectorized(T.int64(8))" in kernel.without_attr("convoy.unscheduled").script()
+    x = np.random.default_rng(0).standard_normal((1, 8, 6, 16)).astype("float16")
+    want = np.pad(np.maximum(x, 0), ((0, 0), (2, 3), (2, 3), (0, 0)), mode)
+    np.testing.assert_array_equal(run(mod, x), want)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize(
@@ -114,3 +137,16 @@ def test_means_of_means_are_means(monkeypatch: pytest.MonkeyPatch, dtype: str) -
         got = run(mod, x)
         assert got.shape == want.shape and got.dtype == dtype
         np.testing.assert_allclose(got, want, rtol=1e-3 if dtype == "float16" else 1e-5)
+
+
+def test_averages_of_equal_windows_are_shared_by_threads() -> None:
+    def pooled(builder, x):
+        return op.nn.adaptive_avg_pool2d(x, (2, 3), layout="NHWC")
+
+    mod = network((2, 20, 24, 16), "float16", pooled)
+    (kernel,) = kernels(mod)
+    results = 2 * 2 * 3 * 16 // 8  # vectors of channels
+    assert kernel.occupancy.blocks * kernel.occupancy.threads >= 4 * results
+    x = np.random.default_rng(0).standard_normal((2, 20, 24, 16)).astype("float16")
+    want = x.astype("float64").reshape(2, 2, 10, 3, 8, 16).mean((2, 4))
+    np.testing.assert_allclose(run(mod, x), want, rtol=2e-3, atol=1e-3)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from convoy.tir.group_sums import GroupSums, kernels, partial_shape
+from convoy.tir.group_sums import GroupSums, affine_kernel, partial_shape, sums_kernel
 
 from .test_training_kernels import run
 
@@ -18,18 +18,19 @@ EPSILON = 1e-5
     images=st.integers(1, 3),
     rows=st.sampled_from([1, 7, 64, 333]),
     groups=st.sampled_from([1, 2, 5, 8]),
-    members=st.sampled_from([4, 8, 12, 40]),
+    members=st.sampled_from([1, 2, 3, 4, 8, 12, 40]),
     seed=st.integers(0, 9),
 )
 @example(1, 333, 1, 520, 0)
 @example(2, 64, 5, 12, 1)
+@example(2, 64, 8, 1, 2)
 def test_kernels(images: int, rows: int, groups: int, members: int, seed: int) -> None:
     channels = groups * members
     sums = GroupSums(images, rows, channels, groups, "float16", EPSILON)
     rng = np.random.default_rng(seed)
     x = (1 + rng.standard_normal((images, rows, channels))).astype("float16")
     gamma, beta = rng.standard_normal((2, channels)).astype("float32")
-    first, second = kernels(sums)
+    first, second = sums_kernel(sums), affine_kernel(sums)
     *_, partial = run(first, x, np.full(partial_shape(sums), np.nan, "float32"))
     empty = np.full((images, channels), np.nan, "float32")
     *_, scale, shift = run(second, partial, gamma, beta, empty, empty)
@@ -50,5 +51,5 @@ def test_blocks_fit_a_gpu(images: int, rows: int, groups: int, members: int) -> 
     sums = GroupSums(images, rows, groups * members, groups, "float16", EPSILON)
     if sums.fits:
         assert 1 <= sums.lanes * sums.parts <= 1024
-        assert 8 * sums.lanes * sums.parts <= 48 << 10
+        assert 8 * sums.lanes * sums.parts * sums.own <= 48 << 10
         assert images * sums.chunks <= max(images, 2 * 132 + images)

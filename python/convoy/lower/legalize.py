@@ -14,11 +14,9 @@ from tvm import relax, te, topi
 
 from ..graph.expr import (
     as_numpy,
-    call_like,
     dtype_of,
     ints,
     is_const,
-    is_tensor,
     make_const,
     op_name,
     padding4,
@@ -30,7 +28,7 @@ from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
-from . import legalize_nan, legalize_pool, legalize_resize, legalize_training
+from . import legalize_nan, legalize_pool, legalize_resize, legalize_take, legalize_training
 from .default import FUSABLE, accumulator_dtype, default_legalize
 from .legalize_training import emit_sums
 from .spread import PRODUCT
@@ -52,7 +50,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.image.resize2d": legalize_resize.resize2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
-            "relax.take": _take,
+            "relax.take": legalize_take.take,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
@@ -210,42 +208,6 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
         return value
 
     return te.compute(shape, element, name="concat", attrs={VECTOR_LIMIT: step})
-
-
-def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """With a constant index, or constant indices that follow each other, around the end too (a
-    roll): they are computed, so that what stands before and behind becomes one kernel."""
-    x, index = call.args
-    if not is_const(index) or rank_of(index) > 1 or call.attrs.axis is None or not is_tensor(x):
-        return _clipped_take(bb, call)
-    axis = int(call.attrs.axis) % rank_of(x)
-    size, places = shape_of(x)[axis], as_numpy(index).astype("int64").reshape(-1)
-    kept = rank_of(index)
-    if not places.size or places.min() < 0 or places.max() >= size:
-        return _clipped_take(bb, call)
-    first = int(places[0])
-    if ((places - first - np.arange(len(places))) % size).any():
-        return _clipped_take(bb, call)
-
-    def around(x: te.Tensor) -> te.Tensor:
-        def element(*at):  # type: ignore[no-untyped-def]
-            place = at[axis] + first if kept else first
-            if first + len(places) > size:
-                place = te.indexmod(place, size)
-            return x(*at[:axis], place, *at[axis + kept :])
-
-        shape = [*x.shape[:axis], *[len(places)] * kept, *x.shape[axis + 1 :]]
-        return te.compute(shape, element, "take")
-
-    return bb.call_te(around, x, primfunc_name_hint="take", primfunc_attrs={"op_pattern": 2})
-
-
-def _clipped_take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of indices that nothing is promised for, those outside are clipped: TVM reads whatever lies
-    there, and prints a warning for each call."""
-    if str(call.attrs.mode) == "fast":
-        call = call_like(call, list(call.args), mode="clip")
-    return default_legalize(bb, call)
 
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

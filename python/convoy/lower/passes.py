@@ -26,6 +26,7 @@ from .multi_tensor import GroupCasts, GroupUpdates
 from .power import RewritePower
 from .row_norms import RowNorms
 from .spread import KeepSpreadApart
+from .tails import fuse_tails
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
@@ -75,6 +76,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         *(map(module_pass, (KeepSpreadApart,)) if on_gpu() else ()),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
+        *((fuse_tails,) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]

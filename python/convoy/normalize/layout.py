@@ -7,8 +7,9 @@ a view; the value in the model's order is derived from it by a permute_dims, whi
 elimination drops unless someone reads it. An operator without a rule reads the model's order, so
 that an unknown operator costs transpositions and never correctness. A model in NHWC has no views
 and only its filters change. Explicit permutations in the model (as exporters from channel-last
-frameworks leave them) create or read views and so cancel. In a network with operators on volumes
-5-d values have views too.
+frameworks leave them) create or read views and so cancel. 5-d values have views too: in a network
+with operators on volumes those of volumes, in others those of images whose channels are split into
+groups (split attention, channel shuffles).
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from ..errors import UnsupportedLayout
 from ..graph.expr import inverse, op_name, permutation_of, permute, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, calls_of
 
-#: Channels last: position in the view -> axis in the model's order, by the number of axes.
-TO_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
-TO_SECOND = {4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
+#: Position in the view -> axis in the model's order, by the number of axes. 5-d values are
+#: (batch, channels, depth, height, width), or (batch, groups, channels, height, width).
+OF_VOLUMES = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+OF_GROUPS = {4: (0, 2, 3, 1), 5: (0, 3, 4, 1, 2)}
 #: Layouts of views and of filters.
 DATA = {4: "NHWC", 5: "NDHWC"}
 KERNEL = {4: "OHWI", 5: "ODHWI"}
 
-_OF_VOLUMES = relax_ops(
-    "nn.conv3d nn.conv3d_transpose nn.max_pool3d nn.avg_pool3d nn.adaptive_avg_pool3d"
+_VOLUME_OPS = relax_ops(
+    "nn.conv3d nn.conv3d_transpose nn.max_pool3d nn.avg_pool3d nn.adaptive_avg_pool3d "
+    "image.resize3d"
 )
 
 Rule = Callable[["ChannelsLast", relax.Call], "relax.Expr | None"]
@@ -54,12 +57,11 @@ class ChannelsLast(Rewriter):
     def __init__(self) -> None:
         super().__init__()
         self.views: dict[relax.Var, relax.Expr] = {}
-        #: Numbers of axes of values that may have views.
-        self.ranks: tuple[int, ...] = (4,)
+        #: The order of views, by the number of axes.
+        self.to_last = OF_GROUPS
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        if calls_of(mod, _OF_VOLUMES):
-            self.ranks = (4, 5)
+        self.to_last = OF_VOLUMES if calls_of(mod, _VOLUME_OPS) else OF_GROUPS
         return super().__call__(mod)
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
@@ -70,12 +72,12 @@ class ChannelsLast(Rewriter):
         return isinstance(expr, relax.Var) and expr in self.views
 
     def view(self, expr: relax.Expr) -> relax.Expr:
-        """``expr`` (4-d or 5-d) with axis 1 moved last."""
+        """``expr`` (4-d or 5-d) with its channels moved last."""
         if self.has_view(expr):
             return self.views[expr]
         shape = shape_of(expr)
-        axes = TO_LAST[len(shape)]
-        if shape[1] == 1 or {*shape[2:]} == {1}:  # the elements keep their order
+        axes = self.to_last[len(shape)]
+        if keeps_order(shape, axes):
             source = expr
             while (inner := self.producer(source, "relax.reshape")) is not None:
                 source = inner.args[0]
@@ -88,7 +90,7 @@ class ChannelsLast(Rewriter):
 
     def unview(self, view: relax.Expr) -> relax.Expr:
         """The value in the model's order whose view is ``view``."""
-        new = self.emit(relax.op.permute_dims(view, list(TO_SECOND[rank_of(view)])))
+        new = self.emit(relax.op.permute_dims(view, list(inverse(self.to_last[rank_of(view)]))))
         if isinstance(new, relax.Var):
             self.views[new] = view
         return new
@@ -102,7 +104,7 @@ class ChannelsLast(Rewriter):
         axes = tuple(layout.index(letter) for letter in wanted)
         if layout == wanted:
             return expr
-        if axes == TO_LAST[len(axes)]:
+        if axes == self.to_last[len(axes)]:
             return self.view(expr)
         return self.emit(relax.op.permute_dims(expr, list(axes)))
 
@@ -111,21 +113,31 @@ class ChannelsLast(Rewriter):
         axes = tuple(DATA[len(layout)].index(letter) for letter in layout)
         if layout == DATA[len(layout)]:
             return view
-        if axes == TO_SECOND[len(axes)]:
+        if axes == inverse(self.to_last[len(axes)]):
             return self.unview(view)
         return self.emit(relax.op.permute_dims(view, list(axes)))
+
+
+def keeps_order(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    """Whether the elements of a tensor lie in memory as those of its permutation."""
+    moved = [axis for axis in axes if shape[axis] != 1]
+    return moved == sorted(moved)
 
 
 @rule("permute_dims")
 def _permute_dims(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     source, axes = call.args[0], permutation_of(call)
-    if len(axes) not in p.ranks:
+    if len(axes) not in p.to_last:
         return None
-    if axes == TO_LAST[len(axes)]:
+    to_last = p.to_last[len(axes)]
+    if axes == to_last:
         return p.view(source)
-    if axes == TO_SECOND[len(axes)]:
+    if axes == inverse(to_last):
         return p.unview(source)
-    if p.has_view(source):
-        from_view = inverse(TO_LAST[len(axes)])
-        return relax.op.permute_dims(p.views[source], [from_view[a] for a in axes])
-    return None
+    if not p.has_view(source):
+        return None
+    from_view = inverse(to_last)
+    if axes[0] == 0 and axes[3:] == (3, 4) and p.to_last is OF_GROUPS:  # groups change places
+        moved = [from_view[axes[a]] for a in to_last]
+        return p.unview(p.emit(relax.op.permute_dims(p.views[source], moved)))
+    return relax.op.permute_dims(p.views[source], [from_view[a] for a in axes])

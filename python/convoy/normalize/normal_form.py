@@ -14,6 +14,8 @@ The passes, in order:
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
+    EliminateCommonSubexpr  what is computed twice -> computed once
+    ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
     MoveNorms            norms of rows before the rows are permuted
     FoldPaddings         zeros around the data of a convolution -> its own padding
@@ -35,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import tvm
+from tvm import relax
 
 from ..graph.bind import bind_params, check_static, straight_line
 from . import layout_rules  # noqa: F401  (registers its rules)
@@ -57,6 +60,7 @@ from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
 from .shape_outputs import shape_outputs
+from .short_sums import ShortSums
 from .simplify import Simplify
 from .taps import TrimFilters
 from .training_norms import ExpandTrainingNorms
@@ -119,6 +123,8 @@ def passes(dtype: str) -> list[Pass]:
         HeightOne(),
         ChannelsLast(),
         Simplify(),
+        relax.transform.EliminateCommonSubexpr(call_only=True),
+        ShortSums(),
         RecognizeRowNorms(),
         MoveNorms(),
         FoldPaddings(),

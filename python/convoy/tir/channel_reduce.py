@@ -20,6 +20,7 @@ _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
 _BLOCKS = 64  # fewer leave most of a GPU idle
+_UNROLLED = 16  # steps of a thread that are written out
 #: Parts times threads of a block: every thread adds all parts of its channels.
 _LONGEST_SUM = 16384
 
@@ -60,10 +61,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     lanes = _lanes(channels // width, math.prod(others), 1 if width > 1 else 2)
     sch.reorder(*spatial, *rows)
     row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
-    parts = _ROW_THREADS
-    rows_in_all = int(sch.get(row).extent)
-    while (2 * parts) ** 2 * lanes <= _LONGEST_SUM and rows_in_all >= parts * 8:
-        parts *= 2
+    parts = _parts(int(sch.get(row).extent), lanes)
     step, part = sch.split(row, factors=[None, parts])
     partial = sch.rfactor(part, factor_axis=0)
 
@@ -111,11 +109,22 @@ def _lanes(groups: int, others: int, fewest: int) -> int:
     return max(enough, default=min(fits, default=1))
 
 
+def _parts(rows: int, lanes: int) -> int:
+    """Threads that share a channel. A divisor of the rows where one is near enough: a load that may
+    lie behind the last row is a branch, for which those behind it wait."""
+    wanted = _ROW_THREADS
+    while (2 * wanted) ** 2 * lanes <= _LONGEST_SUM and rows >= wanted * 8:
+        wanted *= 2
+    even = (n for n in range(wanted * 3 // 2, wanted // 2, -1) if rows % n == 0)
+    return next(even, wanted)
+
+
 def _keep_loads_in_flight(sch: s_tir.Schedule, step: LoopRV) -> None:
-    """Unroll the row loop, in steps of eight where it is long."""
+    """Unroll the row loop, of a long one as many steps at a time as divide it, about eight."""
     extent = int(sch.get(step).extent)
-    if extent <= 16:
+    if extent <= _UNROLLED:
         sch.unroll(step)
         return
-    _, inner = sch.split(step, factors=[None, 8])
+    even = (n for n in range(_UNROLLED, _UNROLLED // 4, -1) if extent % n == 0)
+    _, inner = sch.split(step, factors=[None, next(even, _UNROLLED // 2)])
     sch.unroll(inner)

@@ -1,9 +1,9 @@
 """GPU kernels for the statistics of channels-last group norms: the scale and shift of each channel.
 
 The blocks of an image share its rows. Each adds the elements and squares of all groups in its rows,
-which are read once, with 16-byte loads if a vector lies in one group; a second kernel adds the
-partial sums of an image's blocks. Loops are bound to threads; run serially they compute the same
-result.
+which are read once, with 16-byte loads if a vector lies in one group or holds several whole ones; a
+second kernel adds the partial sums of an image's blocks. Loops are bound to threads; run serially
+they compute the same result.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from .builder import KERNEL, when
 from .loads import vector_width
 
 _THREADS = 256
+_MOST_THREADS = 1024
 _SMS = 132
-#: Channels of a group in one load from which on the kernels are worth it.
-_LEAST_WIDTH = 4
+_SHARED_BYTES = 48 << 10
+#: Most chunks whose sums an element-wise kernel adds up in each thread, steps of each of them, and
+#: groups in one load.
+_FEW_CHUNKS, _FEW_STEPS, _FEW_GROUPS = 8, 16, 2
 #: Steps of a thread that are written out, for loads in flight.
 _UNROLL = 8
 
@@ -47,45 +50,60 @@ class GroupSums:
 
     @property
     def width(self) -> int:
-        """Channels that a thread loads at once; all of one group."""
-        return math.gcd(self.members, vector_width(self.channels, self.dtype))
+        """Channels that a thread loads at once: of one group, or of several whole groups."""
+        most = vector_width(self.channels, self.dtype)
+        return most if most % self.members == 0 else math.gcd(self.members, most)
+
+    @property
+    def own(self) -> int:
+        """Groups in one load."""
+        return max(1, self.width // self.members)
 
     @property
     def lanes(self) -> int:
-        """Threads side by side: a divisor of the vectors of a row."""
-        vectors = self.channels // self.width
-        return max(n for n in range(1, min(vectors, _THREADS) + 1) if vectors % n == 0)
+        """Threads side by side, which load a row."""
+        return self.channels // self.width
 
     @property
     def parts(self) -> int:
         """Rows of a block at a time."""
-        return max(1, min(_THREADS // self.lanes, self.rows))
+        return _even(self.rows, max(1, min(_THREADS // self.lanes, self.rows)))
+
+    @property
+    def few(self) -> bool:
+        """Whether the data are few enough for so few chunks that all who need their sums can add
+        them up."""
+        return self.own <= _FEW_GROUPS and self.rows <= _FEW_CHUNKS * _FEW_STEPS * self.parts
 
     @property
     def chunks(self) -> int:
         """Blocks that share an image."""
-        return max(1, min(-(-2 * _SMS // self.images), self.rows // (4 * self.parts)))
+        wanted = min(-(-2 * _SMS // self.images), self.rows // (4 * self.parts))
+        most = _FEW_CHUNKS if self.few else wanted
+        return _even(-(-self.rows // self.parts), max(1, min(wanted, most)))
 
     @property
     def fits(self) -> bool:
-        """Whether a block has whole rows, and threads load several channels of one group."""
-        return self.lanes * self.width == self.channels and self.width >= _LEAST_WIDTH
+        """Whether a block has room for a row."""
+        shared = 8 * self.parts * self.lanes * self.own
+        return self.lanes <= _MOST_THREADS and shared <= _SHARED_BYTES
 
 
-def kernels(sums: GroupSums) -> list[tirx.PrimFunc]:
-    """(data, partial sums) and (partial sums, gamma, beta, scale, shift); partial sums are (images,
-    chunks, 2, groups), scale and shift (images, channels), all in float32."""
-    return [_partial(sums), _finish(sums)]
+def _even(size: int, most: int) -> int:
+    """The largest divisor of ``size`` up to ``most`` that is near it, or ``most``: a load that may
+    lie behind the end is a branch, for which those behind it wait."""
+    return next((n for n in range(most, most // 2, -1) if size % n == 0), most)
 
 
 def partial_shape(sums: GroupSums) -> tuple[int, int, int, int]:
     return sums.images, sums.chunks, 2, sums.groups
 
 
-def _partial(sums: GroupSums) -> tirx.PrimFunc:
-    width, lanes, parts = sums.width, sums.lanes, sums.parts
+def sums_kernel(sums: GroupSums) -> tirx.PrimFunc:
+    """(data, partial sums); partial sums are (images, chunks, 2, groups) in float32."""
+    width, lanes, parts, own = sums.width, sums.lanes, sums.parts, sums.own
     steps = -(-sums.rows // (parts * sums.chunks))
-    each = lanes // sums.groups  # lanes of a group
+    each = max(1, sums.members // width)  # lanes of a group
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("group_sums")
@@ -96,7 +114,7 @@ def _partial(sums: GroupSums) -> tirx.PrimFunc:
                 (2, parts * each, sums.groups), "float32", scope="shared"
             )
             loaded = T.sblock_alloc_buffer((width,), sums.dtype, scope="local")
-            mine = T.sblock_alloc_buffer((2,), "float32", scope="local")
+            mine = T.sblock_alloc_buffer((2, own), "float32", scope="local")
             with (
                 T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
                 T.thread_binding(0, sums.chunks, thread="blockIdx.x") as chunk,
@@ -111,12 +129,14 @@ def _partial(sums: GroupSums) -> tirx.PrimFunc:
                                 value = data[image, row, lane * width + i]
                                 T.buffer_store(loaded, value, [i])
                             for i in range(width):
-                                wide = loaded[i].astype("float32")
-                                T.buffer_store(mine, mine[0] + wide, [0])
-                                T.buffer_store(mine, mine[1] + wide * wide, [1])
+                                group, wide = i * own // width, loaded[i].astype("float32")
+                                _add(mine, [0, group], wide)
+                                _add(mine, [1, group], wide * wide)
                     place = part * each + lane % each
                     for which in range(2):
-                        T.buffer_store(shared, mine[which], [which, place, lane // each])
+                        for group in range(own):
+                            at = [which, place, lane // each * own + group]
+                            T.buffer_store(shared, mine[which, group], at)
                 _add_up(shared, parts * each, sums.groups, lanes * parts)
                 with _threads(lanes * parts) as thread:
                     for at in _turns(thread, 2 * sums.groups, lanes * parts):
@@ -125,10 +145,10 @@ def _partial(sums: GroupSums) -> tirx.PrimFunc:
         return builder.get()
 
 
-def _finish(sums: GroupSums) -> tirx.PrimFunc:
-    """A block for each group of an image."""
+def affine_kernel(sums: GroupSums) -> tirx.PrimFunc:
+    """(partial sums, gamma, beta, scale, shift), the last two (images, channels) in float32; a
+    block for each group of an image."""
     threads = 1 << (max(32, min(_THREADS, max(sums.chunks, sums.members))) - 1).bit_length()
-    count = 1.0 / (sums.rows * sums.members)
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("group_affine")
@@ -140,7 +160,7 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
                 for n in ("scale", "shift")
             ]
             shared = T.sblock_alloc_buffer((2, threads, 1), "float32", scope="shared")
-            mine = T.sblock_alloc_buffer((2,), "float32", scope="local")
+            mine = T.sblock_alloc_buffer((2, 1), "float32", scope="local")
             with (
                 T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
                 T.thread_binding(0, sums.groups, thread="blockIdx.x") as group,
@@ -149,21 +169,31 @@ def _finish(sums: GroupSums) -> tirx.PrimFunc:
                     _clear(mine)
                     for at in _turns(thread, sums.chunks, threads):
                         for which in range(2):
-                            value = mine[which] + partial[image, at, which, group]
-                            T.buffer_store(mine, value, [which])
+                            _add(mine, [which, 0], partial[image, at, which, group])
                     for which in range(2):
-                        T.buffer_store(shared, mine[which], [which, thread, 0])
+                        T.buffer_store(shared, mine[which, 0], [which, thread, 0])
                 _add_up(shared, threads, 1, threads)
                 with _threads(threads) as thread:
-                    mean = shared[0, 0, 0] * tirx.const(count, "float32")
-                    square = shared[1, 0, 0] * tirx.const(count, "float32")
-                    variance = tirx.max(square - mean * mean, tirx.const(0.0, "float32"))
                     for at in _turns(thread, sums.members, threads):
                         channel = group * sums.members + at
-                        scale = tirx.rsqrt(variance + sums.epsilon) * gamma[channel]
-                        T.buffer_store(outs[0], scale, [image, channel])
-                        T.buffer_store(outs[1], beta[channel] - mean * scale, [image, channel])
+                        found = affine(
+                            sums, (shared[0, 0, 0], shared[1, 0, 0]), gamma[channel], beta[channel]
+                        )
+                        for out, value in zip(outs, found, strict=True):
+                            T.buffer_store(out, value, [image, channel])
         return builder.get()
+
+
+def affine(
+    sums: GroupSums, of_group: tuple[Expr, Expr], gamma: Expr, beta: Expr
+) -> tuple[Expr, Expr]:
+    """What a channel is multiplied by and what is added to it, from the sums of its group and of
+    its squares."""
+    count = tirx.const(1.0 / (sums.rows * sums.members), "float32")
+    mean, square = (total * count for total in of_group)
+    variance = tirx.max(square - mean * mean, tirx.const(0.0, "float32"))
+    scale = tirx.rsqrt(variance + tirx.const(sums.epsilon, "float32")) * gamma
+    return scale, beta - mean * scale
 
 
 @contextmanager
@@ -183,7 +213,12 @@ def _turns(thread: Expr, size: int, threads: int) -> Iterator[Expr]:
 
 def _clear(mine: tirx.Buffer) -> None:
     for which in range(2):
-        T.buffer_store(mine, tirx.const(0.0, "float32"), [which])
+        for group in range(int(mine.shape[1])):
+            T.buffer_store(mine, tirx.const(0.0, "float32"), [which, group])
+
+
+def _add(buffer: tirx.Buffer, at: list[int], value: Expr) -> None:
+    T.buffer_store(buffer, buffer[tuple(at)] + value, at)
 
 
 def _add_up(shared: tirx.Buffer, count: int, groups: int, threads: int) -> None:

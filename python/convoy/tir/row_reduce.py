@@ -1,4 +1,5 @@
-"""Few long sums along memory (the gradient of a softmax): a block of threads for each result.
+"""Few long sums along memory (the gradient of a softmax, the lengths of filters times styles): a
+block of threads for each result.
 
 One thread for each result, as in other rules, would leave most of a GPU idle.
 """
@@ -22,15 +23,17 @@ _UNROLLED = 16
 
 
 class RowReduce(PartialSums):
-    """One reduction over one operand that is contiguous along the last reduced axis."""
+    """One reduction over operands of which the largest is contiguous along the last reduced axis;
+    products that have a schedule of their own are taken by its rule before."""
 
     def fits(self, block: s_tir.SBlock) -> bool:
         loads = loads_of(block)
-        if len(loads) != 1 or not loads[0].uniform or loads[0].guarded:
+        if not loads or not all(load.uniform and not load.guarded for load in loads):
             return False
+        largest = max(loads, key=lambda load: math.prod(map(int, load.buffer.shape)))
         reduced = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
         results = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
-        if not contiguous_in(loads[0], reduced[-1].var):
+        if not contiguous_in(largest, reduced[-1].var):
             return False
         count, length = (math.prod(int(a.dom.extent) for a in axes) for axes in (results, reduced))
         if count == 1 and length > _LONGEST_ALONE:

@@ -40,9 +40,9 @@ from .window import Window
 RULES: tuple[ScheduleRule, ...] = (
     Elementwise(),
     ChannelReduce(),
-    RowReduce(),
     BatchMatmul(),
     Gemv(),
+    RowReduce(),
     Window(),
     ColumnReduce(),
     dlight.gpu.GeneralReduction(),

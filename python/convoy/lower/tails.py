@@ -1,0 +1,53 @@
+"""Fuse reductions with the element-wise operators behind them.
+
+FuseOps puts what a reduction reads into its kernel, or what reads it, by how the reduction is
+marked, never both. So it runs twice: the second time for reductions, now with what they read, and
+functions of their results element by element.
+"""
+
+from __future__ import annotations
+
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, tirx
+
+_PATTERN, _ELEMENTWISE, _REDUCTION, _FUSABLE, _OPAQUE = "op_pattern", 0, 3, 4, 8
+
+
+@tvm.transform.module_pass(opt_level=0, name="FuseTails")
+def fuse_tails(mod: tvm.IRModule, _context: object) -> tvm.IRModule:
+    """Fuse the kernels of a module that FuseTIR made."""
+    marked = relax.transform.AnnotateTIROpPattern()(mod)
+    patterns = {var: _pattern(f) for var, f in marked.functions_items() if _is_kernel(f)}
+    if not {_FUSABLE, _ELEMENTWISE} <= set(patterns.values()):
+        return mod
+    functions = dict(marked.functions_items())
+    for var, pattern in patterns.items():
+        functions[var] = functions[var].with_attr(_PATTERN, pattern)
+    marked = tvm.IRModule(functions, attrs=mod.attrs)
+    return tvm.transform.Sequential([relax.transform.FuseOps(), relax.transform.FuseTIR()])(marked)
+
+
+def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
+    return isinstance(func, tirx.PrimFunc)
+
+
+def _pattern(func: tirx.PrimFunc) -> int:
+    """How a function takes part: as a reduction, behind one, or not at all."""
+    found = int(func.attrs[_PATTERN]) if _PATTERN in func.attrs else _OPAQUE
+    if found == _REDUCTION:
+        return _FUSABLE if _reduces_once(func) else _OPAQUE
+    shapes = {tuple(map(str, param.shape)) for param in func.params if hasattr(param.ty, "shape")}
+    return _ELEMENTWISE if found == _ELEMENTWISE and len(shapes) == 1 else _OPAQUE
+
+
+def _reduces_once(func: tirx.PrimFunc) -> bool:
+    """Whether a function has one reduction, to one result."""
+    written: list[int] = []
+
+    def visit(block: s_tir.SBlock) -> None:
+        if block.init is not None:
+            written.append(len(block.writes))
+
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, visit)])
+    return written == [1]
