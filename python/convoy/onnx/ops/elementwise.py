@@ -15,9 +15,9 @@ _SAME = {
     "Atan": "atan", "Atanh": "atanh", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
     "Exp": "exp", "Floor": "floor", "Log": "log", "Neg": "negative", "Sign": "sign", "Sin": "sin",
     "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "Sigmoid": "sigmoid",
-    "Not": "logical_not", "BitwiseNot": "bitwise_not", "IsNaN": "isnan", "Where": "where",
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "And": "logical_and",
-    "Or": "logical_or", "Xor": "logical_xor", "BitwiseAnd": "bitwise_and",
+    "Round": "round", "Not": "logical_not", "BitwiseNot": "bitwise_not", "IsNaN": "isnan",
+    "Where": "where", "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide",
+    "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor", "BitwiseAnd": "bitwise_and",
     "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Equal": "equal", "Less": "less",
     "LessOrEqual": "less_equal", "Greater": "greater", "GreaterOrEqual": "greater_equal",
 }  # fmt: skip
@@ -45,20 +45,6 @@ def identity(call: Call) -> Value:
 @converter("Reciprocal")
 def reciprocal(call: Call) -> Value:
     return call.do("Div", call.const(1), call.value(0))
-
-
-@converter("Round")
-def round_half_to_even(call: Call) -> Value:
-    """TVM's round may take halves away from zero."""
-    x, do = call.value(0), call.do
-    half, one, two = (call.const(v) for v in (0.5, 1, 2))
-    floor = do("Floor", x)
-    above = do("Sub", x, floor)
-    odd = do("Sub", floor, do("Mul", two, do("Floor", do("Div", floor, two))))
-    inner = do("Where", do("Greater", above, half), do("Add", floor, one), do("Add", floor, odd))
-    rounded = do("Where", do("Less", above, half), floor, inner)
-    # Infinities have no distance to their floor.
-    return do("Where", do("Equal", floor, x), x, rounded)
 
 
 @converter("IsInf")
