@@ -283,6 +283,25 @@ def test_rounding_is_one_operator() -> None:
     np.testing.assert_array_equal(np.signbit(y), np.signbit(np.round(x)))
 
 
+def test_signs_and_remainders_of_extremes() -> None:
+    feeds = {
+        "a": np.array([np.nan, -0.5, np.inf, 3, -3, 5.25], "float32"),
+        "b": np.array([1, 2, 2, np.inf, -np.inf, -2], "float32"),
+    }
+    nodes = [node("Sign", ["a"], ["y"]), node("Mod", ["a", "b"], ["z"], fmod=1)]
+    y, z = run(model(nodes, feeds, ("y", "z")), feeds)
+    np.testing.assert_array_equal(y, np.sign(feeds["a"]))
+    np.testing.assert_array_equal(z, [np.nan, -0.5, np.nan, 3, -3, 1.25])
+
+
+def test_reshapes_of_empty_tensors() -> None:
+    """A size of 0 is one of no elements, not that of the data."""
+    feeds, weights = {"x": np.zeros((0, 3), "float32")}, {"s": np.array([3, 0])}
+    (y,) = run(model([node("Reshape", ["x", "s"], ["y"], allowzero=1)], feeds, weights=weights),
+               feeds)  # fmt: skip
+    assert y.shape == (3, 0)
+
+
 def test_empty_constants_are_results() -> None:
     """TVM folds zeros, and a module with an empty constant does not load."""
     feeds, weights = {"x": values(2)}, {"e": np.zeros((0, 3), "float32")}
