@@ -141,6 +141,26 @@ def test_a_recurrent_network_of_quantized_weights() -> None:
         np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("op", ["QLinearConv", "QLinearAveragePool", "MaxPool"])
+def test_quantized_windows_with_channels_last(op: str) -> None:
+    """What onnxruntime makes of the same operator with channels first."""
+    x = bytes_of(1, 2, 5, 4)
+    scale, zero = np.array(0.02, "f4"), np.array(120, "uint8")
+    weights = {"xs": scale, "xz": zero, "w": bytes_of(3, 2, 3, 3, dtype="int8"), "ws": scale,
+               "wz": np.array(0, "int8"), "ys": np.array(0.07, "f4"), "yz": zero}  # fmt: skip
+    names = {"QLinearConv": list(weights), "MaxPool": []}.get(op, ["xs", "xz", "ys", "yz"])
+    attrs = {"kernel_shape": [3, 3], "pads": [1, 0, 1, 1]}
+    domain = "" if op != "QLinearAveragePool" else "com.microsoft"
+    first = onnx.helper.make_node(op, ["x", *names], ["y"], domain=domain, **attrs)
+    (expected,) = run(model([first], {"x": x}, weights=weights), {"x": x})
+    moved = {"x": x.transpose(0, 2, 3, 1).copy()}
+    layout = {} if op == "MaxPool" else {"channels_last": 1}
+    name = "NhwcMaxPool" if op == "MaxPool" else op
+    last = node(name, ["x", *names], ["y"], **attrs, **layout)
+    (y,) = run(model([last], moved, weights=weights), moved)
+    np.testing.assert_array_equal(y, expected.transpose(0, 2, 3, 1))
+
+
 @pytest.mark.parametrize("last", [1, 0])
 def test_group_norm(last: int) -> None:
     x, weights = values(2, 4, 3, 5), {"g": values(4, seed=1), "b": values(4, seed=2)}

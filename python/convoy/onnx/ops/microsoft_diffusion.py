@@ -5,24 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from ..call import Call, Value, converter
-from .microsoft import DOMAIN
+from .microsoft import DOMAIN, channels_first, channels_last
 from .normalization import group_norm
-
-
-def _channels_first(call: Call, value: Value, rank: int) -> Value:
-    return call.do("Transpose", value, perm=(0, rank - 1, *range(1, rank - 1)))
-
-
-def _channels_last(call: Call, value: Value, rank: int) -> Value:
-    return call.do("Transpose", value, perm=(0, *range(2, rank), 1))
 
 
 @converter("NhwcConv", domain=DOMAIN)
 def nhwc_conv(call: Call) -> Value:
     """Channels are the last axis of the data, and of the filters, (k, r, s, c)."""
-    x, weight = (_channels_first(call, call.value(i), call.rank(i)) for i in (0, 1))
+    x, weight = (channels_first(call, call.value(i), call.rank(i)) for i in (0, 1))
     y = call.do("Conv", x, weight, *call.inputs[2:], **call.attrs)
-    return _channels_last(call, y, call.rank())
+    return channels_last(call, y, call.rank())
 
 
 @converter("GroupNorm", domain=DOMAIN)
@@ -30,7 +22,7 @@ def group_norm_activated(call: Call) -> Value:
     """Statistics of groups of channels, the last axis by default, and SiLU where asked for."""
     x, rank, last = call.value(0), call.rank(), bool(call.attrs.get("channels_last", 1))
     if last:
-        x = _channels_first(call, x, rank)
+        x = channels_first(call, x, rank)
     weights = [call.cast(call.value(i), call.dtype()) for i in (1, 2)]
     attrs = {
         "num_groups": call.attrs["groups"],
@@ -39,7 +31,7 @@ def group_norm_activated(call: Call) -> Value:
     y = group_norm(dataclasses.replace(call, inputs=[x, *weights], attrs=attrs, version=21))
     if call.attrs.get("activation", 0):
         y = call.do("Mul", y, call.do("Sigmoid", y))
-    return _channels_last(call, y, rank) if last else y
+    return channels_last(call, y, rank) if last else y
 
 
 @converter("SkipGroupNorm", domain=DOMAIN)
