@@ -90,14 +90,14 @@ def imported(network: Any, inputs: list[Any], importer: str) -> Any:
 
         tensors, structure = flatten((tuple(inputs), {}))
         return to_relax(trace(network, structure, tensors).program)
-    import onnx
     import torch
-    from tvm.relax.frontend.onnx import from_onnx
+
+    from convoy import from_onnx
 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "network.onnx")
         torch.onnx.export(network, tuple(inputs), path, dynamo=True, verbose=False)
-        return from_onnx(onnx.load(path))
+        return from_onnx(path)
 
 
 def outputs_of(network: Any, inputs: list[Any]) -> list[Array]:

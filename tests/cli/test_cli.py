@@ -27,6 +27,37 @@ from convoy.records.record import Record
 run = CliRunner().invoke
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("plase net.onnx", "No such command 'plase'. Did you mean 'place'? See convoy --help."),
+        ("place net.onnx --batch many", "Invalid value for '--batch': "),
+        ("build net.onnx", "Missing option '--output' / '-o'. See convoy build --help."),
+        ("bench --bach 1", "No such option: --bach "),
+        ("records", "Missing command. See convoy records --help."),
+        ("records show --limit -1", "Invalid value for '--limit': "),
+    ],
+)
+def test_mistakes_of_usage_are_one_line(
+    arguments: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["convoy", *arguments.split()])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    printed = capsys.readouterr()
+    assert (end.value.code, printed.out) == (2, "")
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"convoy: {expected}") and line.endswith(" --help.")
+
+
+def test_no_command_prints_the_help() -> None:
+    done = run(cli.app, [])
+    assert done.exit_code == 0 and "place" in done.output
+
+
 @pytest.fixture
 def records(tmp_path: Path) -> Iterator[Path]:
     environment = Environment("NVIDIA H200", 132, "580.95.05", cudnn="9.19.1", kernels="abc")

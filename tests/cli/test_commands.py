@@ -57,6 +57,17 @@ def test_place_takes_batch_and_precision(text: Path) -> None:
     assert (workload.n, workload.dtype) == (5, "bfloat16")
 
 
+def test_numbers_and_files_that_do_not_fit(text: Path) -> None:
+    with pytest.raises(errors.InvalidOption, match="batch 0; expected a number from 1"):
+        run("place", text, "--batch", 0)
+    with pytest.raises(
+        errors.InvalidOption, match=r"convoy build .*net\.relay -o net\.so makes one"
+    ):
+        run("run", text)
+    with pytest.raises(errors.InvalidOption, match="seconds=nan"):
+        run("bench", text, "--seconds", "nan")
+
+
 def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> None:
     from convoy.relay.testing import resnet
 

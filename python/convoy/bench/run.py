@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -61,11 +62,13 @@ def bench(
         options: More keyword arguments of :func:`convoy.build`.
 
     Raises:
-        InvalidOption: An unknown peer, or a batch size or precision other than a compiled module's;
-            and the errors of reading and of building.
+        InvalidOption: An unknown peer, no time to measure in, or a batch size or precision
+            other than a compiled module's; and the errors of reading and of building.
     """
     if unknown := [name for name in against if name not in systems.PEERS]:
         raise InvalidOption(f"--against {unknown[0]}", f"some of {', '.join(systems.PEERS)}")
+    if not 0 < seconds < math.inf:
+        raise InvalidOption(f"seconds={seconds}", "seconds of timing, more than 0")
     report = stages(progress)
     target = target or ("cuda" if present_device() else "llvm")
     rows: list[Row] = []

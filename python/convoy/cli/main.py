@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,6 @@ from .tune import tune
 app = typer.Typer(
     name="convoy",
     help="Select a kernel for each operator of a network by cost, and compile it.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -34,11 +33,23 @@ for _command in (doctor, place, build, bench, run, sign, trace, tune, config):
 app.add_typer(records.app, name="records")
 
 
+#: Of click, or of the copy of it that newer versions of typer have.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
 def main() -> None:
     """Run the command. ``CONVOY_TRACEBACK=1`` shows where an error was raised."""
     warnings.showwarning = _show_warning
     try:
-        app()
+        sys.exit(app(standalone_mode=False, prog_name="convoy"))
+    except _UsageError as err:
+        command = err.ctx.command_path if err.ctx else "convoy"
+        message = " ".join(err.format_message().split())
+        end = "" if message.endswith((".", "?")) else "."
+        say(f"convoy: {message}{end} See {command} --help.", to_stderr=True)
+        sys.exit(err.exit_code)
+    except typer.Abort:
+        sys.exit(130)
     except ConvoyError as err:
         if os.environ.get("CONVOY_TRACEBACK"):
             raise
@@ -57,6 +68,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 @app.callback(invoke_without_command=True)
 def _version(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the versions of convoy and its libraries.")
     ] = False,
@@ -66,3 +78,5 @@ def _version(
 
         say(*(f"{name} {number}" for name, number in versions()))
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())

@@ -16,7 +16,7 @@ from .output import say
 if TYPE_CHECKING:
     from ..records.store import RecordStore
 
-app = typer.Typer(no_args_is_help=True, help="Maintain files of measurements.")
+app = typer.Typer(help="Maintain files of measurements.")
 
 Files = Annotated[
     list[Path] | None,
@@ -28,7 +28,7 @@ Files = Annotated[
 def show(
     files: Files = None,
     contains: Annotated[str, typer.Option(help="Only workloads whose key contains this.")] = "",
-    limit: Annotated[int, typer.Option(help="Maximum number of rows; 0: all.")] = 50,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of rows; 0: all.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List measurements, the fastest candidate of each workload first."""

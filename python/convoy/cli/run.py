@@ -39,6 +39,10 @@ def run(
     from ..frontend import model_file
     from ..runtime.compiled import load
 
+    if module.suffix in model_file.KINDS:
+        raise InvalidOption(
+            f"{module}, a model", "a module", f"convoy build {module} -o {module.stem}.so makes one"
+        )
     session = load(module, trusted=trusted or None).session()
     session.run(_inputs(session, inputs))
     results = {

@@ -19,6 +19,7 @@ from ..graph.target import on_gpu
 from .accumulate import AccumulateInFloat32
 from .decompose import Decompose
 from .diagnose import check_lowered, unsupported_op
+from .empty_constants import EmptyConstants
 from .group_norms import GroupNorms
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
@@ -73,6 +74,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         legalize_ops(keep_nan),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
+        module_pass(EmptyConstants),
         *(map(module_pass, (KeepSpreadApart,)) if on_gpu() else ()),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import DynamicShape, InvalidOption
+from ..ir.sizes import check_batch, check_shape
 
 if TYPE_CHECKING:
     import onnx
@@ -29,7 +29,8 @@ def input_shapes(
         batch: The size of a first axis that is open.
 
     Raises:
-        InvalidOption: A shape for an unknown input, or one that contradicts the model's.
+        InvalidOption: A shape for an unknown input, or one that contradicts the model's; a batch
+            below 1.
         DynamicShape: Sizes that remain open; says what to give for all of them.
     """
     declared = {value.name: _declared(value) for value in inputs}
@@ -40,6 +41,7 @@ def input_shapes(
     for name, shape in shapes.items():
         _match(name, declared[name], shape, sizes)
     if batch is not None:
+        check_batch(batch)
         for name, axes in declared.items():
             if axes and name not in shapes:
                 declared[name] = (_batch(name, axes[0], batch, sizes), *axes[1:])
@@ -79,12 +81,7 @@ def _match(
     name: str, declared: tuple[Size, ...] | None, shape: Sequence[int], sizes: dict[str, int]
 ) -> None:
     """Check a given shape against the declared one, and take down the sizes that have names."""
-    try:
-        valid = all(operator.index(size) >= 0 for size in shape)
-    except TypeError:
-        valid = False
-    if not valid:
-        raise InvalidOption(f"shape {shape!r} for input {name!r}", "sizes of at least 0")
+    check_shape(name, shape)
     if declared is None:
         return
     text = _text(declared)

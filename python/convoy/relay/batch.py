@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from convoy.errors import DynamicShape, InvalidOption, RelayTypeError
+from convoy.ir.sizes import check_batch
 from convoy.relay.ast import Expr, Function, Var
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
@@ -23,10 +24,12 @@ def with_batch(mod: IRModule, batch: int) -> IRModule:
         batch: The new batch size.
 
     Raises:
+        InvalidOption: A batch below 1.
         RelayTypeError: A network whose shapes depend on the batch elsewhere, such as a reshape to
             fixed sizes.
         DynamicShape: A first parameter without a static shape.
     """
+    check_batch(batch)
     main = mod["main"]
     old = main.params[0] if main.params else None
     if old is None or not isinstance(old.checked_type, TensorType):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,74 @@ def test_a_recurrent_network_of_quantized_weights() -> None:
     call = onnx.helper.make_node("LSTM", ["x", "w", "r"], outputs, hidden_size=hidden)
     for ours, theirs in zip(got, run(model([call], feeds, outputs, plain), feeds), strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("op", ["QLinearConv", "QLinearAveragePool", "MaxPool"])
+def test_quantized_windows_with_channels_last(op: str) -> None:
+    """What onnxruntime makes of the same operator with channels first."""
+    x = bytes_of(1, 2, 5, 4)
+    scale, zero = np.array(0.02, "f4"), np.array(120, "uint8")
+    weights = {"xs": scale, "xz": zero, "w": bytes_of(3, 2, 3, 3, dtype="int8"), "ws": scale,
+               "wz": np.array(0, "int8"), "ys": np.array(0.07, "f4"), "yz": zero}  # fmt: skip
+    names = {"QLinearConv": list(weights), "MaxPool": []}.get(op, ["xs", "xz", "ys", "yz"])
+    attrs = {"kernel_shape": [3, 3], "pads": [1, 0, 1, 1]}
+    domain = "" if op != "QLinearAveragePool" else "com.microsoft"
+    first = onnx.helper.make_node(op, ["x", *names], ["y"], domain=domain, **attrs)
+    (expected,) = run(model([first], {"x": x}, weights=weights), {"x": x})
+    moved = {"x": x.transpose(0, 2, 3, 1).copy()}
+    layout = {} if op == "MaxPool" else {"channels_last": 1}
+    name = "NhwcMaxPool" if op == "MaxPool" else op
+    last = node(name, ["x", *names], ["y"], **attrs, **layout)
+    (y,) = run(model([last], moved, weights=weights), moved)
+    np.testing.assert_array_equal(y, expected.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("last", [1, 0])
+def test_group_norm(last: int) -> None:
+    x, weights = values(2, 4, 3, 5), {"g": values(4, seed=1), "b": values(4, seed=2)}
+    feeds = {"x": x.transpose(0, 2, 3, 1).copy() if last else x}
+    attrs = {"groups": 2, "activation": 1, "channels_last": last}
+    (y,) = run(model([node("GroupNorm", ["x", "g", "b"], ["y"], **attrs)], feeds, weights=weights),
+               feeds)  # fmt: skip
+    y = y.transpose(0, 3, 1, 2) if last else y
+    np.testing.assert_allclose(y, _group_norm(x, **weights), 1e-4, 1e-5)
+
+
+def _group_norm(x: np.ndarray, g: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Two groups and SiLU, (n, c, h, w)."""
+    parts = x.reshape(len(x), 2, -1)
+    spread = parts - parts.mean(2, keepdims=True)
+    y = (spread / np.sqrt(parts.var(2, keepdims=True) + 1e-5)).reshape(x.shape)
+    y = y * g[:, None, None] + b[:, None, None]
+    return y / (1 + np.exp(-y))
+
+
+def test_operators_of_diffusion_models() -> None:
+    """Channels last: a convolution, the norm of a sum, and both kinds of biases."""
+    feeds = {"x": values(1, 5, 5, 3), "skip": values(1, 4, seed=1)}
+    weights = {"w": values(4, 3, 3, 3, seed=2), "g": values(4, seed=3), "b": values(4, seed=4)}
+    nodes = [
+        node("NhwcConv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
+        node("SkipGroupNorm", ["c", "g", "b", "skip", "b"], ["y", "s"], groups=2, activation=1),
+        onnx.helper.make_node("Reshape", ["s", "tokens"], ["t"]),
+        node("BiasAdd", ["t", "b", "t"], ["u"]),
+        node("BiasSplitGelu", ["u", "b"], ["v"]),
+    ]
+    outputs = ("c", "y", "s", "u", "v")
+    weights["tokens"] = np.array([1, 15, 4])
+    c, y, s, u, v = run(model(nodes, feeds, outputs, weights), feeds)
+    plain = onnx.helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1], strides=[2, 1])
+    first = {"x": feeds["x"].transpose(0, 3, 1, 2).copy()}
+    filters = {"w": weights["w"].transpose(0, 3, 1, 2).copy(), "b": weights["b"]}
+    (expected,) = run(model([plain], first, weights=filters), first)
+    np.testing.assert_allclose(c, expected.transpose(0, 2, 3, 1), 1e-4, 1e-5)
+    np.testing.assert_allclose(s, c + feeds["skip"][:, None, None] + weights["b"], 1e-5, 1e-6)
+    normed = _group_norm(s.transpose(0, 3, 1, 2), weights["g"], weights["b"])
+    np.testing.assert_allclose(y, normed.transpose(0, 2, 3, 1), 1e-4, 1e-5)
+    np.testing.assert_allclose(u, 2 * s.reshape(1, 15, 4) + weights["b"], 1e-5, 1e-6)
+    left, right = np.split(u + weights["b"], 2, -1)
+    erf = np.vectorize(math.erf)
+    np.testing.assert_allclose(v, left * right * (1 + erf(right / 2**0.5)) / 2, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+import convoy  # noqa: E402
 from convoy import errors  # noqa: E402
+from convoy.onnx.ops import interpolation  # noqa: E402
 
 from .support import check, model, run, values  # noqa: E402
 
@@ -233,6 +235,80 @@ def test_coordinates_of_resizes(attrs: dict[str, Any], scale: float, expected: A
     feeds, weights = {"x": np.arange(7, dtype="float32")}, {"scales": np.array([scale], "float32")}
     (y,) = run(model([call], feeds, weights=weights), feeds)
     np.testing.assert_allclose(y, expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("where", "rounding", "size", "out", "row", "expected"),
+    [
+        ("asymmetric", "round_prefer_ceil", 10, 12, 9, 8),  # 7.4999995
+        ("asymmetric", "round_prefer_floor", 33, 78, 13, 5),  # 5.5000005
+        ("half_pixel_symmetric", "round_prefer_ceil", 24, 52, 32, 15),  # 14.499999
+        ("half_pixel", "round_prefer_floor", 24, 28, 17, 14),  # 14.500001
+    ],
+)
+def test_places_near_the_middle_of_two_elements(
+    where: str, rounding: str, size: int, out: int, row: int, expected: int
+) -> None:
+    """They count as the middle, as in onnxruntime, whose results these are."""
+    attrs = {"coordinate_transformation_mode": where, "nearest_mode": rounding, "mode": "nearest"}
+    axis = interpolation.Axis(size, out, out / size, (0, 1), attrs)
+    matrix, _ = interpolation.weights(axis)
+    assert matrix[row].argmax() == expected
+
+
+@pytest.mark.parametrize(
+    ("scale", "version", "expected"),
+    [
+        (0.7, 18, [0, 2, 3, 4, 6, 7, 9]),  # 10 * 0.7 is less than 7 in float64
+        (0.6, 10, [0, 2, 4, 5, 7, 9]),  # upwards, in opset 10 and where images shrink
+        (1.05, 18, np.arange(10)),  # of the same size: a copy
+    ],
+)
+def test_sizes_of_resizes(scale: float, version: int, expected: Any) -> None:
+    """As onnxruntime and PyTorch have them."""
+    call = node("Resize", ["x", "scales"] if version == 10 else ["x", "", "scales"], ["y"])
+    feeds, by = {"x": np.arange(10, dtype="float32")}, {"scales": np.array([scale], "float32")}
+    (y,) = run(model([call], feeds, weights=by, opset=version), feeds)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_rounding_is_one_operator() -> None:
+    """Quantized networks round at every step."""
+    x = np.array([0.5, 1.5, -2.5, -0.3, 0.49999997, np.inf, -np.inf, np.nan, 1e9, -0.0], "float32")
+    network = model([node("Round", ["x"], ["y"])], {"x": x})
+    bindings = convoy.from_onnx(network)["main"].body.blocks[0].bindings
+    assert [b.value.op.name for b in bindings if hasattr(b.value, "op")] == ["relax.round"]
+    (y,) = run(network, {"x": x})
+    np.testing.assert_array_equal(y, np.round(x))
+    np.testing.assert_array_equal(np.signbit(y), np.signbit(np.round(x)))
+
+
+def test_signs_and_remainders_of_extremes() -> None:
+    feeds = {
+        "a": np.array([np.nan, -0.5, np.inf, 3, -3, 5.25], "float32"),
+        "b": np.array([1, 2, 2, np.inf, -np.inf, -2], "float32"),
+    }
+    nodes = [node("Sign", ["a"], ["y"]), node("Mod", ["a", "b"], ["z"], fmod=1)]
+    y, z = run(model(nodes, feeds, ("y", "z")), feeds)
+    np.testing.assert_array_equal(y, np.sign(feeds["a"]))
+    np.testing.assert_array_equal(z, [np.nan, -0.5, np.nan, 3, -3, 1.25])
+
+
+def test_reshapes_of_empty_tensors() -> None:
+    """A size of 0 is one of no elements, not that of the data."""
+    feeds, weights = {"x": np.zeros((0, 3), "float32")}, {"s": np.array([3, 0])}
+    (y,) = run(model([node("Reshape", ["x", "s"], ["y"], allowzero=1)], feeds, weights=weights),
+               feeds)  # fmt: skip
+    assert y.shape == (3, 0)
+
+
+def test_empty_constants_are_results() -> None:
+    """TVM folds zeros, and a module with an empty constant does not load."""
+    feeds, weights = {"x": values(2)}, {"e": np.zeros((0, 3), "float32")}
+    y, z = run(model([node("Abs", ["x"], ["z"]), node("Abs", ["e"], ["y"])], feeds, ("y", "z"),
+                     weights), feeds)  # fmt: skip
+    assert y.shape == (0, 3)
+    np.testing.assert_array_equal(z, np.abs(feeds["x"]))
 
 
 @pytest.mark.parametrize("equation", ["bcxd,bcyd->bcxy", "bcxd,bcyd", "axbc,yaxc"])

@@ -51,9 +51,20 @@ def test_a_size_with_a_name_is_given_once() -> None:
     assert input_shapes(inputs, {"ids": (2, 7)}, batch=2) == expected
 
 
+@pytest.mark.parametrize("batch", [0, -1, 2**31, 1.5, True])
+def test_batches_that_are_none(batch: Any) -> None:
+    with pytest.raises(errors.InvalidOption, match=rf"batch {batch}; expected a number from 1"):
+        input_shapes(declared(x=["N", 3]), {}, batch)
+
+
 @pytest.mark.parametrize(
     ("shape", "match"),
-    [((1, 4, 8), r"expected \(N, 3, \?\)"), ((1, 3), "3: "), ((1, 3, -1), "at least 0")],
+    [
+        ((1, 4, 8), r"expected \(N, 3, \?\)"),
+        ((1, 3), "3: "),
+        ((1, 3, -1), "sizes from 0"),
+        ((1, 3, 2**31), "sizes from 0 to 2147483647"),
+    ],
 )
 def test_shapes_that_contradict_the_model(shape: tuple[int, ...], match: str) -> None:
     with pytest.raises(errors.InvalidOption, match=match):

@@ -10,6 +10,7 @@ from . import (
     matrix,
     microsoft,
     microsoft_attention,
+    microsoft_diffusion,
     microsoft_quantized,
     normalization,
     pooling,
@@ -26,7 +27,7 @@ from . import (
 
 __all__ = [
     "activation", "control_flow", "convolution", "elementwise", "image", "indexing", "matrix",
-    "microsoft", "microsoft_attention", "microsoft_quantized", "normalization", "pooling",
-    "quantization", "recurrent", "reduction", "refused", "reshape", "roi", "sequence", "signal",
-    "slicing",
+    "microsoft", "microsoft_attention", "microsoft_diffusion", "microsoft_quantized",
+    "normalization", "pooling", "quantization", "recurrent", "reduction", "refused", "reshape",
+    "roi", "sequence", "signal", "slicing",
 ]  # fmt: skip

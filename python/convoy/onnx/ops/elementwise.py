@@ -13,11 +13,11 @@ from ..call import Call, Value, checked_dtype, converter, numpy_dtype
 _SAME = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh",
     "Atan": "atan", "Atanh": "atanh", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
-    "Exp": "exp", "Floor": "floor", "Log": "log", "Neg": "negative", "Sign": "sign", "Sin": "sin",
-    "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "Sigmoid": "sigmoid",
-    "Not": "logical_not", "BitwiseNot": "bitwise_not", "IsNaN": "isnan", "Where": "where",
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "And": "logical_and",
-    "Or": "logical_or", "Xor": "logical_xor", "BitwiseAnd": "bitwise_and",
+    "Exp": "exp", "Floor": "floor", "Log": "log", "Neg": "negative", "Sin": "sin", "Sinh": "sinh",
+    "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "Sigmoid": "sigmoid",
+    "Round": "round", "Not": "logical_not", "BitwiseNot": "bitwise_not", "IsNaN": "isnan",
+    "Where": "where", "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide",
+    "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor", "BitwiseAnd": "bitwise_and",
     "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Equal": "equal", "Less": "less",
     "LessOrEqual": "less_equal", "Greater": "greater", "GreaterOrEqual": "greater_equal",
 }  # fmt: skip
@@ -47,18 +47,13 @@ def reciprocal(call: Call) -> Value:
     return call.do("Div", call.const(1), call.value(0))
 
 
-@converter("Round")
-def round_half_to_even(call: Call) -> Value:
-    """TVM's round may take halves away from zero."""
-    x, do = call.value(0), call.do
-    half, one, two = (call.const(v) for v in (0.5, 1, 2))
-    floor = do("Floor", x)
-    above = do("Sub", x, floor)
-    odd = do("Sub", floor, do("Mul", two, do("Floor", do("Div", floor, two))))
-    inner = do("Where", do("Greater", above, half), do("Add", floor, one), do("Add", floor, odd))
-    rounded = do("Where", do("Less", above, half), floor, inner)
-    # Infinities have no distance to their floor.
-    return do("Where", do("Equal", floor, x), x, rounded)
+@converter("Sign")
+def sign(call: Call) -> Value:
+    """Of what is no number, no number."""
+    found = call.make("sign", call.x())
+    if not call.dtype().startswith(("float", "bfloat")):
+        return found
+    return call.do("Where", call.do("IsNaN", call.value(0)), call.value(0), found)
 
 
 @converter("IsInf")
@@ -97,10 +92,10 @@ def modulo(call: Call) -> Value:
     do, zero, infinity = call.do, call.const(0), call.const(np.inf)
     quotient = call.make("trunc" if truncated else "floor", call.make("divide", a, b))
     rest = do("Sub", a, do("Mul", quotient, b))
-    if truncated:
-        return rest
     # Infinity times a quotient of 0 is no number: what is left is the dividend or the divisor.
     endless = do("And", do("Equal", do("Abs", b), infinity), do("Less", do("Abs", a), infinity))
+    if truncated:
+        return do("Where", endless, a, rest)
     apart = do("Less", do("Mul", do("Sign", a), do("Sign", b)), zero)
     return do("Where", endless, do("Where", apart, b, a), rest)
 

@@ -33,7 +33,7 @@ def resize(call: Call) -> Value:
     given_sizes: np.ndarray | None = None
     if call.version < 11:
         given_scales: np.ndarray | None = call.constant(1, "scales")
-        attrs["coordinate_transformation_mode"], attrs["nearest_mode"] = "asymmetric", "floor"
+        attrs["coordinate_transformation_mode"], attrs["nearest_mode"] = "asymmetric", "by_scale"
     else:
         if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             roi = call.constant(1, "region")
@@ -47,9 +47,14 @@ def resize(call: Call) -> Value:
         out, scales = _from_sizes(sizes, axes, given_sizes, attrs)
     elif given_scales is not None:
         scales = [float(s) for s in given_scales]
-        out = [math.floor(sizes[a] * s) for a, s in zip(axes, scales, strict=True)]
+        out = [
+            math.floor(np.float32(sizes[a]) * np.float32(s))
+            for a, s in zip(axes, scales, strict=True)
+        ]
     else:
         raise call.unsupported("without scales or sizes")
+    if roi is None and out == [sizes[a] for a in axes]:
+        return call.inputs[0]
     if (found := _by_tvm(call, axes, out, scales, attrs)) is not None:
         return found
     value = call.value(0)
@@ -107,7 +112,7 @@ def _by_tvm(
         attrs.get("coordinate_transformation_mode", "half_pixel"),
     )
     if mode == "nearest":
-        if where != "asymmetric" or attrs.get("nearest_mode") != "floor":
+        if where != "asymmetric" or attrs.get("nearest_mode") not in ("floor", "by_scale"):
             return None
         method, rounding = "nearest_neighbor", "floor"
     elif mode == "linear" and where in ("half_pixel", "asymmetric", "align_corners"):

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+#: How far from the middle of two elements a place still counts as it, as onnxruntime has it.
+_MIDDLE = 1e-6
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -29,11 +32,14 @@ def weights(axis: Axis) -> tuple[np.ndarray, np.ndarray]:
     crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     mode, antialias = attrs.get("mode", "nearest"), bool(attrs.get("antialias", 0))
     exclude = bool(attrs.get("exclude_outside", 0))
+    rounding = attrs.get("nearest_mode", "round_prefer_floor")
+    if rounding == "by_scale":  # of opset 10
+        rounding = "ceil" if axis.scale < 1 else "floor"
     for row in range(axis.out):
         at = _place(axis, row)
         beyond[row] = crops and not 0 <= at <= axis.size - 1
         if mode == "nearest":
-            matrix[row, _clamp(_nearest(at, attrs.get("nearest_mode", "")), axis.size)] = 1
+            matrix[row, _clamp(_nearest(at, rounding), axis.size)] = 1
             continue
         first, shares = _shares(at, axis, mode, antialias)
         total = 0.0
@@ -75,20 +81,21 @@ def _place(axis: Axis, row: int) -> float:
         return float(start * last + x * (end - start) * last / steps)
     if mode == "pytorch_half_pixel" and axis.out == 1:
         return 0.0
-    offset = f32(0)
     if mode == "half_pixel_symmetric":
         offset = f32(axis.size / 2) * (1 - f32(axis.out) / (scale * f32(axis.size)))
-    return float(offset + (x + half) / scale - half)
+        return float(f32(float(offset) + (row + 0.5) / float(scale) - 0.5))
+    return float((x + half) / scale - half)
 
 
 def _nearest(at: float, mode: str) -> int:
+    low = math.floor(at)
     if mode == "floor":
-        return math.floor(at)
+        return low
     if mode == "ceil":
         return math.ceil(at)
-    if mode == "round_prefer_ceil":
-        return math.floor(at + 0.5)
-    return math.ceil(at - 0.5)  # round_prefer_floor
+    if abs(at - low - 0.5) <= _MIDDLE:
+        return low + (mode == "round_prefer_ceil")
+    return math.floor(at + 0.5)
 
 
 def _shares(at: float, axis: Axis, mode: str, antialias: bool) -> tuple[int, list[float]]:

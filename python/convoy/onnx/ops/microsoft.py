@@ -10,6 +10,16 @@ DOMAIN = "com.microsoft"
 _NUMBERS = ("activation_alpha", "activation_beta")
 
 
+def channels_first(call: Call, value: Value, rank: int) -> Value:
+    """(n, ..., c) -> (n, c, ...)"""
+    return call.do("Transpose", value, perm=(0, rank - 1, *range(1, rank - 1)))
+
+
+def channels_last(call: Call, value: Value, rank: int) -> Value:
+    """(n, c, ...) -> (n, ..., c)"""
+    return call.do("Transpose", value, perm=(0, *range(2, rank), 1))
+
+
 @converter("FusedConv", domain=DOMAIN)
 def fused_conv(call: Call) -> Value:
     attrs = {k: v for k, v in call.attrs.items() if not k.startswith("activation")}

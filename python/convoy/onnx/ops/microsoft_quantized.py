@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..call import Call, Converter, Value, converter
-from .microsoft import DOMAIN
+from .microsoft import DOMAIN, channels_first, channels_last
 from .quantization import requantized, saturate, without_zero
 
 
@@ -49,12 +49,25 @@ for _op in ("Add", "Mul"):
     converter(f"QLinear{_op}", domain=DOMAIN)(_qlinear_binary(_op))
 converter("QLinearSigmoid", domain=DOMAIN)(_qlinear_unary("Sigmoid"))
 converter("QLinearLeakyRelu", domain=DOMAIN)(_qlinear_unary("LeakyRelu", "alpha"))
-converter("QLinearAveragePool", domain=DOMAIN)(
-    _qlinear_unary(
-        "AveragePool", "kernel_shape", "strides", "pads", "auto_pad", "ceil_mode",
-        "count_include_pad",
-    )
-)  # fmt: skip
+
+
+@converter("QLinearConv", "NhwcMaxPool", domain=DOMAIN)
+def with_channels_last(call: Call) -> Value:
+    """ONNX's operators on data, (n, ..., c); filters are those of ONNX."""
+    attrs = dict(call.attrs)
+    if not attrs.pop("channels_last", call.op == "NhwcMaxPool"):
+        return call.do(call.op, *call.inputs, **attrs)
+    x = channels_first(call, call.value(0), call.rank())
+    y = call.do(call.op.removeprefix("Nhwc"), x, *call.inputs[1:], **attrs)
+    return channels_last(call, y, call.rank())
+
+
+@converter("QLinearAveragePool", domain=DOMAIN)
+def qlinear_average_pool(call: Call) -> Value:
+    attrs, rank = dict(call.attrs), call.rank()
+    last, x = attrs.pop("channels_last", 0), _dequantized(call, 0)
+    y = call.do("AveragePool", channels_first(call, x, rank) if last else x, **attrs)
+    return _quantized(call, channels_last(call, y, rank) if last else y, 3)
 
 
 @converter("QLinearGlobalAveragePool", domain=DOMAIN)

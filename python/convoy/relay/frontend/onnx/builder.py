@@ -17,7 +17,7 @@ from convoy.onnx.call import Converter
 from convoy.relay.analysis.counting import op_name
 from convoy.relay.ast import Call, Expr, TupleWrapper
 from convoy.relay.frontend import common
-from convoy.relay.frontend.elementwise import gelu, truncated_division
+from convoy.relay.frontend.elementwise import gelu, round_even, truncated_division
 from convoy.relay.frontend.linear_algebra import dense, matmul
 from convoy.relay.frontend.onnx.native import NATIVE
 from convoy.relay.frontend.windows import conv, conv_transpose
@@ -156,6 +156,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "nn.leakyrelu": nn.leaky_relu,
     "nn.pad": _pad,
     "permute_dims": common.transpose,
+    "round": round_even,
     "strided_slice": _slice,
     "take": _take,
     "topk": _top_k,
