@@ -177,6 +177,26 @@ def test_functions_of_debug_are_not_called() -> None:
         relay.debug(relay.var("x", shape=(3,)), debug_func=print)
 
 
+def test_modules_of_tvm_ir() -> None:
+    """`isinstance(call.op, tvm.ir.op.Op)` means Relay's operators."""
+    import convoy.relay.tvm018.ir.transform as passes
+    from convoy.relay.tvm018.ir.expr import RelayExpr
+    from convoy.relay.tvm018.ir.tensor_type import TensorType
+    from convoy.relay.tvm018.ir.type import TupleType
+
+    assert tvm.ir.op.Op is relay.expr.Op and tvm.ir.Op.get("add") is relay.op.get("add")
+    assert (RelayExpr, TensorType, TupleType) == (relay.Expr, relay.TensorType, relay.TupleType)
+    assert passes.PassContext is tvm.transform.PassContext is tvm.ir.transform.PassContext
+    assert tvm.ndarray.array is tvm.nd.array
+
+
+def test_nodes_by_type_key() -> None:
+    assert tvm.ir.make_node("DictAttrs", name="x")["name"] == "x"
+    assert tvm.ir.make_node("relay.attrs.ClipAttrs", a_min=0.0, a_max=1.0).a_max == 1.0
+    span = tvm.ir.make_node("ir.SourceName", name="net.py")
+    assert span.name == "net.py"  # TVM's own
+
+
 def test_names_of_2018() -> None:
     from convoy.relay.ir_pass import infer_type
     from convoy.relay.module import Module
@@ -226,6 +246,7 @@ def test_errors_are_those_of_tvm() -> None:
 
 def test_clearing_the_compilers_cache_does_nothing() -> None:
     relay.backend.te_compiler.get().clear()
+    relay.backend.compile_engine.get().clear()
     with pytest.raises(RemovedFromTvm, match=r"convoy\.relay\.to_relax"):
         relay.backend.te_compiler.get_tuning_records()
 

@@ -116,6 +116,11 @@ class Op(Expr):
     name: str
     span: Span | None = None
 
+    @staticmethod
+    def get(op_name: str) -> Op:
+        """Return the one node of a known operator; see `op`."""
+        return op(op_name)
+
     @property
     def num_inputs(self) -> int:
         """The number of arguments that a call has."""

@@ -104,6 +104,7 @@ def _options(name: str) -> Any:
 #: Names that scripts use around relay.build, which needs none of them.
 _HARMLESS: dict[str, Any] = {
     "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
+    "relay.backend.compile_engine.get": lambda: _Compiler("relay.backend.compile_engine.get()"),
     "autotvm.apply_history_best": _apply_history_best,
     "autotvm.apply_graph_best": _apply_history_best,
     "autotvm.tophub.context": _apply_history_best,

@@ -238,6 +238,9 @@ def test_simplified_expressions() -> None:
     x = relay.var("x", shape=(2, 3, 4))
     n = relay.var("n", shape=(4,), dtype="int32")
     root = relay.sqrt(relay.exp(x))
+    two, three = relay.const(np.full(4, 2, "float32")), relay.const(3.0)
+    i, change = relay.var("i", shape=(1, 2, 3, 8)), relay.layout_transform
+    nchw = relay.transpose(i, [0, 3, 1, 2])
     cases: list[tuple[relay.Var, relay.Expr, list[str]]] = [
         (x, relay.reshape(relay.reshape(x, (6, 4)), (4, 6)), ["reshape"]),
         (x, relay.nn.relu(relay.reshape(relay.reshape(x, (6, 4)), (2, 3, 4))), ["nn.relu"]),
@@ -257,11 +260,22 @@ def test_simplified_expressions() -> None:
         (x, relay.const(1.0) / root, ["exp", "rsqrt"]),
         (x, relay.const(3.0) / root, ["exp", "rsqrt", "multiply"]),
         (x, x + relay.zeros((2, 2, 3, 4), "float32"), ["zeros", "add"]),
+        (x, (x * two + three) * two, ["multiply", "add"]),
+        (x, three + two * (three + x), ["multiply", "add"]),
+        (i, change(change(nchw, "NCHW", "NCHW4c"), "NCHW4c", "NHWC"), []),
+        (i, change(change(i, "NHWC", "NCHW4c"), "NCHW4c", "NCHW"), ["layout_transform"]),
+        (
+            i,
+            relay.transpose(change(change(i, "NHWC", "NCHW4c"), "NCHW4c", "NCHW"), [2, 0, 3, 1]),
+            ["transpose"],
+        ),
+        (i, change(change(i, "NHWC", "NCHW4c"), "NCHW4c", "NCHW2c"), ["layout_transform"]),
     ]
     rng = np.random.default_rng(5)
     values = {
         x: rng.standard_normal((2, 3, 4)).astype("float32"),
         n: np.array([-300, -1, 200, 400], "int32"),
+        i: rng.standard_normal((1, 2, 3, 8)).astype("float32"),
     }
     evaluate = relay.create_executor("vm").evaluate
     for var, body, expected in cases:

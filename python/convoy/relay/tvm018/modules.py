@@ -27,7 +27,16 @@ MOVED = {
     "relay": "convoy.relay",
     "tir": "tvm.tirx",
     "parser": "convoy.relay.api",
+    "ndarray": f"{PACKAGE}.nd",
     "runtime.ndarray": f"{PACKAGE}.nd",
+    "ir.transform": f"{PACKAGE}.transform",
+    **{
+        f"ir.{name}": f"{PACKAGE}.ir"
+        for name in (
+            "adt", "affine_type", "attrs", "base", "expr", "function", "op", "tensor_type", "type",
+            "type_relation",
+        )
+    },
     "runtime.vm": "convoy.relay.vm",
     "instrument": f"{PACKAGE}.ir.instrument",
     "contrib.graph_executor": "convoy.graph_executor",
@@ -59,11 +68,17 @@ def behind(name: str) -> str:
 
 
 def forward(name: str) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a module whose other names are those of module `name`."""
+    """Make the `__getattr__` of a module whose other names are those of module `name`.
+
+    Its submodules are those of MOVED, before those of `name`.
+    """
 
     def get(attribute: str) -> Any:
         if attribute.startswith("__"):  # `__path__` of another package would be imported from
             raise AttributeError(attribute)
+        moved = MOVED.get(f"{name}.{attribute}".removeprefix("tvm."))
+        if moved is not None:
+            return importlib.import_module(moved)
         return getattr(importlib.import_module(name), attribute)
 
     return get
