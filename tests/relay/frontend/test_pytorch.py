@@ -146,6 +146,21 @@ class Scripted(nn.Module):
         return torch.cat(parts, 1), y
 
 
+def test_parts_and_reversed_axes() -> None:
+    """`T` reverses all axes; indices of `tensor_split` are those of slices."""
+
+    def model(x):
+        parts = [
+            *x.split((1, 2), 1), *x.split(3, 2), *x.chunk(2, 2), *x.unbind(0),
+            *torch.tensor_split(x, 3, 2), *torch.tensor_split(x, (2, 5, 4, -1, 20), 2),
+            *torch.tensor_split(x, torch.tensor([1, 3]), 2),
+        ]  # fmt: skip
+        return x.T, x[0].T, *(p + 1 for p in parts)
+
+    x = torch.arange(42.0).reshape(2, 3, 7)
+    check(model, torch.jit.trace(model, x), [x])
+
+
 def test_scripted_control_flow() -> None:
     torch.manual_seed(2)
     model = Scripted().eval()

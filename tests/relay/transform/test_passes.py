@@ -323,6 +323,10 @@ def test_computed_shapes_of_constants_are_folded() -> None:
     shape = relay.multiply(relay.const(np.array([2, 3], "int32")), relay.const(1, "int32"))
     zeros = run_opt_pass(relay.zeros(shape, "float32"), relay.transform.DynamicToStatic())
     assert zeros.checked_type == relay.TensorType((2, 3), "float32")
+    size = relay.const(np.array([4, 6], "float32"))  # as importers compute them
+    image = relay.var("image", shape=(1, 1, 2, 3))
+    larger = run_opt_pass(relay.image.resize2d(image, size), relay.transform.DynamicToStatic())
+    assert larger.checked_type == relay.TensorType((1, 1, 4, 6), "float32")
     values = relay.reshape(relay.const(np.arange(6, dtype="float32")), shape)
     folded = run_opt_pass(values, relay.transform.FoldConstant())
     np.testing.assert_array_equal(folded.data.numpy(), np.arange(6).reshape(2, 3))

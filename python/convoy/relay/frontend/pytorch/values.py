@@ -153,7 +153,9 @@ def write_back(call: Call) -> Write | None:
     if name in ("transpose", "swapaxes"):
         first, second = (call.axis(n) for n in list(call.args)[1:3])
         return lambda base, new: swap(new, first, second)
-    if name in ("t", "numpy_T", "mT"):
+    if name == "numpy_T":
+        return lambda base, new: transpose(new, range(rank(new))[::-1])
+    if name in ("t", "mT"):
         return lambda base, new: swap(new, -1, -2) if rank(new) > 1 else new
     if name == "permute":
         order = call.axes("dims")
