@@ -37,6 +37,10 @@ REMOVED = {
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
     "relay.backend": "relay.build compiles through Relax; convoy.relay.to_relax shows the result",
     **{f"relay.op.contrib.{name}": _LIBRARIES for name in _COMPILERS},
+    **{
+        f"target.{name}": _DEVICES
+        for name in ("arm_cpu", "bifrost", "hexagon", "intel_graphics", "mali", "rocm", "vta")
+    },
     "contrib.hexagon": _DEVICES,
     "contrib.ethosu": _DEVICES,
     "contrib.tedd": "TE schedules are no longer part of TVM",

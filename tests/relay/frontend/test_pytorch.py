@@ -169,6 +169,38 @@ def test_scripted_control_flow() -> None:
         check(model, graph, [torch.randn(2, 4), torch.tensor([value])])
 
 
+class Branches(nn.Module):
+    """Writes in place inside of branches, of loops, and through views."""
+
+    def forward(self, x: torch.Tensor):
+        y = x.clone()
+        row = y[1]
+        last = y * 1
+        for _ in range(3):
+            b = y * 2.0
+            if bool(b.sum() > 0):
+                y -= b
+                last = last + row
+            elif bool(b.max() > 3):
+                row.mul_(2)
+                b.add_(1)
+            else:
+                y += 1
+        if bool(x.sum() > 100):
+            y[0] = 0
+        return y, row, last
+
+
+@pytest.mark.parametrize("shift", [2.0, -1.0, -9.0])
+def test_writes_in_branches(shift: float) -> None:
+    x = torch.arange(6.0).reshape(2, 3) + shift
+    model = Branches()
+    mod, params = relay.frontend.from_pytorch(torch.jit.script(model), infos([x]))
+    run = relay.create_executor("vm", mod, target="llvm", params=params).evaluate()
+    for found, want in zip(run(x.numpy()), flat(model(x)), strict=True):
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-5)
+
+
 def test_operators_without_a_converter_are_decomposed() -> None:
     class Model(nn.Module):
         def forward(self, x):

@@ -11,7 +11,7 @@ from convoy.errors import InvalidOption
 from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function, Var
 from convoy.relay.attrs import Attrs
-from convoy.relay.build_module import bind_params_by_name
+from convoy.relay.binding import bind_params_by_name
 from convoy.relay.executor import create_executor
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule, as_module

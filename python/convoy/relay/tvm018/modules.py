@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.removed import REMOVED, removed_module
+from convoy.relay.removed import REMOVED, Removed, removed_module
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent
@@ -70,15 +70,17 @@ def behind(name: str) -> str:
 def forward(name: str) -> Callable[[str], Any]:
     """Make the `__getattr__` of a module whose other names are those of module `name`.
 
-    Its submodules are those of MOVED, before those of `name`.
+    Its submodules are those of MOVED, before those of `name`; REMOVED has what it lost.
     """
 
     def get(attribute: str) -> Any:
         if attribute.startswith("__"):  # `__path__` of another package would be imported from
             raise AttributeError(attribute)
-        moved = MOVED.get(f"{name}.{attribute}".removeprefix("tvm."))
-        if moved is not None:
-            return importlib.import_module(moved)
+        full = f"{name}.{attribute}".removeprefix("tvm.")
+        if full in MOVED:
+            return importlib.import_module(MOVED[full])
+        if full in REMOVED:
+            return Removed(full)
         return getattr(importlib.import_module(name), attribute)
 
     return get
