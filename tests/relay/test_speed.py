@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +17,13 @@ from convoy.relay import testing
 from convoy.relay.ast import Call, Op
 from convoy.relay.visit import post_order
 
+from .counting import calls
+
 #: Calls for each operator.
 READ_TEXT, READ_JSON, WRITE_TEXT, WRITE_JSON = 3000, 1600, 500, 4000
 
 #: Calls that prepare the grammar, once in a process.
 GRAMMAR = 2_200_000
-
-
-def calls(run: Callable[[], object]) -> int:
-    with cProfile.Profile() as profile:
-        run()
-    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
 
 def operators(mod: relay.IRModule) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 import convoy
 from convoy import relay
-from convoy.errors import InvalidOption, RemovedFromTvm
+from convoy.errors import InvalidOption, RemovedFromTvm, UnsupportedOp
 from convoy.relay import tvm018 as tvm
 from convoy.relay.build import device_target
 
@@ -177,6 +177,84 @@ def test_functions_of_debug_are_not_called() -> None:
         relay.debug(relay.var("x", shape=(3,)), debug_func=print)
 
 
+def test_modules_of_tvm_ir() -> None:
+    """`isinstance(call.op, tvm.ir.op.Op)` means Relay's operators."""
+    import convoy.relay.tvm018.ir.transform as passes
+    from convoy.relay.tvm018.ir.expr import RelayExpr
+    from convoy.relay.tvm018.ir.tensor_type import TensorType
+    from convoy.relay.tvm018.ir.type import TupleType
+
+    assert tvm.ir.op.Op is relay.expr.Op and tvm.ir.Op.get("add") is relay.op.get("add")
+    assert (RelayExpr, TensorType, TupleType) == (relay.Expr, relay.TensorType, relay.TupleType)
+    assert passes.PassContext is tvm.transform.PassContext is tvm.ir.transform.PassContext
+    assert tvm.ndarray.array is tvm.nd.array
+
+
+def test_a_session_on_this_machine(tmp_path: Path) -> None:
+    """Deployment scripts run with the session that stands for a device."""
+    mod = tvm.IRModule.from_expr(relay.exp(relay.var("x", shape=(2,))))
+    path = str(tmp_path / "net.tar")
+    relay.build(mod, "llvm").export_library(path)
+    remote = tvm.rpc.LocalSession()
+    remote.upload(path)
+    library, device = remote.load_module("net.tar"), remote.cpu(0)
+    module = tvm.runtime.executor.AotModule(library["default"](device))
+    module.run(x=tvm.nd.array(np.zeros(2, "float32"), device))
+    out = module.get_output(0)
+    np.testing.assert_array_equal(tvm.nd.from_dlpack(out.to_dlpack()).numpy(), 1)
+    remote.upload(b"weights", "w.bin")
+    assert remote.download("w.bin") == b"weights"
+    remote.remove("w.bin")
+    with pytest.raises(FileNotFoundError):
+        remote.download("w.bin")
+    with pytest.raises(InvalidOption, match="without a name"):
+        remote.upload(b"weights")
+
+
+def test_building_in_steps() -> None:
+    w = relay.var("w", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([w], relay.exp(w)))
+    builder = relay.build_module.BuildModule()
+    builder.set_params({"w": np.zeros(2, "float32")})
+    optimized, left = builder.optimize(mod, "llvm")
+    assert not optimized["main"].params and not left
+    graph, library, params = builder.build(mod, "llvm")
+    assert (graph, params) == (builder.get_json(), builder.get_params())
+    module = tvm.contrib.graph_executor.create(graph, library, tvm.cpu())
+    module.run()
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 1)
+
+
+def test_targets_of_other_machines() -> None:
+    with pytest.raises(RemovedFromTvm, match="CPU of this machine"):
+        tvm.target.arm_cpu("rasp3b")
+    with pytest.raises(RemovedFromTvm, match="CPU of this machine"):
+        tvm.target.hexagon("v68")
+
+
+def test_names_that_converters_of_scripts_import() -> None:
+    from convoy.relay.tvm018.relay.frontend import common
+
+    x = common.new_var("x", shape=(2, 3))
+    assert common.infer_shape(common.get_relay_op("relu")(x)) == (2, 3)
+    assert common.get_relay_op("nn.relu") is relay.nn.relu
+    with pytest.raises(UnsupportedOp, match="nothing"):
+        common.get_relay_op("nothing")
+    total = common.infer_value(relay.sum(x), {"x": np.ones((2, 3), "float32")})
+    assert total.numpy() == 6
+    weight = relay.var("w", shape=(8, 3, 1, 1))
+    assert [common.infer_channels(weight, t) for t in (False, True)] == [8, 3]
+    two = common.fold_constant(relay.const(1.0) + relay.const(1.0))
+    assert two.data.numpy() == 2
+
+
+def test_nodes_by_type_key() -> None:
+    assert tvm.ir.make_node("DictAttrs", name="x")["name"] == "x"
+    assert tvm.ir.make_node("relay.attrs.ClipAttrs", a_min=0.0, a_max=1.0).a_max == 1.0
+    span = tvm.ir.make_node("ir.SourceName", name="net.py")
+    assert span.name == "net.py"  # TVM's own
+
+
 def test_names_of_2018() -> None:
     from convoy.relay.ir_pass import infer_type
     from convoy.relay.module import Module
@@ -226,6 +304,7 @@ def test_errors_are_those_of_tvm() -> None:
 
 def test_clearing_the_compilers_cache_does_nothing() -> None:
     relay.backend.te_compiler.get().clear()
+    relay.backend.compile_engine.get().clear()
     with pytest.raises(RemovedFromTvm, match=r"convoy\.relay\.to_relax"):
         relay.backend.te_compiler.get_tuning_records()
 

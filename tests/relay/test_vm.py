@@ -103,6 +103,11 @@ def test_machine_on_a_graph() -> None:
     machine.invoke_stateful("main")
     np.testing.assert_array_equal(machine.get_outputs()[0].numpy(), x + y)
     assert machine.benchmark(tvm.cpu(), x, y, repeat=2, number=1).mean > 0
+    timed = machine.module.time_evaluator("invoke", tvm.cpu(), number=1, repeat=2)
+    assert len(timed("main").results) == 2  # of the inputs that were set
+    np.testing.assert_array_equal(machine.module["invoke"]("main", y, y)[0].numpy(), y + y)
+    with pytest.raises(InvalidOption, match="get_outputs"):
+        machine.module["_run"]
     for bad in ({"z": x}, {"x": x}):
         with pytest.raises(InvalidOption):
             machine.run(**bad)
@@ -264,3 +269,10 @@ def test_a_list_of_tensors_is_a_tuple() -> None:
     run = relay.create_executor("vm").evaluate(relay.Function([pair], body))
     x = np.full((3, 2), 3, "float32")
     np.testing.assert_array_equal(run([x, [x, x]]).numpy(), np.full((3, 2), 12))
+
+
+def test_copies_to_other_devices_are_their_argument() -> None:
+    x = relay.var("x", shape=(2,))
+    y = relay.exp(relay.device_copy(relay.negative(x), tvm.cpu(), "cuda"))
+    found = relay.create_executor("vm").evaluate(relay.Function([x], y))(np.zeros(2, "float32"))
+    np.testing.assert_array_equal(found.numpy(), 1)

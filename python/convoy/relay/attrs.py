@@ -81,6 +81,9 @@ class Attrs(Mapping[str, Any]):
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("attributes are immutable")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Attrs, (self.cls, self._values)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

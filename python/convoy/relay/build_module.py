@@ -5,36 +5,63 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from convoy.errors import RelayTypeError
-from convoy.relay.ast import Constant, Expr, Function, Var
+from convoy.relay.binding import bind_params_by_name
 from convoy.relay.build import build
 from convoy.relay.executor import Executor, create_executor
-from convoy.relay.params import to_array
-from convoy.relay.visit import bind
+from convoy.relay.transform.pipeline import optimize
 
-__all__ = ["AotExecutor", "GraphExecutor", "bind_params_by_name", "build", "create_executor"]
+__all__ = [
+    "AotExecutor",
+    "BuildModule",
+    "GraphExecutor",
+    "bind_params_by_name",
+    "build",
+    "create_executor",
+]
 
 GraphExecutor = AotExecutor = Executor
 
 
-def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """Replace parameters by constants.
+class BuildModule:
+    """Build a network, and ask for its parts afterwards."""
 
-    Args:
-        func: The function.
-        params: Values by name; unknown names are ignored.
+    def __init__(self) -> None:
+        self._params: dict[str, Any] = {}
+        self._factory: Any = None
 
-    Raises:
-        RelayTypeError: A name that two parameters have.
-    """
-    found: dict[Var, Expr] = {}
-    seen: set[str] = set()
-    for var in func.params:
-        if var.name_hint not in params:
-            continue
-        if var.name_hint in seen:
-            raise RelayTypeError(f"params['{var.name_hint}']", "one parameter of that name")
-        seen.add(var.name_hint)
-        value = params[var.name_hint]
-        found[var] = Constant(to_array(value, f"params['{var.name_hint}']"))
-    return bind(func, found) if found else func  # type: ignore[return-value]
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Set values of parameters by name, for `build` and `optimize`."""
+        self._params = dict(params)
+
+    def build(
+        self,
+        mod: Any,
+        target: Any = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> tuple[str, Any, dict[str, Any]]:
+        """Build as `relay.build` does; return the graph, the library and the parameters."""
+        self._factory = build(mod, target, params=params or self._params, **options)
+        return self.get_graph_json(), self.get_module(), self.get_params()
+
+    def optimize(
+        self, mod: Any, target: Any = None, *, params: Mapping[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Run Relay's passes; see `relay.optimize`."""
+        return optimize(mod, target, params or self._params)
+
+    def get_graph_json(self) -> str:
+        """Return the description of the network that was built."""
+        found: str = self._factory.graph_json
+        return found
+
+    get_json = get_graph_json
+
+    def get_module(self) -> Any:
+        """Return the library of the network that was built."""
+        return self._factory
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the parameters of the network that was built, which holds them itself."""
+        return dict(self._factory.params)

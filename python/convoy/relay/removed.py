@@ -37,6 +37,10 @@ REMOVED = {
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
     "relay.backend": "relay.build compiles through Relax; convoy.relay.to_relax shows the result",
     **{f"relay.op.contrib.{name}": _LIBRARIES for name in _COMPILERS},
+    **{
+        f"target.{name}": _DEVICES
+        for name in ("arm_cpu", "bifrost", "hexagon", "intel_graphics", "mali", "rocm", "vta")
+    },
     "contrib.hexagon": _DEVICES,
     "contrib.ethosu": _DEVICES,
     "contrib.tedd": "TE schedules are no longer part of TVM",
@@ -104,6 +108,7 @@ def _options(name: str) -> Any:
 #: Names that scripts use around relay.build, which needs none of them.
 _HARMLESS: dict[str, Any] = {
     "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
+    "relay.backend.compile_engine.get": lambda: _Compiler("relay.backend.compile_engine.get()"),
     "autotvm.apply_history_best": _apply_history_best,
     "autotvm.apply_graph_best": _apply_history_best,
     "autotvm.tophub.context": _apply_history_best,

@@ -17,7 +17,7 @@ def _add(cls: type, **members: Any) -> None:
 
 
 def add_members() -> None:
-    """Add `asnumpy` to tensors, `device_type` and `device_id` to devices."""
+    """Add `asnumpy` and `to_dlpack` to tensors, `device_type` and `device_id` to devices."""
     _add(
         type(tvm.cpu(0)),
         device_type=property(lambda self: self.dlpack_device_type()),
@@ -26,5 +26,6 @@ def add_members() -> None:
     _add(
         tvm.runtime.Tensor,
         asnumpy=lambda self: self.numpy(),
+        to_dlpack=lambda self: self.__dlpack__(),
         ctx=property(lambda self: self.device),
     )

@@ -146,12 +146,59 @@ class Scripted(nn.Module):
         return torch.cat(parts, 1), y
 
 
+def test_parts_and_reversed_axes() -> None:
+    """`T` reverses all axes; indices of `tensor_split` are those of slices."""
+
+    def model(x):
+        parts = [
+            *x.split((1, 2), 1), *x.split(3, 2), *x.chunk(2, 2), *x.unbind(0),
+            *torch.tensor_split(x, 3, 2), *torch.tensor_split(x, (2, 5, 4, -1, 20), 2),
+            *torch.tensor_split(x, torch.tensor([1, 3]), 2),
+        ]  # fmt: skip
+        return x.T, x[0].T, *(p + 1 for p in parts)
+
+    x = torch.arange(42.0).reshape(2, 3, 7)
+    check(model, torch.jit.trace(model, x), [x])
+
+
 def test_scripted_control_flow() -> None:
     torch.manual_seed(2)
     model = Scripted().eval()
     graph = torch.jit.script(model)
     for value in (1.0, -1.0):
         check(model, graph, [torch.randn(2, 4), torch.tensor([value])])
+
+
+class Branches(nn.Module):
+    """Writes in place inside of branches, of loops, and through views."""
+
+    def forward(self, x: torch.Tensor):
+        y = x.clone()
+        row = y[1]
+        last = y * 1
+        for _ in range(3):
+            b = y * 2.0
+            if bool(b.sum() > 0):
+                y -= b
+                last = last + row
+            elif bool(b.max() > 3):
+                row.mul_(2)
+                b.add_(1)
+            else:
+                y += 1
+        if bool(x.sum() > 100):
+            y[0] = 0
+        return y, row, last
+
+
+@pytest.mark.parametrize("shift", [2.0, -1.0, -9.0])
+def test_writes_in_branches(shift: float) -> None:
+    x = torch.arange(6.0).reshape(2, 3) + shift
+    model = Branches()
+    mod, params = relay.frontend.from_pytorch(torch.jit.script(model), infos([x]))
+    run = relay.create_executor("vm", mod, target="llvm", params=params).evaluate()
+    for found, want in zip(run(x.numpy()), flat(model(x)), strict=True):
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-5)
 
 
 def test_operators_without_a_converter_are_decomposed() -> None:

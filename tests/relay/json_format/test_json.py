@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
+import pickle
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -37,6 +40,27 @@ TEXT = f"""{HEAD}def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 
 def test_round_trip() -> None:
     mod = relay.parse(TEXT)
     assert relay.structural_equal(mod, relay.load_json(relay.save_json(mod)))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda node: pickle.loads(pickle.dumps(node))])
+def test_pickles(copied: Callable[[Any], Any]) -> None:
+    mod = relay.transform.InferType()(relay.parse(TEXT))
+    again = copied(mod)
+    assert relay.structural_equal(again, mod)
+    function = copied(mod["main"])
+    assert relay.structural_equal(function, mod["main"]) and function is not mod["main"]
+    assert function.checked_type == mod["main"].checked_type
+    assert copied(relay.op.get("add")) is relay.op.get("add")
+    attrs = copied(relay.clip(relay.const(1.0), 0.0, 2.0).attrs)
+    assert attrs.a_max == 2.0
+
+
+def test_pickles_of_deep_networks() -> None:
+    x = y = relay.var("x", shape=(2,))
+    for _ in range(2000):
+        y = relay.exp(y)
+    function = relay.Function([x], y)
+    assert relay.structural_equal(copy.deepcopy(function), function)
 
 
 def test_form_of_the_file() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from convoy import relay
+from convoy.errors import RelayTypeError
 
 from .cases import Case, check, uniform
 
@@ -36,5 +40,28 @@ def test_matrix_products() -> None:
             "einsum": Case(
                 lambda a, b: relay.einsum([a, b], "ij,jk->ki"), lambda a, b: (a @ b).T, a, b
             ),
+            "einsum_ellipsis": Case(
+                lambda x, a: relay.einsum([x, a], "...ij,kj -> ...ki"),
+                lambda x, a: np.einsum("...ij,kj->...ki", x, a),
+                x, a,
+            ),
+            "einsum_without_arrow": Case(
+                lambda x, y: relay.einsum([x, y], "...ab,...bc"), lambda x, y: x @ y, x, y
+            ),
         }
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("equation", "expected"),
+    [
+        ("ij", "one term"),
+        ("ij,jkl->il", "a letter for each dimension"),
+        ("ij,jk->iz", "letters that stand on the left"),
+        ("ij,...->i7", "letters that stand on the left"),
+    ],
+)
+def test_equations_that_do_not_fit(equation: str, expected: str) -> None:
+    a, b = relay.var("a", shape=(3, 4)), relay.var("b", shape=(4, 5))
+    with pytest.raises(RelayTypeError, match=expected):
+        relay.transform.InferTypeLocal(relay.einsum([a, b], equation))

@@ -88,6 +88,14 @@ def test_clipping_of_outliers() -> None:
     assert kl_threshold(np.linspace(0, 1, 5000), 1.0, 127) > 0.9
 
 
+def test_a_function_and_the_dtypes_of_old_scripts() -> None:
+    """Sums are int32 whatever a script says; a bare function is a network."""
+    mod = network()
+    with relay.quantize.qconfig(nbit_activation=8, dtype_activation="int8"):
+        found = relay.quantize.quantize(mod["main"])
+    assert tvm.ir.structural_equal(found, relay.quantize.quantize(mod))
+
+
 def test_errors() -> None:
     with relay.quantize.qconfig(calibrate_mode="percentile"), pytest.raises(InvalidOption):
         relay.quantize.quantize(network())

@@ -238,6 +238,9 @@ def test_simplified_expressions() -> None:
     x = relay.var("x", shape=(2, 3, 4))
     n = relay.var("n", shape=(4,), dtype="int32")
     root = relay.sqrt(relay.exp(x))
+    two, three = relay.const(np.full(4, 2, "float32")), relay.const(3.0)
+    i, change = relay.var("i", shape=(1, 2, 3, 8)), relay.layout_transform
+    nchw = relay.transpose(i, [0, 3, 1, 2])
     cases: list[tuple[relay.Var, relay.Expr, list[str]]] = [
         (x, relay.reshape(relay.reshape(x, (6, 4)), (4, 6)), ["reshape"]),
         (x, relay.nn.relu(relay.reshape(relay.reshape(x, (6, 4)), (2, 3, 4))), ["nn.relu"]),
@@ -257,11 +260,22 @@ def test_simplified_expressions() -> None:
         (x, relay.const(1.0) / root, ["exp", "rsqrt"]),
         (x, relay.const(3.0) / root, ["exp", "rsqrt", "multiply"]),
         (x, x + relay.zeros((2, 2, 3, 4), "float32"), ["zeros", "add"]),
+        (x, (x * two + three) * two, ["multiply", "add"]),
+        (x, three + two * (three + x), ["multiply", "add"]),
+        (i, change(change(nchw, "NCHW", "NCHW4c"), "NCHW4c", "NHWC"), []),
+        (i, change(change(i, "NHWC", "NCHW4c"), "NCHW4c", "NCHW"), ["layout_transform"]),
+        (
+            i,
+            relay.transpose(change(change(i, "NHWC", "NCHW4c"), "NCHW4c", "NCHW"), [2, 0, 3, 1]),
+            ["transpose"],
+        ),
+        (i, change(change(i, "NHWC", "NCHW4c"), "NCHW4c", "NCHW2c"), ["layout_transform"]),
     ]
     rng = np.random.default_rng(5)
     values = {
         x: rng.standard_normal((2, 3, 4)).astype("float32"),
         n: np.array([-300, -1, 200, 400], "int32"),
+        i: rng.standard_normal((1, 2, 3, 8)).astype("float32"),
     }
     evaluate = relay.create_executor("vm").evaluate
     for var, body, expected in cases:
@@ -309,6 +323,10 @@ def test_computed_shapes_of_constants_are_folded() -> None:
     shape = relay.multiply(relay.const(np.array([2, 3], "int32")), relay.const(1, "int32"))
     zeros = run_opt_pass(relay.zeros(shape, "float32"), relay.transform.DynamicToStatic())
     assert zeros.checked_type == relay.TensorType((2, 3), "float32")
+    size = relay.const(np.array([4, 6], "float32"))  # as importers compute them
+    image = relay.var("image", shape=(1, 1, 2, 3))
+    larger = run_opt_pass(relay.image.resize2d(image, size), relay.transform.DynamicToStatic())
+    assert larger.checked_type == relay.TensorType((1, 1, 4, 6), "float32")
     values = relay.reshape(relay.const(np.arange(6, dtype="float32")), shape)
     folded = run_opt_pass(values, relay.transform.FoldConstant())
     np.testing.assert_array_equal(folded.data.numpy(), np.arange(6).reshape(2, 3))

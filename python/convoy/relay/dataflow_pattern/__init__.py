@@ -9,24 +9,26 @@ A part that is used twice in a pattern matches one node. Alternatives and orders
 tried from left to right, without going back once a part has matched, as in TVM 0.18.
 """
 
+from convoy.relay.dataflow_pattern.nodes import (
+    ConstantPattern,
+    FunctionPattern,
+    IfPattern,
+    LetPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    VarPattern,
+)
 from convoy.relay.dataflow_pattern.partitioning import partition
 from convoy.relay.dataflow_pattern.pattern import (
     AltPattern,
     AttrPattern,
     CallPattern,
-    ConstantPattern,
     DataTypePattern,
     DFPattern,
     DominatorPattern,
     ExprPattern,
-    FunctionPattern,
-    IfPattern,
-    LetPattern,
     ShapePattern,
-    TupleGetItemPattern,
-    TuplePattern,
     TypePattern,
-    VarPattern,
     WildcardPattern,
 )
 from convoy.relay.dataflow_pattern.rewriting import DFPatternCallback, rewrite

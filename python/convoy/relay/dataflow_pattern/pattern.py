@@ -1,14 +1,18 @@
-"""The patterns of Relay's pattern language, each with its rule of matching."""
+"""Patterns, and how they combine: calls, alternatives, conditions and dominators of patterns.
+
+`nodes` has the patterns of all other expressions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from convoy.errors import InvalidOption
 from convoy.relay import ast
 from convoy.relay.ast import Expr
 from convoy.relay.attrs import Attrs
+from convoy.relay.dataflow_pattern.associativity import associated
 from convoy.relay.dataflow_pattern.attributes import has_attributes
 from convoy.relay.dataflow_pattern.dominance import match_dominator
 from convoy.relay.dataflow_pattern.graph import Graph
@@ -18,7 +22,6 @@ from convoy.relay.dataflow_pattern.typed import same_shape, type_of
 from convoy.relay.equality import structural_equal
 from convoy.relay.trampoline import Step
 from convoy.relay.types import TensorType, Type
-from convoy.relay.visit import post_order
 
 
 class DFPattern(Pattern):
@@ -85,7 +88,8 @@ class DFPattern(Pattern):
         return str(self)
 
 
-def _checked(part: object, where: str) -> DFPattern:
+def checked(part: object, where: str) -> DFPattern:
+    """Return a part of a pattern, which must be a pattern."""
     if not isinstance(part, DFPattern):
         raise InvalidOption(
             f"a {type(part).__name__} in {where}",
@@ -95,8 +99,9 @@ def _checked(part: object, where: str) -> DFPattern:
     return part
 
 
-def _listed(parts: Sequence[DFPattern] | None, where: str) -> list[DFPattern] | None:
-    return None if parts is None else [_checked(p, where) for p in parts]
+def listed(parts: Sequence[DFPattern] | None, where: str) -> list[DFPattern] | None:
+    """Return parts of a pattern, which must be patterns; None stands for any."""
+    return None if parts is None else [checked(p, where) for p in parts]
 
 
 # ---- leaves
@@ -110,7 +115,7 @@ class WildcardPattern(DFPattern):
 
     def redirect_to(self, pat: DFPattern) -> None:
         """Match from now on what `pat` matches, which may be a pattern around this one."""
-        self.pattern = _checked(pat, "redirect_to")
+        self.pattern = checked(pat, "redirect_to")
 
     def attempt(self, matching: Matching, expr: Expr) -> Any:
         if self.pattern is None:
@@ -144,37 +149,6 @@ class ExprPattern(DFPattern):
         return self.expr.name if isinstance(self.expr, ast.Op) else f"ExprPattern({self.expr})"
 
 
-class VarPattern(DFPattern):
-    """Match a variable, of any name or of the given one."""
-
-    def __init__(self, name_hint: str = "") -> None:
-        self.name = name_hint
-
-    @property
-    def name_hint(self) -> str:
-        """The name."""
-        return self.name
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        return isinstance(expr, ast.Var) and self.name in ("", expr.name_hint)
-
-    def __repr__(self) -> str:
-        return f"VarPattern({self.name})"
-
-
-class ConstantPattern(DFPattern):
-    """Match a constant."""
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        return isinstance(expr, ast.Constant)
-
-    def keeps_constant(self, expr: Expr) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return "ConstantPattern()"
-
-
 # ---- expressions with parts
 
 
@@ -190,14 +164,14 @@ class CallPattern(DFPattern):
     """
 
     def __init__(self, op: DFPattern, args: Sequence[DFPattern] | None) -> None:
-        self.op, self.args = _checked(op, "a call"), _listed(args, "a call")
+        self.op, self.args = checked(op, "a call"), listed(args, "a call")
 
     def attempt(self, matching: Matching, expr: Expr) -> Any:
         return self._attempt(matching, expr) if isinstance(expr, ast.Call) else False
 
     def _attempt(self, matching: Matching, call: ast.Call) -> Step:
         if not (yield matching.visit(self.op, call.op)):
-            for same in self._associated(call):
+            for same in associated(self, call):
                 mark = matching.mark()
                 if (yield matching.visit(same, call)):
                     return True
@@ -215,24 +189,6 @@ class CallPattern(DFPattern):
         found = self.op.expr if isinstance(self.op, ExprPattern) else None
         return found.name if isinstance(found, ast.Op) else ""
 
-    def _associated(self, call: ast.Call) -> list[CallPattern]:
-        """Return equal patterns that begin with the call's operator."""
-        if self.args is None or len(self.args) != 2:
-            return []
-        first, second = self.args
-        found = []
-        if self.op_name == "divide" and _is_call(call, "multiply") and _with(call, "divide"):
-            if _is_pattern(first, "multiply"):
-                for a, b in (first.args or [], (first.args or [])[::-1]):
-                    found.append(CallPattern(first.op, [b, CallPattern(self.op, [a, second])]))
-        elif self.op_name == "multiply" and _is_call(call, "divide") and _with(call, "multiply"):
-            for quotient, factor in ((first, second), (second, first)):
-                if _is_pattern(quotient, "divide"):
-                    above, below = quotient.args or []
-                    product = CallPattern(self.op, [above, factor])
-                    found.append(CallPattern(quotient.op, [product, below]))
-        return found
-
     def parts(self) -> Sequence[Pattern]:
         return (self.op, *(self.args or ()))
 
@@ -244,135 +200,6 @@ class CallPattern(DFPattern):
         return f"{self.op}({args})"
 
 
-def _is_call(expr: Expr, name: str) -> bool:
-    return isinstance(expr, ast.Call) and expr.op is ast.op(name)
-
-
-def _with(call: ast.Call, name: str) -> bool:
-    return any(_is_call(arg, name) for arg in call.args)
-
-
-def _is_pattern(pattern: Any, name: str) -> TypeGuard[CallPattern]:
-    return isinstance(pattern, CallPattern) and pattern.op_name == name and bool(pattern.args)
-
-
-class FunctionPattern(DFPattern):
-    """Match a function; `params` None stands for any parameters."""
-
-    def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
-        self.params, self.body = _listed(params, "a function"), _checked(body, "a function")
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        return self._attempt(matching, expr) if isinstance(expr, ast.Function) else False
-
-    def _attempt(self, matching: Matching, function: ast.Function) -> Step:
-        if self.params is not None and not (yield matching.visit_all(self.params, function.params)):
-            return False
-        return (yield matching.visit(self.body, function.body))
-
-    def parts(self) -> Sequence[Pattern]:
-        return (*(self.params or ()), self.body)
-
-    def interior(self, matched: dict[Pattern, list[Expr]]) -> list[Expr]:
-        return [node for function in matched.get(self, ())[:1] for node in post_order(function)]
-
-    @property
-    def is_callee(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        params = "..." if self.params is None else ", ".join(map(str, self.params))
-        return f"FunctionPattern([{params}], {self.body})"
-
-
-class TuplePattern(DFPattern):
-    """Match a tuple; `fields` None stands for any fields."""
-
-    def __init__(self, fields: Sequence[DFPattern] | None) -> None:
-        self.fields = _listed(fields, "a tuple")
-
-    def __getitem__(self, index: int) -> DFPattern:
-        return (self.fields or [])[index]
-
-    def __len__(self) -> int:
-        return len(self.fields or ())
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        if not isinstance(expr, ast.Tuple):
-            return False
-        return self.fields is None or matching.visit_all(self.fields, expr.fields)
-
-    def parts(self) -> Sequence[Pattern]:
-        return tuple(self.fields or ())
-
-    def free_inputs(self, expr: Expr) -> Sequence[Expr]:
-        if self.fields is None and isinstance(expr, ast.Tuple):
-            return expr.fields
-        return super().free_inputs(expr)
-
-    def __repr__(self) -> str:
-        fields = "..." if self.fields is None else ", ".join(map(str, self.fields))
-        return f"TuplePattern({fields})"
-
-
-class TupleGetItemPattern(DFPattern):
-    """Match a field of a tuple; `index` None stands for any field."""
-
-    def __init__(self, tuple_value: DFPattern, index: int | None = None) -> None:
-        self.tuple = _checked(tuple_value, "a field of a tuple")
-        self.index = -1 if index is None else index
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        if not isinstance(expr, ast.TupleGetItem) or self.index not in (-1, expr.index):
-            return False
-        return matching.visit(self.tuple, expr.tuple_value)
-
-    def parts(self) -> Sequence[Pattern]:
-        return (self.tuple,)
-
-    def __repr__(self) -> str:
-        return f"TupleGetItemPattern({self.tuple}, {self.index})"
-
-
-class IfPattern(DFPattern):
-    """Match an `if`."""
-
-    def __init__(self, cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> None:
-        self.cond, self.true_branch = _checked(cond, "an if"), _checked(true_branch, "an if")
-        self.false_branch = _checked(false_branch, "an if")
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        if not isinstance(expr, ast.If):
-            return False
-        exprs = (expr.cond, expr.true_branch, expr.false_branch)
-        return matching.visit_all(self.parts(), exprs)
-
-    def parts(self) -> Sequence[Pattern]:
-        return (self.cond, self.true_branch, self.false_branch)
-
-    def __repr__(self) -> str:
-        return f"IfPattern{self.cond, self.true_branch, self.false_branch}"
-
-
-class LetPattern(DFPattern):
-    """Match a `let`."""
-
-    def __init__(self, var: DFPattern, value: DFPattern, body: DFPattern) -> None:
-        self.var, self.value = _checked(var, "a let"), _checked(value, "a let")
-        self.body = _checked(body, "a let")
-
-    def attempt(self, matching: Matching, expr: Expr) -> Any:
-        if not isinstance(expr, ast.Let):
-            return False
-        return matching.visit_all(self.parts(), (expr.var, expr.value, expr.body))
-
-    def parts(self) -> Sequence[Pattern]:
-        return (self.var, self.value, self.body)
-
-    def __repr__(self) -> str:
-        return f"LetPattern{self.var, self.value, self.body}"
-
-
 # ---- choices and conditions
 
 
@@ -380,7 +207,7 @@ class AltPattern(DFPattern):
     """Match what the left pattern matches, else what the right one does."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
-        self.left, self.right = _checked(left, "an alternative"), _checked(right, "an alternative")
+        self.left, self.right = checked(left, "an alternative"), checked(right, "an alternative")
 
     def attempt(self, matching: Matching, expr: Expr) -> Step:
         if (yield matching.visit(self.left, expr)):
@@ -398,7 +225,7 @@ class _Condition(DFPattern):
     """A pattern with a condition on what it matched."""
 
     def __init__(self, pattern: DFPattern) -> None:
-        self.pattern = _checked(pattern, "a condition")
+        self.pattern = checked(pattern, "a condition")
 
     def attempt(self, matching: Matching, expr: Expr) -> Step:
         return (yield matching.visit(self.pattern, expr)) and self.holds(expr)
@@ -479,8 +306,8 @@ class DominatorPattern(DFPattern):
     """
 
     def __init__(self, parent: DFPattern, path: DFPattern, child: DFPattern) -> None:
-        self.parent, self.path = _checked(parent, "dominates"), _checked(path, "dominates")
-        self.child = _checked(child, "dominates")
+        self.parent, self.path = checked(parent, "dominates"), checked(path, "dominates")
+        self.child = checked(child, "dominates")
 
     def attempt(self, matching: Matching, expr: Expr) -> Step:
         return match_dominator(matching, self.parent, self.path, self.child, expr)

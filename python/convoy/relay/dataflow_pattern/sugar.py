@@ -7,20 +7,22 @@ from typing import Any
 
 from convoy.relay import ast
 from convoy.relay.ast import Expr
+from convoy.relay.dataflow_pattern.nodes import (
+    ConstantPattern,
+    IfPattern,
+    LetPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    VarPattern,
+)
 from convoy.relay.dataflow_pattern.pattern import (
     AttrPattern,
-    ConstantPattern,
     DataTypePattern,
     DFPattern,
     DominatorPattern,
     ExprPattern,
-    IfPattern,
-    LetPattern,
     ShapePattern,
-    TupleGetItemPattern,
-    TuplePattern,
     TypePattern,
-    VarPattern,
     WildcardPattern,
 )
 from convoy.relay.types import Type

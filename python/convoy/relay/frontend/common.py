@@ -10,6 +10,13 @@ import numpy as np
 from convoy.errors import DynamicShape
 from convoy.relay.ast import Constant, Expr, Tuple, TupleWrapper
 from convoy.relay.builder import numpy_dtype
+from convoy.relay.frontend.converter_names import (  # noqa: F401  (for converters of scripts)
+    fold_constant,
+    get_relay_op,
+    infer_channels,
+    infer_value,
+    new_var,
+)
 from convoy.relay.infer.incremental import type_of
 from convoy.relay.op import tensor as R
 from convoy.relay.types import Any as AnyDim

@@ -24,6 +24,7 @@ from convoy.relay.ops import (  # noqa: F401  (the imports register the operator
     dense,
     diagonal,
     dynamic,
+    einsum,
     elementwise,
     image,
     indexing,

@@ -69,6 +69,18 @@ def on_device(
     )
 
 
+@builder("device_copy")
+def device_copy(data: Expr, src_device: Any, dst_device: Any) -> Call:
+    """Copy a tensor to another device; a module runs on one device, whatever is marked.
+
+    Args:
+        data: The tensor.
+        src_device, dst_device: TVM devices, their names or VirtualDevices.
+    """
+    source, target = virtual_device(src_device), virtual_device(dst_device)
+    return make_call("device_copy", data, src_virtual_device=source, dst_virtual_device=target)
+
+
 @builder("debug")
 def debug(expr: Expr, debug_func: Any = None) -> Call:
     """Return the expression; `debug_func` is not called, because compiled code runs."""

@@ -1,12 +1,10 @@
-"""Matrix products and einsum."""
+"""Matrix products."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import relax
-from convoy.relay.ops.arguments import as_tuple, make_call
+from convoy.relay.ops.arguments import make_call
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
@@ -185,43 +183,3 @@ def convert_batch_matmul(op: OpCall) -> RelaxExpr:
         b = op.permute(b, (0, 2, 1))
     b = op.match_dynamic(a, b, axes=1)
     return relax.op.matmul(a, b, out_dtype=op.result.dtype)
-
-
-@builder("einsum")
-def einsum(data: Any, equation: str) -> Call:
-    """Evaluate an Einstein summation: "ij,jk->ik".
-
-    Without an arrow the result has the letters that occur once, in alphabetical order.
-    """
-    return make_call("einsum", as_tuple(data), equation=equation)
-
-
-@type_rule("einsum")
-def infer_einsum(call: Inputs) -> Type:
-    call.count(1)
-    fields = call.tensors(0)
-    equation = call.attrs["equation"].replace(" ", "")
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
-    if "." in equation:
-        raise call.error(f"equation '{equation}'", "letters without an ellipsis")
-    if len(terms) != len(fields) or not all(t.isalpha() or not t for t in terms):
-        raise call.error(f"equation '{equation}' of {len(fields)} tensors", "one term a tensor")
-    sizes: dict[str, Dim] = {}
-    for term, field in zip(terms, fields, strict=False):
-        if len(term) != len(field.shape):
-            raise call.error(f"'{term}' for {field}", "one letter a dimension")
-        for letter, size in zip(term, field.shape, strict=False):
-            joined = broadcast_dim(sizes.get(letter, size), size)
-            if joined is None:
-                raise call.error(f"sizes {sizes[letter]} and {size} of '{letter}'", "one size")
-            sizes[letter] = joined
-    out = right if arrow else "".join(sorted(c for c in sizes if left.count(c) == 1))
-    if not set(out) <= set(sizes):
-        raise call.error(f"equation '{equation}'", "letters that stand on the left")
-    return TensorType([sizes[c] for c in out], fields[0].dtype)
-
-
-@converter("einsum")
-def convert_einsum(op: OpCall) -> RelaxExpr:
-    return relax.op.einsum(op.unpack(0), op.attrs["equation"])

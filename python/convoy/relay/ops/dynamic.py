@@ -84,7 +84,7 @@ def static_call(call: Call, args: Sequence[Expr]) -> Expr:
 
 
 # Of each operator the number of arguments and the positions of those that determine the shape.
-_ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
+ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
     "dyn.broadcast_to": (2, (1,)),
     "dyn.expand_dims": (2, (1,)),
     "dyn.full": (2, (1,)),
@@ -102,15 +102,15 @@ _ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
     "dyn.topk": (2, (1,)),
     "dyn.zeros": (1, (0,)),
 }
-expansion(*_ARGUMENTS)(static_call)
-for _name, (_, _positions) in _ARGUMENTS.items():
+expansion(*ARGUMENTS)(static_call)
+for _name, (_, _positions) in ARGUMENTS.items():
     shape_arguments(_name, *_positions)
 
 
-@type_rule(*_ARGUMENTS)
+@type_rule(*ARGUMENTS)
 def infer_dynamic(call: Inputs) -> Type:
     """Apply the rule of the static operator; a computed shape leaves sizes unknown."""
-    count, positions = _ARGUMENTS[call.name]
+    count, positions = ARGUMENTS[call.name]
     call.count(count)
     if not all(isinstance(call.call.args[p], Constant) for p in positions):
         for index in range(count):

@@ -29,10 +29,10 @@ class QConfig:
     Attributes:
         nbit_input: Bits of activations, up to 8.
         nbit_weight: Bits of weights, up to 8.
-        nbit_activation: Bits of sums: 32.
+        nbit_activation: Accepted; sums have 32 bits.
         dtype_input: The dtype of activations.
         dtype_weight: The dtype of weights.
-        dtype_activation: The dtype of sums.
+        dtype_activation: Accepted; sums are int32, which "int8" and "int16" would overflow.
         calibrate_mode: How to find the scales of activations: "global_scale" takes one for all,
             "kl_divergence" and "percentile" run the network on a dataset.
         global_scale: The largest absolute value that activations are taken to have.
@@ -73,7 +73,7 @@ class QConfig:
             "rounding": ("UPWARD", "TONEAREST"),
             "dtype_input": ("int8",),
             "dtype_weight": ("int8",),
-            "dtype_activation": ("int32",),
+            "dtype_activation": ("int8", "int16", "int32"),
             "partition_conversions": ("disabled",),
         }
         for name, known in choices.items():

@@ -11,10 +11,10 @@ from convoy.errors import InvalidOption
 from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function, Var
 from convoy.relay.attrs import Attrs
-from convoy.relay.build_module import bind_params_by_name
+from convoy.relay.binding import bind_params_by_name
 from convoy.relay.executor import create_executor
 from convoy.relay.infer import infer_module
-from convoy.relay.module import IRModule
+from convoy.relay.module import IRModule, as_module
 from convoy.relay.quantize._annotate import Annotator, QAnnotateKind
 from convoy.relay.quantize.config import QConfig, current_qconfig
 from convoy.relay.quantize.scales import activation_scale, weight_scale
@@ -33,12 +33,14 @@ Sample = Mapping[str, Any]
 
 
 def quantize(
-    mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Iterable[Sample] | None = None
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    dataset: Iterable[Sample] | None = None,
 ) -> IRModule:
     """Return a network that computes in integers where the current settings ask for it.
 
     Args:
-        mod: The network.
+        mod: The network: a module, or its main function alone.
         params: Values of parameters, which become constants.
         dataset: Inputs by name, for the calibration modes "kl_divergence" and "percentile".
 
@@ -46,7 +48,7 @@ def quantize(
         InvalidOption: One of these modes without a dataset.
     """
     config = current_qconfig()
-    mod = prerequisite_optimize(mod, params)
+    mod = prerequisite_optimize(as_module(mod), params)
     annotator = Annotator(config)
     annotated = mod.shallow_copy()
     annotated["main"] = annotate(mod["main"], annotator)

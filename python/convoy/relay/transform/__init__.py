@@ -43,6 +43,7 @@ from convoy.relay.transform.combine_parallel import (
 from convoy.relay.transform.common_subexpressions import EliminateCommonSubexpr
 from convoy.relay.transform.context import PassContext, build_config
 from convoy.relay.transform.dead_code import DeadCodeElimination
+from convoy.relay.transform.dynamic_to_static import DynamicToStatic
 from convoy.relay.transform.explicit_padding import FoldExplicitPadding
 from convoy.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from convoy.relay.transform.flexible_shape import FlexibleShapeDispatch
@@ -69,7 +70,7 @@ from convoy.relay.transform.scale_axis import (
 )
 from convoy.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from convoy.relay.transform.simplify_inference import SimplifyInference
-from convoy.relay.transform.sizes import ChangeBatch, DynamicToStatic, SplitArgs
+from convoy.relay.transform.sizes import ChangeBatch, SplitArgs
 from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [

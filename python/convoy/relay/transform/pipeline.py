@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.relay.ast import Function
-from convoy.relay.build_module import bind_params_by_name
+from convoy.relay.binding import bind_params_by_name
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.transform.base import Sequential
 from convoy.relay.transform.canonicalize import CanonicalizeCast, CanonicalizeOps, FastMath

@@ -75,6 +75,8 @@ class _Simplifier:
 
     def transpose(self, call: Call, result: TensorType) -> Expr | None:
         axes, inner = _axes(call, len(result.shape)), call.args[0]
+        if isinstance(inner, Call) and (packed := _between_layouts(inner, call)) is not None:
+            return packed
         if axes is None:
             return None
         if axes == list(range(len(axes))):
@@ -142,6 +144,8 @@ class _Simplifier:
             return op_call("multiply", [lhs, scalar(2, result.dtype)])
         if name in ("add", "multiply") and (joined := _joined(call)) is not None:
             return joined
+        if name == "multiply" and (distributed := _distributed(call)) is not None:
+            return distributed
         for data, other, right in ((lhs, rhs, True), (rhs, lhs, False)):
             value = self._number(other)
             if value is None or self.type(data) != result:
@@ -201,18 +205,71 @@ def _axes(call: Call, rank: int) -> list[int] | None:
     return [int(a) % rank for a in axes] if axes is not None else list(range(rank))[::-1]
 
 
+def _between_layouts(inner: Call, call: Call) -> Expr | None:
+    """Return one change of layout for two that follow one another, one of them of packed channels.
+
+    A transpose is a change of layout too.
+    """
+    if op_name(call) == "layout_transform":
+        middle, target = _layouts(call)
+        source = _layout_before(inner, middle)
+    elif op_name(call) == "transpose" and op_name(inner) == "layout_transform":
+        source, middle = _layouts(inner)
+        axes = _axes(call, len(middle)) or []
+        target = "".join(middle[a] for a in axes) if middle.isalpha() else ""
+    else:
+        return None
+    if not source or not target or (source + middle + target).isalpha():
+        return None
+    if source == target:
+        return inner.args[0]
+    return op_call("layout_transform", inner.args, src_layout=source, dst_layout=target)
+
+
+def _layouts(call: Call) -> tuple[str, str]:
+    """Return the layouts before and after a layout_transform."""
+    assert call.attrs is not None
+    return call.attrs["src_layout"], call.attrs["dst_layout"]
+
+
+def _layout_before(call: Call, after: str) -> str:
+    """Return the layout before a change to the layout `after`, "" for anything else."""
+    if op_name(call) == "layout_transform":
+        source, target = _layouts(call)
+        return source if target == after else ""
+    axes = _axes(call, len(after)) if op_name(call) == "transpose" and after.isalpha() else None
+    return "".join(after[axes.index(a)] for a in range(len(axes))) if axes else ""
+
+
+def _with_constant(expr: Expr, name: str) -> tuple[Expr, np.ndarray] | None:
+    """Return the operands of a sum or product with a constant, the constant last."""
+    if isinstance(expr, Call) and op_name(expr) == name:
+        for data, constant in (expr.args, reversed(expr.args)):
+            if isinstance(constant, Constant):
+                return data, constant.value
+    return None
+
+
 def _joined(call: Call) -> Expr | None:
     """Return `x + (a + b)` for `(x + a) + b`, and so for products."""
-    for inner, last in (call.args, reversed(call.args)):
-        if not isinstance(last, Constant) or op_name(inner) != op_name(call):
-            continue
-        assert isinstance(inner, Call)
-        for data, first in (inner.args, reversed(inner.args)):
-            if isinstance(first, Constant):
-                join = np.add if op_name(call) == "add" else np.multiply
-                value = join(first.value, last.value)
-                return op_call(op_name(call), [data, Constant(value)])
-    return None
+    name = op_name(call)
+    outer = _with_constant(call, name)
+    inner = _with_constant(outer[0], name) if outer else None
+    if outer is None or inner is None:
+        return None
+    join = np.add if name == "add" else np.multiply
+    return op_call(name, [inner[0], Constant(join(inner[1], outer[1]))])
+
+
+def _distributed(call: Call) -> Expr | None:
+    """Return `x * b + a * b` for `(x + a) * b`, so that sums with constants meet."""
+    outer = _with_constant(call, "multiply")
+    inner = _with_constant(outer[0], "add") if outer else None
+    if outer is None or inner is None:
+        return None
+    product = op_call("multiply", [inner[0], Constant(outer[1])])
+    shift = Constant(inner[1] * outer[1])
+    return op_call("add", [_joined(product) or product, shift])
 
 
 def _widens(before: str, after: str) -> bool:

@@ -1,21 +1,19 @@
-"""Passes about sizes: ChangeBatch, SplitArgs, DynamicToStatic."""
+"""Passes about sizes: ChangeBatch, SplitArgs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from convoy.relay.ast import Call, Constant, Expr, Function, Tuple, Var, op_call
-from convoy.relay.infer import infer_expr, infer_module
+from convoy.relay.ast import Call, Expr, Function, Tuple, Var, op_call
+from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 from convoy.relay.transform.base import ModulePass, Pass, PassInfo, register_pass
-from convoy.relay.transform.fold_constant import FoldConstantExpr
 from convoy.relay.transform.rewriting import (
     expr_pass,
     op_name,
     rewrite_calls,
     tensor_type,
-    with_body,
 )
 from convoy.relay.types import TensorType
 from convoy.relay.visit import bind
@@ -91,138 +89,3 @@ def _split(pre: Call, call: Call, max_args: int) -> Expr | None:
         joined.append(part)
         taken += size
     return join()
-
-
-# ---- dyn.* operators
-
-
-def _numbers(value: Expr) -> tuple[Any, ...] | None:
-    return tuple(value.value.reshape(-1).tolist()) if isinstance(value, Constant) else None
-
-
-def _shaped(name: str, attribute: str, **more: Any) -> Callable[[Call], Expr | None]:
-    """Make the rule of an operator whose last argument is its shape."""
-
-    def rule(call: Call) -> Expr | None:
-        found = _numbers(call.args[-1])
-        if found is None:
-            return None
-        attrs = {k: v for k, v in dict(call.attrs or {}).items() if k != attribute}
-        return op_call(name, call.args[:-1], **{**attrs, **more, attribute: found})
-
-    return rule
-
-
-def _topk(call: Call) -> Expr | None:
-    found = _numbers(call.args[1])
-    if found is None:
-        return None
-    return op_call("topk", call.args[:1], **{**dict(call.attrs or {}), "k": int(found[0])})
-
-
-def _one_hot(call: Call) -> Expr | None:
-    depth = _numbers(call.args[3])
-    if depth is None:
-        return None
-    attrs = {**dict(call.attrs or {}), "depth": int(depth[0])}
-    return op_call("one_hot", call.args[:3], **attrs)
-
-
-def _slice(call: Call) -> Expr | None:
-    found = [_numbers(a) for a in call.args[1:4]]
-    if any(f is None for f in found):
-        return None
-    begin, end, strides = found
-    attrs = {**dict(call.attrs or {}), "begin": begin, "end": end, "strides": strides}
-    return op_call("strided_slice", call.args[:1], **attrs)
-
-
-def _resize(call: Call) -> Expr | None:
-    size, roi = _numbers(call.args[1]), _numbers(call.args[2]) if len(call.args) > 2 else ()
-    if size is None or roi is None:
-        return None
-    attrs = {**dict(call.attrs or {}), "size": size}
-    if roi:
-        attrs["roi"] = roi
-    return op_call("image.resize2d", call.args[:1], **attrs)
-
-
-def _upsampling(call: Call) -> Expr | None:
-    found = [_numbers(a) for a in call.args[1:]]
-    if any(f is None for f in found):
-        return None
-    names = ("scale_h", "scale_w") if len(found) == 2 else ("scale_d", "scale_h", "scale_w")
-    scales = {n: float(f[0]) for n, f in zip(names, found, strict=True) if f}
-    name = op_name(call).removeprefix("dyn.")
-    return op_call(name, call.args[:1], **{**dict(call.attrs or {}), **scales})
-
-
-def _pad(call: Call) -> Expr | None:
-    widths = call.args[1]
-    if not isinstance(widths, Constant):
-        return None
-    attrs = {**dict(call.attrs or {}), "pad_width": widths.value.tolist()}
-    return op_call("nn.pad", [call.args[0], call.args[2]], **attrs)
-
-
-def _sparse_to_dense(call: Call) -> Expr | None:
-    found = _numbers(call.args[3])
-    if found is None:
-        return None
-    return op_call("sparse_to_dense", call.args[:3], output_shape=found)
-
-
-def _expand_dims(call: Call) -> Expr | None:
-    found = _numbers(call.args[1])
-    if found is None:
-        return None
-    attrs = {**dict(call.attrs or {}), "axis": int(found[0])}
-    return op_call("expand_dims", call.args[:1], **attrs)
-
-
-_STATIC: dict[str, Callable[[Call], Expr | None]] = {
-    "dyn.broadcast_to": _shaped("broadcast_to", "shape"),
-    "dyn.expand_dims": _expand_dims,
-    "dyn.full": _shaped("full", "shape"),
-    "dyn.image.resize2d": _resize,
-    "dyn.nn.pad": _pad,
-    "dyn.nn.upsampling": _upsampling,
-    "dyn.nn.upsampling3d": _upsampling,
-    "dyn.one_hot": _one_hot,
-    "dyn.ones": _shaped("ones", "shape"),
-    "dyn.reshape": _shaped("reshape", "newshape"),
-    "dyn.sparse_to_dense": _sparse_to_dense,
-    "dyn.squeeze": _shaped("squeeze", "axis"),
-    "dyn.strided_slice": _slice,
-    "dyn.tile": _shaped("tile", "reps"),
-    "dyn.topk": _topk,
-    "dyn.zeros": _shaped("zeros", "shape"),
-}
-# Each round makes sizes known that the next one computes with.
-_MAX_ROUNDS = 32
-
-
-@register_pass
-def DynamicToStatic() -> Pass:
-    """Make sizes that are arguments attributes, where they are known."""
-
-    def rewrite_function(function: Function) -> Expr:
-        for _ in range(_MAX_ROUNDS):
-            changed: list[str] = []
-
-            def rule(pre: Call, call: Call, changed: list[str] = changed) -> Expr | None:
-                make = _STATIC.get(op_name(call))
-                found = None if make is None else make(call)
-                if found is not None:
-                    changed.append(op_name(call))
-                return found
-
-            folded = FoldConstantExpr(function)
-            body = rewrite_calls(folded.body, rule)  # type: ignore[attr-defined]
-            if not changed:
-                return folded
-            function = with_body(folded, body)  # type: ignore[arg-type]
-            infer_expr(function)
-        return function
-
-    return expr_pass("DynamicToStatic", 2, rewrite_function)

@@ -26,6 +26,7 @@ from convoy.relay.tvm018 import (
     error,
     ir,
     nd,
+    rpc,
     runtime,
     target,
     te,
@@ -37,7 +38,7 @@ from convoy.relay.tvm018.convert import convert
 from convoy.relay.tvm018.device import context, cpu, cuda, device, gpu
 from convoy.relay.tvm018.error import TVMError
 from convoy.relay.tvm018.ir import instrument
-from convoy.relay.tvm018.modules import install
+from convoy.relay.tvm018.modules import MOVED, install
 from convoy.relay.tvm_members import add_members
 
 add_members()
@@ -63,6 +64,7 @@ __all__ = [
     "parser",
     "register_func",
     "relay",
+    "rpc",
     "runtime",
     "target",
     "te",
@@ -74,7 +76,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):  # `__path__` of the installed TVM would be imported from
         raise AttributeError(name)
-    if name in REMOVED:
+    if name in REMOVED or name in MOVED:
         return importlib.import_module(f"{__name__}.{name}")
     try:
         return getattr(_tvm, name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.removed import REMOVED, removed_module
+from convoy.relay.removed import REMOVED, Removed, removed_module
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent
@@ -27,7 +27,16 @@ MOVED = {
     "relay": "convoy.relay",
     "tir": "tvm.tirx",
     "parser": "convoy.relay.api",
+    "ndarray": f"{PACKAGE}.nd",
     "runtime.ndarray": f"{PACKAGE}.nd",
+    "ir.transform": f"{PACKAGE}.transform",
+    **{
+        f"ir.{name}": f"{PACKAGE}.ir"
+        for name in (
+            "adt", "affine_type", "attrs", "base", "expr", "function", "op", "tensor_type", "type",
+            "type_relation",
+        )
+    },
     "runtime.vm": "convoy.relay.vm",
     "instrument": f"{PACKAGE}.ir.instrument",
     "contrib.graph_executor": "convoy.graph_executor",
@@ -59,11 +68,19 @@ def behind(name: str) -> str:
 
 
 def forward(name: str) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a module whose other names are those of module `name`."""
+    """Make the `__getattr__` of a module whose other names are those of module `name`.
+
+    Its submodules are those of MOVED, before those of `name`; REMOVED has what it lost.
+    """
 
     def get(attribute: str) -> Any:
         if attribute.startswith("__"):  # `__path__` of another package would be imported from
             raise AttributeError(attribute)
+        full = f"{name}.{attribute}".removeprefix("tvm.")
+        if full in MOVED:
+            return importlib.import_module(MOVED[full])
+        if full in REMOVED:
+            return Removed(full)
         return getattr(importlib.import_module(name), attribute)
 
     return get

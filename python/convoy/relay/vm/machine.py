@@ -12,6 +12,7 @@ from convoy.relay.evaluate.values import MISSING
 from convoy.relay.lazy import tvm
 from convoy.relay.params import to_array
 from convoy.relay.vm.executable import Executable, Interpreted
+from convoy.relay.vm.functions import Functions
 from convoy.relay.vm.values import cast_input, copy, flat, leaves, nested
 
 
@@ -32,6 +33,11 @@ class VirtualMachine:
             self._session = exe.compiled.session(self._device)
         elif exe.compiled is not None:
             self._machine = tvm.relax.VirtualMachine(exe.compiled, self._device)
+
+    @property
+    def module(self) -> Functions:
+        """The functions of the machine by name."""
+        return Functions(self)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set inputs for `invoke_stateful`, by position or by name."""

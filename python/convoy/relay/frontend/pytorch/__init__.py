@@ -31,6 +31,7 @@ from convoy.relay.frontend.pytorch import (
     reduction,
     resize,
     shape,
+    splitting,
     vision,
 )
 from convoy.relay.frontend.pytorch.context import Context
@@ -51,7 +52,7 @@ from convoy.relay.types import TensorType, TupleType, Type
 __all__ = [
     "activation", "arithmetic", "converted_ops", "convolution", "creation", "from_pytorch",
     "indexing", "linear", "normalization", "quantized", "recurrent", "reduction", "resize", "shape",
-    "vision",
+    "splitting", "vision",
 ]  # fmt: skip
 
 

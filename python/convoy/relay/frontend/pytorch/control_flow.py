@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from convoy.errors import UnsupportedOp
@@ -10,7 +11,7 @@ from convoy.relay.ast import Expr, Tuple, TupleGetItem
 from convoy.relay.frontend.common import dtype_of, reshape, value_of
 from convoy.relay.frontend.pytorch.node import where
 from convoy.relay.frontend.pytorch.registry import Call
-from convoy.relay.frontend.pytorch.values import Opaque
+from convoy.relay.frontend.pytorch.values import Held, Opaque
 
 if TYPE_CHECKING:
     from convoy.relay.frontend.pytorch.torchscript import Script
@@ -31,20 +32,47 @@ def branch(script: Script, node: Any) -> None:
     if any(raising) and not all(raising):  # a check of values, which the network leaves out
         _take(script, node, blocks[raising.index(False)])
         return
-    results = []
-    for block in blocks:
-        script.block(block)
-        found = [script.values[o.debugName()] for o in block.outputs()]
-        results.append([_tensor(script, v, node) for v in found])
-    if not results[0]:
-        return
     scalar = reshape(condition, ())
     scalar = scalar if dtype_of(scalar) == "bool" else scalar.astype("bool")
-    if len(results[0]) == 1:
-        script.set(node, ast.If(scalar, results[0][0], results[1][0]))
-        return
-    both = ast.If(scalar, Tuple(results[0]), Tuple(results[1]))
-    script.set(node, [TupleGetItem(both, i) for i in range(len(results[0]))])
+    _both(script, node, scalar, blocks)
+
+
+def _both(script: Script, node: Any, condition: Expr, blocks: Sequence[Any]) -> None:
+    """Convert both branches; what either writes in place is a result of the `if` as well."""
+    before, local = script.values.state(), _names(blocks)
+    outputs, results, ends = [], [], []
+    for block in blocks:
+        script.values.restore(before, written=())
+        script.block(block)
+        outputs.append([script.values.held(o.debugName(), local) for o in block.outputs()])
+        results.append([_tensor(script, held.value, node) for held in outputs[-1]])
+        ends.append(script.values.state())
+    written = {key for end in ends for key in end.written} - local
+    changed = [key for key in before.values if key in written]
+    for result, end in zip(results, ends, strict=True):
+        result += [_tensor(script, end.values[key], node) for key in changed]
+    script.values.restore(before, written={*before.written, *changed})
+    values = _choice(condition, *results)
+    for output, value, *held in zip(node.outputs(), values, *outputs, strict=False):
+        keys = {h.key for h in held}
+        key = keys.pop() if len(keys) == 1 else None
+        script.values.hold(output.debugName(), Held(key, value))
+    script.values.overwrite(dict(zip(changed, values[len(outputs[0]) :], strict=True)))
+
+
+def _choice(condition: Expr, first: list[Expr], second: list[Expr]) -> list[Expr]:
+    """Choose each of several values by one condition."""
+    if len(first) < 2:
+        return [ast.If(condition, a, b) for a, b in zip(first, second, strict=True)]
+    both = ast.If(condition, Tuple(first), Tuple(second))
+    return [TupleGetItem(both, i) for i in range(len(first))]
+
+
+def _names(blocks: Iterable[Any]) -> set[str]:
+    """Return the names of all values that blocks compute."""
+    nodes = [node for block in blocks for node in block.nodes()]
+    inner = _names(b for node in nodes for b in node.blocks()) if nodes else set()
+    return {o.debugName() for node in nodes for o in node.outputs()} | inner
 
 
 def _tensor(script: Script, value: Any, node: Any) -> Expr:
@@ -58,9 +86,9 @@ def _tensor(script: Script, value: Any, node: Any) -> Expr:
 
 def _take(script: Script, node: Any, block: Any) -> None:
     script.block(block)
-    outputs = list(node.outputs())
-    for output, inner in zip(outputs, block.outputs(), strict=True):
-        script.values[output.debugName()] = script.values[inner.debugName()]
+    local = _names([block])
+    for output, inner in zip(node.outputs(), block.outputs(), strict=True):
+        script.values.hold(output.debugName(), script.values.held(inner.debugName(), local))
 
 
 def loop(script: Script, node: Any) -> None:
@@ -69,22 +97,23 @@ def loop(script: Script, node: Any) -> None:
     Raises:
         UnsupportedOp: A number of steps, or a condition, that is computed at run time.
     """
-    count, going, *carried = (script.values[i.debugName()] for i in node.inputs())
     block = next(iter(node.blocks()))
     number, *names = (i.debugName() for i in block.inputs())
+    local = _names([block]) | {number, *names}
+    count, going, *carried = (script.values.held(i.debugName(), local) for i in node.inputs())
     step = 0
-    limit = _known(count, node)
-    while _known(going, node) and step < limit:
+    limit = _known(count.value, node)
+    while _known(going.value, node) and step < limit:
         if step >= _MAX_STEPS:
             raise UnsupportedOp(f"a loop of over {_MAX_STEPS} steps{where(node)}", "fewer")
         script.values[number] = step
-        for name, value in zip(names, carried, strict=True):
-            script.values[name] = value
+        for name, held in zip(names, carried, strict=True):
+            script.values.hold(name, held)
         script.block(block)
-        going, *carried = (script.values[o.debugName()] for o in block.outputs())
+        going, *carried = (script.values.held(o.debugName(), local) for o in block.outputs())
         step += 1
-    for output, value in zip(node.outputs(), carried, strict=True):
-        script.values[output.debugName()] = value
+    for output, held in zip(node.outputs(), carried, strict=True):
+        script.values.hold(output.debugName(), held)
 
 
 def _known(value: Any, node: Any) -> int:

@@ -62,28 +62,7 @@ def addmm(call: Call) -> Expr:
 
 @convert("einsum")
 def einsum(call: Call) -> Expr:
-    """Contract; an equation with an ellipsis is written out with letters."""
-    equation = call.get("equation").replace(" ", "")
-    tensors = [call.tensor(t) for t in call.get("tensors")]
-    if "..." in equation:
-        equation = _without_ellipsis(equation, [rank(t) for t in tensors])
-    return R.einsum(tensors, equation)
-
-
-def _without_ellipsis(equation: str, ranks: list[int]) -> str:
-    """Write `...` of an equation as letters that it does not use."""
-    given, arrow, result = equation.partition("->")
-    unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation]
-    counts = [r - len(t.replace("...", "")) for t, r in zip(given.split(","), ranks, strict=True)]
-    most = max(counts)
-    terms = [
-        t.replace("...", "".join(unused[most - n : most]))
-        for t, n in zip(given.split(","), counts, strict=True)
-    ]
-    if not arrow:
-        letters = [c for c in given if c.isalpha()]
-        result = "..." + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    return ",".join(terms) + "->" + result.replace("...", "".join(unused[:most]))
+    return R.einsum([call.tensor(t) for t in call.get("tensors")], call.get("equation"))
 
 
 @convert("embedding")

@@ -1,4 +1,4 @@
-"""Shapes: views, permutations, joining and splitting, padding."""
+"""Shapes: views, permutations, joining, padding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from convoy.relay.frontend.common import (
     infer_shape,
     rank,
     reshape,
-    select,
     slice_axis,
     squeeze,
     swap,
@@ -89,10 +88,16 @@ def convert_transpose(call: Call) -> Expr:
     return swap(call["self"], call.axis(names[0]), call.axis(names[1]))
 
 
-@convert("t", "numpy_T", "mT", "adjoint", "t_copy")
+@convert("t", "mT", "adjoint", "t_copy")
 def convert_t(call: Call) -> Expr:
     data = call["self"]
     return swap(data, -1, -2) if rank(data) > 1 else data
+
+
+@convert("numpy_T")
+def numpy_t(call: Call) -> Expr:
+    """Reverse all axes."""
+    return transpose(call["self"], range(rank(call["self"]))[::-1])
 
 
 @convert("movedim", "moveaxis")
@@ -180,46 +185,6 @@ def stack(call: Call) -> Expr:
     axis = call.get("dim", 0) % (rank(parts[0]) + 1)
     dtype = result_dtype(parts, call)
     return concatenate([unsqueeze(cast(p, dtype), [axis]) for p in parts], axis)
-
-
-@convert("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk",
-         "split_copy", "split_with_sizes_copy")  # fmt: skip
-def split(call: Call) -> list[Expr]:
-    """Split into sizes, into parts of one size, or into a number of parts."""
-    axis = call.axis() if call.get("dim") is not None else 0
-    data = call["self"]
-    total = infer_shape(data)[axis]
-    if "chunk" in call.short:
-        each = -(-total // call.whole(call.get("chunks")))
-        sizes = [min(each, total - at) for at in range(0, total, each)]
-    elif call.short == "tensor_split":
-        sections = call.get("sections")
-        if sections is None:
-            raise call.error("indices", "a number of sections")
-        sizes = [total // sections + (i < total % sections) for i in range(sections)]
-    else:
-        given = call.get("split_size") or call.get("split_sizes")
-        if isinstance(given, Sequence):
-            sizes = [call.whole(s) for s in given]
-        else:
-            each = call.whole(given)
-            sizes = [min(each, total - at) for at in range(0, total, each)]
-    if len(sizes) == 1:
-        return [data]
-    ends = np.cumsum(sizes)
-    if 0 in sizes:
-        return [
-            slice_axis(data, axis, int(e - s), int(e)) for s, e in zip(sizes, ends, strict=True)
-        ]
-    if len(set(sizes)) == 1:
-        return list(R.split(data, len(sizes), axis=axis))
-    return list(R.split(data, [int(e) for e in ends[:-1]], axis=axis))
-
-
-@convert("unbind")
-def unbind(call: Call) -> list[Expr]:
-    axis = call.axis() if call.get("dim") is not None else 0
-    return [select(call["self"], axis, i) for i in range(infer_shape(call["self"])[axis])]
 
 
 @convert("constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,36 @@ class View:
     write: Write
 
 
+@dataclass(frozen=True)
+class State:
+    """What a graph's values are at some point.
+
+    Attributes:
+        values: The values by key.
+        views: The values that share memory with others.
+        same: Other names of values.
+        written: The keys that were written in place.
+    """
+
+    values: dict[Any, Any]
+    views: dict[Any, View]
+    same: dict[Any, Any]
+    written: Collection[Any]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value that leaves a block.
+
+    Attributes:
+        key: The key of the value outside of the block that it is, None for one of the block.
+        value: The value.
+    """
+
+    key: Any
+    value: Any
+
+
 class Values:
     """The values of a graph by key, with what an in-place operator does to those that share memory.
 
@@ -84,6 +114,20 @@ class Values:
         self._values: dict[Any, Any] = {}
         self._views: dict[Any, View] = {}
         self._same: dict[Any, Any] = {}
+        self._written: set[Any] = set()
+
+    def state(self) -> State:
+        """Return what the values are now."""
+        return State(dict(self._values), dict(self._views), dict(self._same), set(self._written))
+
+    def restore(self, state: State, written: Collection[Any]) -> None:
+        """Go back to an earlier state, with other keys that were written in place."""
+        self._values, self._views = dict(state.values), dict(state.views)
+        self._same, self._written = dict(state.same), set(written)
+
+    def overwrite(self, values: Mapping[Any, Any]) -> None:
+        """Replace values that were written in place, with all that share memory with them."""
+        self._values.update(values)
 
     def key(self, key: Any) -> Any:
         """Return the key of the value that a key is another name of."""
@@ -111,14 +155,32 @@ class Values:
         if self.key(other) != key:
             self._same[key] = self.key(other)
 
+    def held(self, key: Any, local: Collection[Any]) -> Held:
+        """Return a value that leaves a block.
+
+        Args:
+            key: Its key.
+            local: The keys of the block, which another run of it sets anew.
+        """
+        root = self.key(key)
+        return Held(None if root in local else root, self._values[root])
+
+    def hold(self, key: Any, held: Held) -> None:
+        """Set a value that left a block; a key outside of it gets another name."""
+        self[key] = held.value
+        if held.key is not None:
+            self.alias(key, held.key)
+
     def update(self, key: Any, value: Any) -> None:
         """Write a value in place, and all that shares memory with it."""
         key = self.key(key)
         self._values[key] = value
+        self._written.add(key)
         while key in self._views:
             view = self._views[key]
             base = self.key(view.base)
             self._values[base] = view.write(self._values[base], self._values[key])
+            self._written.add(base)
             key = base
         self._refresh(key)
 
@@ -126,6 +188,7 @@ class Values:
         for other, view in list(self._views.items()):
             if self.key(view.base) == key and other != key:
                 self._values[other] = view.forward(self._values[key])
+                self._written.add(other)
                 self._refresh(other)
 
 
@@ -153,7 +216,9 @@ def write_back(call: Call) -> Write | None:
     if name in ("transpose", "swapaxes"):
         first, second = (call.axis(n) for n in list(call.args)[1:3])
         return lambda base, new: swap(new, first, second)
-    if name in ("t", "numpy_T", "mT"):
+    if name == "numpy_T":
+        return lambda base, new: transpose(new, range(rank(new))[::-1])
+    if name in ("t", "mT"):
         return lambda base, new: swap(new, -1, -2) if rank(new) > 1 else new
     if name == "permute":
         order = call.axes("dims")

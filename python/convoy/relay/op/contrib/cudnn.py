@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from convoy.relay.build_module import bind_params_by_name
+from convoy.relay.binding import bind_params_by_name
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.relay.ast import Call, Op
-from convoy.relay.build_module import bind_params_by_name
+from convoy.relay.binding import bind_params_by_name
 from convoy.relay.infer import infer_module
 from convoy.relay.loading import load_module
 from convoy.relay.module import IRModule

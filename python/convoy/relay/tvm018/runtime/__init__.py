@@ -14,12 +14,13 @@ from convoy.relay.tvm018 import nd as ndarray
 from convoy.relay.tvm018.convert import convert
 from convoy.relay.tvm018.modules import forward
 from convoy.relay.tvm018.nd import NDArray
-from convoy.relay.tvm018.runtime import container, profiling
+from convoy.relay.tvm018.runtime import container, executor, profiling
 
 __all__ = [
     "NDArray",
     "container",
     "convert",
+    "executor",
     "load_module",
     "load_param_dict",
     "ndarray",
