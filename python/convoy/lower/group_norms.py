@@ -16,11 +16,11 @@ from typing import ClassVar
 
 from tvm import relax, te
 from tvm.relax import op
+from tvm.tirx import Expr
 
 from ..graph.expr import dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
 from ..tir.group_sums import (
-    Expr,
     GroupSums,
     affine,
     affine_kernel,
