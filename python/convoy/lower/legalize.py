@@ -179,8 +179,9 @@ def _mean_of(
 
 
 def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Along the last axis in steps of up to eight channels, if the parts allow: the choice of the
-    part is then the same for a whole vector, which the schedule makes one load."""
+    """Concatenate along the last axis in steps of up to eight channels if the parts allow it: the
+    selection of the part is then uniform within a vector, so that the schedule can make one load of
+    it."""
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
     rank = rank_of(call)
     if not fields or call.attrs.axis is None or int(call.attrs.axis) % rank != rank - 1:
@@ -213,8 +214,8 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
 
 
 def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """With a constant index, or constant indices that follow each other, around the end too (a
-    roll): they are computed, so that what stands before and behind becomes one kernel."""
+    """Compute elements for a constant index, or for constant consecutive indices, also cyclic ones
+    (a roll), so that the operators before and after are fused into one kernel."""
     x, index = call.args
     if not is_const(index) or rank_of(index) > 1 or call.attrs.axis is None or not is_tensor(x):
         return _clipped_take(bb, call)
@@ -241,8 +242,8 @@ def _take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _clipped_take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of indices that nothing is promised for, those outside are clipped: TVM reads whatever lies
-    there, and prints a warning for each call."""
+    """Clip indices that may be out of bounds. TVM would read out of bounds, and print a warning for
+    each call."""
     if str(call.attrs.mode) == "fast":
         call = call_like(call, list(call.args), mode="clip")
     return default_legalize(bb, call)
