@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
-from support import Fakes
+from support import ROOT, Fakes
+
+from convoy import paths
 
 SETUP = """
 load_runtime()
@@ -337,25 +342,22 @@ def test_second_gpu_is_made_current_for_the_call_only(fakes: Fakes) -> None:
     ) == [True, 0]
 
 
-def test_missing_cuda_is_named(fakes: Fakes, tmp_path) -> None:
+def test_missing_cuda_is_named(tmp_path: Path) -> None:
     empty = tmp_path / "libcudart.so.13"
     empty.write_bytes(b"")
-    import subprocess
-    import sys
-
-    from support import ROOT
-
     code = (
         "from convoy.runtime import current_device\n"
         "from convoy.errors import NoGpu\n"
         "try: current_device()\n"
         "except NoGpu as err: print(err)\n"
     )
+    environment = {
+        "PYTHONPATH": str(ROOT / "python"),
+        "CONVOY_RUNTIME_LIBRARY": str(paths.runtime_library()),
+        "CONVOY_CUDART": str(empty),
+        "PATH": "",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(ROOT / "python"), "CONVOY_CUDART": str(empty), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "nvidia-cuda-runtime" in done.stdout or "driver" in done.stdout

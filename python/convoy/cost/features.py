@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import InvalidOption
 from ..ir import fields as checks
@@ -24,7 +25,7 @@ from ..ir.defaults import LIBRARIES
 from ..ir.device import Device
 from ..ir.workload import DTYPE_BYTES, OPS, Workload
 
-Array = np.ndarray[Any, np.dtype[np.float32]]
+Array = npt.NDArray[np.float32]
 Features = dict[str, float]
 
 #: Numbers of schedules, families and schedulers; 0 is unknown.
@@ -138,11 +139,12 @@ def _options(config: str) -> dict[str, Any]:
         return {}
 
 
-def _usable(data: Any, fields: Mapping[str, checks.Check]) -> dict[str, Any]:
+def _usable(data: object, fields: Mapping[str, checks.Check]) -> dict[str, Any]:
+    given = data if isinstance(data, dict) else {}
     found = {}
-    for name in fields.keys() & data.keys() if isinstance(data, dict) else ():
+    for name in fields.keys() & given.keys():
         with contextlib.suppress(checks.Mismatch):
-            found[name] = fields[name](data[name])
+            found[name] = fields[name](given[name])
     return found
 
 
@@ -180,7 +182,7 @@ def _kernel(kernel: dict[str, Any], options: dict[str, Any]) -> Features:
     """Features of a compiled kernel of any family."""
     family = str(kernel.get("family", ""))
     found: Features = {
-        "family": float(zlib.crc32(family.encode()) % 4093),  # any number that tells them apart
+        "family": float(zlib.crc32(family.encode()) % 4093),  # any number that distinguishes them
         "stages": kernel.get("stages", 0),
         "schedule": _number(kernel.get("schedule", ""), _SCHEDULES),
         "scheduler": _number(kernel.get("scheduler", "tiles"), _SCHEDULERS),

@@ -187,7 +187,7 @@ class GraphModule:
 
     def run(self, **input_dict: Value) -> None:
         """Run once, after setting the given inputs; returns before the device has finished."""
-        self.set_input(None, None, **input_dict)
+        self.set_input(**input_dict)  # type: ignore[arg-type]  # key= and value= as in TVM
         for index, tensor in self._sources.items():
             self._session.set_input(index, tensor)
         self._session.run()

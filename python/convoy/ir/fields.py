@@ -29,8 +29,10 @@ _STEP = 1 << 20
 class Mismatch(ValueError):
     """A value of another type or range.
 
-    Args: expected: The accepted values. got: The value. path: Its location below the field, such as
-    ``[2]``.
+    Args:
+        expected: The accepted values.
+        got: The value.
+        path: Its location below the field, such as ``[2]``.
     """
 
     def __init__(self, expected: str, got: object, path: str = "") -> None:

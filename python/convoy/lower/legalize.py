@@ -177,8 +177,9 @@ def _mean_of(
 
 
 def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Along the last axis in steps of up to eight channels, if the parts allow: the choice of the
-    part is then the same for a whole vector, which the schedule makes one load."""
+    """Concatenate along the last axis in steps of up to eight channels if the parts allow it: the
+    selection of the part is then uniform within a vector, so that the schedule can make one load of
+    it."""
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
     rank = rank_of(call)
     if not fields or call.attrs.axis is None or int(call.attrs.axis) % rank != rank - 1:

@@ -62,8 +62,8 @@ def _absolute(value: tirx.Expr) -> tirx.Expr:
 
 
 def _clipped(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of indices that nothing is promised for, those outside are clipped: TVM reads whatever lies
-    there, and prints a warning for each call."""
+    """Clip indices that may be out of bounds. TVM would read out of bounds, and print a warning for
+    each call."""
     if str(call.attrs.mode) == "fast":
         call = call_like(call, list(call.args), mode="clip")
     return default_legalize(bb, call)

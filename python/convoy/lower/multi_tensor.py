@@ -128,7 +128,7 @@ def _item(call: relax.Call) -> Item:
 
 
 def _updates_last(mod: tvm.IRModule) -> tvm.IRModule:
-    """Move updates, and what is computed from them, to the end."""
+    """Move updates, and their dependants, to the end."""
     gv, func = main_function(mod)
     late: set[relax.Var] = set()
     early_bindings, late_bindings = [], []

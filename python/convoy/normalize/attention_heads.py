@@ -21,7 +21,7 @@ _BETWEEN = relax_ops("astype reshape broadcast_to where add subtract multiply di
 
 
 class PadHeads(Rewriter):
-    """Pad operands of the two matmuls in 16 bit; in float32 attention has no kernel."""
+    """Pad the operands of both matmuls in 16 bit; in float32 there is no attention kernel."""
 
     ops: ClassVar[frozenset[str] | None] = relax_ops("matmul")
 

@@ -85,7 +85,7 @@ class PadStemChannels(Rewriter):
         return call_like(call, [data, make_const(weights)], **changed)
 
     def _wider(self, call: relax.Call, extra: int) -> relax.Call:
-        """The convolution with so many more input channels."""
+        """The convolution with this number of additional input channels."""
         return call_like(call, [self._pad(arg, extra) for arg in call.args])
 
     def _wgrad(self, call: relax.Call) -> relax.Expr | None:

@@ -183,7 +183,7 @@ def _broadcasting(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 
 
 def _operand_view(p: ChannelsLast, expr: relax.Expr, rank: int) -> relax.Expr:
-    """View of an operand that is broadcast to so many axes, whatever its own."""
+    """View of an operand that is broadcast to this number of axes."""
     shape = shape_of(expr)
     if math.prod(shape) == 1 and not p.has_view(expr):
         return expr if len(shape) < rank else p.view(expr)

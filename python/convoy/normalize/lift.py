@@ -1,8 +1,8 @@
-"""Lift kernels that an importer has already lowered to TIR back to operators.
+"""Convert kernels that an importer has already lowered to TIR back to operators.
 
-TVM's ONNX importer lowers Clip, Max, Min and constant Pad to TIR functions on the spot, which no
-later pass can look into. Those four are recognised by their bodies, not by their names; any other
-kernel stays and keeps the layout and dtype that it was written for.
+TVM's ONNX importer lowers Clip, Max, Min and constant Pad to TIR functions, which later passes
+cannot analyse. These four are recognized by their bodies, not by their names; other kernels stay in
+TIR and keep the layout and dtype of the model.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Grouped convolutions with long filters as sums of convolutions with shorter ones.
+"""Split grouped convolutions with long filters into sums of convolutions with shorter ones.
 
-Libraries have no kernels on tensor cores for groups of few channels; Convoy's own take filters of
-up to 32 rows and columns. The positional convolution of speech encoders has 128 taps: four
-convolutions of 32 taps, each of which adds what those before it found.
+Libraries have no tensor core kernels for groups of few channels; Convoy's own support filters of up
+to 32 rows and columns. The positional convolution of speech encoders has 128 taps: it becomes four
+convolutions of 32 taps, each of which adds the previous result.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class SplitLongFilters(Rewriter):
         return total
 
     def _part(self, call: relax.Call, axis: int, first: int) -> relax.Expr | None:
-        """The convolution with the taps of an axis from ``first`` on; None where all of them lie
-        in the padding."""
+        """The convolution with the taps of an axis from ``first`` on; None if all of them lie in
+        the padding."""
         data, kernel = call.args
         weights = as_numpy(kernel)
         taken = [slice(None)] * 4

@@ -37,7 +37,7 @@ _VECTOR = 8
 
 @dataclass(frozen=True)
 class _Layer:
-    """A matrix product with constant weights, and the variable behind its bias."""
+    """A matrix product with constant weights, and the variable of the result with its bias."""
 
     product: relax.Call
     end: relax.Var

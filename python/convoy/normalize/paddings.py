@@ -98,7 +98,8 @@ class FoldPaddings(Rewriter):
 
 
 def _cut(call: relax.Call) -> tuple[int, int, int] | None:
-    """(axis, elements cut off in front, behind) of a slice of rows or columns in steps of one."""
+    """(axis, elements cut off at the start, at the end) of a slice of rows or columns with step
+    one."""
     x, *rest = call.args
     shape = shape_of(x)
     if len(shape) != 4 or not all(isinstance(part, relax.Tuple) for part in rest):

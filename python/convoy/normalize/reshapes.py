@@ -79,8 +79,8 @@ class MoveReshapes(Rewriter):
     def _beside(
         self, arg: relax.Expr, product: relax.Expr, shape: tuple[int, ...]
     ) -> relax.Expr | None:
-        """An operand as it stands beside the product: as it is if it broadcasts along the last
-        axis, reshaped if it has an element for each of the product's."""
+        """An operand in a shape that broadcasts against the product: unchanged if it broadcasts
+        along the last axis, reshaped if it has one element for each of the product's."""
         if shape_of(arg) == shape:
             return self.reshaped(arg, shape_of(product))
         *outer, last = shape_of(arg) or (1,)

@@ -76,7 +76,7 @@ class RecognizeRowNorms(Rewriter):
         return _rms_norm(x, 1.0, _number(total.args[1]))
 
     def _scaled(self, x: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
-        """The norm with a scale for each column, if it has none yet."""
+        """The norm with a scale for each column, unless it already has one."""
         norm = self._made(x)
         columns = shape_of(x)[-1]
         if op_name(norm) != "relax.nn.rms_norm" or shape_of(scale)[-1:] != (columns,):

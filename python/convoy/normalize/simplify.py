@@ -108,8 +108,8 @@ def _clip6(p: Simplify, call: relax.Call) -> relax.Expr:
 
 
 def _clip(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    """Clips behind each other are one; without one of its bounds a clip is a maximum or minimum,
-    and one from zero on a relu."""
+    """Merge nested clips, of which a relu is one. A clip with only one bound becomes a maximum or
+    minimum; one with the lower bound zero becomes a relu."""
     x, (low, high) = call.args[0], (float(number(bound)) for bound in call.args[1:3])
     for name in ("relax.clip", "relax.nn.relu"):
         inner = p.producer(x, name)

@@ -1,8 +1,8 @@
-"""Cut off the ends of filters that see nothing but padding.
+"""Remove filter taps that only read padding.
 
-Filters as large as their data occur where a network has shrunk these: the last layers of video
-models have one plane, and widely dilated filters reach over small images on all sides. What is
-left has fewer taps to load and to multiply, down to a 1x1 convolution.
+Filters as large as their data occur where a network has reduced its resolution: the last layers of
+video models have one plane, and widely dilated filters extend beyond small images on all sides. The
+remaining filter has fewer taps, down to a 1x1 convolution.
 """
 
 from __future__ import annotations

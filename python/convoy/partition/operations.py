@@ -67,8 +67,8 @@ def _moved_bytes(
     covered: Collection[str],
     results: Collection[str],
 ) -> dict[str, int]:
-    """Bytes that TVM's kernels move: what is fused into one kernel is counted where that kernel's
-    result is."""
+    """Bytes that TVM's kernels move; operations that are fused into one kernel are counted at that
+    kernel's result."""
     readers = Counter(name for op in ops for name in op.inputs)
     heads: dict[str, int] = {}  # what the kernel of an operation has read from outside
     moved: dict[str, int] = {}

@@ -83,10 +83,10 @@ class Placement:
 def placement_of(
     graph: MatchGraph, plan: Plan, backends: Collection[str], cover: Cover | None = None
 ) -> Placement:
-    """The placement of a plan for a graph, with the operations that run on TVM's kernels and the
-    reasons.
+    """The placement of a plan for a graph, with the operations on TVM's kernels and the reasons.
 
-    Raises: KeyError: The graph has no such subgraph.
+    Raises:
+        KeyError: The graph has no such subgraph.
     """
     chosen = [graph.by_id[choice.subgraph] for choice in plan.choices]
     named = [

@@ -17,9 +17,9 @@ from .rank import rank
 
 #: The cost of one launch under each objective, in words.
 COUNTED = {
-    "graph": "kernel_us and a share of what cold_us is longer",
-    "stream": "the same with the gap behind it, and enqueue_us; of the two sums the larger one",
-    "sync": "e2e_us and a share of what cold_us is longer than kernel_us",
+    "graph": "kernel_us plus a share of the difference to cold_us",
+    "stream": "the larger of two sums: the same plus the gap between launches, and enqueue_us",
+    "sync": "e2e_us plus a share of the difference between kernel_us and cold_us",
 }
 
 
@@ -104,7 +104,7 @@ def _op(
             continue
         text = other.chosen.candidate.key
         if not alike:
-            text += f" for {other.workload.k} channels of the branches side by side"
+            text += f" for {other.workload.k} channels of the parallel branches"
         elif other.workload.epilogue != choice.workload.epilogue:
             text += f" for {other.workload.epilogue.name or 'the convolution alone'}"
         changes.append((name, text))

@@ -52,8 +52,8 @@ class TimelineChart:
 
 @dataclass(frozen=True)
 class Line:
-    """An edge of the graph as an SVG path; ``across`` where it goes from one stream to another,
-    ``behind`` where it runs straight behind nodes because there are too many to lead around."""
+    """An edge of the graph as an SVG path. ``across``: it goes from one stream to another.
+    ``behind``: it is drawn straight behind nodes, because there are too many to route around."""
 
     path: str
     across: bool
@@ -79,7 +79,7 @@ class MemoryChart:
 
 
 def timeline_chart(line: Timeline, scale_us: float) -> TimelineChart:
-    """A chart of which ``scale_us`` fill the width, so that several can stand under each other."""
+    """A timeline chart with a width of ``scale_us``, so that several charts have one scale."""
     rows = {stream: i * (ROW + GAP) for i, stream in enumerate(line.streams)}
     boxes = tuple(
         Box(

@@ -38,8 +38,11 @@ class Placed:
 
 
 def layers(depends: Sequence[Collection[int]]) -> list[int]:
-    """The layer of each node: one more than its deepest input's. Inputs come before their users. A
-    node without inputs (a weight's cast) stands right above the first that reads it."""
+    """The layer of each node: one more than that of its deepest input.
+
+    Inputs come before their users. A node without inputs (a weight's cast) is placed directly above
+    its first reader.
+    """
     depth: list[int] = []
     first: dict[int, int] = {}
     for inputs in depends:

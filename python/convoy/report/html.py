@@ -53,10 +53,12 @@ MOST_LAYERS = 30
 
 @dataclass(frozen=True)
 class Report:
-    """What a page is made of. ``measured`` is a run on a GPU; ``native`` what is left to TVM's own
-    kernels and why; ``facts`` are headings and texts about how the network was compiled. Without a
-    ``schedule`` the offloaded operations are drawn one after another, without an ``explanation``
-    one is made of what the plan holds."""
+    """The content of a page.
+
+    ``measured`` is a run on a GPU; ``native`` the operations on TVM's own kernels, with reasons;
+    ``facts`` are headings and texts about the compilation. Without a ``schedule`` the offloaded
+    operations are drawn one after another; without an ``explanation`` one is derived from the plan.
+    """
 
     name: str
     plan: Plan

@@ -82,8 +82,8 @@ def explained(plan: Plan) -> Explanation:
 
 
 def _under(plan: Plan, objective: str) -> Plan:
-    """The plan of the cheapest candidates shown; the plan itself if that is none cheaper (for
-    ``stream``, each choice by itself need not lead to the smaller of the two sums)."""
+    """The plan of the cheapest candidates shown; the plan itself if that is not cheaper (under
+    ``stream``, the best choice of each operation need not minimize the larger of the two sums)."""
     choices = [
         dataclasses.replace(
             choice,

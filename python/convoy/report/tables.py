@@ -64,10 +64,10 @@ def text(value: object, digits: int = 2) -> str:
 
 
 def printable(value: object, keep: str = "") -> str:
-    """Text without control sequences: what a terminal would obey is shown as ``\\x1b``.
+    """Escape control characters, which a terminal would interpret, as in ``\\x1b``.
 
-    Names of operators, kernels and GPUs come from files of others. Characters in ``keep``, such as
-    a line feed, stay as they are.
+    Names of operators, kernels and GPUs come from untrusted files. Characters in ``keep``, such as
+    a line feed, are not escaped.
     """
     string = str(value)
     if string.isprintable():
@@ -97,8 +97,8 @@ def _grid(columns: Sequence[str | Column], rows: Iterable[Any]) -> _Grid:
 def plain(columns: Sequence[str | Column], rows: Iterable[Any], width: int | None = None) -> str:
     """The table as lines of text under a ruled heading.
 
-    ``width`` in characters folds long cells over several lines (numbers never); 0 leaves them
-    whole. By default a terminal's own width counts, and into a pipe or file nothing is folded.
+    ``width`` in characters folds long cells over several lines, but never numbers; 0 does not fold.
+    The default is the width of the terminal; into a pipe or file nothing is folded.
     """
     if width is None:
         width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 0

@@ -38,10 +38,10 @@ class Span:
 class Timeline:
     """All calls of one run of a network.
 
-    ``title`` is short ("predicted"), ``how`` says where the times come from. ``waits`` are pairs of
-    positions in ``spans``: the second waits for an event behind the first, on another stream.
-    ``makespan_us`` is the time of the whole run, which is longer than the last span's end where it
-    was measured around the run.
+    ``title`` is short ("predicted"), ``how`` describes the origin of the times. ``waits`` are pairs
+    of positions in ``spans``: the second waits for an event after the first, on another stream.
+    ``makespan_us`` is the time of the run, which exceeds the last span's end if it was measured
+    around the run.
     """
 
     title: str

@@ -68,13 +68,15 @@ def verify(
 ) -> None:
     """Check that one of the trusted keys signed a module.
 
-    Args: path: The module's file; the signature is the file beside it with the suffix ``.sig``.
-    content: The file's content as read, which is verified instead of the file, because that may
-    change. trusted: PEM files with Ed25519 public keys.
+    Args:
+        path: The module's file; its signature is beside it, with ``.sig`` appended to the name.
+        content: The file's content as read, which is verified because the file may change.
+        trusted: PEM files with Ed25519 public keys.
 
-    Raises: InvalidOption: A key cannot be read, or there is none. LibraryMissing: The package
-    "cryptography" is not installed. UntrustedModule: The signature is missing, damaged, or by
-    another key.
+    Raises:
+        InvalidOption: A key cannot be read, or there is none.
+        LibraryMissing: The package "cryptography" is not installed.
+        UntrustedModule: The signature is missing, damaged, or by another key.
     """
     keys = [_public_key(Path(file)) for file in trusted]
     if not keys:

@@ -18,11 +18,12 @@ def assign(
     streams: int,
     costs: LaunchCosts,
 ) -> tuple[list[int], list[int]]:
-    """(order, stream of each op). Of the ops that are ready the one with the longest way behind it
-    (``priorities``) is placed next, on the stream where it starts earliest; of streams that are
-    equal on the one whose latest op it follows. Ops of a chain stay on the stream of its first.
+    """Return (order, stream of each op).
 
-    Durations are taken as they are, without sharing: :func:`simulate` judges the result.
+    Of the ready ops, the one with the longest remaining path (``priorities``) is placed next, on
+    the stream where it starts earliest; among equal streams, on the one whose last op it follows.
+    Ops of a chain stay on the stream of its first op. Durations do not include sharing of the
+    device: :func:`simulate` evaluates the result.
     """
     missing = [len(before) for before in graph.reduced]
     ready = [(-priorities[i], i) for i, count in enumerate(missing) if not count]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class LaunchCosts:
     """Costs of streams and events in microseconds, as measured on an H200.
 
-    ``cross_us`` is what an edge between two streams costs on top of one inside a stream;
-    ``fork_us`` the same for a branch that starts with the function. ``enqueue_us`` is the host's
-    time for one op and ``event_us`` that for an event record or wait: 0 under a replayed graph.
+    ``cross_us`` is the additional cost of an edge between two streams, ``fork_us`` that of a branch
+    that starts with the function. ``enqueue_us`` is the host time of an op and ``event_us`` that of
+    recording or waiting for an event: 0 in a replayed graph.
     """
 
     cross_us: float = 2.0

@@ -38,14 +38,12 @@ def _from_choice(op: Op, choice: Choice | None, plan: Plan) -> Op:
     fastest = sorted(choice.best_by_backend, key=lambda offer: device_us(offer.measurement))
     others = [offer.candidate for offer in fastest]
     measurement = chosen.measurement
-    changes: dict[str, Any] = {
-        "kernel": chosen.candidate.key,
-        "occupancy": occupancy.of_workload(choice.workload, plan.device, chosen.candidate, others),
-    }
-    if measurement.kernel_us is not None:
-        source = "estimated" if measurement.estimated else plan.source
-        changes |= {"duration_us": round(device_us(measurement), 4), "source": source}
-    return dataclasses.replace(op, **changes)
+    occupied = occupancy.of_workload(choice.workload, plan.device, chosen.candidate, others)
+    op = dataclasses.replace(op, kernel=chosen.candidate.key, occupancy=occupied)
+    if measurement.kernel_us is None:
+        return op
+    source = "estimated" if measurement.estimated else plan.source
+    return dataclasses.replace(op, duration_us=round(device_us(measurement), 4), source=source)
 
 
 def measure(

@@ -18,9 +18,11 @@ def needed(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> tuple[Ev
 
 
 def edges(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> list[tuple[int, int]]:
-    """The fewest events, as (op that records, op that waits), for ops in launch order. Stream 0 is
-    the caller's: side streams start behind what it had (an event recorded at ORIGIN), and at the
-    end it waits for them (waits at ORIGIN)."""
+    """The minimal set of events, as (op that records, op that waits), for ops in launch order.
+
+    Stream 0 is the caller's: side streams start after the fork (an event recorded at ORIGIN), and
+    at the end it waits for them (waits at ORIGIN).
+    """
     return fewest(latest_first(depends), streams)
 
 

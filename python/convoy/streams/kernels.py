@@ -94,8 +94,11 @@ def _views(func: tirx.PrimFunc) -> dict[tirx.Buffer, tirx.Buffer]:
 def _touched(
     statement: tvm.ir.Stmt, views: dict[tirx.Buffer, tirx.Buffer]
 ) -> tuple[set[tirx.Buffer], set[tirx.Buffer]]:
-    """Tensors in device memory that one launch reads, and those that it writes. A sum that a block
-    builds up is written, not read; what is updated in place is both."""
+    """Tensors in device memory that one launch reads, and those that it writes.
+
+    A reduction's result that a block accumulates counts as written, not read; a tensor that is
+    updated in place counts as both.
+    """
     blocks: list[s_tir.SBlock] = []
     loads: list[tvm.ir.TensorLoad] = []
     stores: list[tirx.BufferStore] = []
@@ -174,8 +177,11 @@ def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
 
 
 def _of_one_block(shared: int, grid: int, device: Device) -> int:
-    """Shared memory of a block. Buffers are declared for the whole grid until TVM cuts them down
-    to what a block uses, which is known by their size: no block holds that much."""
+    """Shared memory of a block.
+
+    Until TVM compacts them, buffers are declared for the whole grid; they are recognized by their
+    size, which no block can have.
+    """
     return shared if shared < device.shared_memory_per_sm else shared // grid
 
 

@@ -48,9 +48,9 @@ def of_workload(
 ) -> Occupancy:
     """Estimate the occupancy of a candidate from its tiles.
 
-    cuDNN's tiles are not known. A kernel of it is taken to occupy as much as the first of
-    ``others`` (fastest first) whose tiles are: what is fast on a small problem has cut it small.
-    Without any, tiles of 128 x 128 are assumed for the workload's GEMM.
+    The tiles of cuDNN are unknown. Its kernels get the occupancy of the first of ``others``
+    (fastest first) with known tiles, because a kernel that is fast on a small problem has small
+    tiles. Without any, tiles of 128 x 128 are assumed for the workload's GEMM.
     """
     for known in (candidate, *others):
         waves = candidate_features(workload, known, device).get("waves")

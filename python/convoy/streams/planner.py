@@ -117,8 +117,8 @@ def retime(schedule: Schedule, ops: Sequence[Op], costs: LaunchCosts = GRAPH) ->
 
 
 def _in_order(ops: Sequence[Op], order: Sequence[int], stream_of: Sequence[int]) -> list[Op]:
-    """Ops in launch order with their streams, ``depends`` renumbered. Streams are renumbered by
-    first use, so that what starts first stays on the caller's."""
+    """Ops in launch order with their streams, ``depends`` renumbered. Streams are numbered by first
+    use, so that the first op is on the caller's stream."""
     place = {op: i for i, op in enumerate(order)}
     names: dict[int, int] = {}
     for op in order:

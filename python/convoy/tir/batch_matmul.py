@@ -192,7 +192,7 @@ def _add(
 
 
 def _finish(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, own: int) -> None:
-    """Store a thread's results, in vectors where rows lie so."""
+    """Store a thread's results, as vectors if rows are contiguous."""
     if own == 1:
         return
     *_, last = loops_below(sch, final, thread)

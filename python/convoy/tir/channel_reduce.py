@@ -1,8 +1,8 @@
 """Sums over rows of channels-last tensors (global average pool): many rows, contiguous channels.
 
-A block covers some channels, 16 bytes a thread, and splits the rows over ``threadIdx.y``; partial
-sums meet in shared memory. With few output elements this is what keeps enough loads in flight;
-where there are few blocks each covers fewer channels.
+A block covers some channels, 16 bytes per thread, and splits the rows over ``threadIdx.y``; partial
+sums are combined in shared memory. This keeps enough loads in flight for few outputs; if there are
+few blocks, each covers fewer channels.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def last_axis(stmt: s_tir.SBlock, kind: int) -> tirx.Var | None:
 
 
 def scope_of(buffer: tirx.Buffer) -> str:
-    """Memory scope of a buffer; "global" where none is given."""
+    """Memory scope of a buffer; "global" if it has none."""
     scope = buffer.scope() if callable(getattr(buffer, "scope", None)) else ""
     return scope or "global"
 
@@ -268,8 +268,8 @@ def bind_grid(
 
 
 def block_size(total: int, limit: int = 256) -> int:
-    """Threads a block: whole warps that divide ``total`` where there are such (the kernel then
-    needs no bounds check), small enough for two blocks on each of 132 SMs."""
+    """Threads per block: whole warps that divide ``total`` if possible (the kernel then needs no
+    bounds check), few enough for two blocks on each of 132 SMs."""
     while limit > 64 and total < limit * 264:
         limit //= 2
     exact = [t for t in range(limit, 31, -32) if total % t == 0]

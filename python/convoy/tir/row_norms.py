@@ -30,8 +30,8 @@ _LANES = 32
 
 @dataclass(frozen=True)
 class Run:
-    """Rows that lie behind each other, ``count`` of them from element ``offset`` on in every
-    ``pitch`` elements: the queries of all heads in the result of a GEMM, say."""
+    """``count`` consecutive rows from element ``offset`` on in every ``pitch`` elements, such as
+    the queries of all heads in the result of a GEMM."""
 
     pitch: int
     offset: int

@@ -62,8 +62,8 @@ _LONGEST = 300
 class Rescheduled:
     """A kernel that fell back to a later schedule rule.
 
-    ``rule`` is the schedule that it has now, empty where none was left; ``failed`` are the rules
-    that failed before, each with its reason.
+    ``rule`` is its schedule now, empty if none is left; ``failed`` are the rules that failed
+    before, each with its reason.
     """
 
     kernel: str

@@ -110,7 +110,8 @@ def _reduced_width(sch: s_tir.Schedule, reduce: SBlockRV, extent: int) -> int:
 
 
 def finish_output(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, width: int) -> None:
-    """Vector store of ``width`` elements a thread, and vector loads of what the epilogue reads."""
+    """Store ``width`` elements per thread as a vector, with vector loads of the epilogue's
+    operands."""
     if width == 1:
         return
     block = sch.get(final)
@@ -140,8 +141,11 @@ def _unroll(sch: s_tir.Schedule, steps: list[LoopRV], inner: list[LoopRV]) -> No
 def _inline_producers(
     sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo
 ) -> SBlockRV | None:
-    """Inline what feeds the reduction. A block that pads an input which the reduction reads
-    contiguously stays (and is returned): it becomes a guarded vector load."""
+    """Inline the producers of the reduction's operands.
+
+    A block that pads an operand which the reduction reads contiguously is not inlined and is
+    returned: it becomes a guarded vector load.
+    """
     producers = infos[: infos.index(reduction)]
     stmt = sch.get(reduction.block_rv)
     direct = {load.buffer.name: load for load in loads_of(stmt)}

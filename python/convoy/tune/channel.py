@@ -27,7 +27,7 @@ class Channel:
         for fd in self.child_fds:
             os.close(fd)
 
-    def ask(self, timeout_s: float, **request: Any) -> dict[str, Any] | None:
+    def ask(self, timeout_s: float, **request: object) -> dict[str, Any] | None:
         """Send a request and wait for the answer; None when the child has ended.
 
         Raises:

@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from ..errors import InvalidOption
 from ..ir import fields as checks
@@ -29,7 +29,7 @@ MOST_RUNS = 64
 class Journal:
     """The journal of runs with this ``fingerprint``: everything that determines a run, as JSON."""
 
-    def __init__(self, records: Path, fingerprint: Any) -> None:
+    def __init__(self, records: Path, fingerprint: object) -> None:
         self.path = records.with_name(records.name + ".run")
         self.ended = records.with_name(records.name + ".ended")
         text = json.dumps(fingerprint, sort_keys=True, default=str)
@@ -70,7 +70,7 @@ class Journal:
             self._write(self.ended, dict(list(runs.items())[-MOST_RUNS:]))
         self.path.unlink(missing_ok=True)
 
-    def _write(self, path: Path, content: dict[str, Any]) -> None:
+    def _write(self, path: Path, content: Mapping[str, object]) -> None:
         temporary = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ class Journal:
             raise unwritable(path, err) from err
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     """Return the content of a journal file; empty for none, and for that of another version."""
     try:
         content = checks.parse_json(checks.read_bytes(path), "a journal", InvalidOption)

@@ -26,7 +26,8 @@ Scores = Sequence[tuple[str, float]]
 def choose_kernels(
     workloads: Sequence[Scores], compiled: Collection[str], least_gain: float
 ) -> set[str]:
-    """Return kernels to compile beside the ``compiled`` ones, each of at least that gain."""
+    """Return kernels to compile in addition to the ``compiled`` ones, each with at least this
+    gain."""
     best = [_best(scores, compiled) for scores in workloads]
     serves: dict[str, dict[int, list[float]]] = {}
     for index, scores in enumerate(workloads):

@@ -31,10 +31,8 @@ class Measurer(abc.ABC):
         return self.describe()[1]
 
     def ready(self, workload: Workload, candidate: Candidate) -> None:
-        """Prepare what needs no GPU, right before :meth:`measure`. Optional.
-
-        Meanwhile another process may be measuring on the GPU.
-        """
+        """Prepare a measurement without the GPU, right before :meth:`measure`. Optional. Another
+        process may be measuring on the GPU meanwhile."""
 
     @abc.abstractmethod
     def measure(

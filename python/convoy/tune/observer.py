@@ -36,7 +36,7 @@ class Observer:
     """Callbacks of a run; each does nothing unless overridden."""
 
     def begin(self, workloads: int, trials: int | None) -> None:
-        """A run begins, with so many trials of each workload (None: all candidates)."""
+        """A run begins, with this number of trials for each workload (None: all candidates)."""
 
     def proposed(self, space: Space) -> None:
         """The candidates of a workload are known."""

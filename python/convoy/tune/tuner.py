@@ -157,7 +157,7 @@ class Tuner:
         ]
 
     def _goes_on(self, task: Task, trials: int, budget: Budget) -> bool:
-        """Widen the space of a task that goes on after a round of so many trials."""
+        """Widen the space of a task that continues after a round of this many trials."""
         if not task.exhausted(budget):
             best = task.best()
             if best is not None and candidate_key(best) not in task.widened:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import CorruptArtefact, InvalidOption, LibraryMissing
 from ...ir.workload import Workload
 from .toolkit import find_toolkit
+
+if TYPE_CHECKING:
+    from ctypes import _NamedFuncPointer as Function
 
 ABI_VERSION = 1
 _OPS = {"fprop": 0, "matmul": 0, "dgrad": 1, "wgrad": 2}
@@ -60,19 +64,21 @@ class Footprint(ctypes.Structure):
     ]
 
 
-class PreparedKernel:
+class Prepared:
     """A kernel with its problem and pointers encoded; :meth:`launch` enqueues it."""
 
-    def __init__(self, library: KernelLibrary, shape: Shape, operands: Operands) -> None:
+    def __init__(
+        self, library: Library, problem: ctypes.Structure, operands: ctypes.Structure
+    ) -> None:
         self._library = library
-        size = library.functions.convoy_kernel_state_bytes()
-        self._buffer = ctypes.create_string_buffer(size + 63)
+        self._buffer = ctypes.create_string_buffer(library.state_bytes + 63)
         aligned = (ctypes.addressof(self._buffer) + 63) // 64 * 64
         self._state = ctypes.c_void_p(aligned)
-        library.call("prepare", ctypes.byref(shape), ctypes.byref(operands), self._state)
+        arguments = ctypes.byref(problem), ctypes.byref(operands), self._state
+        library.call(f"{library.prefix}prepare", *arguments)
 
     def launch(self, stream: int) -> None:
-        """Enqueue on a ``cudaStream_t``; raises InvalidOption with the library's words."""
+        """Enqueue on a ``cudaStream_t``; raises InvalidOption with the library's message."""
         self._library.call("launch", self._state, ctypes.c_void_p(stream))
 
     def footprint(self) -> Footprint:
@@ -81,48 +87,74 @@ class PreparedKernel:
         return footprint
 
 
-class KernelLibrary:
-    """A loaded kernel library. Raises CorruptArtefact when it cannot be loaded or is of another
-    ABI, LibraryMissing without libcudart.so.13."""
+class Library:
+    """A loaded library. Raises CorruptArtefact if it cannot be loaded or has another ABI,
+    LibraryMissing without libcudart.so.13."""
+
+    #: Name in errors.
+    kind: ClassVar[str]
+    #: Of the names of the functions that depend on the kind of problem.
+    prefix: ClassVar[str] = ""
+    #: The version that is supported.
+    abi: ClassVar[int]
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         load_cudart()
         try:
             self.functions = ctypes.CDLL(os.fspath(path))
-            version = self.functions.convoy_kernel_abi()
+            version = self.function(f"{self.prefix}abi")()
         except (OSError, AttributeError) as error:
             raise CorruptArtefact(
-                f"kernel library {path} that does not load ({error})", "a library of convoy"
+                f"{self.kind} library {path} that does not load ({error})", "a library of convoy"
             ) from None
-        if version != ABI_VERSION:
+        if version != self.abi:
             raise CorruptArtefact(
-                f"kernel library {path} of ABI {version}", f"ABI {ABI_VERSION}", "Build it again"
+                f"{self.kind} library {path} of ABI {version}",
+                f"ABI {self.abi}",
+                "Build it again",
             )
-        self.functions.convoy_kernel_workspace.restype = ctypes.c_int64
-        self.functions.convoy_kernel_state_bytes.restype = ctypes.c_int64
-        self.functions.convoy_kernel_error.restype = ctypes.c_char_p
+        self.function("state_bytes").restype = ctypes.c_int64
+        self.function("error").restype = ctypes.c_char_p
 
-    def check(self, shape: Shape) -> str:
-        """Why the kernel cannot run a problem; empty when it can. Needs no GPU."""
-        code = self.functions.convoy_kernel_check(ctypes.byref(shape))
-        return self._words(code) if code else ""
+    def check(self, problem: ctypes.Structure) -> str:
+        """Reason why the kernel cannot run a problem; empty if it can. Needs no GPU."""
+        code = self.function(f"{self.prefix}check")(ctypes.byref(problem))
+        return self._message(code) if code else ""
+
+    def prepare(self, problem: ctypes.Structure, operands: ctypes.Structure) -> Prepared:
+        """Encode problem and pointers for the current device; raises InvalidOption."""
+        return Prepared(self, problem, operands)
+
+    @property
+    def state_bytes(self) -> int:
+        return int(self.function("state_bytes")())
+
+    def function(self, name: str) -> Function:
+        """Return ``convoy_kernel_<name>``. Raises AttributeError if there is none."""
+        found: Function = getattr(self.functions, f"convoy_kernel_{name}")
+        return found
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function; raises InvalidOption with the library's message on an error code."""
+        code = self.function(name)(*arguments)
+        if code != 0:
+            raise InvalidOption(f"{name} of the {self.kind} library: {self._message(code)}")
+
+    def _message(self, code: int) -> str:
+        return str(self.function("error")(code).decode())
+
+
+class KernelLibrary(Library):
+    """A library of ``convoy/kernel_abi.h``."""
+
+    kind = "kernel"
+    abi = ABI_VERSION
 
     def workspace(self, shape: Shape) -> int:
         """Workspace bytes of a problem that passed :meth:`check`. Needs no GPU."""
-        return int(self.functions.convoy_kernel_workspace(ctypes.byref(shape)))
-
-    def prepare(self, shape: Shape, operands: Operands) -> PreparedKernel:
-        """Encode problem and pointers for the current device; raises InvalidOption."""
-        return PreparedKernel(self, shape, operands)
-
-    def call(self, name: str, *arguments: object) -> None:
-        """Call ``convoy_kernel_<name>``; raises InvalidOption with its words on an error code."""
-        code = getattr(self.functions, f"convoy_kernel_{name}")(*arguments)
-        if code != 0:
-            raise InvalidOption(f"{name} of a kernel library: {self._words(code)}")
-
-    def _words(self, code: int) -> str:
-        return str(self.functions.convoy_kernel_error(code).decode())
+        function = self.function("workspace")
+        function.restype = ctypes.c_int64
+        return int(function(ctypes.byref(shape)))
 
 
 @functools.cache

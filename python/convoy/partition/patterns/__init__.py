@@ -1,5 +1,5 @@
-"""The patterns by which subgraphs are found: the built-in ones, those of backends, and those of
-other packages (entry points in the group ``convoy.patterns``, each a Pattern class)."""
+"""The patterns that find subgraphs: built-in ones, those of backends, and those of other packages
+(entry points in the group ``convoy.patterns``, each a Pattern class)."""
 
 from .base import GraphView, Pattern, Site
 from .explicit import Explicit

@@ -41,7 +41,7 @@ class _Operand:
 
 
 class AttentionPattern(Pattern):
-    """``softmax(scale * q k^T + bias) v`` with any views before and behind it."""
+    """``softmax(scale * q k^T + bias) v`` with any views of its operands and result."""
 
     name = "attention"
     optional = False
@@ -92,7 +92,7 @@ def _queries(graph: GraphView, q: relax.Expr, factor: relax.Expr | None) -> list
 
 
 def _transposed(k: relax.Expr) -> list[Source]:
-    """Keys whose elements do not lie side by side, copied so that they do."""
+    """Keys whose elements are not contiguous, as a contiguous copy."""
     shape, last = shape_of(k), rank_of(k) - 1
     axes = [*range(last - 1), last, last - 1]
     layout = Strided.compact([shape[axis] for axis in axes]).permuted(axes)
@@ -100,7 +100,8 @@ def _transposed(k: relax.Expr) -> list[Source]:
 
 
 def _rows(found: Sequence[Source], batch: tuple[int, ...], transposed: bool) -> list[_Operand]:
-    """Sources whose elements lie side by side in evenly spaced rows; aligned ones, if there are."""
+    """Sources that are evenly spaced rows of contiguous elements; only aligned ones if there are
+    any."""
     result = []
     for source in found:
         layout = source.layout.spread((*batch, *source.layout.shape[-2:]))

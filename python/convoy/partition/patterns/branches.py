@@ -57,7 +57,7 @@ def _can_join(root: Root) -> bool:
 
 
 def _chains(graph: GraphView, var: relax.Var) -> list[Chain]:
-    """The convolution with what can be fused behind it, shortest first, without residuals."""
+    """The convolution with each epilogue that can be fused, shortest first, without residuals."""
     chains = [Chain([var], var)]
     while (longer := extended(graph, chains[-1])) is not None and longer.residual is None:
         if longer.bias is not None and used_vars(longer.bias):

@@ -34,7 +34,7 @@ from .roots import Root, find_root
 
 
 class ConvEpilogue(Pattern):
-    """Convolutions (all three directions) and GEMMs with all that can be fused behind
+    """Convolutions (all three directions) and GEMMs with all operations that can be fused after
     them: residual, bias, activation, and a second result that is scaled, shifted and rectified."""
 
     name = "epilogue"
@@ -81,7 +81,7 @@ def _site(root: Root, chain: Chain) -> Site:
 
 
 def extended(graph: GraphView, chain: Chain) -> Chain | None:
-    """The chain with the operation behind it, if an epilogue can take that."""
+    """The chain with the next operation, if an epilogue supports it."""
     reader = graph.only_reader(chain.end)
     if reader is None or chain.epilogue.residual_last:
         return None

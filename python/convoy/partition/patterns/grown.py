@@ -30,7 +30,7 @@ class Grown(Pattern):
     def workload(
         self, graph: GraphView, chain: Sequence[relax.Var]
     ) -> tuple[Workload, Sequence[relax.Expr]] | None:
-        """The problem of a chain, and its operands in order; None where it is none by itself."""
+        """The workload of a chain, and its operands in order; None if the chain has none."""
 
     def sites(self, graph: GraphView) -> Iterator[Site]:
         for binding in graph.bindings:

@@ -66,7 +66,8 @@ class Scores:
 
 @dataclass(frozen=True)
 class Weights:
-    """A softmax of ``scores`` over the last axis; ``zeros`` where none is above minus infinity."""
+    """A softmax of ``scores`` over the last axis; ``zeros`` if rows of minus infinity become
+    zeros."""
 
     scores: Scores
     covered: tuple[relax.Var, ...]

@@ -6,14 +6,11 @@ For checks and tests: the hot path is the C++ runtime's.
 from __future__ import annotations
 
 import ctypes
-import os
 
-from ....errors import CorruptArtefact, InvalidOption
+from ....errors import InvalidOption
 from ....ir.attention import RowView
 from ....ir.workload import Workload
-from ..library import load_cudart
-
-ABI_VERSION = 1
+from ..library import Library
 
 
 class View(ctypes.Structure):
@@ -61,60 +58,9 @@ class Operands(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("q", "k", "v", "bias", "o")]
 
 
-class AttentionLibrary:
-    """A loaded attention library. Raises CorruptArtefact when it cannot be loaded or is of another
-    ABI, LibraryMissing without libcudart.so.13."""
+class AttentionLibrary(Library):
+    """A library of ``convoy/attention_abi.h``."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        load_cudart()
-        try:
-            self._functions = ctypes.CDLL(os.fspath(path))
-            version = self._functions.convoy_kernel_attention_abi()
-        except (OSError, AttributeError) as error:
-            raise CorruptArtefact(
-                f"attention library {path} that does not load ({error})", "a library of convoy"
-            ) from None
-        if version != ABI_VERSION:
-            raise CorruptArtefact(
-                f"attention library {path} of ABI {version}", f"ABI {ABI_VERSION}", "Build it again"
-            )
-        self._functions.convoy_kernel_state_bytes.restype = ctypes.c_int64
-        self._functions.convoy_kernel_error.restype = ctypes.c_char_p
-
-    def check(self, problem: Problem) -> str:
-        """Why the kernel cannot run a problem; empty when it can. Needs no GPU."""
-        code = self._functions.convoy_kernel_attention_check(ctypes.byref(problem))
-        return self._words(code) if code else ""
-
-    def prepare(self, problem: Problem, operands: Operands) -> PreparedAttention:
-        """Encode problem and pointers for the current device; raises InvalidOption."""
-        return PreparedAttention(self, problem, operands)
-
-    @property
-    def state_bytes(self) -> int:
-        return int(self._functions.convoy_kernel_state_bytes())
-
-    def call(self, name: str, *arguments: object) -> None:
-        """Call ``convoy_kernel_<name>``; raises InvalidOption with its words on an error code."""
-        code = getattr(self._functions, f"convoy_kernel_{name}")(*arguments)
-        if code != 0:
-            raise InvalidOption(f"{name} of an attention library: {self._words(code)}")
-
-    def _words(self, code: int) -> str:
-        return str(self._functions.convoy_kernel_error(code).decode())
-
-
-class PreparedAttention:
-    """A kernel with its problem and pointers encoded; :meth:`launch` enqueues it."""
-
-    def __init__(self, library: AttentionLibrary, problem: Problem, operands: Operands) -> None:
-        self._library = library
-        self._buffer = ctypes.create_string_buffer(library.state_bytes + 63)
-        aligned = (ctypes.addressof(self._buffer) + 63) // 64 * 64
-        self._state = ctypes.c_void_p(aligned)
-        arguments = ctypes.byref(problem), ctypes.byref(operands), self._state
-        library.call("attention_prepare", *arguments)
-
-    def launch(self, stream: int) -> None:
-        """Enqueue on a ``cudaStream_t``; raises InvalidOption with the library's words."""
-        self._library.call("launch", self._state, ctypes.c_void_p(stream))
+    kind = "attention"
+    prefix = "attention_"
+    abi = 1

@@ -89,12 +89,26 @@ def workspace_bytes_of(launch: Launch, tiles: int, elements: int) -> int:
     return 0
 
 
-def why_not(launch: Launch, workload: Workload, device: Device) -> str:
-    """Why the kernel cannot run the workload; empty when it can. Mirrors the library's check."""
-    config = launch.kernel
+def mismatch(config: KernelConfig, workload: Workload, device: Device) -> str:
+    """Reason why a kernel of any direction cannot run a workload: dtypes, alignment, architecture
+    or shared memory. Empty if all of them fit."""
     if (config.dtype, config.out_dtype) != (workload.dtype, workload.out_dtype):
         return "compiled for other dtypes"
-    epilogue = workload.epilogue
+    if workload.c % config.align or workload.k % config.align_out:
+        return f"C and K must be multiples of {config.align} and {config.align_out}"
+    if config.arch != kernel_arch(device.arch):
+        return f"compiled for sm_{config.arch}, the device is sm_{device.arch}"
+    if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
+        return "tile and stages exceed shared memory"
+    return ""
+
+
+def why_not(launch: Launch, workload: Workload, device: Device) -> str:
+    """Reason why the kernel cannot run the workload; empty if it can. Mirrors the library's
+    check."""
+    config, epilogue = launch.kernel, workload.epilogue
+    if reason := mismatch(config, workload, device):
+        return reason
     if (config.activation, config.residual, config.affine_relu, config.residual_last) != (
         epilogue.activation,
         epilogue.residual,
@@ -102,14 +116,8 @@ def why_not(launch: Launch, workload: Workload, device: Device) -> str:
         epilogue.residual_last,
     ):
         return "compiled for another epilogue"
-    if workload.c % config.align or workload.k % config.align_out:
-        return f"C and K must be multiples of {config.align} and {config.align_out}"
-    if config.arch != kernel_arch(device.arch):
-        return f"compiled for sm_{config.arch}, the device is sm_{device.arch}"
-    if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
-        return "tile and stages exceed shared memory"
     if config.family in _GEMM_FAMILIES and not is_pointwise(workload):
-        return "a GEMM kernel for a convolution that is no GEMM"
+        return "a GEMM kernel for a convolution that is not a GEMM"
     if config.iterator == "fixed_channels" and workload.c != config.align:
         return f"C must be {config.align}"
     return _size_limits(config, workload) or _split_limits(launch, workload)

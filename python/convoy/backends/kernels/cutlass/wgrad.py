@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from ....ir.device import Device
 from ....ir.workload import DTYPE_BYTES, Workload
 from . import space
-from .config import KernelConfig, kernel_arch, shared_memory
-from .rules import Launch, im2col_limits, workspace_bytes_of
+from .config import KernelConfig
+from .rules import Launch, im2col_limits, mismatch, workspace_bytes_of
 from .space import Sm80Tile, Sm90Tile
 
 #: Steps of the main loop below which a slice costs more than it saves.
@@ -65,14 +65,8 @@ def why_not(launch: Launch, w: Workload, device: Device) -> str:
     config, split = launch.kernel, launch.split_k
     if w.op != "wgrad" or config.op != "wgrad":
         return f"a kernel for {config.op}, the workload is {w.op}"
-    if (config.dtype, config.out_dtype) != (w.dtype, w.out_dtype):
-        return "compiled for other dtypes"
-    if w.c % config.align or w.k % config.align_out:
-        return f"C and K must be multiples of {config.align} and {config.align_out}"
-    if config.arch != kernel_arch(device.arch):
-        return f"compiled for sm_{config.arch}, the device is sm_{device.arch}"
-    if config.least_shared_bytes > min(device.shared_memory_per_block, shared_memory(config.arch)):
-        return "tile and stages exceed shared memory"
+    if reason := mismatch(config, w, device):
+        return reason
     least = {"tiles": 1, "streamk": 1, "splitk": 2 if config.is_sm90 else 1}[config.scheduler]
     most = 1 if config.scheduler == "tiles" else reduction_tiles(config, w)
     if not least <= split <= most:
