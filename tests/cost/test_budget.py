@@ -74,6 +74,35 @@ def test_best_guesses_come_first_and_the_largest_workload_of_them(measured):
     ]
 
 
+def test_what_similar_workloads_promise_comes_before_first_guesses(measured):
+    class Estimated(RecordedCost):
+        def __init__(self):
+            pass
+
+        def calibrate(self, *args):
+            pass
+
+        def candidates(self, workload):
+            return []
+
+        def measurements(self, workload, candidates):
+            return [None] * len(candidates)
+
+        def estimates(self, workload, candidates):
+            if workload != SMALL:
+                return [None] * len(candidates)
+            return [Measurement(kernel_us=2.0 if c.key == "b:k3" else 5.0) for c in candidates]
+
+    backends = [Listed("a"), Listed("b")]
+    model = costs(backends, measured, 5.0, Estimated())
+    found = price_workloads([SMALL, LARGE], backends, Device(), model)
+    assert measured == [
+        (SMALL, "b", "k3"),
+        *((w, b, "k0") for w in (LARGE, SMALL) for b in ("a", "b")),
+    ]
+    assert len(found[SMALL].unmeasured) == 7, "an estimate is no measurement"
+
+
 def test_something_is_known_of_every_workload_without_a_budget(measured):
     backends = [Listed("a")]
     found = price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, 0.0))
@@ -121,6 +150,9 @@ def test_recorded_backends_are_neither_asked_nor_measured(measured):
         def measurements(self, workload, candidates):
             known = [c.key for c in self.candidates(workload)]
             return [Measurement(kernel_us=1.0) if c.key in known else None for c in candidates]
+
+        def estimates(self, workload, candidates):
+            return [None] * len(candidates)
 
     backends = [Listed("a"), Listed("b")]
     model = costs(backends, measured, 100.0, Known())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..backends.base import Backend
@@ -14,6 +13,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
+from .guesses import Guess, in_order
 from .model import CostModel
 from .nearest import least_us
 from .recorded import RecordedCost
@@ -32,11 +32,12 @@ class MeasuredCost(CostModel):
     Args:
         most: Candidates of one backend that are measured for a workload, recorded ones counted:
             its best guesses, by priority. None: all of them.
-        budget: Seconds of measuring in all. The best guess of every backend comes first, for all
-            workloads, then the next ones; a backend with a recorded candidate for a workload is
-            not measured for it again. Whatever the budget, the first guess for a workload of which
-            nothing is known is measured, and those of other backends where what is known takes
-            SLOW times what its bytes and arithmetic would. None: everything is measured.
+        budget: Seconds of measuring in all. The best by records of similar workloads comes first,
+            for all workloads, then the best guess of every backend, then the next ones; a backend
+            with a recorded candidate for a workload is not measured for it again. Whatever the
+            budget, the first of them for a workload of which nothing is known is measured, and the
+            best guesses of backends where what is known takes SLOW times what its bytes and
+            arithmetic would. None: everything is measured.
         proceed: Asked before each measurement; once it says no, nothing more is measured.
     """
 
@@ -96,31 +97,23 @@ class MeasuredCost(CostModel):
             self._measure_within_budget(wanted)
 
     def _measure_within_budget(self, wanted: Sequence[tuple[Workload, Candidate]]) -> None:
-        """Measure first guesses before second ones, the largest workloads first."""
-        rank: Counter[tuple[str, str]] = Counter()
-        ordered: list[tuple[int, int, str, int, tuple[Workload, Candidate]]] = []
-        for number, (workload, candidate) in enumerate(
-            sorted(wanted, key=lambda pair: (pair[1].priority, pair[1].key))
-        ):
-            own = workload.key, candidate.backend
-            # By key, so that candidates of one workload share its tensors.
-            order = rank[own], -workload.flops, workload.key, number
-            ordered.append((*order, (workload, candidate)))
-            rank[own] += 1
-        ordered.sort(key=lambda entry: entry[:4])
+        """Measure the most promising guesses while the budget lasts."""
+        estimates = super().estimates if self._recorded is None else self._recorded.estimates
+        ordered = in_order(wanted, estimates, self._device)
 
-        def counts(guess: int, workload: Workload) -> bool:
+        def counts(guess: Guess) -> bool:
             """Whether a candidate is measured that the budget leaves out."""
-            return workload.key not in self._best or (guess == 0 and self._is_slow(workload))
+            key = guess.workload.key
+            return key not in self._best or (guess.rank <= 1 and self._is_slow(guess.workload))
 
         for start in range(0, len(ordered), AT_ONCE):
-            batch = [(guess, *pair) for guess, *_, pair in ordered[start : start + AT_ONCE]]
+            batch = ordered[start : start + AT_ONCE]
             began, left = self._clock(), self._left or 0.0
-            needed = [entry for entry in batch if left > 0 or counts(*entry[:2])]
-            self._prepare([(workload, candidate) for _, workload, candidate in needed])
-            for guess, workload, candidate in needed:
-                if self._clock() - began < left or counts(guess, workload):
-                    self._measure(workload, candidate)
+            needed = [guess for guess in batch if left > 0 or counts(guess)]
+            self._prepare([(guess.workload, guess.candidate) for guess in needed])
+            for guess in needed:
+                if self._clock() - began < left or counts(guess):
+                    self._measure(guess.workload, guess.candidate)
             self._left = left - (self._clock() - began)
 
     def _is_slow(self, workload: Workload) -> bool:

@@ -97,6 +97,6 @@ def cost_model(
         store.append(Record(workload, candidate, measurement, narrowed))
 
     hosts = HostTimes(here.boot) if host_times else None
-    recorded = None if again else RecordedCost(store, here, hosts)
+    recorded = None if again else RecordedCost(store, here, hosts, device)
     model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed, budget)
     return model, here.id

@@ -14,7 +14,7 @@ from tvm.tirx.build import codegen_build, split_host_device_mods
 
 from ..threads import in_threads
 
-#: Kernels of a program. With fewer, reading the headers takes longer than compiling.
+#: Kernels of a program. Reading its headers takes about as long as compiling two of them.
 KERNELS = 8
 #: The attribute of functions that are launched; others are called by them.
 _LAUNCHED = "tirx.kernel_launch_params"
@@ -28,7 +28,7 @@ def build(functions: tvm.IRModule, target: tvm.target.Target, pipeline: str) -> 
     on_host, on_device = split_host_device_mods(lower(bound))
     library = codegen_build(finish_host()(on_host), host)
     for own, kernels in on_device.items():
-        parts = programs(finish_device()(kernels))
+        parts = programs(tirx.transform.SkipAssert()(finish_device()(kernels)))
         for program in in_threads(functools.partial(_compiled, own), parts):
             library.import_module(program)
     return library
