@@ -201,6 +201,32 @@ def test_writes_in_branches(shift: float) -> None:
         np.testing.assert_allclose(found.numpy(), want, rtol=1e-5)
 
 
+class Either(nn.Module):
+    """A tensor that is another one, or a new one, and is written to, whole or in part."""
+
+    def __init__(self, whole: bool) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, x: torch.Tensor):
+        y = x.clone()
+        if bool(x.sum() > 0):
+            z = y
+        else:
+            z = y * 2
+        if self.whole:
+            z += 1
+        else:
+            z[0] = 1
+        return y, z
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_writes_to_what_depends_on_values_are_refused(whole: bool) -> None:
+    with pytest.raises(UnsupportedOp, match="one branch"):
+        relay.frontend.from_pytorch(torch.jit.script(Either(whole)), [("x", (2, 3))])
+
+
 def test_results_whose_size_depends_on_values() -> None:
     def model(x):
         mask = x > 0
