@@ -225,6 +225,35 @@ def test_building_in_steps() -> None:
     np.testing.assert_array_equal(module.get_output(0).numpy(), 1)
 
 
+def test_schedules_and_strategies_are_refused_when_they_are_used() -> None:
+    from convoy.relay.tvm018.relay.op import strategy
+    from convoy.relay.tvm018.relay.op.strategy.generic import wrap_topi_schedule
+    from convoy.relay.tvm018.runtime.profiler_vm import VirtualMachineProfiler
+
+    uses = [
+        lambda: relay.op.register_compute("nn.relu"),
+        lambda: relay.op.OpStrategy(),
+        lambda: strategy.generic.wrap_topi_schedule(None),
+        lambda: wrap_topi_schedule(None),
+        lambda: VirtualMachineProfiler(None, tvm.cpu()),
+    ]
+    for use in uses:
+        with pytest.raises(RemovedFromTvm, match=r"relay\.op\.register|debug_executor"):
+            use()
+    with pytest.raises(AttributeError, match="no nothing"):
+        relay.op.nothing  # noqa: B018
+
+
+def test_containers_and_factories_under_their_former_paths() -> None:
+    from convoy.graph_executor import GraphExecutorFactoryModule
+    from convoy.relay.tvm018.ir.container import Array
+    from convoy.relay.tvm018.relay.backend import executor_factory
+
+    assert list(Array([1, 2])) == [1, 2] and tvm.ir.container.Array is Array
+    assert executor_factory.GraphExecutorFactoryModule is GraphExecutorFactoryModule
+    assert tvm.expr.IntImm("int32", 3).value == 3 and tvm.runtime.String("x") == "x"
+
+
 def test_targets_of_other_machines() -> None:
     with pytest.raises(RemovedFromTvm, match="CPU of this machine"):
         tvm.target.arm_cpu("rasp3b")

@@ -19,6 +19,10 @@ _TUNING = (
 )
 _DEVICES = "Convoy compiles for the CPU of this machine and NVIDIA GPUs"
 
+_SCHEDULES = (
+    "Convoy computes operators by its own kernels and TVM's; relay.op.register makes an operator "
+    "for passes and code generators of a script"
+)
 _LIBRARIES = (
     "Convoy computes with cuDNN, cuBLASLt, CUTLASS and its own kernels; relay.build chooses, "
     "and partition_for_cutlass and partition_for_cudnn restrict a module to one"
@@ -35,6 +39,15 @@ REMOVED = {
     "meta_schedule": _TUNING,
     "micro": _DEVICES,
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
+    **{
+        f"relay.op.{name}": _SCHEDULES
+        for name in (
+            "OpStrategy", "register_broadcast_schedule", "register_compute",
+            "register_injective_schedule", "register_reduce_schedule", "register_schedule",
+            "register_shape_func", "register_strategy", "strategy",
+        )
+    },
+    "runtime.profiler_vm": "contrib.debugger.debug_executor times the kernels of relay.build",
     "relay.backend": "relay.build compiles through Relax; convoy.relay.to_relax shows the result",
     **{f"relay.op.contrib.{name}": _LIBRARIES for name in _COMPILERS},
     **{

@@ -201,6 +201,50 @@ def test_writes_in_branches(shift: float) -> None:
         np.testing.assert_allclose(found.numpy(), want, rtol=1e-5)
 
 
+class Either(nn.Module):
+    """A tensor that is another one, or a new one, and is written to, whole or in part."""
+
+    def __init__(self, whole: bool) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, x: torch.Tensor):
+        y = x.clone()
+        if bool(x.sum() > 0):
+            z = y
+        else:
+            z = y * 2
+        if self.whole:
+            z += 1
+        else:
+            z[0] = 1
+        return y, z
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_writes_to_what_depends_on_values_are_refused(whole: bool) -> None:
+    with pytest.raises(UnsupportedOp, match="one branch"):
+        relay.frontend.from_pytorch(torch.jit.script(Either(whole)), [("x", (2, 3))])
+
+
+def test_results_whose_size_depends_on_values() -> None:
+    def model(x):
+        mask = x > 0
+        rows = x.sum(1) > 2
+        return (
+            torch.nonzero(mask), *torch.where(mask), x.masked_select(mask[:1]), x.nonzero()[:, 0],
+            x[mask], x[rows], x.unsqueeze(0)[:, rows], x.t()[:, rows],
+        )  # fmt: skip
+
+    x = torch.tensor([[1.0, -2.0, 3.0], [0.0, 4.0, -1.0]])
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(model, x), infos([x]))
+    run = relay.create_executor("vm", mod, target="llvm", params=params).evaluate()
+    for value in (x, x + 2):  # of other sizes
+        for found, want in zip(run(value.numpy()), flat(model(value)), strict=True):
+            assert found.dtype == want.dtype
+            np.testing.assert_array_equal(found.numpy(), want)
+
+
 def test_operators_without_a_converter_are_decomposed() -> None:
     class Model(nn.Module):
         def forward(self, x):
@@ -272,9 +316,9 @@ def test_models_in_training_mode_are_converted_for_inference() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    graph = torch.jit.trace(lambda x: x[x > 0], torch.randn(3))
+    graph = torch.jit.trace(lambda x: x[x[:, 0] > 0, [0, 1]], torch.ones(2, 3))
     with pytest.raises(UnsupportedOp, match=r"aten::index: .*mask.*torch\.where"):
-        relay.frontend.from_pytorch(graph, [("x", (3,))])
+        relay.frontend.from_pytorch(graph, [("x", (2, 3))])
     with pytest.raises(InvalidModel, match=r"torch\.jit\.trace"):
         relay.frontend.from_pytorch(nn.Linear(2, 2), [("x", (1, 2))])
     linear = torch.jit.trace(nn.Linear(2, 2), torch.randn(1, 2))

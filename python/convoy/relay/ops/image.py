@@ -46,7 +46,8 @@ def _resize(rank: int) -> None:
             "out_dtype": out_dtype,
         }
         if not isinstance(size, Expr) and not isinstance(roi, Expr):
-            attrs["size"], attrs["roi"] = tuple(map(int, listed(size))), listed(roi)
+            attrs["size"] = tuple(int(s) if isinstance(s, float) else s for s in listed(size))
+            attrs["roi"] = listed(roi)
             return make_call(f"image.resize{rank}d", data, **attrs)
         if rank != 2:
             raise UnsupportedOp(f"image.resize{rank}d with a size that is computed", "a constant")

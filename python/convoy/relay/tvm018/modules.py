@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.removed import REMOVED, Removed, removed_module
+from convoy.relay.removed import REMOVED, Removed, remedy, removed_module
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent
@@ -27,8 +27,10 @@ MOVED = {
     "relay": "convoy.relay",
     "tir": "tvm.tirx",
     "parser": "convoy.relay.api",
+    "expr": "tvm.tirx",
     "ndarray": f"{PACKAGE}.nd",
     "runtime.ndarray": f"{PACKAGE}.nd",
+    "ir.container": "tvm_ffi.container",
     "ir.transform": f"{PACKAGE}.transform",
     **{
         f"ir.{name}": f"{PACKAGE}.ir"
@@ -113,9 +115,8 @@ class _Finder(MetaPathFinder):
             return None
         real = behind(name)
         present = _exists(real)
-        if (name.partition(".")[0] in REMOVED or name in REMOVED) and not (
-            present and real.startswith("convoy.")  # Convoy's relay.backend has a part of TVM's
-        ):
+        # Convoy's relay.backend has a part of TVM's.
+        if remedy(name) and not (present and real.startswith("convoy.")):
             return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
         if not present:
             return None

@@ -15,6 +15,7 @@ from convoy.relay.frontend.common import (
     dims,
     dtype_of,
     is_float,
+    rank,
     scalar_like,
 )
 from convoy.relay.frontend.elementwise import (
@@ -24,6 +25,7 @@ from convoy.relay.frontend.elementwise import (
     round_even,
     truncated_division,
 )
+from convoy.relay.frontend.pytorch.indexing import columns
 from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.op import tensor as R
 
@@ -227,7 +229,11 @@ def clamp(call: Call) -> Expr:
 
 
 @convert("where")
-def where(call: Call) -> Expr:
+def where(call: Call) -> Any:
+    """Choose by a condition; of a condition alone, find where it is true."""
+    if "self" not in call.args:
+        places = cast(R.argwhere(call["condition"]), "int64")
+        return columns(places, rank(call["condition"]))
     left, right = call.promoted("self", "other")
     return R.where(as_bool(call["condition"]), left, right)
 

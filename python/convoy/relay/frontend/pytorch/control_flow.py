@@ -55,8 +55,12 @@ def _both(script: Script, node: Any, condition: Expr, blocks: Sequence[Any]) -> 
     values = _choice(condition, *results)
     for output, value, *held in zip(node.outputs(), values, *outputs, strict=False):
         keys = {h.key for h in held}
-        key = keys.pop() if len(keys) == 1 else None
-        script.values.hold(output.debugName(), Held(key, value))
+        name = output.debugName()
+        if len(keys) == 1:
+            script.values.hold(name, Held(keys.pop(), value))
+        else:
+            script.values.hold(name, Held(None, value))
+            script.values.protect(name)
     script.values.overwrite(dict(zip(changed, values[len(outputs[0]) :], strict=True)))
 
 

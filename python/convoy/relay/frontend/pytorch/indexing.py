@@ -112,8 +112,8 @@ def _with_masks(call: Call, indices: list[Any]) -> list[Any]:
         mask = value_of(index)
         if mask is None:
             raise call.error(
-                "a mask that is computed, with which the shape depends on values",
-                "indices",
+                "a computed mask among other indices, with which the shape depends on values",
+                "indices, or the mask alone",
                 "Use torch.where instead of indexing by a mask",
             )
         result.extend(const(places.astype("int64")) for places in np.nonzero(mask))
@@ -124,6 +124,9 @@ def _with_masks(call: Call, indices: list[Any]) -> list[Any]:
 def index(call: Call) -> Expr:
     """Index by tensors; None keeps an axis."""
     data = call["self"]
+    tensors = [(a, i) for a, i in enumerate(call.get("indices")) if i is not None]
+    if len(tensors) == 1 and _is_computed_mask(tensors[0][1]):
+        return _selected(data, tensors[0][1], tensors[0][0])
     indices = _with_masks(call, list(call.get("indices")))
     while indices and indices[-1] is None:
         indices.pop()
@@ -254,17 +257,43 @@ def written(data: Expr, part: Expr, axis: int, start: int, end: int, step: int) 
     return R.scatter_elements(data, const(np.ascontiguousarray(spread)), part, axis)
 
 
-@convert("masked_select", "nonzero", "nonzero_numpy", "unique", "_unique2", "unique_consecutive")
-def dynamic(call: Call) -> Any:
+@convert("unique", "_unique2", "unique_consecutive")
+def unique(call: Call) -> Any:
     """Refuse: the shape of the result depends on values.
 
     Raises:
-        UnsupportedOp: Always, but for `nonzero` where Relay here has `argwhere`.
+        UnsupportedOp: Always.
     """
-    argwhere = getattr(R, "argwhere", None)
-    if call.short == "nonzero" and argwhere is not None:
-        return cast(argwhere(call["self"]), "int64")
-    raise call.error("a result whose shape depends on values", "fixed shapes", "Use torch.where")
+    raise call.error("a result whose shape depends on values", "fixed shapes")
+
+
+@convert("nonzero", "nonzero_numpy", "argwhere")
+def nonzero(call: Call) -> Any:
+    found = cast(R.argwhere(call["self"]), "int64")
+    return columns(found, rank(call["self"])) if call.short == "nonzero_numpy" else found
+
+
+def columns(places: Expr, count: int) -> list[Expr]:
+    """Return the indices along each axis, of places one a row."""
+    return [R.take(places, const(np.int64(axis)), axis=1) for axis in range(count)]
+
+
+@convert("masked_select")
+def masked_select(call: Call) -> Expr:
+    shape = broadcast_shape(dims(call["self"]), dims(call["mask"]))
+    return _selected(broadcast_to(call["self"], shape), broadcast_to(call["mask"], shape), 0)
+
+
+def _is_computed_mask(index: Any) -> bool:
+    computed = isinstance(index, Expr) and value_of(index) is None
+    return computed and dtype_of(index) in ("bool", "uint8")
+
+
+def _selected(data: Expr, mask: Expr, axis: int) -> Expr:
+    """Take what a mask over some axes, from `axis` on, selects; they become one axis."""
+    shape = dims(data)
+    merged = reshape(data, (*shape[:axis], -1, *shape[axis + rank(mask) :]))
+    return R.take(merged, columns(R.argwhere(reshape(mask, (-1,))), 1)[0], axis=axis)
 
 
 @convert("tril", "triu")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Expr
 from convoy.relay.frontend.common import (
     infer_shape,
@@ -115,6 +116,7 @@ class Values:
         self._views: dict[Any, View] = {}
         self._same: dict[Any, Any] = {}
         self._written: set[Any] = set()
+        self._protected: set[Any] = set()
 
     def state(self) -> State:
         """Return what the values are now."""
@@ -141,6 +143,7 @@ class Values:
     def __setitem__(self, key: Any, value: Any) -> None:
         self._same.pop(key, None)
         self._views.pop(key, None)
+        self._protected.discard(key)
         self._values[key] = value
 
     def __contains__(self, key: Any) -> bool:
@@ -171,24 +174,38 @@ class Values:
         if held.key is not None:
             self.alias(key, held.key)
 
+    def protect(self, key: Any) -> None:
+        """Refuse writes to a value that shares memory with another one on one branch only."""
+        self._protected.add(key)
+
     def update(self, key: Any, value: Any) -> None:
-        """Write a value in place, and all that shares memory with it."""
+        """Write a value in place, and all that shares memory with it.
+
+        Raises:
+            UnsupportedOp: It depends on values what shares memory with it.
+        """
         key = self.key(key)
-        self._values[key] = value
-        self._written.add(key)
+        self._write(key, value)
         while key in self._views:
             view = self._views[key]
             base = self.key(view.base)
-            self._values[base] = view.write(self._values[base], self._values[key])
-            self._written.add(base)
+            self._write(base, view.write(self._values[base], self._values[key]))
             key = base
         self._refresh(key)
+
+    def _write(self, key: Any, value: Any) -> None:
+        if key in self._protected:
+            raise UnsupportedOp(
+                "an in-place operator on a tensor that another one is on one branch of an if only",
+                "an operator that is not in place",
+            )
+        self._values[key] = value
+        self._written.add(key)
 
     def _refresh(self, key: Any) -> None:
         for other, view in list(self._views.items()):
             if self.key(view.base) == key and other != key:
-                self._values[other] = view.forward(self._values[key])
-                self._written.add(other)
+                self._write(other, view.forward(self._values[key]))
                 self._refresh(other)
 
 

@@ -18,6 +18,7 @@ from convoy.relay.tvm018.runtime import container, executor, profiling
 
 __all__ = [
     "NDArray",
+    "String",
     "container",
     "convert",
     "executor",
@@ -38,5 +39,7 @@ def load_module(path: Any, fmt: str = "") -> Any:
     except CorruptArtefact:
         return tvm.runtime.load_module(path)
 
+
+String = str
 
 __getattr__ = forward("tvm.runtime")
