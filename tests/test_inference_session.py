@@ -87,10 +87,18 @@ def test_open_axes_of_a_model_file(tmp_path: Path) -> None:
     ends = [helper.make_tensor_value_info(name, 1, shape) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", ends[:1], ends[1:])
     path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.save(model, path)
     with pytest.raises(errors.DynamicShape, match="shapes="):
         convoy.InferenceSession(path, "llvm")
     session = convoy.InferenceSession(path, "llvm", shapes={"x": (2, 3)})
     assert session.get_inputs()[0].shape == [2, 3]
+    for given in (path, model, path.read_bytes()):
+        session = convoy.InferenceSession(given, "llvm", batch=2)
+        assert session.get_inputs()[0].shape == [2, 3]
+    with pytest.raises(errors.InvalidModel, match="got bytes, which cannot be read"):
+        convoy.InferenceSession(b"none", "llvm")
+    with pytest.raises(errors.InvalidModel, match="got a int; expected a path"):
+        convoy.from_onnx(5)
     with pytest.raises(errors.InvalidOption, match="shapes="):
         convoy.InferenceSession(session.compiled, shapes={"x": (2, 3)})

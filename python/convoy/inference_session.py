@@ -15,6 +15,7 @@ from .ir.artifact import TensorInfo
 from .runtime.compiled import CompiledModule, load
 
 if TYPE_CHECKING:
+    import onnx
     import tvm
 
     from .runtime.values import Value
@@ -36,10 +37,11 @@ class InferenceSession:
     """Run a network by names of inputs and outputs, like onnxruntime. Not thread-safe.
 
     Args:
-        path_or_model: File written by ``export_library`` (``.so``), a model file (ONNX, Relay) or
-            Relax module to build, or a compiled module.
+        path_or_model: File written by ``export_library`` (``.so``), a model file (ONNX, Relay), an
+            ONNX model (bytes or loaded) or Relax module to build, or a compiled module.
         target: "cuda" or "llvm", for a model that is built (default: cuda if there is a GPU).
-        shapes: Shapes of inputs by name, for axes that a model file leaves open.
+        shapes: Shapes of inputs by name, for axes that a model leaves open.
+        batch: The size of a first axis that is open.
         options: Keyword arguments of :func:`convoy.build`.
 
     Raises:
@@ -49,12 +51,18 @@ class InferenceSession:
 
     def __init__(
         self,
-        path_or_model: str | os.PathLike[str] | CompiledModule | tvm.IRModule,
+        path_or_model: str
+        | os.PathLike[str]
+        | bytes
+        | CompiledModule
+        | tvm.IRModule
+        | onnx.ModelProto,
         target: str = "",
         shapes: Mapping[str, Sequence[int]] | None = None,
+        batch: int | None = None,
         **options: Any,
     ) -> None:
-        self._compiled = _compiled(path_or_model, target, shapes, options)
+        self._compiled = _compiled(path_or_model, target, shapes, batch, options)
         self._session = self._compiled.session()
 
     @property
@@ -107,20 +115,35 @@ def _compiled(
     given: Any,
     target: str,
     shapes: Mapping[str, Sequence[int]] | None,
+    batch: int | None,
     options: Mapping[str, Any],
 ) -> CompiledModule:
     built = isinstance(given, CompiledModule)
     path = Path(given) if isinstance(given, str | os.PathLike) else None
     if built or (path is not None and path.suffix == ".so"):
-        if target or shapes or options:
-            name = "target" if target else "shapes" if shapes else next(iter(options))
-            raise InvalidOption(f"{name}= for a module that is compiled", "a model to build")
+        shared = {"target": target, "shapes": shapes, "batch": batch}
+        if named := [name for name, value in shared.items() if value] + list(options):
+            raise InvalidOption(f"{named[0]}= for a module that is compiled", "a model to build")
         return given if built else load(str(path))
-    from .frontend import model_file
     from .pipeline import build
     from .runtime import present_device
 
-    if shapes and path is None:
-        raise InvalidOption("shapes= for a Relax module, which has its own", "a model file")
-    mod = model_file.read(path, shapes=shapes) if path is not None else given
+    mod = _module(given, path, shapes, batch)
     return build(mod, target or ("cuda" if present_device() else "llvm"), **options)
+
+
+def _module(
+    given: Any, path: Path | None, shapes: Mapping[str, Sequence[int]] | None, batch: int | None
+) -> Any:
+    """The Relax module of a model file, of an ONNX model, or as it is given."""
+    from .frontend import model_file
+    from .frontend.onnx import from_onnx
+
+    if path is not None:
+        return model_file.read(path, batch=batch, shapes=shapes)
+    if isinstance(given, bytes) or hasattr(given, "opset_import"):
+        return from_onnx(given, shapes, batch)
+    if shapes or batch is not None:
+        name = "shapes" if shapes else "batch"
+        raise InvalidOption(f"{name}= for a Relax module, which has its own", "a model file")
+    return given

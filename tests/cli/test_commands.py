@@ -68,6 +68,20 @@ def test_numbers_and_files_that_do_not_fit(text: Path) -> None:
         run("bench", text, "--seconds", "nan")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("bench", "--json"), ("bench", "--html"), ("run", "--outputs"), ("tune", "--write-list")],
+)
+def test_files_are_checked_before_the_work(
+    arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model does not even exist."""
+    monkeypatch.chdir(tmp_path)
+    command, option = arguments
+    with pytest.raises(errors.CacheUnwritable, match="there is no folder"):
+        run(command, "net.relay", option, "nowhere/file")
+
+
 def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> None:
     from convoy.relay.testing import resnet
 

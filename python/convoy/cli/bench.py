@@ -76,8 +76,11 @@ def bench(
     """
     from ..bench import page
     from ..bench.run import bench as measure
+    from ..build_options import check_writable
 
     path, batches = _arguments(arguments, batch or [])
+    for file in filter(None, (as_json, html)):
+        check_writable(file)
     placing = options.placement_options(objective, backends, records, "exact", kernels, budget)
     result = measure(
         path,

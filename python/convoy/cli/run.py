@@ -36,9 +36,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a compiled module once; ``convoy bench`` measures it."""
+    from ..build_options import check_writable
     from ..frontend import model_file
     from ..runtime.compiled import load
 
+    if outputs is not None:
+        check_writable(outputs)
     if module.suffix in model_file.KINDS:
         raise InvalidOption(
             f"{module}, a model", "a module", f"convoy build {module} -o {module.stem}.so makes one"

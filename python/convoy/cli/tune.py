@@ -72,11 +72,14 @@ def tune(
     Recorded candidates are not measured again, so a run that was stopped or killed resumes.
     `convoy place` and `convoy build` read the records.
     """
+    from ..build_options import check_writable
     from ..ir import workload_list
     from ..tune.autotune import autotune
     from ..tune.budget import Budget
     from ..tune.progress import ShowProgress
 
+    if write_list is not None:
+        check_writable(write_list)
     found = find_workloads(source, params, batch, precision, joint, shape, end)
     workloads = [workload for workload in found if contains in workload.key]
     if not workloads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
 _LFS = b"version https://git-lfs"
 
 
-def load(path: Path) -> onnx.ModelProto:
-    """Read a model; the data of tensors in other files is left there.
+def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """Read a model, if it is not read yet; the data of tensors in other files is left there.
+
+    Args:
+        model: A file, its content, or a model.
 
     Raises:
         InvalidOption: A missing file, or the package onnx is not installed.
-        InvalidModel: Another kind of file.
+        InvalidModel: Another kind of file, or of object.
     """
     try:
         import onnx
@@ -29,17 +33,32 @@ def load(path: Path) -> onnx.ModelProto:
             "onnx",
             'pip install "tvm-convoy[onnx]"',
         ) from None
+    if isinstance(model, str | os.PathLike):
+        model = _read(Path(model))
+    elif isinstance(model, bytes):
+        model = _parse(model, "bytes")
+    elif not isinstance(model, onnx.ModelProto):
+        raise InvalidModel(f"a {type(model).__name__}", "a path, bytes or an onnx.ModelProto")
+    if not model.graph.output:
+        raise InvalidModel("an ONNX model without outputs", "a model")
+    return model
+
+
+def _read(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
-    with path.open("rb") as file:
-        if file.read(len(_LFS)) == _LFS:
-            raise InvalidModel(
-                f"{path}, a pointer of Git LFS", "the model itself", "Fetch it with git lfs pull."
-            )
+    content = path.read_bytes()
+    if content.startswith(_LFS):
+        raise InvalidModel(
+            f"{path}, a pointer of Git LFS", "the model itself", "Fetch it with git lfs pull."
+        )
+    return _parse(content, str(path))
+
+
+def _parse(content: bytes, name: str) -> onnx.ModelProto:
+    import onnx
+
     try:
-        model = onnx.load(path, load_external_data=False)
+        return onnx.load_model_from_string(content)
     except Exception as err:  # protobuf's
-        raise InvalidModel(f"{path}, which cannot be read ({err})", "an ONNX model") from err
-    if not model.graph.output:
-        raise InvalidModel(f"{path} without any output", "an ONNX model")
-    return model
+        raise InvalidModel(f"{name}, which cannot be read ({err})", "an ONNX model") from err

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm import relax
 
-from ...errors import InvalidModel, UnsupportedOp
+from ...errors import UnsupportedOp
 from ...ir.names import OUTPUT_NAMES
 from ...onnx.importer import Importer, element_type
 from ...onnx.shapes import input_shapes
@@ -25,7 +25,7 @@ __all__ = ["RelaxBuilder", "from_onnx"]
 
 
 def from_onnx(
-    model: str | os.PathLike[str] | onnx.ModelProto,
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     shapes: Mapping[str, Sequence[int]] | None = None,
     batch: int | None = None,
     outputs: Sequence[str] | None = None,
@@ -35,7 +35,7 @@ def from_onnx(
     Inputs and outputs keep their names. All sizes are fixed: what a model leaves open is given.
 
     Args:
-        model: A file, with its external data beside it, or a model that is loaded.
+        model: A file, with its external data beside it, its content, or a model that is loaded.
         shapes: Shapes of inputs by name, for those with open axes.
         batch: The size of a first axis that is open.
         outputs: Names of any tensors of the model to end it at, instead of its own outputs.
@@ -52,10 +52,8 @@ def from_onnx(
     folder = None
     if isinstance(model, (str, os.PathLike)):
         folder = Path(model).resolve().parent
-        model = load(Path(model))
+    model = load(model)
     names = list(outputs or (value.name for value in model.graph.output))
-    if not names:
-        raise InvalidModel("an ONNX model without outputs", "a model")
     builder = RelaxBuilder()
     importer = Importer(model, Weights(folder), builder)
     inputs = importer.inputs()
