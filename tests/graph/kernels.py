@@ -198,6 +198,11 @@ def small_cases() -> list[Case]:
             "sum_rows", [(8, 1000)], [f],
             lambda e, x: e(op.sum(x, [-1], keepdims=True)), "RowReduce",
         ),
+        Case(  # attention of one query: a weight for each row
+            "mean_weighted", [(2, 7, 9, 24), (2, 7, 9, 1), (24,)], [h, h, h],
+            lambda e, x, a, b: e(op.sum(e(op.multiply(e(op.add(x, b)), a)), [1, 2])),
+            "ChannelReduce",
+        ),
         Case(  # lengths of filters whose input channels are weighted
             "sum_weighted", [(1, 40, 16, 3, 3), (2, 1, 16, 1, 1)], [h, h],
             lambda e, w, s: e(op.sum(e(op.square(e(op.multiply(w, s)))), [2, 3, 4])), "RowReduce",

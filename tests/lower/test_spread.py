@@ -34,6 +34,12 @@ def classified(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.tanh(emit(op.add(emit(op.matmul(y, weights(64, 10))), weights(10)))))
 
 
+def averaged(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """A mean of what is computed for it alone, and what is computed of the mean."""
+    both = emit(op.nn.relu(emit(op.add(x, weights(2, 14, 14, 64)))))
+    return emit(op.sigmoid(emit(op.mean(both, [1, 2], keepdims=True))))
+
+
 def responses(emit: Emit, x: relax.Expr) -> relax.Expr:
     """A global response norm: lengths of the channels over their mean, for each pixel."""
     wide = emit(op.astype(x, "float32"))
@@ -53,6 +59,7 @@ def centred(emit: Emit, x: relax.Expr) -> relax.Expr:
         (excited, ["ChannelReduce", "Elementwise", "Gemv", "Gemv"]),
         (classified, ["ChannelReduce", "Gemv"]),
         (responses, ["ChannelReduce", "Elementwise", "GeneralReduction"]),
+        (averaged, ["ChannelReduce"]),
         (centred, ["GeneralReduction"]),
     ],
 )

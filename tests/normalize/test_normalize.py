@@ -14,6 +14,7 @@ from convoy import errors
 from convoy.graph.expr import op_name, shape_of
 from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import (
     Net,
@@ -211,6 +212,19 @@ def test_scale_after_bias_folds_into_weights_and_bias():
     y = net.bn(net.bias(net.conv(net.x, 8, 3)))
     normal = check_same(net.finish(net.bn(y)))
     assert count_ops(normal) == {"relax.permute_dims": 2, "relax.nn.conv2d": 1, "relax.add": 1}
+
+
+def test_a_bias_is_added_to_what_is_spread_over_the_image():
+    """As in the blocks of a diffusion network: the convolution takes the sum as its bias."""
+    net = Net((1, 8, 6, 6))
+    step = net.emit(op.matmul(net.emit(op.mean(net.x, [2, 3])), net.const(8, 16)))
+    image = net.bias(net.conv(net.x, 16))
+    y = net.emit(op.add(image, net.emit(op.reshape(step, (1, 16, 1, 1)))))
+    mod = net.finish(net.emit(op.nn.relu(y)))
+    assert count_ops(check_same(mod))["relax.add"] == 2
+    workloads = [s.require_workload() for s in find_subgraphs(normalize(mod, dtype="float16"))]
+    epilogues = [w.epilogue for w in workloads if w.r == 3]
+    assert any(e.bias and e.activation == "relu" for e in epilogues)
 
 
 def test_batch_norm_with_variable_parameters():

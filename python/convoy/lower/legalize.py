@@ -31,7 +31,7 @@ from ..tir.loads import VECTOR_LIMIT
 from . import legalize_nan, legalize_pool, legalize_resize, legalize_take, legalize_training
 from .default import FUSABLE, accumulator_dtype, default_legalize
 from .legalize_training import emit_sums
-from .spread import PRODUCT
+from .spread import MEAN, PRODUCT
 
 
 def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
@@ -173,7 +173,7 @@ def _mean_of(
         scale = tvm.tirx.const(1.0 / count, wide)
         return te.compute(total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean")
 
-    return bb.call_te(mean, x, primfunc_name_hint="mean", primfunc_attrs={"op_pattern": 4})
+    return bb.call_te(mean, x, primfunc_name_hint="mean", primfunc_attrs={**FUSABLE, MEAN: True})
 
 
 def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

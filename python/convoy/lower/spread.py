@@ -3,7 +3,8 @@
 FuseOps fuses ``x * sigmoid(w v)``, the end of a squeeze-and-excitation block, into one kernel, and
 in the same way the product of an image with a function of its channel means. Threads would either
 repeat the reduction for each pixel or leave most of the GPU idle. A reduction over rows that is
-broadcast over the same rows stays fused, because a thread block has the complete row.
+broadcast over the same rows stays fused, because a thread block has the complete row. FuseOps
+fuses a mean with its producer or with its consumer: the larger of the two is its producer.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from tvm import relax
 from ..graph.expr import shape_of
 from ..graph.rewriter import Rewriter
 
-#: Attribute of functions that sum products, each with another vector.
-PRODUCT = "convoy.product"
-_PATTERN, _BROADCAST, _INJECTIVE, _SUM = "op_pattern", 1, 2, 4
+#: Attributes of functions that sum products, each with another vector, and of those that average.
+PRODUCT, MEAN = "convoy.product", "convoy.mean"
+_PATTERN, _BROADCAST, _INJECTIVE, _REDUCTION, _SUM = "op_pattern", 1, 2, 3, 4
 
 
 class KeepSpreadApart(Rewriter):
@@ -32,6 +33,8 @@ class KeepSpreadApart(Rewriter):
         super().__init__()
         #: Sums and what is computed of them, and whether of a product.
         self._sums: dict[relax.Var, bool] = {}
+        #: Functions that compute values.
+        self._made: dict[relax.Var, tvm.ir.GlobalVar] = {}
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         self._mod = mod
@@ -40,7 +43,10 @@ class KeepSpreadApart(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         func, var = self._mod[old.args[0]], self.old.var
+        self._made[var] = old.args[0]
         pattern = _pattern(func)
+        if pattern == _SUM and _has(func, MEAN) and self._reads_own(old):
+            return self._with_pattern(call, func, _REDUCTION, "of")
         if pattern == _SUM:
             self._sums[var] = _has(func, PRODUCT)
         read = [arg for arg in old.args[1].fields if arg in self._sums]
@@ -51,9 +57,22 @@ class KeepSpreadApart(Rewriter):
         if not wider or not (of_product or any(not _along_rows(arg, var) for arg in wider)):
             self._sums[var] = of_product
             return None
-        name = f"{call.args[0].name_hint}_spread"
-        apart = self.builder.add_func(func.with_attr(_PATTERN, _INJECTIVE), name)
+        return self._with_pattern(call, func, _INJECTIVE, "spread")
+
+    def _with_pattern(
+        self, call: relax.Call, func: tvm.tirx.PrimFunc, pattern: int, suffix: str
+    ) -> relax.Call:
+        """The call of a copy of its function with another pattern."""
+        name = f"{call.args[0].name_hint}_{suffix}"
+        apart = self.builder.add_func(func.with_attr(_PATTERN, pattern), name)
         return relax.Call(call.op, [apart, *call.args[1:]], call.attrs, call.ty_args, call.span)
+
+    def _reads_own(self, old: relax.Call) -> bool:
+        """Whether a call alone reads what an element-wise function computes."""
+        (data, *_) = old.args[1].fields
+        made = self._made.get(data)
+        own = made is not None and self.uses[data] == 1
+        return own and _pattern(self._mod[made]) <= _BROADCAST
 
 
 def _along_rows(value: relax.Expr, result: relax.Expr) -> bool:

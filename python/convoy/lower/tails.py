@@ -35,7 +35,7 @@ def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
 def _pattern(func: tirx.PrimFunc) -> int:
     """How a function takes part: as a reduction, behind one, or not at all."""
     found = int(func.attrs[_PATTERN]) if _PATTERN in func.attrs else _OPAQUE
-    if found == _REDUCTION:
+    if found in (_REDUCTION, _FUSABLE):
         return _FUSABLE if _reduces_once(func) else _OPAQUE
     shapes = {tuple(map(str, param.shape)) for param in func.params if hasattr(param.ty, "shape")}
     return _ELEMENTWISE if found == _ELEMENTWISE and len(shapes) == 1 else _OPAQUE

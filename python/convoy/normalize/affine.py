@@ -7,6 +7,7 @@ the last axis. The constants have shape ``(channels,)``, or ``()`` for one value
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -64,7 +65,7 @@ class FoldAffine(Rewriter):
             x, const = const, x
             values = channel_constant(const, x)
         if values is None:
-            return None
+            return self._before_spread(call) if name == "relax.add" else None
         if name == "relax.subtract":
             name, values = "relax.add", -values
         elif name == "relax.divide":
@@ -100,6 +101,21 @@ class FoldAffine(Rewriter):
         if inner is not None:
             x, values = inner[0], inner[1] + values
         return self._last("relax.add", x, values)
+
+    def _before_spread(self, call: relax.Call) -> relax.Expr | None:
+        """Add a constant to a vector that is spread over an image (the embedding of a time step)
+        rather than to the image: one sum of the image is left, which may be a convolution's bias.
+        """
+        for x, vector in (tuple(call.args), tuple(reversed(call.args))):
+            inner, shape = self._inner(x, "relax.add"), shape_of(vector)
+            spread = shape[-1:] == shape_of(x)[-1:] and math.prod(shape) < math.prod(shape_of(x))
+            if inner is None or not spread or shape_of(inner[0]) != shape_of(call):
+                continue
+            view = self.producer(vector, "relax.reshape")
+            if view is not None and shape_of(view.args[0])[-1:] == shape[-1:]:
+                vector = view.args[0]
+            return relax.op.add(inner[0], self.reshaped(self._add(vector, inner[1]), shape))
+        return None
 
     def _multiply(self, x: relax.Expr, values: np.ndarray) -> relax.Expr:
         added = self._inner(x, "relax.add")

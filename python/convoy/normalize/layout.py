@@ -52,7 +52,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 class ChannelsLast(Rewriter):
-    """The pass; rules are in ``layout_rules.py``."""
+    """The pass; rules are in ``layout_rules.py`` and ``layout_axes.py``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,6 +70,10 @@ class ChannelsLast(Rewriter):
 
     def has_view(self, expr: relax.Expr) -> bool:
         return isinstance(expr, relax.Var) and expr in self.views
+
+    def axis(self, axis: int, rank: int) -> int:
+        """The axis in the view of one in the model's order."""
+        return self.to_last[rank].index(int(axis) % rank)
 
     def view(self, expr: relax.Expr) -> relax.Expr:
         """``expr`` (4-d or 5-d) with its channels moved last."""

@@ -13,7 +13,6 @@ from ..graph.expr import (
     ints,
     op_name,
     padding_of,
-    permute,
     rank_of,
     shape_of,
 )
@@ -22,16 +21,7 @@ from ..ops.activation import ELU, HARDSWISH, MISH
 from ..ops.batch_norm import BACKWARD
 from ..ops.elementwise import RELU_BACKWARD
 from ..ops.pool_backward import AVG_POOL, MAX_POOL
-from .layout import DATA, KERNEL, OF_GROUPS, ChannelsLast, keeps_order, rule
-
-
-def _axis(p: ChannelsLast, axis: int, rank: int) -> int:
-    """The axis in the view of one in the model's order."""
-    return p.to_last[rank].index(int(axis) % rank)
-
-
-def _viewed(p: ChannelsLast, expr: relax.Expr) -> bool:
-    return isinstance(expr.ty, relax.TensorType) and p.has_view(expr)
+from .layout import DATA, KERNEL, ChannelsLast, rule
 
 
 def _rank(call: relax.Call) -> int:
@@ -126,7 +116,7 @@ def _training_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     axis = int(attr_fields(call.attrs)["axis"])
     if rank_of(call.args[0]) != 4 or axis % 4 != 1:
         return None
-    if not any(_viewed(p, arg) for arg in call.args[:data]):
+    if not any(p.has_view(arg) for arg in call.args[:data]):
         return None
     args = [*(p.view(arg) for arg in call.args[:data]), *call.args[data:]]
     both = p.emit(call_like(call, args, axis=3))
@@ -147,7 +137,7 @@ def _pool(p: ChannelsLast, call: relax.Call) -> relax.Expr:
 
 @rule("image.resize2d", "image.resize3d")
 def _resize(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if str(call.attrs.layout) not in ("NCHW", "NCDHW") or not _viewed(p, call.args[0]):
+    if str(call.attrs.layout) not in ("NCHW", "NCDHW") or not p.has_view(call.args[0]):
         return None
     args = [p.view(call.args[0]), *call.args[1:]]
     return p.unview(p.emit(call_like(call, args, layout=DATA[_rank(call)])))
@@ -163,7 +153,7 @@ def _resize(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     "bitwise_not", "isfinite", "isinf", "isnan", "zeros_like", "ones_like", HARDSWISH, ELU, MISH,
 )  # fmt: skip
 def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
+    if not p.has_view(call.args[0]):
         return None
     return p.unview(p.emit(call_like(call, [p.view(call.args[0]), *call.args[1:]])))
 
@@ -176,7 +166,7 @@ def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 def _broadcasting(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     rank = rank_of(call)
     if rank not in p.to_last or not any(
-        _viewed(p, arg) and rank_of(arg) == rank for arg in call.args
+        p.has_view(arg) and rank_of(arg) == rank for arg in call.args
     ):
         return None
     return p.unview(p.emit(call_like(call, [_operand_view(p, arg, rank) for arg in call.args])))
@@ -194,127 +184,7 @@ def _operand_view(p: ChannelsLast, expr: relax.Expr, rank: int) -> relax.Expr:
 
 @rule("nn.prelu")
 def _prelu(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
+    if not p.has_view(call.args[0]):
         return None
-    axis = _axis(p, call.attrs.axis, rank_of(call))
+    axis = p.axis(call.attrs.axis, rank_of(call))
     return p.unview(p.emit(call_like(call, [p.view(call.args[0]), call.args[1]], axis=axis)))
-
-
-# -- along axes --------------------------------------------------------------------------------
-
-
-@rule("nn.softmax", "nn.log_softmax")
-def _softmax(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
-        return None
-    axis = _axis(p, call.attrs.axis, rank_of(call))
-    return p.unview(p.emit(call_like(call, [p.view(call.args[0])], axis=axis)))
-
-
-@rule("nn.group_norm", "nn.instance_norm")
-def _group_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
-        return None
-    rank = rank_of(call)
-    axes = sorted(_axis(p, a, rank) for a in ints(call.attrs.axes))
-    channel = _axis(p, call.attrs.channel_axis, rank)
-    if channel != rank - 1:
-        return None
-    args = [p.view(call.args[0]), *call.args[1:]]
-    return p.unview(p.emit(call_like(call, args, axes=axes, channel_axis=channel)))
-
-
-@rule("mean", "sum", "max", "min", "prod", "std", "variance")
-def _reduction(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
-        return None
-    every, rank = call.attrs.axis is None, rank_of(call.args[0])
-    axes = sorted(range(rank) if every else (a % rank for a in ints(call.attrs.axis)))
-    reduced = [_axis(p, a, rank) for a in axes]
-    if call.attrs.keepdims:
-        return p.unview(p.emit(call_like(call, [p.view(call.args[0])], axis=reduced)))
-    left = [a for a in p.to_last[rank] if a not in axes]
-    result = call_like(call, [p.view(call.args[0])], axis=reduced)
-    if left == sorted(left):
-        return result
-    # The axes that remain come out in another order, which may be that of a view.
-    if p.to_last.get(len(left)) == tuple(sorted(left).index(a) for a in left):
-        return p.unview(p.emit(result))
-    return None
-
-
-@rule("concat")
-def _concat(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
-    if call.attrs.axis is None or not any(_viewed(p, field) for field in fields):
-        return None
-    views = relax.Tuple([p.view(field) for field in fields])
-    axis = _axis(p, call.attrs.axis, rank_of(call))
-    return p.unview(p.emit(call_like(call, [views], axis=axis)))
-
-
-@rule("take")
-def _take(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    """Of several elements along an axis."""
-    source, index = call.args
-    if call.attrs.axis is None or rank_of(index) != 1 or not _viewed(p, source):
-        return None
-    axis = _axis(p, call.attrs.axis, rank_of(source))
-    return p.unview(p.emit(call_like(call, [p.view(source), index], axis=axis)))
-
-
-@rule("split")
-def _split(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
-        return None
-    axis = _axis(p, call.attrs.axis, rank_of(call.args[0]))
-    parts = p.emit(call_like(call, [p.view(call.args[0])], axis=axis))
-    count = len(parts.ty.fields)
-    return relax.Tuple([p.unview(p.emit(relax.TupleGetItem(parts, i))) for i in range(count)])
-
-
-@rule("nn.pad")
-def _pad(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
-        return None
-    width, rank = ints(call.attrs.pad_width), rank_of(call)
-    pairs = [width[2 * i : 2 * i + 2] for i in range(rank)]
-    moved = [amount for axis in p.to_last[rank] for amount in pairs[axis]]
-    return p.unview(
-        p.emit(call_like(call, [p.view(call.args[0]), *call.args[1:]], pad_width=moved))
-    )
-
-
-@rule("reshape")
-def _reshape(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    source = call.args[0]
-    if not p.has_view(source):
-        return None
-    before, after = shape_of(source), shape_of(call)
-    if keeps_order(before, p.to_last[len(before)]):
-        return relax.op.reshape(p.view(source), after)
-    if p.to_last is OF_GROUPS and _regroups(before, after):
-        shape = permute(after, p.to_last[len(after)])
-        return p.unview(p.emit(relax.op.reshape(p.view(source), shape)))
-    return None  # the elements change their order, so the model's order is needed
-
-
-def _regroups(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-    """Whether a reshape splits the channels of images into groups, or joins groups."""
-    ranks = {len(before), len(after)}
-    return ranks <= {4, 5} and (before[0], *before[-2:]) == (after[0], *after[-2:])
-
-
-@rule("strided_slice")
-def _strided_slice(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    if not _viewed(p, call.args[0]):
-        return None
-    axes = call.args[1]
-    if not isinstance(axes, relax.Tuple):
-        return None
-    if not all(hasattr(field, "value") for field in axes.fields):
-        return None
-    rank = rank_of(call.args[0])
-    moved = relax.Tuple([relax.prim_value(_axis(p, f.value, rank)) for f in axes.fields])
-    args = [p.view(call.args[0]), moved, *call.args[2:]]
-    return p.unview(p.emit(relax.Call(call.op, args, call.attrs, call.ty_args)))

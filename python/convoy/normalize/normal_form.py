@@ -40,7 +40,7 @@ import tvm
 from tvm import relax
 
 from ..graph.bind import bind_params, check_static, straight_line
-from . import layout_rules  # noqa: F401  (registers its rules)
+from . import layout_axes, layout_rules  # noqa: F401  (register their rules)
 from .activations import RecognizeActivations
 from .affine import FoldAffine
 from .affine_data import FoldData

@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from .loads import Load, depends_on, loads_of, loops_below, scope_of, vector_width
+from .loads import loads_of, loops_below, vector_width
 from .partial_sums import share
 from .window import ReductionRule, finish_output, inline_consumers
 
@@ -52,11 +52,11 @@ class BatchMatmul(ReductionRule):
 def _axes(block: s_tir.SBlock) -> _Axes | None:
     """The axes of a product; None for a sum of another kind."""
     loads, variables = loads_of(block), [axis.var for axis in block.iter_vars]
-    if len(loads) != 2 or not all(_is_plain(load) for load in loads):
+    if len(loads) != 2 or not all(load.plain for load in loads):
         return None
     extents = [int(axis.dom.extent) for axis in block.iter_vars]
     summed = [i for i, a in enumerate(block.iter_vars) if a.iter_type == tirx.IterVar.CommReduce]
-    used = [{i for i, v in enumerate(variables) if _reads(load, v)} for load in loads]
+    used = [{i for i, v in enumerate(variables) if load.along(v)} for load in loads]
     sides = [used[0] - used[1], used[1] - used[0]]
     if len(summed) != 1 or not all(sides) or summed[0] not in used[0] & used[1]:
         return None
@@ -64,15 +64,6 @@ def _axes(block: s_tir.SBlock) -> _Axes | None:
     axes = _Axes(min(one, other), max(one, other), summed[0])
     fits = min(extents[i] for i in (axes.row, axes.column, axes.summed)) >= _FEWEST
     return axes if fits else None
-
-
-def _is_plain(load: Load) -> bool:
-    plain = all(isinstance(i, (tirx.Var, tirx.IntImm)) for i in load.indices)
-    return plain and load.uniform and not load.guarded and scope_of(load.buffer) == "global"
-
-
-def _reads(load: Load, var: tirx.Var) -> bool:
-    return any(depends_on(index, var) for index in load.indices)
 
 
 def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axes: _Axes) -> None:

@@ -26,7 +26,8 @@ _LONGEST_SUM = 16384
 
 
 class ChannelReduce(ReductionRule):
-    """One reduction over one operand that is contiguous along the last output axis."""
+    """One reduction over operands of which one has all axes and is contiguous along the last output
+    axis; the others are spread over it (a bias, the weight of each row)."""
 
     def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
         for info in infos[: infos.index(reduction)]:
@@ -41,14 +42,15 @@ def _sums_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     block = sch.get(info.block_rv)
     spatial = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
     rows = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
-    loads = loads_of(block)
-    if len(loads) != 1 or not loads[0].uniform or loads[0].guarded:
+    loads, channel = loads_of(block), spatial[-1]
+    # Windows, whose rows overlap, are the Window rule's.
+    if not loads or int(channel.dom.extent) < 8 or not all(load.plain for load in loads):
         return False
-    if not contiguous_in(loads[0], spatial[-1].var) or int(spatial[-1].dom.extent) < 8:
+    if any(load.along(channel.var) and not contiguous_in(load, channel.var) for load in loads):
         return False
-    # Every index is one axis: windows, whose rows overlap, are the Window rule's.
-    plain = all(isinstance(i, (tirx.Var, tirx.IntImm)) for i in loads[0].indices)
-    return plain and math.prod(int(a.dom.extent) for a in rows) >= _MIN_ROWS
+    if not any(all(load.along(axis.var) for axis in block.iter_vars) for load in loads):
+        return False
+    return math.prod(int(a.dom.extent) for a in rows) >= _MIN_ROWS
 
 
 def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> None:
@@ -57,7 +59,8 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
     rows = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
     *others, channels = (int(sch.get(loop).extent) for loop in spatial)
-    width = vector_width(channels, loads_of(sch.get(reduce))[0].buffer.dtype)
+    read = loads_of(sch.get(reduce))
+    width = min(vector_width(channels, load.buffer.dtype) for load in read)
     lanes = _lanes(channels // width, math.prod(others), 1 if width > 1 else 2)
     sch.reorder(*spatial, *rows)
     row = sch.fuse(*rows) if len(rows) > 1 else rows[0]

@@ -33,6 +33,16 @@ class Load:
     guarded: bool  # inside an if_then_else, so possibly out of bounds on its own
     uniform: bool  # every read has the same indices
 
+    @property
+    def plain(self) -> bool:
+        """Whether there is one read, of device memory, and each of its indices is one axis."""
+        indexed = all(isinstance(i, (tirx.Var, tirx.IntImm)) for i in self.indices)
+        return indexed and self.uniform and not self.guarded and scope_of(self.buffer) == "global"
+
+    def along(self, var: tirx.Var) -> bool:
+        """Whether the indices depend on an axis."""
+        return any(depends_on(index, var) for index in self.indices)
+
 
 def itemsize(dtype: object) -> int:
     """Bytes of an element, by dtype name (``float16``, ``int64``, ``bool``)."""
