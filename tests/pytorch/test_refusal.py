@@ -32,6 +32,15 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
         r"indices are used \(the operator aten\.adaptive\S+ in blocks\.1\.head \(Called\)\)",
     ),
+    "a value": (
+        lambda x: x if x.sum() > 0 else -x,
+        r"trace at blocks\.1\.head \(Called\), line \d+ of \S+test_refusal\.py \(GuardOnData",
+    ),
+    "a packed sequence": (
+        lambda x: nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([4, 2, 1])).data,
+        r"blocks\.1\.head \(Called\)",
+    ),
+    "a size": (lambda x: x[x > 0], r"a mask as an index \(the operator aten\.index\.Tensor in blo"),
     "random": (torch.rand_like,
     r"aten\.rand_like\.default in blocks\.1\.head \(Called\), which draws"),
 }  # fmt: skip
