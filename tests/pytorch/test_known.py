@@ -65,6 +65,7 @@ KNOWN = {
     "mask of a transformer": lambda net, x: causal(x),
     "sizes": lambda net, x: x[:, torch.combinations(torch.arange(4))[:, 1]] + net.mask.nonzero()[1],
     "selected": lambda net, x: x[:, net.mask],
+    "padding": lambda net, x: F.pad(x, (net.ready, net.ready + 1)),
     "like an input": lambda net, x: x + 1 if x.new_ones(2, 2).triu().any() else x,
 }
 

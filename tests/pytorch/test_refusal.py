@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 
 import convoy
-from convoy.errors import UnsupportedOp
+from convoy.errors import InvalidOption, UnsupportedOp
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -67,3 +69,21 @@ def test_operator_and_place(name: str) -> None:
 def test_a_function_has_no_place() -> None:
     with pytest.raises(UnsupportedOp, match=r"got the operator aten\.linalg_qr\.default; expected"):
         convoy.compile(lambda x: torch.linalg.qr(x)[0], torch.eye(3), cache=False)
+
+
+def test_scripted_and_quantized_modules() -> None:
+    scripted = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(4, 4)))
+    with pytest.raises(UnsupportedOp, match=r"the scripted module 1 \(RecursiveScriptModule\)"):
+        convoy.compile(scripted, torch.eye(4), cache=False)
+    quantized = nn.Sequential(torch.ao.nn.quantized.ReLU6())
+    with pytest.raises(UnsupportedOp, match=r"the quantized module 0 \(ReLU6\)"):
+        convoy.compile(quantized, torch.eye(4), cache=False)
+
+
+def test_sparse_inputs_and_copies() -> None:
+    with pytest.raises(InvalidOption, match=r"sparse_coo.*to_dense"):
+        convoy.compile(lambda x: x * 2, torch.eye(3).to_sparse(), cache=False)
+    fast = convoy.compile(lambda x: x * 2, torch.eye(3), cache=False)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(InvalidOption, match=r"export\(\) writes it"):
+            copied(fast)

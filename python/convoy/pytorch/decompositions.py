@@ -59,6 +59,18 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return torch.where(x > 0, x, alpha * (torch.exp(x * input_scale) - 1)) * scale
 
 
+def _batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, epsilon: float
+) -> Any:
+    """In the dtype of the statistics, which may be wider than the data's."""
+    if x.dtype == mean.dtype:
+        return NotImplemented
+    y, *rest = _aten._native_batch_norm_legit_no_training.default(
+        x.to(mean.dtype), weight, bias, mean, var, momentum, epsilon
+    )
+    return (y.to(x.dtype), *rest)
+
+
 def _var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     axes = dim if dim else list(range(x.dim()))
     return (
@@ -165,6 +177,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.view.default: _view,
     _aten.clamp.default: _clamp,
     _aten.elu.default: _elu,
+    _aten._native_batch_norm_legit_no_training.default: _batch_norm,
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
     _aten.max.dim: _largest,

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from ..errors import ConvoyError, InvalidOption
 from .known import Known
-from .refusal import untraceable
+from .refusal import check_python, untraceable
 from .structure import Structure, flatten, unflatten
 
 
@@ -28,6 +28,7 @@ def exported(
     Raises:
         UnsupportedOp: The function cannot be traced.
     """
+    check_python(function)
     found: list[Structure] = []
     failure: Exception | None = None
     try:

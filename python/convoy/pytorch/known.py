@@ -58,7 +58,7 @@ class Known(TorchFunctionMode):
                 self._found[id(given[0])] = given[0], -1, given[0]
             if function in _INDEXED:
                 args = (args[0], self._positions(args[1]), *args[2:])
-            return function(*args, **kwargs)
+            return function(*map(self._sizes, args), **kwargs)
         result = _compute(function, *_with(given, values, (args, kwargs)))
         leaves = _tensors(result)
         if result is _UNKNOWN or not (leaves or given):
@@ -85,6 +85,18 @@ class Known(TorchFunctionMode):
             else:
                 positions += map(self._constant, _compute(torch.where, (value,), {}))
         return tuple(positions)
+
+    def _sizes(self, argument: Any) -> Any:
+        """An argument; a sequence of integers without tensors among them."""
+        if type(argument) not in (tuple, list):
+            return argument
+        values = [self._value(x, int) if isinstance(x, torch.Tensor) else x for x in argument]
+        tensors = [x for x in values if isinstance(x, torch.Tensor)]
+        whole = not any(x.dim() or x.is_floating_point() or x.dtype == torch.bool for x in tensors)
+        if not whole or not all(isinstance(x, int | torch.Tensor) for x in values):
+            return argument
+        with _untraced():
+            return type(argument)(map(int, values))
 
     def _alike(self, values: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """What is known and shares its memory with these values: it is written to with them."""

@@ -13,9 +13,27 @@ from ..errors import UnsupportedOp
 
 EXPECTED = "operators that can be imported from PyTorch"
 PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
-_PYTORCH = Path(torch.__file__).parent
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+#: Whose lines are not the user's.
+_OTHERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
 #: Attribute of the traced wrapper that holds the user's module.
 WRAPPED = "function"
+
+
+def check_python(function: Callable[..., Any]) -> None:
+    """Raise UnsupportedOp for submodules whose operations PyTorch does not show to a trace."""
+    if not isinstance(function, torch.nn.Module):
+        return
+    for name, module in function.named_modules():
+        quantized = type(module).__module__.startswith(_QUANTIZED)
+        if quantized or isinstance(module, torch.jit.ScriptModule):
+            how = "quantized" if quantized else "scripted"
+            where = f" {name}" if name else ""
+            raise UnsupportedOp(
+                f"the {how} module{where} ({type(module).__name__})",
+                "modules of floating-point numbers that are written in Python",
+                f"Compile the module that was {how}.",
+            )
 
 
 def is_unknown(node: torch.fx.Node, known: Collection[str]) -> bool:
@@ -50,7 +68,7 @@ def untraceable(function: Callable[..., Any], err: Exception) -> UnsupportedOp:
         names = {id(vars(module)): name for name, module in function.named_modules()}
     place = line = ""
     for frame, number in traceback.walk_tb(err.__traceback__):
-        if _PYTORCH not in Path(frame.f_code.co_filename).parents:
+        if not any(map(Path(frame.f_code.co_filename).is_relative_to, _OTHERS)):
             line = f"line {number} of {frame.f_code.co_filename}"
         called = frame.f_locals.get("self")
         if isinstance(called, torch.nn.Module) and names.get(id(vars(called))):
