@@ -91,6 +91,7 @@ UNKNOWN = {
     "an input": lambda net, x: x * 2 if x.sum() > 0 else x,
     "a part of an input in a view": lambda net, x: overwritten(x),
     "a part of an input in an attribute": attribute,
+    "a copy of an input": lambda net, x: x * 2 if x.new_tensor(x[0, 0]) > 0 else x,
     "random": lambda net, x: x * 2 if torch.rand(()) > 2 else x,
 }
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 #: Elements of a value that is computed, at most.
 _MOST_ELEMENTS = 1 << 22
-#: They read nothing of a tensor but its type.
+#: They read nothing of their first tensor but its type.
 _ALIKE = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_tensor"}
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _UNKNOWN = object()
@@ -52,7 +52,12 @@ class Known(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         given = _tensors((args, kwargs))
-        values = [self._value(x, function) for x in given]
+        values = [self._value(x) for x in given]
+        if given and values[0] is None and getattr(function, "__name__", "") in _ALIKE:
+            with _untraced():
+                values[0] = torch.empty(
+                    given[0].shape, dtype=given[0].dtype, device=given[0].device
+                )
         if any(value is None for value in values):
             if given and _is_attribute(given[0]):  # which may be written to
                 self._found[id(given[0])] = given[0], -1, given[0]
@@ -79,7 +84,7 @@ class Known(TorchFunctionMode):
         positions: list[Any] = []
         for part in index if isinstance(index, tuple) else (index,):
             mask = isinstance(part, torch.Tensor) and part.dtype == torch.bool and part.dim()
-            value = self._value(part, torch.nonzero) if mask else None
+            value = self._value(part) if mask else None
             if value is None:
                 positions.append(part)
             else:
@@ -90,13 +95,11 @@ class Known(TorchFunctionMode):
         """An argument; a sequence of integers without tensors among them."""
         if type(argument) not in (tuple, list):
             return argument
-        values = [self._value(x, int) if isinstance(x, torch.Tensor) else x for x in argument]
-        tensors = [x for x in values if isinstance(x, torch.Tensor)]
-        whole = not any(x.dim() or x.is_floating_point() or x.dtype == torch.bool for x in tensors)
-        if not whole or not all(isinstance(x, int | torch.Tensor) for x in values):
+        values: list[Any] = [self._value(x) if isinstance(x, torch.Tensor) else x for x in argument]
+        if not all(map(_is_integer, values)):
             return argument
         with _untraced():
-            return type(argument)(map(int, values))
+            return type(argument)(int(x) for x in values)
 
     def _alike(self, values: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """What is known and shares its memory with these values: it is written to with them."""
@@ -106,15 +109,12 @@ class Known(TorchFunctionMode):
             if traced._version == version and any(_share(value, one) for one in values)
         ]
 
-    def _value(self, tensor: torch.Tensor, function: Callable[..., Any]) -> torch.Tensor | None:
+    def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         traced, version, value = self._found.get(id(tensor), (None, 0, None))
         if traced is tensor:
             return value if tensor._version == version else None
         if _is_attribute(tensor) and tensor.numel() <= _MOST_ELEMENTS:
             return self._add(tensor, _copy(tensor))
-        if getattr(function, "__name__", "") in _ALIKE:
-            with _untraced():
-                return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         return None
 
     def _add(self, traced: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -171,6 +171,12 @@ def _untraced() -> Iterator[None]:
 def _is_attribute(tensor: torch.Tensor) -> bool:
     """Whether it is no tensor of the trace, but one that the module holds beside its buffers."""
     return type(tensor) is torch.Tensor and not _is_wrapped(tensor)
+
+
+def _is_integer(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return isinstance(value, int)
+    return not (value.dim() or value.is_floating_point() or value.dtype == torch.bool)
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
