@@ -513,3 +513,23 @@ def test_a_float32_result_of_float16_operands_stays_where_it_is_used(cast_back: 
     (conv,) = convs(normal)
     assert str(conv.ty.dtype) == ("float16" if cast_back else "float32")
     assert count_ops(normal).get("relax.astype", 0) == 0
+
+
+@pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_cast_to_16_bit_rounds_in_float32(narrow: str, dtype: str) -> None:
+    """Position biases, for one, may be computed in 16 bit in a network of float32."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 6), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(op.astype(x, narrow))
+            y = builder.emit(op.add(y, relax.const(np.ones(6), narrow)))
+            out = builder.emit_output(op.astype(y, "float32"))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    normal = normalize(mod, dtype=dtype)
+    assert count_ops(normal).get("relax.astype", 0) == (2 if dtype == "float32" else 0)
+    if (dtype, narrow) == ("float32", "float16"):
+        inputs = random_inputs(mod)
+        np.testing.assert_array_equal(run_llvm(normal, *inputs), run_llvm(mod, *inputs))

@@ -76,6 +76,44 @@ def test_gradients_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
     assert "no_grad" in str(made()[0])
 
 
+def test_numbers_and_sizes_may_be_symbolic() -> None:
+    """Dynamo hands over a symbolic number, such as an epsilon, in a tensor of float64."""
+    net = Breaking().eval()
+    fast, made = compiled(net, dynamic=True)
+    with torch.no_grad():
+        for batch in (2, 3):
+            x = torch.randn(batch, 3, 6, 6)
+            assert worst(fast(x), net(x)) < 1e-5
+        net.norm.eps = 0.5
+        assert worst(fast(x), net(x)) < 1e-5
+    assert [s.reason for s in made()] == [""] * len(made())
+
+
+def test_weights_of_inference_mode_run_eagerly() -> None:
+    with torch.inference_mode():
+        net = nn.Linear(4, 4)
+        fast, made = compiled(net)
+        x = torch.randn(2, 4)
+        assert fast(x).equal(net(x))
+    assert "made under torch.inference_mode()" in made()[0].reason
+
+
+def test_autocast_and_a_batch_norm_of_float32() -> None:
+    net = Breaking().eval()
+    fast, made = compiled(net)
+    x = torch.randn(2, 3, 6, 6)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert worst(fast(x), net(x)) < 0.05
+    assert [s.reason for s in made()] == [""] * len(made())
+
+
+def test_a_changed_buffer_is_named() -> None:
+    fast, made = compiled(Breaking().train())
+    with torch.no_grad():
+        fast(torch.randn(2, 3, 6, 6))
+    assert "self_modules_norm_buffers" in made()[0].reason
+
+
 def test_unsupported_operators_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
     class Decomposed(nn.Module):
         def __init__(self) -> None:

@@ -91,7 +91,28 @@ CASES: dict[str, Callable[[Any], Any]] = {
         F.bilinear(x[0, 0], x[0, 1], x[0, :4].mT @ x[0, :4]), F.group_norm(x, 3),
         F.group_norm(x, 2, x[0, :, 0, 0], x[0, :, 0, 1]),
     ),
+    "masks": lambda x: (
+        masked(x, lambda y: y.__setitem__(y > 0, y[y > 0] * 2 + 1)),
+        masked(x, lambda y: y.__setitem__(~(y > 0), torch.maximum(y[~(y > 0)], x[~(y > 0)] - 1))),
+        masked(x, lambda y: y.__setitem__(y[..., 0] > 0, y[y[..., 0] > 0].exp() + x[0, 0, 0])),
+        x[0, 0].clone().fill_diagonal_(2),
+    ),
+    "systems": lambda x: (
+        torch.inverse(x[..., :5]), torch.linalg.solve(x[..., :5], x[..., 5]),
+        torch.linalg.solve(x[..., :5], x.mT[..., :5, :], left=False), torch.linalg.det(x[..., :5]),
+        torch.linalg.solve(x[0, 0, :, 2:], x[..., 1:4]),
+    ),
+    "others": lambda x: (
+        F.rrelu(x), torch.sort(x, stable=True, dim=1)[0],
+        x @ torch.linalg.qr(torch.arange(49.0).reshape(7, 7) ** 0.5 + torch.eye(7))[0],
+    ),
 }  # fmt: skip
+
+
+def masked(x: Any, assign: Callable[[Any], None]) -> Any:
+    y = x * 1.5
+    assign(y)
+    return y
 
 
 def both(function: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 
 import convoy
-from convoy.errors import UnsupportedOp
+from convoy.errors import InvalidOption, UnsupportedOp
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -32,6 +34,15 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
         r"indices are used \(the operator aten\.adaptive\S+ in blocks\.1\.head \(Called\)\)",
     ),
+    "a value": (
+        lambda x: x if x.sum() > 0 else -x,
+        r"trace at blocks\.1\.head \(Called\), line \d+ of \S+test_refusal\.py \(GuardOnData",
+    ),
+    "a packed sequence": (
+        lambda x: nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([4, 2, 1])).data,
+        r"blocks\.1\.head \(Called\)",
+    ),
+    "a size": (lambda x: x[x > 0], r"a mask as an index \(the operator aten\.index\.Tensor in blo"),
     "random": (torch.rand_like,
     r"aten\.rand_like\.default in blocks\.1\.head \(Called\), which draws"),
 }  # fmt: skip
@@ -58,3 +69,21 @@ def test_operator_and_place(name: str) -> None:
 def test_a_function_has_no_place() -> None:
     with pytest.raises(UnsupportedOp, match=r"got the operator aten\.linalg_qr\.default; expected"):
         convoy.compile(lambda x: torch.linalg.qr(x)[0], torch.eye(3), cache=False)
+
+
+def test_scripted_and_quantized_modules() -> None:
+    scripted = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(4, 4)))
+    with pytest.raises(UnsupportedOp, match=r"the scripted module 1 \(RecursiveScriptModule\)"):
+        convoy.compile(scripted, torch.eye(4), cache=False)
+    quantized = nn.Sequential(torch.ao.nn.quantized.ReLU6())
+    with pytest.raises(UnsupportedOp, match=r"the quantized module 0 \(ReLU6\)"):
+        convoy.compile(quantized, torch.eye(4), cache=False)
+
+
+def test_sparse_inputs_and_copies() -> None:
+    with pytest.raises(InvalidOption, match=r"sparse_coo.*to_dense"):
+        convoy.compile(lambda x: x * 2, torch.eye(3).to_sparse(), cache=False)
+    fast = convoy.compile(lambda x: x * 2, torch.eye(3), cache=False)
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(InvalidOption, match=r"export\(\) writes it"):
+            copied(fast)

@@ -144,7 +144,9 @@ class ApplyPrecision(Rewriter):
             wide = self.producer(call.args[0])
             if wide is not None and dtype_of(old) == self.dtype and self._widens(wide):
                 return call_like(wide, list(wide.args), out_dtype=None)
-            return call.args[0]  # the policy decides instead
+            # In float32 a cast to 16 bit rounds; otherwise the policy decides instead.
+            keeps = self.dtype == "float32"
+            return self.cast(call.args[0], dtype_of(old)) if keeps else call.args[0]
         if name in DATA_OPERANDS:
             dtype = self._followed(call.args[: DATA_OPERANDS[name]]) or self.dtype
             data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]

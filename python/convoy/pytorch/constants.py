@@ -25,28 +25,36 @@ class Constants:
             for spec in program.graph_signature.input_specs
             if spec.kind in _HELD and isinstance(held.get(spec.target), torch.Tensor)
         }
-        self._values: dict[Node, Any] = {
-            node: held[targets[node.name]].detach()
-            for node in program.graph.nodes
-            if node.op == "placeholder" and node.name in targets
-        }
+        self._values: dict[Node, Any] = {}
+        for node in program.graph.nodes:
+            if node.op == "placeholder" and node.name in targets:
+                self._values[node] = held[targets[node.name]].detach()
+            elif node.op == "call_function":
+                self._compute(node)
+
+    def __contains__(self, node: Node) -> bool:
+        """Whether a node needs no converter."""
+        return node in self._values
 
     def value(self, node: Node) -> torch.Tensor | None:
-        """The constant that a node is; None for what depends on an input, for views, which move
-        no data, and for large results."""
+        """The constant that a node is; None for what depends on an input, for views of parameters,
+        which move no data, and for large results."""
+        result = self._values.get(node)
+        if not isinstance(result, torch.Tensor) or result.is_sparse:
+            return None
+        before = [self._values[one] for one in node.all_input_nodes]
+        is_view = any(_shared(result, t) for t in before if isinstance(t, torch.Tensor))
+        return None if is_view else result.contiguous()
+
+    def _compute(self, node: Node) -> None:
         inputs = node.all_input_nodes
         if not all(one in self._values for one in inputs) or _is_large(node):
-            return None
+            return
         args, kwargs = torch.fx.node.map_arg(
             (node.args, node.kwargs), lambda one: self._values[one]
         )
         with torch.no_grad():
-            result = self._values[node] = node.target(*args, **kwargs)
-        if not isinstance(result, torch.Tensor) or result.is_sparse:
-            return None
-        before = [t for t in _pytree.tree_leaves(args) if isinstance(t, torch.Tensor)]
-        is_view = any(_shared(result, t) for t in before)
-        return None if is_view else result.contiguous()
+            self._values[node] = node.target(*args, **kwargs)
 
 
 def _shared(a: torch.Tensor, b: torch.Tensor) -> bool:

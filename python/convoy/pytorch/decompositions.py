@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import losses, scans, scatters, searching, special
+from . import linear_systems, losses, scans, scatters, searching, special
 
 _aten = torch.ops.aten
 
@@ -57,6 +57,18 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     if scale == 1 and input_scale == 1:
         return NotImplemented
     return torch.where(x > 0, x, alpha * (torch.exp(x * input_scale) - 1)) * scale
+
+
+def _batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, epsilon: float
+) -> Any:
+    """In the dtype of the statistics, which may be wider than the data's."""
+    if x.dtype == mean.dtype:
+        return NotImplemented
+    y, *rest = _aten._native_batch_norm_legit_no_training.default(
+        x.to(mean.dtype), weight, bias, mean, var, momentum, epsilon
+    )
+    return (y.to(x.dtype), *rest)
 
 
 def _var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
@@ -123,6 +135,16 @@ def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
     return NotImplemented if sorted else torch.topk(x, k, dim, largest)
 
 
+def _rrelu(
+    x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
+    generator: Any = None,
+) -> Any:  # fmt: skip
+    """Random slopes only in training; otherwise their mean."""
+    if training:
+        return NotImplemented
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+
+
 def _fake_quantized(x: Any, scale: Any, zero: Any, low: int, high: int) -> Any:
     """Rounded to an integer grid and back, and where the grid's ends are not passed."""
     grid = torch.round(x * (1 / scale)) + zero
@@ -155,6 +177,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.view.default: _view,
     _aten.clamp.default: _clamp,
     _aten.elu.default: _elu,
+    _aten._native_batch_norm_legit_no_training.default: _batch_norm,
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
     _aten.max.dim: _largest,
@@ -173,8 +196,14 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten._pdist_forward.default: _pdist,
     _aten._trilinear.default: _trilinear,
     _aten.topk.default: _topk,
+    _aten.sort.stable: lambda x, *, stable=None, dim=-1, descending=False: torch.sort(
+        x, dim, descending
+    ),
+    _aten.rrelu_with_noise.default: lambda *args: _rrelu(*args)[0],
+    _aten.rrelu_with_noise_functional.default: _rrelu,
     _aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,
     _aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantized_channels,
+    **linear_systems.DECOMPOSITIONS,
     **losses.DECOMPOSITIONS,
     **scans.DECOMPOSITIONS,
     **scatters.DECOMPOSITIONS,

@@ -60,17 +60,26 @@ class Subgraph:
         self.number = Subgraph._count = Subgraph._count + 1
         calls = [n for n in graph.graph.nodes if n.op.startswith("call_")]
         self.operators, self.heavy = len(calls), sum(map(_is_heavy, calls))
-        static = [_is_weight(node) for node in graph.graph.find_nodes(op="placeholder")]
-        self._weights = [i for i, is_weight in enumerate(static) if is_weight]
-        self._inputs = [i for i, is_weight in enumerate(static) if not is_weight]
+        placeholders = graph.graph.find_nodes(op="placeholder")
+        self._numbers = {i for i, node in enumerate(placeholders) if _is_number(node)}
+        for i in self._numbers:
+            _take_number(placeholders[i])
+        graph.recompile()
+        weights = [_is_weight(node) for node in placeholders]
+        self._weights = [i for i, is_weight in enumerate(weights) if is_weight]
+        self._inputs = [i for i, is_weight in enumerate(weights) if not is_weight]
+        self._names = [placeholders[i].name for i in self._weights]
         # Sizes are arguments of their own where Dynamo has made shapes symbolic.
-        self._symbolic = any(not isinstance(value, torch.Tensor) for value in example_inputs)
+        symbolic = any(not isinstance(value, torch.Tensor) for value in example_inputs)
+        self._symbolic = symbolic or bool(self._numbers)
         self._compiled: dict[Any, _Compiled | None] = {}
         self._reported: set[str] = set()
         _made.add(self)
 
     def __call__(self, *args: Any) -> Any:
-        """Run on all placeholders of the graph: weights, inputs and sizes."""
+        """Run on all placeholders of the graph: weights, inputs, sizes and numbers."""
+        if self._numbers:
+            args = tuple(arg.item() if i in self._numbers else arg for i, arg in enumerate(args))
         if torch.is_grad_enabled() and any(
             isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args
         ):
@@ -135,6 +144,12 @@ class _Compiled:
     def __init__(
         self, subgraph: Subgraph, weights: Sequence[torch.Tensor], inputs: Sequence[Any]
     ) -> None:
+        if any(weight.is_inference() for weight in weights):
+            raise InvalidOption(
+                "weights that were made under torch.inference_mode()",
+                "weights whose changes can be noticed",
+                "Make the module outside of it, or under torch.no_grad().",
+            )
         self._weights = [(weight, weight._version) for weight in weights]
         module = _Bound(subgraph, weights)
         # Constants that a program makes in host memory come among tensors of a GPU.
@@ -160,14 +175,15 @@ class _Bound(torch.nn.Module):
         self.graph = subgraph.graph
         self._at = dict(zip(subgraph._weights, range(len(weights)), strict=True))
         self._count = len(weights) + len(subgraph._inputs)
-        for i, weight in enumerate(weights):
-            self.register_buffer(f"weight_{i}", weight.detach())
+        self._names = subgraph._names
+        for name, weight in zip(self._names, weights, strict=True):
+            self.register_buffer(name, weight.detach())
 
     def forward(self, *inputs: Any) -> Any:
         rest = iter(inputs)
         at = self._at
         args = [
-            getattr(self, f"weight_{at[i]}") if i in at else next(rest) for i in range(self._count)
+            self._buffers[self._names[at[i]]] if i in at else next(rest) for i in range(self._count)
         ]
         return self.graph(*args)
 
@@ -175,6 +191,20 @@ class _Bound(torch.nn.Module):
 def _is_weight(node: torch.fx.Node) -> bool:
     """Whether a placeholder is a parameter or buffer of a module."""
     return "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+
+
+def _is_number(node: torch.fx.Node) -> bool:
+    """Whether a placeholder is a number that Dynamo keeps in a tensor, to read it in the graph."""
+    value = node.meta.get("example_value")
+    scalar = isinstance(value, torch.Tensor) and value.dtype == torch.float64 and not value.dim()
+    return scalar and all(user.target == "item" for user in node.users)
+
+
+def _take_number(node: torch.fx.Node) -> None:
+    """Have a placeholder be given the number."""
+    for read in list(node.users):
+        read.replace_all_uses_with(node)
+        node.graph.erase_node(read)
 
 
 def _size(value: Any) -> Any:

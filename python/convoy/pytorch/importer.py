@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +11,15 @@ import tvm
 from torch.export import ExportedProgram
 
 from ..build_cache.source import Source
-from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
+from ..errors import ConvoyError, UnsupportedDtype, UnsupportedOp
 from ..progress import Stages
 from ..threads import one_at_a_time
 from . import attention, decompositions, operators
 from .content import program_content
+from .export import exported, quiet
 from .promotion import promote
 from .refusal import EXPECTED, PARTS, called
-from .structure import Structure, flatten, unflatten
+from .structure import Structure
 from .translator import decomposed, translate
 
 _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -63,15 +62,14 @@ def trace(
     Raises:
         UnsupportedOp: The module cannot be traced.
     """
-    found: list[Structure] = []
-    program = _export(_Flat(function, arguments, found), tuple(tensors))
+    program, result = exported(function, arguments, tuple(tensors))
     devices = _result_devices(program)
     if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
         from torch.export.passes import move_to_device_pass
 
         # First, since operators such as attention decompose into others on a GPU.
         program = move_to_device_pass(program, "cpu")
-    return Traced(program, found[-1], devices)
+    return Traced(program, result, devices)
 
 
 @one_at_a_time
@@ -83,7 +81,7 @@ def to_relax(program: ExportedProgram) -> tvm.IRModule:
             a call changes.
     """
     try:
-        with _quiet():
+        with quiet():
             program = decomposed(program, _decompositions())
             _check(program)
             promote(program)
@@ -115,40 +113,6 @@ def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) 
         if found:
             return _DTYPES[found.pop()]
     return "float32"
-
-
-class _Flat(torch.nn.Module):
-    """A function as a module from tensors to a tuple of tensors. The structure of its result is
-    appended to ``found`` whenever it is traced."""
-
-    def __init__(
-        self, function: Callable[..., Any], arguments: Structure, found: list[Structure]
-    ) -> None:
-        super().__init__()
-        self.function, self.arguments, self.found = function, arguments, found
-
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        args, kwargs = unflatten(self.arguments, tensors)
-        results, structure = flatten(self.function(*args, **kwargs), objects=True)
-        self.found.append(structure)
-        if not results:
-            raise InvalidOption("a module without any tensor among its results", "one or more")
-        return tuple(results)
-
-
-def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
-    try:
-        with torch.no_grad(), _quiet():
-            return torch.export.export(flat, tensors)
-    except ConvoyError:
-        raise
-    except Exception as err:  # torch.export raises what the module raises, and errors of its own
-        reason = next((line for line in str(err).splitlines() if line.strip()), "")
-        raise UnsupportedOp(
-            f"a module that torch.export cannot trace ({type(err).__name__}: {reason})",
-            "a module whose operations do not depend on values of tensors",
-            PARTS,
-        ) from err
 
 
 def _decompositions() -> Any:
@@ -202,19 +166,3 @@ def _elsewhere(program: ExportedProgram) -> bool:
     """Whether a parameter or buffer is not in host memory."""
     held = [*program.state_dict.values(), *program.constants.values()]
     return any(isinstance(t, torch.Tensor) and t.device.type != "cpu" for t in held)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Have torch trace without warnings about its own internals, and without a stack trace for each
-    node, which takes a third of the time and is not read."""
-    config = torch.fx.config
-    before = getattr(config, "do_not_emit_stack_traces", False)  # absent in older versions
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        config.do_not_emit_stack_traces = True
-        try:
-            yield
-        finally:
-            config.do_not_emit_stack_traces = before

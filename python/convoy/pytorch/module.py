@@ -54,6 +54,8 @@ class TorchModule:
             tensors, self._structure = self._arguments.flatten(args, kwargs)
         except TypeError as err:
             raise InvalidOption(f"example inputs ({err})", "the arguments of a call") from None
+        if other := next((t.layout for t in tensors if t.layout != torch.strided), None):
+            raise InvalidOption(f"a tensor of {other}", "dense tensors", "tensor.to_dense()")
         self._examples = [t.detach() for t in tensors]
         self.device = device_of(module, tensors, mixed)
         self.precision = precision or precision_of(module, tensors)
@@ -157,6 +159,13 @@ class TorchModule:
                     "inputs without: a compiled module has no backward pass",
                     "Call it under torch.no_grad().",
                 )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidOption(
+            "a copy or pickle of a compiled module",
+            "the compiled module itself",
+            "export() writes it to a file; convoy.compile makes another one.",
+        )
 
     @property
     def plan(self) -> Plan | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import traceback
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,16 +13,41 @@ from ..errors import UnsupportedOp
 
 EXPECTED = "operators that can be imported from PyTorch"
 PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+#: Whose lines are not the user's.
+_OTHERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
 #: Attribute of the traced wrapper that holds the user's module.
 WRAPPED = "function"
 
 
-def check_known(graph: torch.fx.Graph, known: Collection[str]) -> None:
+def check_python(function: Callable[..., Any]) -> None:
+    """Raise UnsupportedOp for submodules whose operations PyTorch does not show to a trace."""
+    if not isinstance(function, torch.nn.Module):
+        return
+    for name, module in function.named_modules():
+        quantized = type(module).__module__.startswith(_QUANTIZED)
+        if quantized or isinstance(module, torch.jit.ScriptModule):
+            how = "quantized" if quantized else "scripted"
+            where = f" {name}" if name else ""
+            raise UnsupportedOp(
+                f"the {how} module{where} ({type(module).__name__})",
+                "modules of floating-point numbers that are written in Python",
+                f"Compile the module that was {how}.",
+            )
+
+
+def is_unknown(node: torch.fx.Node, known: Collection[str]) -> bool:
+    """Whether a node calls an operator without a converter."""
+    return node.op == "call_function" and node.target.__name__ not in known
+
+
+def check_known(unknown: Sequence[torch.fx.Node]) -> None:
     """Raise UnsupportedOp for operators without a converter, each with one place that calls it."""
     missing: dict[str, str] = {}
-    for node in graph.nodes:
-        if node.op == "call_function" and node.target.__name__ not in known:
-            missing.setdefault(node.target.__name__, called(node))
+    for node in unknown:
+        missing.setdefault(node.target.__name__, called(node))
+    if len(missing) > 1:  # it calls others, such as checks of the result of one that is listed
+        missing.pop("with_effects", None)
     if missing:
         raise UnsupportedOp(", ".join(missing.values()), EXPECTED, PARTS)
 
@@ -29,6 +57,28 @@ def refused(node: torch.fx.Node, err: Exception) -> UnsupportedOp:
     if isinstance(err, UnsupportedOp):
         return UnsupportedOp(f"{err.got} ({called(node)})", err.expected, err.remedy or PARTS)
     return UnsupportedOp(f"{called(node)} ({type(err).__name__}: {err})", EXPECTED, PARTS)
+
+
+def untraceable(function: Callable[..., Any], err: Exception) -> UnsupportedOp:
+    """What torch.export raised, with the submodule and the line of the user's code."""
+    reason = next((line for line in str(err).splitlines() if line.strip()), "")
+    names: dict[int, str] = {}
+    if isinstance(function, torch.nn.Module):
+        # A trace has other objects for submodules, with the same attributes.
+        names = {id(vars(module)): name for name, module in function.named_modules()}
+    place = line = ""
+    for frame, number in traceback.walk_tb(err.__traceback__):
+        if not any(map(Path(frame.f_code.co_filename).is_relative_to, _OTHERS)):
+            line = f"line {number} of {frame.f_code.co_filename}"
+        called = frame.f_locals.get("self")
+        if isinstance(called, torch.nn.Module) and names.get(id(vars(called))):
+            place = f"{names[id(vars(called))]} ({type(called).__name__}), "
+    where = f" at {place}{line}" if line else ""
+    return UnsupportedOp(
+        f"a module that torch.export cannot trace{where} ({type(err).__name__}: {reason})",
+        "a module whose operations do not depend on values of tensors",
+        PARTS,
+    )
 
 
 def called(node: torch.fx.Node) -> str:

@@ -40,6 +40,20 @@ def _diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2:
     return written.movedim((-2, -1), (dim1, dim2))
 
 
+def _as_strided_scatter(
+    x: Any, source: Any, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Any:
+    """A source at places of the memory of a tensor that lies there in the order of its axes."""
+    if not x.is_contiguous():
+        return NotImplemented
+    places = torch.full(tuple(size), offset or 0, device=x.device)
+    for axis, (length, step) in enumerate(zip(size, stride, strict=True)):
+        along = torch.arange(length, device=x.device) * step
+        places = places + along.reshape([-1, *[1] * (len(size) - axis - 1)])
+    written = torch.index_put(x.reshape(-1), (places.reshape(-1),), source.reshape(-1))
+    return written.reshape(x.shape)
+
+
 def _identity(reduce: str, dtype: torch.dtype) -> Any:
     """What changes nothing in a reduction."""
     if reduce in ("sum", "mean", "prod"):
@@ -78,6 +92,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.index_put.default: _index_put,
     _aten._unsafe_index_put.default: _index_put,
     _aten.diagonal_scatter.default: _diagonal_scatter,
+    _aten.as_strided_scatter.default: _as_strided_scatter,
     _aten.scatter_reduce.two: _scatter_reduce,
     _aten.index_reduce.default: _index_reduce,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -19,7 +19,8 @@ from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
 from .complex_pairs import RealModule, has_complex
 from .constants import Constants
-from .refusal import EXPECTED, check_known, refused
+from .masked import select_by_mask
+from .refusal import EXPECTED, check_known, is_unknown, refused
 
 #: Rounds of decomposing what decompositions consist of.
 _MOST_ROUNDS = 4
@@ -27,8 +28,10 @@ _MOST_ROUNDS = 4
 
 def translate(program: ExportedProgram) -> tvm.IRModule:
     """Convert a program whose operators have converters; see :func:`decomposed`."""
-    importer = _importer(Constants(program))
-    check_known(program.graph, importer.convert_map)
+    constants, known = Constants(program), _importer(None).convert_map
+    others = [n for n in program.graph.nodes if is_unknown(n, known)]
+    check_known([node for node in others if node not in constants])
+    importer = _importer(constants, {node.target.__name__ for node in others})
     return importer.from_exported_program(program, False, False, True, None)
 
 
@@ -36,6 +39,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -
     """Decompose operators by ``table``; those without a converter further, as PyTorch can. Complex
     numbers become pairs."""
     program = program.run_decompositions(table)
+    select_by_mask(program)
     if has_complex(program):
         with torch.no_grad():
             again = torch.export.export(RealModule(program), _inputs(program))
@@ -44,7 +48,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -
     for _ in range(_MOST_ROUNDS):
         more: dict[Any, Callable[..., Any]] = {}
         for node in program.graph.nodes:
-            if node.op == "call_function" and node.target.__name__ not in known:
+            if is_unknown(node, known):
                 rule = global_decomposition_table["post_autograd"].get(node.target)
                 more |= {node.target: rule} if rule is not None else {}
         if not more:
@@ -63,13 +67,14 @@ def _inputs(program: ExportedProgram) -> tuple[torch.Tensor, ...]:
     )
 
 
-def _importer(constants: Constants | None) -> Any:
+def _importer(constants: Constants | None, computed: Collection[str] = ()) -> Any:
+    """TVM's importer with Convoy's converters; operators without one are ``computed``."""
     importer = ExportedProgramImporter()
     own = {
         name: functools.partial(lambda convert, node: convert(node, importer), convert)
         for name, convert in operators.CONVERTERS.items()
     }
-    known: dict[str, Callable[[Node], Any]] = {**importer.convert_map, **own}
+    known: dict[str, Any] = {**dict.fromkeys(computed), **importer.convert_map, **own}
     importer.update_convert_map(
         {
             name: functools.partial(_converted, importer, constants, convert)
@@ -80,11 +85,13 @@ def _importer(constants: Constants | None) -> Any:
 
 
 def _converted(
-    importer: Any, constants: Constants | None, convert: Callable[[Node], Any], node: Node
+    importer: Any, constants: Constants | None, convert: Callable[[Node], Any] | None, node: Node
 ) -> Any:
     value = constants.value(node) if constants is not None else None
     if value is not None:
         return relax.const(importer._convert_pytorch_tensor_to_tvm(value))
+    if convert is None:  # of several results, which are looked up one by one
+        return None
     try:
         return _checked(importer, convert, node)
     except Exception as err:

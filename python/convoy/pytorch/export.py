@@ -1,0 +1,105 @@
+"""From a function of tensors to an exported program, through ``torch.export``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from ..errors import ConvoyError, InvalidOption
+from .known import Known
+from .refusal import check_python, untraceable
+from .structure import Structure, flatten, unflatten
+
+
+def exported(
+    function: Callable[..., Any], arguments: Structure, tensors: tuple[torch.Tensor, ...]
+) -> tuple[ExportedProgram, Structure]:
+    """Trace a function, and once more with the values that depend on no input where some are
+    needed.
+
+    Returns:
+        The program, and the structure of its result.
+
+    Raises:
+        UnsupportedOp: The function cannot be traced.
+    """
+    check_python(function)
+    found: list[Structure] = []
+    failure: Exception | None = None
+    try:
+        program = _export(_Flat(function, arguments, found), tensors)
+        if not _is_dynamic(program):
+            return program, found[-1]
+    except ConvoyError:
+        raise
+    except Exception as err:  # torch.export raises what the module raises, and errors of its own
+        failure = err
+    try:
+        program = _export(_Flat(function, arguments, found, knows=True), tensors)
+    except Exception:
+        if failure is not None:
+            raise untraceable(function, failure) from failure
+    return program, found[-1]
+
+
+def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
+    with torch.no_grad(), quiet():
+        return torch.export.export(flat, tensors)
+
+
+def _is_dynamic(program: ExportedProgram) -> bool:
+    """Whether a size depends on values of tensors."""
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    sizes = (size for one in values if isinstance(one, torch.Tensor) for size in one.shape)
+    return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+class _Flat(torch.nn.Module):
+    """A function as a module from tensors to a tuple of tensors. The structure of its result is
+    appended to ``found`` whenever it is traced; with ``knows`` the trace has the values that depend
+    on no input."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Structure,
+        found: list[Structure],
+        knows: bool = False,
+    ) -> None:
+        super().__init__()
+        self.function, self.arguments, self.found = function, arguments, found
+        held = list(self.buffers())
+        # In a function: torch.export replaces the tensors that it finds in attributes.
+        self.values = (lambda: held) if knows else None
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        args, kwargs = unflatten(self.arguments, tensors)
+        mode = nullcontext() if self.values is None else Known(self.buffers(), self.values())
+        with mode:
+            result = self.function(*args, **kwargs)
+        results, structure = flatten(result, objects=True)
+        self.found.append(structure)
+        if not results:
+            raise InvalidOption("a module without any tensor among its results", "one or more")
+        return tuple(results)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Have torch trace without warnings about its own internals, and without a stack trace for each
+    node, which takes a third of the time and is not read."""
+    config = torch.fx.config
+    before = getattr(config, "do_not_emit_stack_traces", False)  # absent in older versions
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        config.do_not_emit_stack_traces = True
+        try:
+            yield
+        finally:
+            config.do_not_emit_stack_traces = before

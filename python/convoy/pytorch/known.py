@@ -1,0 +1,193 @@
+"""Values that depend on no input, computed while a module is traced.
+
+``torch.export`` traces without values: ``if mask.all():`` is an error to it, also where the mask is
+a buffer. What a module makes of buffers and numbers alone is therefore computed beside the trace,
+which it enters as a constant; what is read from it, such as ``bool(mask.all())``, is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+#: Elements of a value that is computed, at most.
+_MOST_ELEMENTS = 1 << 22
+#: They read nothing of their first tensor but its type.
+_ALIKE = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_tensor"}
+_INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+_UNKNOWN = object()
+
+
+class Known(TorchFunctionMode):
+    """A mode to trace in, which computes what is known.
+
+    Args:
+        buffers: Those of the module, as the trace has them.
+        values: Of the buffers.
+    """
+
+    def __init__(self, buffers: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        # By id: a tensor of the trace, its version then, and its value. One that was written to
+        # since is not known any more.
+        self._found: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
+        for traced, value in zip(buffers, values, strict=True):
+            if value.numel() <= _MOST_ELEMENTS:
+                self._add(traced, _copy(value))
+        self._buffers = set(self._found)
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = _tensors((args, kwargs))
+        values = [self._value(x) for x in given]
+        if given and values[0] is None and getattr(function, "__name__", "") in _ALIKE:
+            with _untraced():
+                values[0] = torch.empty(
+                    given[0].shape, dtype=given[0].dtype, device=given[0].device
+                )
+        if any(value is None for value in values):
+            if given and _is_attribute(given[0]):  # which may be written to
+                self._found[id(given[0])] = given[0], -1, given[0]
+            if function in _INDEXED:
+                args = (args[0], self._positions(args[1]), *args[2:])
+            return function(*map(self._sizes, args), **kwargs)
+        result = _compute(function, *_with(given, values, (args, kwargs)))
+        leaves = _tensors(result)
+        if result is _UNKNOWN or not (leaves or given):
+            return function(*args, **kwargs)
+        if not leaves and result is not None:
+            return result
+        if leaves and not any(_share(leaf, value) for leaf in leaves for value in values):
+            return pytree.tree_map_only(torch.Tensor, self._constant, result)
+        alike = self._alike(values)
+        traced = function(*args, **kwargs)
+        for tensor, value in (*zip(_tensors(traced), leaves, strict=True), *alike):
+            if id(tensor) not in self._buffers:
+                self._add(tensor, value)
+        return traced
+
+    def _positions(self, index: Any) -> Any:
+        """An index without masks that are known: how much they select is known, too."""
+        positions: list[Any] = []
+        for part in index if isinstance(index, tuple) else (index,):
+            mask = isinstance(part, torch.Tensor) and part.dtype == torch.bool and part.dim()
+            value = self._value(part) if mask else None
+            if value is None:
+                positions.append(part)
+            else:
+                positions += map(self._constant, _compute(torch.where, (value,), {}))
+        return tuple(positions)
+
+    def _sizes(self, argument: Any) -> Any:
+        """An argument; a sequence of integers without tensors among them."""
+        if type(argument) not in (tuple, list):
+            return argument
+        values: list[Any] = [self._value(x) if isinstance(x, torch.Tensor) else x for x in argument]
+        if not all(map(_is_integer, values)):
+            return argument
+        with _untraced():
+            return type(argument)(int(x) for x in values)
+
+    def _alike(self, values: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """What is known and shares its memory with these values: it is written to with them."""
+        return [
+            (traced, value)
+            for traced, version, value in self._found.values()
+            if traced._version == version and any(_share(value, one) for one in values)
+        ]
+
+    def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        traced, version, value = self._found.get(id(tensor), (None, 0, None))
+        if traced is tensor:
+            return value if tensor._version == version else None
+        if _is_attribute(tensor) and tensor.numel() <= _MOST_ELEMENTS:
+            return self._add(tensor, _copy(tensor))
+        return None
+
+    def _add(self, traced: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        self._found[id(traced)] = traced, traced._version, value
+        return value
+
+    def _constant(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the trace with this value."""
+        traced = torch.ops.aten.lift_fresh_copy.default(value.clone())
+        self._add(traced, value)
+        return traced
+
+
+class _Fixed(TorchDispatchMode):
+    """Refuses to draw random numbers."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            raise _RandomError
+        return function(*args, **(kwargs or {}))
+
+
+class _RandomError(Exception):
+    pass
+
+
+def _compute(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The result without a trace, or _UNKNOWN where there is none: it is random, large, or an error
+    that the trace is to meet."""
+    try:
+        with _untraced(), torch.no_grad(), _Fixed():
+            result = function(*args, **kwargs)
+    except Exception:
+        return _UNKNOWN
+    leaves = _tensors(result)
+    plain = all(type(x) is torch.Tensor and x.layout == torch.strided for x in leaves)
+    large = any(x.numel() > _MOST_ELEMENTS for x in leaves)
+    return result if plain and not large else _UNKNOWN
+
+
+def _copy(value: torch.Tensor) -> torch.Tensor:
+    with _untraced():
+        return value.detach().clone()
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+def _is_attribute(tensor: torch.Tensor) -> bool:
+    """Whether it is no tensor of the trace, but one that the module holds beside its buffers."""
+    return type(tensor) is torch.Tensor and not _is_wrapped(tensor)
+
+
+def _is_integer(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return isinstance(value, int)
+    return not (value.dim() or value.is_floating_point() or value.dtype == torch.bool)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _with(given: list[torch.Tensor], values: list[Any], nested: Any) -> Any:
+    """Nested arguments with the values of tensors in their places."""
+    rest = iter(values)
+    return pytree.tree_map_only(torch.Tensor, lambda _: next(rest), nested)
+
+
+def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()

@@ -1,0 +1,66 @@
+"""Small systems of linear equations, as of camera matrices, by Gauss-Jordan elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+#: Rows of a system that is unrolled, at most.
+_MOST_ROWS = 16
+
+
+def _eliminated(a: Any, b: Any) -> tuple[Any, Any]:
+    """The solution of ``a @ x = b`` and the determinant of ``a`` (..., n, n), with the largest
+    element of a column as its pivot."""
+    n = a.shape[-1]
+    rows, both = torch.arange(n, device=a.device), torch.cat((a, b), -1)
+    determinant = torch.ones_like(a[..., 0, 0])
+    for k in range(n):
+        pivot = both[..., k:, k].abs().argmax(-1, keepdim=True) + k
+        swapped = torch.where(rows == k, pivot, torch.where(rows == pivot, k, rows))
+        both = both.gather(-2, swapped.unsqueeze(-1).expand(both.shape))
+        first = both[..., k, k]
+        determinant = determinant * torch.where(pivot[..., 0] == k, first, -first)
+        row = both[..., k : k + 1, :] / first[..., None, None]
+        at_row = (rows == k).unsqueeze(-1)
+        both = torch.where(at_row, row, both - both[..., k : k + 1] * row)
+    return both[..., n:], determinant
+
+
+def _inverse(a: Any) -> Any:
+    if a.shape[-1] > _MOST_ROWS:
+        return NotImplemented
+    unit = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+    return _eliminated(a, unit)[0]
+
+
+def _solve(a: Any, b: Any, *, left: bool = True) -> Any:
+    is_vector = b.dim() == 1 or b.shape == a.shape[:-1]
+    if a.shape[-1] > _MOST_ROWS:
+        return NotImplemented
+    right = b.unsqueeze(-1) if is_vector else b
+    if not left:
+        a, right = a.mT, right if is_vector else right.mT
+    batch = torch.broadcast_shapes(a.shape[:-2], right.shape[:-2])
+    a, right = a.expand(*batch, *a.shape[-2:]), right.expand(*batch, *right.shape[-2:])
+    x = _eliminated(a, right)[0]
+    return x.squeeze(-1) if is_vector else x if left else x.mT
+
+
+def _determinant(a: Any) -> Any:
+    if a.shape[-1] > _MOST_ROWS:
+        return NotImplemented
+    pivots = a.new_zeros(a.shape[:-1], dtype=torch.int32)
+    return _eliminated(a, a[..., :0])[1], a, pivots  # gradients need the others
+
+
+#: Without the check of the result of PyTorch's own, which is an error for a singular matrix.
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _aten.inverse.default: _inverse,
+    _aten.linalg_inv.default: _inverse,
+    _aten.linalg_solve.default: _solve,
+    _aten._linalg_det.default: _determinant,
+}
