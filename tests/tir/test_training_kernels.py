@@ -13,7 +13,7 @@ from tvm import relax
 from convoy.graph.state import STATE, _Calls
 from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
-from convoy.ops.elementwise import sgd_step
+from convoy.ops.optimizer import element
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
 from convoy.tir import multi_tensor
@@ -75,31 +75,37 @@ def test_channel_sums(rows, channels, dtypes, launches):
 
 def test_updates_of_many_tensors():
     dtypes = [
-        ("float32", "float32", "float16"),
+        ("float32", "float16", "float32"),
         ("float32", "float32", "float32"),
-        ("float16", "float32", "float16"),
-        ("float32", "float32", "float16"),
+        ("float16", "float16", "float32"),
+        ("float32", "float16", "float32"),
     ]
     shapes = [(64, 3, 3, 8), (10,), (7, 3), (4096,)]
-    items = [Item(shape, d, d[:2]) for shape, d in zip(shapes, dtypes, strict=True)]
-    options = {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}
-    kernel = multi_tensor.kernel("update", items, lambda *v: sgd_step(*v, **options), scalar=True)
+    items = [Item(shape, d, (d[0], d[2])) for shape, d in zip(shapes, dtypes, strict=True)]
+    shared = {"scale": -1, "applies": -1, "rate": 0}
+    momentum = {"rule": "sgd", "momentum": 0.9, "weight_decay": 0.1, "nesterov": True, **shared}
+    plain = {"rule": "sgd", "momentum": 0.0, "weight_decay": 0.0, "nesterov": False, **shared}
+    items.append(Item((33,), ("float32", "float16"), ("float32",)))
+    attributes = [momentum] * len(shapes) + [plain]
+    kernel = multi_tensor.kernel("update", items, lambda i, *v: element(*v, attributes[i]), 1)
     rng = np.random.default_rng(0)
     old = [
-        [rng.standard_normal(item.shape).astype(item.inputs[column]) for item in items]
-        for column in range(3)
+        [rng.standard_normal(item.shape).astype(dtype) for dtype in item.inputs] for item in items
     ]
-    new = [[np.full_like(a, np.nan) for a in column] for column in old[:2]]
-    rate = np.float32(0.5).reshape(())
-    arrays = run(kernel, *old[0], *old[1], *old[2], rate, *new[0], *new[1])
+    new = [[np.full(item.shape, np.nan, dtype) for dtype in item.outputs] for item in items]
+    read, written = ([row[k] for k in range(3) for row in rows if k < len(row)]
+                     for rows in (old, new))  # fmt: skip
+    arrays = run(kernel, *read, np.full(1, 0.5, "float32"), *written)[len(read) + 1 :]
     count = len(items)
-    for i, (w, v, g) in enumerate(zip(*old, strict=True)):
+    for i, (w, g, v) in enumerate(old[:-1]):
         g = g.astype("float32") + np.float32(0.1) * w
         v = np.float32(0.9) * v + g
         want = w - np.float32(0.5) * (g + np.float32(0.9) * v)
         limit = 2e-3 if w.dtype == np.float16 else 1e-6
-        np.testing.assert_allclose(arrays[3 * count + 1 + i], want, rtol=limit, atol=limit)
-        np.testing.assert_allclose(arrays[4 * count + 1 + i], v, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(arrays[i], want, rtol=limit, atol=limit)
+        np.testing.assert_allclose(arrays[count + i], v, rtol=1e-6, atol=1e-6)
+    w, g = old[-1]
+    np.testing.assert_allclose(arrays[count - 1], w - 0.5 * g.astype("float32"), rtol=1e-6)
 
 
 def test_tensors_are_grouped_by_what_a_launch_carries():
@@ -202,7 +208,7 @@ def test_passes_over_activations():
     names = called(lowered["main"])
     norms = sum(name.endswith("_gamma") for name in net.trainable)
     assert names["batch_norm_stats"] == names["batch_norm_grad_stats"] == norms
-    assert names["sgd_update"] == names["round_weights"] == 1
+    assert names["optimizer_update"] == names["round_weights"] == 1
     text = normal.script()
     assert text.count("batch_norm_grad_apply(") == norms
     # Rectifiers right behind a norm are part of its gradient; those behind sums are not.
@@ -218,5 +224,5 @@ def test_launches_of_resnet50():
     assert Counter(r.workload.op for r in regions if r.workload.op != "matmul") == {
         "fprop": 53, "dgrad": 52, "wgrad": 53,
     }  # fmt: skip
-    assert names["sgd_update"] == 2 and names["round_weights"] == 1
+    assert names["optimizer_update"] == 2 and names["round_weights"] == 1
     assert sum(names.values()) < 470

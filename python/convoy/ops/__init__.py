@@ -7,7 +7,10 @@ Importing this package registers them: ``relax.convoy.conv2d_dgrad`` (with ``con
 from . import (  # noqa: F401  (each registers its gradient rules)
     gradient_convolution,
     gradient_elementwise,
+    gradient_gather,
     gradient_norm,
+    gradient_pool,
+    gradient_reduce,
     gradient_shape,
 )
 from .conv_attrs import DGRAD, DGRAD_3D, WGRAD, ConvAttrs, ConvOptions, conv_attrs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tvm import relax
 from tvm.relax import op
@@ -120,11 +121,44 @@ def _square(
     return [op.multiply(dy, _scaled(call.args[0], 2.0, dy))]
 
 
-@rule_for("floor")
-@rule_for("ceil")
-@rule_for("round")
-@rule_for("sign")
-def _steps(
+#: Derivatives of functions of one variable, by name: (x, y = f(x), one) -> f'(x).
+_DERIVATIVES: dict[str, Callable[[relax.Expr, relax.Expr, relax.Expr], relax.Expr]] = {
+    "tan": lambda x, y, one: op.add(one, op.multiply(y, y)),
+    "asin": lambda x, y, one: op.rsqrt(op.subtract(one, op.multiply(x, x))),
+    "acos": lambda x, y, one: op.negative(op.rsqrt(op.subtract(one, op.multiply(x, x)))),
+    "atan": lambda x, y, one: op.divide(one, op.add(one, op.multiply(x, x))),
+    "sinh": lambda x, y, one: op.cosh(x),
+    "cosh": lambda x, y, one: op.sinh(x),
+    "asinh": lambda x, y, one: op.rsqrt(op.add(op.multiply(x, x), one)),
+    "acosh": lambda x, y, one: op.rsqrt(op.subtract(op.multiply(x, x), one)),
+    "atanh": lambda x, y, one: op.divide(one, op.subtract(one, op.multiply(x, x))),
+}
+
+
+def _derived(name: str) -> None:
+    @rule_for(name)
+    def rule(
+        y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+    ) -> list[relax.Expr]:
+        (x,) = call.args
+        return [op.multiply(dy, ctx.emit(_DERIVATIVES[name](x, y, _const(1, x))))]
+
+
+#: Operators whose results do not change with floats among their operands, or are none.
+_CONSTANT = """
+    floor ceil round sign trunc argmax argmin argsort one_hot bucketize isnan isinf isfinite
+    eye_like floor_divide logical_and logical_or logical_not logical_xor bitwise_and bitwise_or
+    bitwise_xor bitwise_not left_shift right_shift
+"""
+
+
+def _constant(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    return [op.zeros_like(dy)]
+    return [no_grad(argument) for argument in call.args]
+
+
+for _name in _DERIVATIVES:
+    _derived(_name)
+for _name in _CONSTANT.split():
+    rule_for(_name)(_constant)

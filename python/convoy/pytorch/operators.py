@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.relax import op
 
 from ..errors import UnsupportedOp
+from ..graph.expr import shape_of
 from . import indexing, pooling, reductions, resize
 from .pooling import each
 
@@ -107,23 +109,37 @@ def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
     PyTorch moves the variance by the unbiased estimate, n / (n - 1) times what TVM moves it by.
     """
     x, gamma, beta, mean, var, training, momentum, epsilon = importer.retrieve_args(node)
-    if not training or gamma is None:
-        raise UnsupportedOp("a batch norm without parameters or without batch statistics", "both")
-    if any(u.target is not operator.getitem or u.args[1] in (1, 2) for u in node.users):
-        raise UnsupportedOp("a batch norm whose batch statistics are used", "its result alone")
-    emit = importer.block_builder.emit
-    shape = [int(size) for size in x.ty.shape]
-    both = emit(
-        op.nn.batch_norm(
-            x, gamma, beta, mean, var, 1, epsilon, momentum=momentum, training=True
-        )
-    )  # fmt: skip
+    if not training:
+        raise UnsupportedOp("a batch norm that changes no statistics", "module.eval()")
+    emit, shape = importer.block_builder.emit, shape_of(x)
+    both = _of_batch(node, importer, (x, gamma, beta, mean, var), momentum, epsilon)
     result, new_mean, new_var = (emit(relax.TupleGetItem(both, i)) for i in range(3))
     count = math.prod(shape) // shape[1]
     unbiased, dtype = count / max(1, count - 1), str(var.ty.dtype)
     kept = emit(op.multiply(var, relax.const((1 - momentum) * (1 - unbiased), dtype)))
     new_var = emit(op.add(emit(op.multiply(new_var, relax.const(unbiased, dtype))), kept))
     return relax.Tuple([result, mean, var, new_mean, new_var])
+
+
+def _batch_norm_without_statistics(node: Any, importer: Any) -> relax.Expr:
+    """(x, gamma, beta, training, momentum, epsilon): (result,), by the batch's statistics alone."""
+    x, gamma, beta, _, momentum, epsilon = importer.retrieve_args(node)
+    both = _of_batch(node, importer, (x, gamma, beta, None, None), momentum, epsilon)
+    return relax.Tuple([importer.block_builder.emit(relax.TupleGetItem(both, 0))])
+
+
+def _of_batch(
+    node: Any, importer: Any, operands: Sequence[relax.Expr | None], momentum: float, epsilon: float
+) -> relax.Expr:
+    """A batch norm in training; ones and zeros stand for vectors that it has not."""
+    if any(u.target is not operator.getitem or u.args[1] in (1, 2) for u in node.users):
+        raise UnsupportedOp("a batch norm whose batch statistics are used", "its result alone")
+    emit, (x, *vectors) = importer.block_builder.emit, operands
+    blank = [
+        relax.const(np.full(shape_of(x)[1], value, "float32")) for value in (1, 0, 0, 1)
+    ]  # fmt: skip
+    filled = [emit(b) if v is None else v for v, b in zip(vectors, blank, strict=True)]
+    return emit(op.nn.batch_norm(x, *filled, 1, epsilon, momentum=momentum, training=True))
 
 
 def _linear(node: Any, importer: Any) -> relax.Expr:
@@ -183,6 +199,7 @@ WHOLE = (
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
     "_native_batch_norm_legit_functional.default": _training_batch_norm,
+    "_native_batch_norm_legit.no_stats": _batch_norm_without_statistics,
     "instance_norm.default": _instance_norm,
     "native_group_norm.default": _group_norm,
     "linear.default": _linear,

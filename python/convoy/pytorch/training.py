@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import tvm
+from tvm import relax
 
 from .. import pipeline
 from ..errors import InvalidOption
+from ..graph.rewriter import count_uses, main_function
 from ..progress import stages
-from ..training import Sgd, TrainingSession, train_step
-from ..training.step import LEARNING_RATE
+from ..training import Scaling, TrainingSession, train_step
+from ..training.update import COUNT, LEARNING_RATE
 from .importer import precision_of, to_relax, trace
 from .module import device_of
+from .optimizers import OptimizerState, groups_of, rates_of, trained_by
 from .runner import Turns
-from .structure import flatten
+from .structure import Structure, flatten, unflatten
 
 
 def compile_training_step(
     module: torch.nn.Module,
     loss: Callable[[Any, Any], torch.Tensor],
     optimizer: torch.optim.Optimizer,
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
+    inputs: Any,
+    targets: Any,
     *,
     precision: str | None = None,
+    clip_norm: float | None = None,
+    loss_scale: float | str = 1.0,
     **options: Any,
 ) -> TrainingStep:
     """Compile ``loss(module(inputs), targets)``, its gradients and the optimizer's update.
@@ -34,17 +40,24 @@ def compile_training_step(
         module: As it is to be trained: in training mode batch norms use the statistics of the
             batch and update their own.
         loss: From the module's result and the targets to a scalar.
-        optimizer: A ``torch.optim.SGD`` of the module's parameters. Its learning rate is read at
-            every step, so that schedulers work.
-        inputs, targets: Examples; later batches have their shapes and dtypes.
+        optimizer: A ``torch.optim.SGD``, ``Adam`` or ``AdamW``; its parameters are trained, with
+            the state that it has. Its learning rates are read at every step, so that schedulers
+            work.
+        inputs: Example of the module's input; a tuple has several by position, a dictionary by
+            name. Later batches have the same shapes and dtypes.
+        targets: Example of the loss's second argument, a tensor or a structure of them.
         precision: As for :func:`convoy.compile`; parameters stay in the module's dtype.
+        clip_norm: Largest norm of all gradients together, as ``torch.nn.utils.clip_grad_norm_``.
+        loss_scale: Factor of the loss against underflow of gradients in float16; "dynamic" adapts
+            it as ``torch.amp.GradScaler`` does.
         options: Those of :func:`convoy.build`.
 
     Raises:
         InvalidOption: Another optimizer, or settings of it that the compiled update has not.
         UnsupportedOp: An operator that cannot be converted or differentiated; also dropout.
     """
-    return TrainingStep(module, loss, optimizer, (inputs, targets), precision, options)
+    scaling = Scaling(clip_norm, loss_scale)
+    return TrainingStep(module, loss, optimizer, (inputs, targets), precision, scaling, options)
 
 
 class TrainingStep:
@@ -55,49 +68,56 @@ class TrainingStep:
         module: torch.nn.Module,
         loss: Callable[[Any, Any], torch.Tensor],
         optimizer: torch.optim.Optimizer,
-        batch: tuple[torch.Tensor, torch.Tensor],
+        batch: tuple[Any, Any],
         precision: str | None,
+        scaling: Scaling,
         options: Mapping[str, Any],
     ) -> None:
         self.module, self.optimizer, self._steps = module, optimizer, 0
-        trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        examples, self._structure = flatten(batch)
+        trained = trained_by(optimizer, module)
         moved = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
-        held = [*trained.values(), *moved.values()]
-        flat = _Loss(module, loss, [*trained], [*moved])
-        tensors, structure = flatten((tuple(t.detach() for t in (*batch, *held)), {}))
+        held = {**trained, **moved}
+        flat = _Loss(module, loss, self._structure, len(examples), [*trained], [*moved])
+        given = [t.detach() for t in (*examples, *held.values())]
         report = stages(options.get("progress"))
         with report.stage("trace"):
-            traced = trace(flat, structure, tensors)
+            traced = trace(flat, flatten((tuple(given), {}))[1], given)
         with report.stage("import"):
             imported = to_relax(traced.program)
         names = [param.name for param in imported["main"].params]
-        self._inputs = names[: len(batch)]
-        self._state = dict(zip(names[len(batch) :], [*trained, *moved], strict=True))
-        first = len(batch) + len(trained)
-        step = train_step(
-            imported,
-            names[len(batch) : first],
-            _sgd(optimizer, trained),
-            {name: 1 + i for i, name in enumerate(names[first:])},
-        )
-        self.device = device_of(module, batch)
+        self._inputs = names[: len(examples)]
+        of_state = dict(zip(names[len(examples) :], held, strict=True))
+        network = _without_unused(imported, self._inputs)
+        used = {param.name for param in network["main"].params}
+        weights = {
+            name: trained[at] for name, at in of_state.items() if at in trained and name in used
+        }
+        updates = {name: 1 + i for i, name in enumerate(names[len(examples) + len(trained) :])}
+        step = train_step(network, [*weights], groups_of(optimizer, weights), updates, scaling)
+        self._state = {name: at for name, at in of_state.items() if name in step.state}
+        self._kept = OptimizerState(optimizer, weights, step.slots)
+        self.device = device_of(module, examples)
         on_gpu = self.device.type == "cuda"
-        precision = precision or precision_of(module, batch)
+        precision = precision or precision_of(module, examples)
         target, options = "cuda" if on_gpu else "llvm", {**options, "progress": report}
         self.built = pipeline.build(step.module, target, precision=precision, **options)
-        import tvm
-
         device = tvm.cuda(self.device.index) if on_gpu else None
-        values = {name: _numpy(t) for name, t in zip(self._state, held, strict=True)}
-        self._session = TrainingSession(self.built, step, values, 0.0, device)
+        values = {name: _numpy(held[at]) for name, at in self._state.items()}
+        values |= {name: _numpy(t) for name, t in self._kept.values(COUNT).items()}
+        rates = rates_of(optimizer).numpy()
+        self._session = TrainingSession(self.built, step, values, rates, device)
         self._turns = Turns()
         session = self._session.session
         self._buffers = [torch.from_dlpack(session.input(name)) for name in self._inputs]
         self._rate = torch.from_dlpack(session.input(LEARNING_RATE))
 
-    def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def __call__(self, inputs: Any, targets: Any) -> torch.Tensor:
         """One step; the loss before the update, as a tensor on the module's device."""
-        for given, buffer in zip((inputs, targets), self._buffers, strict=True):
+        tensors, structure = flatten((inputs, targets))
+        if structure != self._structure:
+            raise InvalidOption(f"a batch {structure}", f"one as the examples, {self._structure}")
+        for given, buffer in zip(tensors, self._buffers, strict=True):
             if (given.shape, given.dtype) != (buffer.shape, buffer.dtype):
                 raise InvalidOption(
                     f"{given.dtype} {tuple(given.shape)}", f"{buffer.dtype} {tuple(buffer.shape)}"
@@ -106,8 +126,8 @@ class TrainingStep:
             self._steps += 1
             on_gpu = self.device.type == "cuda"
             stream = self._turns.follow(self.device.index) if on_gpu else 0
-            self._rate.fill_(self.optimizer.param_groups[0]["lr"])
-            for given, buffer in zip((inputs, targets), self._buffers, strict=True):
+            self._rate.copy_(rates_of(self.optimizer))
+            for given, buffer in zip(tensors, self._buffers, strict=True):
                 buffer.copy_(given, non_blocking=True)
             if on_gpu:
                 import tvm_ffi
@@ -120,63 +140,61 @@ class TrainingStep:
 
     @torch.no_grad()
     def update_module(self) -> None:
-        """Write the trained parameters and the moving statistics back into the module."""
+        """Write the trained parameters and the moving statistics back into the module, and the
+        optimizer's state into the optimizer."""
         held = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
         for name, target in self._state.items():
-            held[target].copy_(torch.from_dlpack(self._session.session.input(name)))
+            held[target].copy_(self._value(name))
+        if self._steps:
+            self._kept.store(self._value, COUNT)
         for name, buffer in self.module.named_buffers():
             if name.endswith("num_batches_tracked") and self.module.training:
                 buffer.add_(self._steps)
         self._steps = 0
 
+    def _value(self, name: str) -> torch.Tensor:
+        """State, by name, in the session's memory."""
+        return torch.from_dlpack(self._session.session.input(name))
+
 
 class _Loss(torch.nn.Module):
-    """The loss as a function of a batch, the trained parameters and the moving statistics, whose
-    new values are further results."""
+    """The loss as a function of the tensors of a batch, the trained parameters and the moving
+    statistics, whose new values are further results."""
 
     def __init__(
         self,
         module: torch.nn.Module,
         loss: Callable[..., Any],
+        batch: Structure,
+        count: int,
         trained: list[str],
         moved: list[str],
     ) -> None:
         super().__init__()
         self.loss, self.names, self.moved = loss, [*trained, *moved], moved
+        self.batch, self.count = batch, count
         self.called = [module]  # in a list, so that its parameters are not this module's
 
-    def forward(self, inputs: Any, targets: Any, *held: torch.Tensor) -> Any:
-        values = {name: tensor.clone() for name, tensor in zip(self.names, held, strict=True)}
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        inputs, targets = unflatten(self.batch, tensors[: self.count])
+        held = zip(self.names, tensors[self.count :], strict=True)
+        values = {name: tensor.clone() for name, tensor in held}
         for name, buffer in self.called[0].named_buffers():
             values.setdefault(name, buffer.clone())
-        result = torch.func.functional_call(self.called[0], values, (inputs,))
+        args = inputs if isinstance(inputs, tuple) else (inputs,)
+        args, kwargs = ((), inputs) if isinstance(inputs, dict) else (args, {})
+        result = torch.func.functional_call(self.called[0], values, args, kwargs)
         return (self.loss(result, targets), *(values[name] for name in self.moved))
 
 
-def _sgd(optimizer: torch.optim.Optimizer, trained: Mapping[str, torch.Tensor]) -> Sgd:
-    """The optimizer as the compiled update has it; raises InvalidOption for any other."""
-    if type(optimizer) is not torch.optim.SGD:
-        raise InvalidOption(f"the optimizer {type(optimizer).__name__}", "torch.optim.SGD")
-    groups = optimizer.param_groups
-    for key in ("lr", "momentum", "nesterov"):
-        if len({group[key] for group in groups}) > 1:
-            raise InvalidOption(f"parameter groups that differ in {key}", "one value for all")
-    if any(group["dampening"] or group["maximize"] for group in groups):
-        raise InvalidOption("SGD with dampening or maximize", "neither")
-    decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
-    if missing := [name for name, p in trained.items() if id(p) not in decays]:
-        raise InvalidOption(f"an optimizer without {missing[0]}", "all parameters that train")
-    weights = {decays[id(p)] for p in trained.values() if p.ndim > 1}
-    others = {decays[id(p)] for p in trained.values() if p.ndim <= 1}
-    if len(weights) > 1 or others - {0}:
-        raise InvalidOption(
-            "weight decay that is not the same for all weights, or is there for biases and norms",
-            "one value for parameters of two dimensions and more, 0 for the others",
-            'SGD([{"params": weights}, {"params": others, "weight_decay": 0}], ...) sets it.',
-        )
-    group = groups[0]
-    decay = weights.pop() if weights else 0.0
-    return Sgd(momentum=group["momentum"], weight_decay=decay, nesterov=group["nesterov"])
+def _without_unused(mod: tvm.IRModule, kept: Sequence[str]) -> tvm.IRModule:
+    """The module without parameters that nothing reads, but for those ``kept``: PyTorch leaves them
+    alone, where an update would decay them."""
+    gv, func = main_function(mod)
+    uses = count_uses(func)
+    params = [param for param in func.params if uses[param] or param.name in kept]
+    new = relax.Function(params, func.body, func.ret_ty, func.is_pure, func.attrs)
+    return tvm.IRModule({**mod.functions, gv: new}, attrs=mod.attrs)
 
 
 def _numpy(tensor: torch.Tensor) -> Any:

@@ -51,7 +51,8 @@ class Item:
         return len(self.inputs) + len(self.outputs)
 
 
-Step = Callable[..., Sequence[Any]]
+#: (number of the item, its inputs, scalars) of one element, in float32, to its outputs.
+Step = Callable[[int, Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
 def groups(items: Sequence[Item]) -> list[range]:
@@ -65,28 +66,21 @@ def groups(items: Sequence[Item]) -> list[range]:
     return [*found, range(start, len(items))]
 
 
-def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -> tirx.PrimFunc:
-    """A kernel of (first inputs..., second inputs..., ..., [scalar ()], first outputs..., ...).
+def kernel(name: str, items: Sequence[Item], step: Step, scalars: int = 0) -> tirx.PrimFunc:
+    """A kernel of (first inputs..., second inputs..., ..., [scalars], first outputs..., ...).
 
-    All items have as many inputs and outputs. ``step(*inputs, [scalar])`` gives the outputs of an
-    element, all in float32. Outputs may be in the memory of inputs.
+    Items have any number of inputs and outputs; ``scalars`` is the length of a vector of float32
+    that all of them read. Outputs may be in the memory of inputs.
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name(name)
             T.func_attr(IN_PLACE_KERNEL)
 
-            def arguments(prefix: str, column: int) -> list[Any]:
-                return [
-                    T.arg(f"{prefix}{column}_{i}", T.buffer(item.shape, dtypes[column]))
-                    for i, item in enumerate(items)
-                    for dtypes in [item.inputs if prefix == "x" else item.outputs]
-                ]
-
-            read = [arguments("x", column) for column in range(len(items[0].inputs))]
-            extra = [T.arg("scalar", T.buffer((), "float32"))] if scalar else []
-            written = [arguments("y", column) for column in range(len(items[0].outputs))]
-            emit = _Run(step, [value[()] for value in extra])
+            read = _arguments("x", items, [item.inputs for item in items])
+            shared = [T.arg("scalars", T.buffer((scalars,), "float32"))] if scalars else []
+            written = _arguments("y", items, [item.outputs for item in items])
+            emit = _Run(step, [vector[k] for vector in shared for k in range(scalars)])
             starts = [0]
             for item in items:
                 starts.append(starts[-1] + item.blocks)
@@ -100,9 +94,9 @@ def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -
                         at = ((block - starts[low]) * _THREADS + thread) * items[low].width
                         item = items[low]
                         # Declared here: scopes of all tensors nested would be too deep.
-                        inputs = _flat(item, item.inputs, [column[low] for column in read])
-                        outputs = _flat(item, item.outputs, [column[low] for column in written])
-                        emit(item, inputs, outputs, at)
+                        inputs = _flat(item, item.inputs, read[low])
+                        outputs = _flat(item, item.outputs, written[low])
+                        emit(low, item, inputs, outputs, at)
                         return
                     middle = (low + high) // 2
                     with T.If(block < starts[middle]):
@@ -113,6 +107,19 @@ def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -
 
                 choose(0, len(items))
         return builder.get()
+
+
+def _arguments(
+    prefix: str, items: Sequence[Item], dtypes: Sequence[tuple[str, ...]]
+) -> list[list[Any]]:
+    """Arguments by item, declared column by column."""
+    found: list[list[Any]] = [[] for _ in items]
+    for column in range(max(map(len, dtypes))):
+        for i, item in enumerate(items):
+            if column < len(dtypes[i]):
+                buffer = T.buffer(item.shape, dtypes[i][column])
+                found[i].append(T.arg(f"{prefix}{column}_{i}", buffer))
+    return found
 
 
 def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[Any]) -> list[Any]:
@@ -137,7 +144,9 @@ class _Run:
             found.append(self._held[key])
         return found
 
-    def __call__(self, item: Item, inputs: Sequence[Any], outputs: Sequence[Any], at: Any) -> None:
+    def __call__(
+        self, number: int, item: Item, inputs: Sequence[Any], outputs: Sequence[Any], at: Any
+    ) -> None:
         old, new = self._registers("old", item.inputs), self._registers("new", item.outputs)
         with when(at < item.elements, item.elements % (_THREADS * item.width) != 0):
             for buffer, source in zip(old, inputs, strict=True):
@@ -145,7 +154,7 @@ class _Run:
                     T.buffer_store(buffer, source[at + i], [i])
             for k in range(item.width):
                 values = [buffer[k].astype("float32") for buffer in old]
-                results = self._step(*values, *self._scalars)
+                results = self._step(number, values, self._scalars)
                 for buffer, dtype, result in zip(new, item.outputs, results, strict=True):
                     T.buffer_store(buffer, result.astype(dtype), [k])
             for buffer, out in zip(new, outputs, strict=True):

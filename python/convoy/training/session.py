@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..runtime.compiled import CompiledModule
-from .step import LEARNING_RATE, TrainStep
+from .step import TrainStep
+from .update import LEARNING_RATE
 
 if TYPE_CHECKING:
     import tvm
@@ -28,7 +29,7 @@ class TrainingSession:
         built: CompiledModule,
         step: TrainStep,
         values: Mapping[str, np.ndarray],
-        learning_rate: float = 0.1,
+        learning_rate: float | Sequence[float] = 0.1,
         device: tvm.runtime.Device | None = None,
     ) -> None:
         self.step_info = step
@@ -38,12 +39,13 @@ class TrainingSession:
         self.learning_rate = learning_rate
 
     @property
-    def learning_rate(self) -> float:
+    def learning_rate(self) -> float | Sequence[float]:
+        """One number, or one for each rate of the step's groups."""
         return self._learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, value: float) -> None:
-        self._learning_rate = float(value)
+    def learning_rate(self, value: float | Sequence[float]) -> None:
+        self._learning_rate = value
         self.session.set_input(LEARNING_RATE, np.asarray(value, np.float32))
 
     def run(self) -> None:
@@ -63,5 +65,5 @@ class TrainingSession:
         return float(self.session.output(0).numpy())
 
     def state(self) -> dict[str, np.ndarray]:
-        """Parameters, velocities and moving statistics by name."""
+        """Parameters, the optimizer's state and moving statistics by name."""
         return {name: self.session.input(name).numpy() for name in self.step_info.state}
