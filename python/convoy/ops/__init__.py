@@ -12,6 +12,7 @@ from . import (  # noqa: F401  (each registers its gradient rules)
     gradient_pool,
     gradient_reduce,
     gradient_shape,
+    random,
 )
 from .conv_attrs import DGRAD, DGRAD_3D, WGRAD, ConvAttrs, ConvOptions, conv_attrs
 from .conv_backward import conv2d_dgrad, conv2d_wgrad, conv3d_dgrad

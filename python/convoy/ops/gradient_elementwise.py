@@ -148,7 +148,7 @@ def _derived(name: str) -> None:
 _CONSTANT = """
     floor ceil round sign trunc argmax argmin argsort one_hot bucketize isnan isinf isfinite
     eye_like floor_divide logical_and logical_or logical_not logical_xor bitwise_and bitwise_or
-    bitwise_xor bitwise_not left_shift right_shift
+    bitwise_xor bitwise_not left_shift right_shift convoy.uniform grad.no_grad
 """
 
 

@@ -32,10 +32,10 @@ class Constants:
         }
 
     def value(self, node: Node) -> torch.Tensor | None:
-        """The constant that a node is; None for what depends on an input, for views, which move
-        no data, and for large results."""
+        """The constant that a node is; None for what depends on an input, for random numbers, for
+        views, which move no data, and for large results."""
         inputs = node.all_input_nodes
-        if not all(one in self._values for one in inputs) or _is_large(node):
+        if not all(one in self._values for one in inputs) or _is_large(node) or is_random(node):
             return None
         args, kwargs = torch.fx.node.map_arg(
             (node.args, node.kwargs), lambda one: self._values[one]
@@ -47,6 +47,11 @@ class Constants:
         before = [t for t in _pytree.tree_leaves(args) if isinstance(t, torch.Tensor)]
         is_view = any(_shared(result, t) for t in before)
         return None if is_view else result.contiguous()
+
+
+def is_random(node: Node) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _shared(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from tvm import relax
 from tvm.relax import op
+from tvm.relax.op.grad import no_grad
 
 from ..errors import UnsupportedOp
 from ..graph.expr import shape_of
+from ..ops.random import uniform
 from . import indexing, pooling, reductions, resize
 from .pooling import each
 
@@ -187,6 +190,16 @@ def _instance_norm(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.TupleGetItem(emit(both), 0))
 
 
+def _stop_gradient(node: Any, importer: Any) -> relax.Expr:
+    return importer.block_builder.emit(no_grad(importer.env[node.args[0]]))
+
+
+def _uniform(node: Any, importer: Any) -> relax.Expr:
+    """Random numbers of a state that a training step puts in the place of zeros."""
+    x, number = importer.retrieve_args(node)
+    return importer.block_builder.emit(uniform(relax.const([0, 0], "int32"), shape_of(x), number))
+
+
 #: Operators of PyTorch that are converted as a whole. A matmul of which one operand has further
 #: axes decomposes into a batched one, with a copy of the other operand for each matrix, and an
 #: instance norm into a batch norm of images as channels.
@@ -195,6 +208,18 @@ WHOLE = (
     *pooling.WHOLE,
     *resize.WHOLE,
 )
+
+
+def whole(graph: Any) -> Sequence[str]:
+    """``WHOLE``, but for instance norms in a graph where one moves its statistics: only what it
+    decomposes into says so."""
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.instance_norm.default and all(
+            node.args[i] for i in (3, 5)
+        ):
+            return [name for name in WHOLE if name != "instance_norm"]
+    return WHOLE
+
 
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
@@ -209,6 +234,8 @@ CONVERTERS: dict[str, Converter] = {
     "addmm.default": _addmm,
     "cross_entropy_loss.default": _cross_entropy,
     "div.Tensor_mode": _rounded_quotient,
+    "stop_gradient.default": _stop_gradient,
+    "uniform.default": _uniform,
     **indexing.CONVERTERS,
     **pooling.CONVERTERS,
     **reductions.CONVERTERS,

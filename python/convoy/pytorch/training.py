@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import tvm
 from tvm import relax
@@ -14,12 +15,15 @@ from ..errors import InvalidOption
 from ..graph.rewriter import count_uses, main_function
 from ..progress import stages
 from ..training import Scaling, TrainingSession, train_step
-from ..training.update import COUNT, LEARNING_RATE
+from ..training.update import COUNT, LEARNING_RATE, RANDOM
 from .importer import precision_of, to_relax, trace
 from .module import device_of
 from .optimizers import OptimizerState, groups_of, rates_of, trained_by
 from .runner import Turns
 from .structure import Structure, flatten, unflatten
+
+#: What counts the batches that it has seen.
+_BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 
 
 def compile_training_step(
@@ -35,6 +39,9 @@ def compile_training_step(
     **options: Any,
 ) -> TrainingStep:
     """Compile ``loss(module(inputs), targets)``, its gradients and the optimizer's update.
+
+    Dropout and other random numbers differ from step to step; ``torch.manual_seed`` before the
+    step is compiled decides which they are.
 
     Args:
         module: As it is to be trained: in training mode batch norms use the statistics of the
@@ -54,7 +61,7 @@ def compile_training_step(
 
     Raises:
         InvalidOption: Another optimizer, or settings of it that the compiled update has not.
-        UnsupportedOp: An operator that cannot be converted or differentiated; also dropout.
+        UnsupportedOp: An operator that cannot be converted or differentiated.
     """
     scaling = Scaling(clip_norm, loss_scale)
     return TrainingStep(module, loss, optimizer, (inputs, targets), precision, scaling, options)
@@ -82,9 +89,9 @@ class TrainingStep:
         given = [t.detach() for t in (*examples, *held.values())]
         report = stages(options.get("progress"))
         with report.stage("trace"):
-            traced = trace(flat, flatten((tuple(given), {}))[1], given)
+            traced = trace(flat, flatten((tuple(given), {}))[1], given, training=True)
         with report.stage("import"):
-            imported = to_relax(traced.program)
+            imported = to_relax(traced.program, training=True)
         names = [param.name for param in imported["main"].params]
         self._inputs = names[: len(examples)]
         of_state = dict(zip(names[len(examples) :], held, strict=True))
@@ -105,6 +112,9 @@ class TrainingStep:
         device = tvm.cuda(self.device.index) if on_gpu else None
         values = {name: _numpy(held[at]) for name, at in self._state.items()}
         values |= {name: _numpy(t) for name, t in self._kept.values(COUNT).items()}
+        if RANDOM in step.state:
+            seed = torch.randint(2**31 - 1, ())  # by torch.manual_seed
+            values[RANDOM] = np.array([int(seed), 0], "int32")
         rates = rates_of(optimizer).numpy()
         self._session = TrainingSession(self.built, step, values, rates, device)
         self._turns = Turns()
@@ -147,9 +157,10 @@ class TrainingStep:
             held[target].copy_(self._value(name))
         if self._steps:
             self._kept.store(self._value, COUNT)
-        for name, buffer in self.module.named_buffers():
-            if name.endswith("num_batches_tracked") and self.module.training:
-                buffer.add_(self._steps)
+        for part in self.module.modules():
+            tracked = getattr(part, "num_batches_tracked", None)
+            if part.training and tracked is not None and isinstance(part, _BATCH_NORM):
+                tracked.add_(self._steps)
         self._steps = 0
 
     def _value(self, name: str) -> torch.Tensor:

@@ -21,9 +21,9 @@ from ..errors import InvalidOption, UnsupportedOp
 from ..graph.expr import FLOAT_DTYPES, dtype_of, numpy_dtype, shape_of
 from ..graph.rewriter import main_function
 from ..graph.state import STATE
-from .loss import with_scaled_loss
+from .loss import differentiable, draws_numbers
 from .optimizers import Group, Optimizer, Sgd
-from .update import Scaling, Update
+from .update import RANDOM, Scaling, Update
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TrainStep:
     state: tuple[str, ...]
     trainable: tuple[str, ...]
     slots: Mapping[str, tuple[str, ...]]
-    initial: Mapping[str, float]
+    initial: Mapping[str, float | Sequence[float]]
 
     def initial_state(self, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Return the state in order: ``values`` by name, that of the optimizer if it has none.
@@ -96,22 +96,24 @@ def train_step(
     carried = [name for name in params if name in updates and name not in trainable]
     fed = [name for name in params if name not in trainable and name not in carried]
     own = {name: relax.Var(name, param.ty) for name, param in params.items()}
-    update = Update(groups, {name: own[name] for name in trainable}, scaling or Scaling())
+    weights = {name: own[name] for name in trainable}
+    update = Update(groups, weights, scaling or Scaling(), draws_numbers(func))
     slots = [var for found in update.slots.values() for var in found]
     moved = [*update.shared.values(), *(own[name] for name in carried)]
     inputs = [*(own[name] for name in fed), update.rate]
     state = [*(own[name] for name in trainable), *slots, *moved]
 
     scale = update.loss_scale()
-    arguments = [*own.values(), *([scale] if isinstance(scale, relax.Var) else [])]
+    random = update.shared.get(RANDOM)
+    further = [var for var in (scale, random) if isinstance(var, relax.Var)]
     builder = relax.BlockBuilder(mod=tvm.IRModule(mod.functions, attrs=mod.attrs))
     del builder.get()[gv]
-    loss = with_scaled_loss(func, scale)
+    loss = differentiable(func, scale, random)
     adjoint = _adjoint(mod, gv, loss, loss.params[: len(own)], trainable)
     backward = builder.add_func(adjoint, "backward")
     with builder.function("main", [*inputs, *state]):
         with builder.dataflow():
-            both = builder.emit(relax.Call(backward, arguments))
+            both = builder.emit(relax.Call(backward, [*own.values(), *further]))
             outs = builder.emit(relax.TupleGetItem(both, 0))
             grads = builder.emit(relax.TupleGetItem(both, 1))
             out = [relax.TupleGetItem(outs, 1 + i) for i in range(len(results))]

@@ -18,7 +18,7 @@ from ..ops.optimizer import adam_corrections, optimizer_update, squared_norm
 from .optimizers import Adam, Group
 
 LEARNING_RATE = "learning_rate"
-COUNT, SCALE, FINITE = "update_count", "loss_scale", "finite_updates"
+COUNT, SCALE, FINITE, RANDOM = "update_count", "loss_scale", "finite_updates", "random_state"
 
 #: As torch.amp.GradScaler starts, and after how many finite updates it doubles.
 _FIRST_SCALE, _INTERVAL = 65536.0, 2000.0
@@ -60,10 +60,16 @@ class Update:
         slots: Variables of the optimizers' state by parameter.
         shared: Those of state that is not a parameter's.
         initial: Values of all of them in the first step.
+
+    With ``random`` there is a state of random numbers among those that are shared.
     """
 
     def __init__(
-        self, groups: Sequence[Group], weights: Mapping[str, relax.Var], scaling: Scaling
+        self,
+        groups: Sequence[Group],
+        weights: Mapping[str, relax.Var],
+        scaling: Scaling,
+        random: bool = False,
     ) -> None:
         self._scaling, self._weights = scaling, weights
         self._groups = {name: group for group in groups for name in group.names}
@@ -73,13 +79,18 @@ class Update:
             name: [relax.Var(f"{name}_{slot}", w.ty) for slot in self._groups[name].optimizer.slots]
             for name, w in weights.items()
         }
-        self.initial = {var.name: 0.0 for slots in self.slots.values() for var in slots}
+        self.initial: dict[str, float | Sequence[float]] = {
+            var.name: 0.0 for slots in self.slots.values() for var in slots
+        }
         if any(isinstance(group.optimizer, Adam) for group in groups):
             self.initial[COUNT] = 0.0
         if scaling.dynamic:
             self.initial |= {SCALE: _FIRST_SCALE, FINITE: 0.0}
         names = [name for name in (COUNT, SCALE, FINITE) if name in self.initial]
         self.shared = {name: _variable(name, ()) for name in names}
+        if random:
+            self.initial[RANDOM] = (0, 0)
+            self.shared[RANDOM] = relax.Var(RANDOM, relax.TensorType((2,), "int32"))
 
     def loss_scale(self) -> relax.Expr | None:
         """The factor of the loss; None for 1."""
@@ -164,6 +175,8 @@ class Update:
             counts = builder.emit(op.greater(applies, _number(0)))
             new[SCALE] = builder.emit(op.where(counts, kept, halved))
             new[FINITE] = builder.emit(op.where(grows, _number(0), finite))
+        if RANDOM in self.shared:
+            new[RANDOM] = builder.emit(op.add(self.shared[RANDOM], relax.const([0, 1], "int32")))
         return [new[name] for name in self.shared]
 
 
