@@ -23,9 +23,6 @@ COUNT, SCALE, FINITE, RANDOM = "update_count", "loss_scale", "finite_updates", "
 #: As torch.amp.GradScaler starts, and after how many finite updates it doubles.
 _FIRST_SCALE, _INTERVAL = 65536.0, 2000.0
 
-#: No norm of float32 gradients is larger.
-_LARGEST = 3e38
-
 
 @dataclass(frozen=True)
 class Scaling:
@@ -147,7 +144,7 @@ class Update:
         squares = builder.emit(squared_norm(gradients))
         applies = None
         if self._scaling.dynamic:
-            finite = builder.emit(op.less(squares, _number(_LARGEST)))
+            finite = builder.emit(op.isfinite(squares))
             applies = builder.emit(op.where(finite, _number(1), _number(0)))
         if clip is not None:
             norm = builder.emit(op.sqrt(squares))
