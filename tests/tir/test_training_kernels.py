@@ -16,12 +16,12 @@ from convoy.normalize.normal_form import normalize
 from convoy.ops.optimizer import element
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
-from convoy.tir import multi_tensor
+from convoy.tir import multi_tensor, multi_tensor_norm
 from convoy.tir.channel_sums import ChannelSums, partial_shape
 from convoy.tir.channel_sums_kernels import kernels
 from convoy.tir.multi_tensor import Item
 from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
-from convoy.training import Sgd, resnet50, small_resnet
+from convoy.training import Scaling, Sgd, resnet50, small_resnet
 
 from ..graph.serial import serialize
 from ..helpers.longest import longest
@@ -106,6 +106,33 @@ def test_updates_of_many_tensors():
         np.testing.assert_allclose(arrays[count + i], v, rtol=1e-6, atol=1e-6)
     w, g = old[-1]
     np.testing.assert_allclose(arrays[count - 1], w - 0.5 * g.astype("float32"), rtol=1e-6)
+
+
+def test_squares_of_many_tensors():
+    items = [
+        Item(s, (d,), ())
+        for s, d in (((64, 300), "float16"), ((5,), "float32"), ((9, 7), "float32"))
+    ]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(item.shape).astype(item.inputs[0]) for item in items]
+    counts = [multi_tensor_norm.blocks(item) for item in items]
+    assert counts == [3, 1, 1]
+    kernel = multi_tensor_norm.kernel("squares", items)
+    partial = run(kernel, *arrays, np.full(sum(counts), np.nan, "float32"))[-1]
+    sums = np.split(partial, np.cumsum(counts)[:-1])
+    for part, array in zip(sums, arrays, strict=True):
+        assert part.sum() == pytest.approx((array.astype("float64") ** 2).sum(), rel=1e-5)
+
+
+def test_clipping_takes_two_launches():
+    """All gradients in one kernel, whose sums another one adds; one for the scalars."""
+    net = small_resnet(8)
+    plain, clipped = (
+        called(lower_calls(normalize(net.step(Sgd(0.9), scaling).module), TARGET)["main"])
+        for scaling in (None, Scaling(clip_norm=1.0))
+    )
+    assert clipped["squares"] == 1
+    assert sum(clipped.values()) <= sum(plain.values()) + 4
 
 
 def test_tensors_are_grouped_by_what_a_launch_carries():

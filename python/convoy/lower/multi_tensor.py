@@ -1,6 +1,7 @@
 """Group elementwise work on all parameters of a training step into few kernels.
 
-These are the updates at its end, and the casts of float32 weights to 16 bit at its beginning.
+These are the updates at its end, the norm of all gradients, and the casts of float32 weights to 16
+bit at its beginning.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tvm import relax
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, is_tensor, op_name, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, calls_of, main_function, used_vars
 from ..graph.state import STATE
-from ..ops.optimizer import UPDATE, element
-from ..tir import multi_tensor
+from ..ops.optimizer import SQUARED_NORM, UPDATE, element
+from ..tir import multi_tensor, multi_tensor_norm
 from ..tir.multi_tensor import Item
 
 
@@ -119,6 +120,24 @@ class GroupUpdates(Rewriter):
             results[i].append(one)
         for (var, _), result in zip(group, results, strict=True):
             self._results[var] = relax.Tuple(result)
+
+
+class GroupSquares(Rewriter):
+    """Sum the squares of many tensors, on GPUs, in kernels for as many as a launch can pass."""
+
+    ops: ClassVar[frozenset[str]] = frozenset({SQUARED_NORM})
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        items = [Item(shape_of(x), (dtype_of(x),), ()) for x in call.args]
+        sums = []
+        for part in multi_tensor.groups(items):
+            kernel = multi_tensor_norm.kernel("squares", [items[i] for i in part])
+            callee = self.builder.add_func(kernel, "squares")
+            count = sum(multi_tensor_norm.blocks(items[i]) for i in part)
+            partial = relax.TensorType((count,), "float32")
+            args = [call.args[i] for i in part]
+            sums.append(self.emit(relax.op.call_tir(callee, args, partial)))
+        return relax.op.sum(sums[0] if len(sums) == 1 else self.emit(relax.op.concat(sums, 0)))
 
 
 def _columns(rows: list[list[relax.Expr]]) -> list[tuple[int, relax.Expr]]:

@@ -31,7 +31,7 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
-from ..ops.optimizer import UPDATE
+from ..ops.optimizer import SQUARED_NORM, UPDATE
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
 
@@ -150,6 +150,8 @@ class ApplyPrecision(Rewriter):
             data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]
             vectors = [self.cast(a, "float32") for a in call.args[DATA_OPERANDS[name] :]]
             return call_like(call, data + vectors)
+        if name == SQUARED_NORM:
+            return call_like(call, list(call.args))
         if name == UPDATE:  # the gradient comes as it was computed
             declared = zip(call.args, old.args, strict=True)
             args = [self.as_declared(new, was.ty) for new, was in declared]

@@ -19,6 +19,7 @@ from ..graph.expr import attr_fields, shape_of
 from .registration import NAMESPACE, make_call, register_op
 
 UPDATE = NAMESPACE + "optimizer_update"
+SQUARED_NORM = NAMESPACE + "squared_norm"
 
 Values = Sequence[tirx.Expr]
 

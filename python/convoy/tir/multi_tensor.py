@@ -19,7 +19,7 @@ from tvm.tirx.script import builder as T
 from .builder import IN_PLACE_KERNEL, when
 from .loads import vector_width
 
-_THREADS = 256
+THREADS = 256
 
 #: Pointers that a launch may carry: 4 KB of them, less the scalar and some room.
 POINTERS = 480
@@ -44,7 +44,7 @@ class Item:
 
     @property
     def blocks(self) -> int:
-        return -(-self.elements // (_THREADS * self.width))
+        return -(-self.elements // (THREADS * self.width))
 
     @property
     def pointers(self) -> int:
@@ -77,39 +77,48 @@ def kernel(name: str, items: Sequence[Item], step: Step, scalars: int = 0) -> ti
             T.func_name(name)
             T.func_attr(IN_PLACE_KERNEL)
 
-            read = _arguments("x", items, [item.inputs for item in items])
+            read = arguments("x", items, [item.inputs for item in items])
             shared = [T.arg("scalars", T.buffer((scalars,), "float32"))] if scalars else []
-            written = _arguments("y", items, [item.outputs for item in items])
+            written = arguments("y", items, [item.outputs for item in items])
             emit = _Run(step, [vector[k] for vector in shared for k in range(scalars)])
             starts = [0]
             for item in items:
                 starts.append(starts[-1] + item.blocks)
             with (
                 T.thread_binding(0, starts[-1], thread="blockIdx.x") as block,
-                T.thread_binding(0, _THREADS, thread="threadIdx.x") as thread,
+                T.thread_binding(0, THREADS, thread="threadIdx.x") as thread,
             ):
 
-                def choose(low: int, high: int) -> None:
-                    if high - low == 1:
-                        at = ((block - starts[low]) * _THREADS + thread) * items[low].width
-                        item = items[low]
-                        # Declared here: scopes of all tensors nested would be too deep.
-                        inputs = _flat(item, item.inputs, read[low])
-                        outputs = _flat(item, item.outputs, written[low])
-                        emit(low, item, inputs, outputs, at)
-                        return
-                    middle = (low + high) // 2
-                    with T.If(block < starts[middle]):
-                        with T.Then():
-                            choose(low, middle)
-                        with T.Else():
-                            choose(middle, high)
+                def leaf(i: int) -> None:
+                    item = items[i]
+                    at = ((block - starts[i]) * THREADS + thread) * item.width
+                    # Declared here: scopes of all tensors nested would be too deep.
+                    inputs = flat(item, item.inputs, read[i])
+                    outputs = flat(item, item.outputs, written[i])
+                    emit(i, item, inputs, outputs, at)
 
-                choose(0, len(items))
+                choose(block, starts, leaf)
         return builder.get()
 
 
-def _arguments(
+def choose(block: Any, starts: Sequence[int], leaf: Callable[[int], None]) -> None:
+    """Emit ``leaf(i)`` for the i with starts[i] <= block < starts[i + 1]."""
+
+    def between(low: int, high: int) -> None:
+        if high - low == 1:
+            leaf(low)
+            return
+        middle = (low + high) // 2
+        with T.If(block < starts[middle]):
+            with T.Then():
+                between(low, middle)
+            with T.Else():
+                between(middle, high)
+
+    between(0, len(starts) - 1)
+
+
+def arguments(
     prefix: str, items: Sequence[Item], dtypes: Sequence[tuple[str, ...]]
 ) -> list[list[Any]]:
     """Arguments by item, declared column by column."""
@@ -122,7 +131,8 @@ def _arguments(
     return found
 
 
-def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[Any]) -> list[Any]:
+def flat(item: Item, dtypes: Sequence[str], tensors: Sequence[Any]) -> list[Any]:
+    """Tensors of an item as vectors."""
     pairs = zip(dtypes, tensors, strict=True)
     return [T.decl_buffer((item.elements,), dtype, data=tensor.data) for dtype, tensor in pairs]
 
@@ -148,7 +158,7 @@ class _Run:
         self, number: int, item: Item, inputs: Sequence[Any], outputs: Sequence[Any], at: Any
     ) -> None:
         old, new = self._registers("old", item.inputs), self._registers("new", item.outputs)
-        with when(at < item.elements, item.elements % (_THREADS * item.width) != 0):
+        with when(at < item.elements, item.elements % (THREADS * item.width) != 0):
             for buffer, source in zip(old, inputs, strict=True):
                 with T.vectorized(0, item.width) as i:
                     T.buffer_store(buffer, source[at + i], [i])
