@@ -9,6 +9,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from convoy.ops import activation
+
 from .test_gradient import close, differentiated, gradients, numeric
 
 PICTURE = (2, 4, 4, 3)
@@ -191,6 +193,13 @@ NORMS = {
         lambda x, g, b: groups_of_two(x.transpose(0, 3, 1, 2), g, b).transpose(0, 2, 3, 1),
     ),
 }  # fmt: skip
+#: Activations of Convoy, and those that stock TVM does not compile in float64.
+ACTIVATIONS = {
+    "silu": (op.nn.silu, lambda x: x / (1 + np.exp(-x))),
+    "hardswish": (activation.hardswish, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "elu": (lambda x: activation.elu(x, 0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
+    "mish": (activation.mish, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+}
 #: Resizing is linear, and computed in float32 in every dtype: it is checked with a large step.
 LINEAR_STEP = 0.25
 
@@ -237,6 +246,16 @@ def test_gradient_of_convolution(name):
         return operator(x, w, **attrs)
 
     check(build, shapes, forward(build, shapes), 1e-5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradient_of_activation(name):
+    build, exact = ACTIVATIONS[name]
+
+    def wide(x):
+        return build(op.multiply(x, relax.const(4.0, x.ty.dtype)))
+
+    check(wide, [PICTURE], lambda x: exact(4 * x), 1e-5)
 
 
 @pytest.mark.parametrize("name", NORMS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
+from tvm.relax import op
 
 from convoy.graph.state import STATE, _Calls
 from convoy.lower.executable import lower_calls
@@ -21,7 +22,7 @@ from convoy.tir.channel_sums import ChannelSums, partial_shape
 from convoy.tir.channel_sums_kernels import kernels
 from convoy.tir.multi_tensor import Item
 from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
-from convoy.training import Scaling, Sgd, resnet50, small_resnet
+from convoy.training import Network, Scaling, Sgd, resnet50, small_resnet
 
 from ..graph.serial import serialize
 from ..helpers.longest import longest
@@ -239,7 +240,23 @@ def test_passes_over_activations():
     text = normal.script()
     assert text.count("batch_norm_grad_apply(") == norms
     # Rectifiers right behind a norm are part of its gradient; those behind sums are not.
-    assert text.count("relu=True") // 2 == text.count("R.nn.relu(") - text.count("relu_backward(")
+    apart = text.count("relu_backward(")
+    assert text.count('activation="relu"') // 2 == text.count("R.nn.relu(") - apart
+
+
+@pytest.mark.parametrize("activation", [op.nn.silu, lambda x: op.clip(x, 0, 6)])
+def test_activations_behind_norms_take_no_launch(activation):
+    """Neither forward nor backward: as many kernels as with a rectifier."""
+
+    def launches(act):
+        net = Network(2, 4, 4, 3)
+        x = net.batch_norm(net.conv(net.x, 8, 3, name="a"), name="an")
+        step = net.finish(net.dense(net.mean(net._emit(act(x))), 5, name="head")).step(Sgd(0.9))
+        normal = normalize(step.module, dtype="float16")
+        assert "activation_backward(" not in normal.script()
+        return called(lower_calls(normal, TARGET)["main"])
+
+    assert sum(launches(activation).values()) == sum(launches(op.nn.relu).values())
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from tvm import relax
 from tvm.relax import op
 from tvm.relax.op.grad import no_grad
 
-from ..graph.expr import dtype_of, shape_of
+from ..graph.expr import attr_fields, dtype_of, op_name, shape_of
+from .activation_backward import activation_backward
 from .gradient import rule_for
 
 
@@ -30,21 +31,29 @@ def _value(bound: relax.Expr) -> float:
 def _clip(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """Differentiate clip: 1 inside and on the bounds, as PyTorch's clamp."""
     x, low, high = call.args
-    above = ctx.emit(op.greater_equal(x, _const(_value(low), dy)))
-    below = ctx.emit(op.less_equal(x, _const(_value(high), dy)))
-    kept = ctx.emit(op.where(above, dy, op.zeros_like(dy)))
-    return [op.where(below, kept, op.zeros_like(dy)), no_grad(low), no_grad(high)]
+    bounds = [_value(low), _value(high)]
+    return [activation_backward(dy, x, "clip", bounds), no_grad(low), no_grad(high)]
 
 
 @rule_for("nn.leakyrelu")
-def _leakyrelu(
+@rule_for("convoy.elu")
+def _with_alpha(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    (x,) = call.args
-    positive = ctx.emit(op.greater(x, _const(0, dy)))
-    return [op.where(positive, dy, _scaled(dy, float(call.attrs.alpha), dy))]
+    name = op_name(call).rpartition(".")[2]
+    return [activation_backward(dy, call.args[0], name, [attr_fields(call.attrs)["alpha"]])]
+
+
+@rule_for("nn.silu")
+@rule_for("nn.gelu")
+@rule_for("nn.gelu_tanh")
+@rule_for("convoy.hardswish")
+@rule_for("convoy.mish")
+def _activation(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [activation_backward(dy, call.args[0], op_name(call).rpartition(".")[2])]
 
 
 @rule_for("nn.prelu")
@@ -60,33 +69,6 @@ def _prelu(
     products = ctx.emit(op.where(positive, op.zeros_like(dy), op.multiply(dy, x)))
     others = [i for i in range(rank) if i != axis or shape_of(alpha) == (1,)]
     return [dx, op.reshape(op.sum(products, others), shape_of(alpha))]
-
-
-@rule_for("nn.gelu")
-def _gelu(
-    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
-) -> list[relax.Expr]:
-    """Phi(x) + x phi(x), with Phi and phi of the normal distribution."""
-    (x,) = call.args
-    share = _scaled(op.add(op.erf(_scaled(x, 0.5**0.5, x)), _const(1, x)), 0.5, x)
-    density = _scaled(op.exp(_scaled(op.multiply(x, x), -0.5, x)), (2 * math.pi) ** -0.5, x)
-    return [op.multiply(dy, op.add(share, op.multiply(x, density)))]
-
-
-@rule_for("nn.gelu_tanh")
-def _gelu_tanh(
-    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
-) -> list[relax.Expr]:
-    """Differentiate x (1 + t) / 2 with t = tanh(k (x + c x^3))."""
-    (x,) = call.args
-    k, c = (2 / math.pi) ** 0.5, 0.044715
-    square = ctx.emit(op.multiply(x, x))
-    inner = op.multiply(x, op.add(_scaled(square, k * c, x), _const(k, x)))
-    t = ctx.emit(op.tanh(inner))
-    slope = op.add(_scaled(square, 3 * k * c, x), _const(k, x))
-    rise = op.multiply(op.subtract(_const(1, x), op.multiply(t, t)), slope)
-    total = op.add(op.add(t, _const(1, x)), op.multiply(x, rise))
-    return [op.multiply(dy, _scaled(total, 0.5, x))]
 
 
 @rule_for("nn.softplus")

@@ -25,7 +25,7 @@ _LONGEST_SUM = 16384
 
 
 class ChannelReduce(ReductionRule):
-    """One reduction over one operand that is contiguous along the last output axis."""
+    """One reduction over operands that are contiguous along the last output axis."""
 
     def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
         for info in infos[: infos.index(reduction)]:
@@ -41,12 +41,14 @@ def _sums_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     spatial = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
     rows = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
     loads = loads_of(block)
-    if len(loads) != 1 or not loads[0].uniform or loads[0].guarded:
+    if not loads or int(spatial[-1].dom.extent) < 8:
         return False
-    if not contiguous_in(loads[0], spatial[-1].var) or int(spatial[-1].dom.extent) < 8:
+    if any(not load.uniform or load.guarded for load in loads):
+        return False
+    if not all(contiguous_in(load, spatial[-1].var) for load in loads):
         return False
     # Every index is one axis: windows, whose rows overlap, are the Window rule's.
-    plain = all(isinstance(i, (tirx.Var, tirx.IntImm)) for i in loads[0].indices)
+    plain = all(isinstance(i, (tirx.Var, tirx.IntImm)) for load in loads for i in load.indices)
     return plain and math.prod(int(a.dom.extent) for a in rows) >= _MIN_ROWS
 
 

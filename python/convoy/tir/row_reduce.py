@@ -22,15 +22,15 @@ _UNROLLED = 16
 
 
 class RowReduce(PartialSums):
-    """One reduction over one operand that is contiguous along the last reduced axis."""
+    """One reduction over operands that are contiguous along the last reduced axis."""
 
     def fits(self, block: s_tir.SBlock) -> bool:
         loads = loads_of(block)
-        if len(loads) != 1 or not loads[0].uniform or loads[0].guarded:
+        if not loads or any(not load.uniform or load.guarded for load in loads):
             return False
         reduced = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
         results = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
-        if not contiguous_in(loads[0], reduced[-1].var):
+        if not all(contiguous_in(load, reduced[-1].var) for load in loads):
             return False
         count, length = (math.prod(int(a.dom.extent) for a in axes) for axes in (results, reduced))
         if count == 1 and length > _LONGEST_ALONE:

@@ -21,6 +21,7 @@ from ..errors import InvalidOption, UnsupportedOp
 from ..graph.expr import FLOAT_DTYPES, dtype_of, numpy_dtype, shape_of
 from ..graph.rewriter import main_function
 from ..graph.state import STATE
+from ..normalize.activations import RecognizeActivations
 from .loss import differentiable, draws_numbers
 from .optimizers import Group, Optimizer, Sgd
 from .update import RANDOM, Scaling, Update
@@ -84,6 +85,7 @@ def train_step(
         UnsupportedOp: An operator that cannot be differentiated.
     """
     updates = dict(updates or {})
+    mod = RecognizeActivations()(mod)  # each has one gradient, whatever its parts have
     gv, func = main_function(mod)
     params = {p.name: p for p in func.params}
     _check_names(params, trainable, updates)
