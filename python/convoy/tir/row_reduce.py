@@ -22,12 +22,14 @@ _UNROLLED = 16
 
 
 class RowReduce(PartialSums):
-    """One reduction over operands that are contiguous along the last reduced axis."""
+    """One reduction over operands of one shape that is contiguous along the last reduced axis."""
 
     def fits(self, block: s_tir.SBlock) -> bool:
         loads = loads_of(block)
         if not loads or any(not load.uniform or load.guarded for load in loads):
             return False
+        if len({str(load.indices) for load in loads}) > 1:
+            return False  # a product of rows and a matrix, which Gemv computes
         reduced = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
         results = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
         if not all(contiguous_in(load, reduced[-1].var) for load in loads):
