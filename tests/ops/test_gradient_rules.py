@@ -75,6 +75,7 @@ CASES = {
     ),
     "sort": ([(3, 4)], lambda x: op.sort(x, 0, True)),
     "largest": ([(3, 5)], lambda x: op.topk(x, 2, 1)[0]),
+    "rows times a matrix": ([(2, 3, 2, 4), (4, 5)], op.matmul),
     "flip": ([(3, 5)], lambda x: op.flip(x, 1)),
     "triangle": ([(4, 4)], lambda x: op.tril(x, -1)),
     "max": ([PICTURE], lambda x: op.max(x, [1, -1])),

@@ -28,7 +28,7 @@ def _matmul(
     dx = ctx.emit(op.matmul(flat, ctx.emit(op.permute_dims(w, [1, 0]))))
     # The filter gradient of a convolution over single pixels reads both as they are.
     images, height = shape_of(x)[0], rows // shape_of(x)[0]
-    pixels = (ctx.emit(op.reshape(t, (images, height, 1, -1))) for t in (dy, x))
-    dw = conv2d_wgrad(*pixels, (1, 1), data_layout="NHWC", kernel_layout="OHWI")
+    dy, x = (ctx.emit(op.reshape(t, (images, height, 1, -1))) for t in (dy, x))
+    dw = conv2d_wgrad(dy, x, (1, 1), data_layout="NHWC", kernel_layout="OHWI")
     rotated = ctx.emit(op.reshape(ctx.emit(dw), (n, k)))
-    return [op.reshape(dx, shape_of(x)), op.permute_dims(rotated, [1, 0])]
+    return [op.reshape(dx, shape_of(call.args[0])), op.permute_dims(rotated, [1, 0])]
