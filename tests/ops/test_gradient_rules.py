@@ -9,9 +9,23 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from convoy.ops import activation
+
 from .test_gradient import close, differentiated, gradients, numeric
 
 PICTURE = (2, 4, 4, 3)
+
+
+def _places(values):
+    return relax.const(values, "int64")
+
+
+def _halved(x):
+    return op.multiply(x, relax.const(0.5, x.ty.dtype))
+
+
+def _above(x, bound):
+    return op.greater(x, relax.const(bound, x.ty.dtype))
 
 
 def resize(size, layout="NCHW", **options):
@@ -36,6 +50,64 @@ CASES = {
     "take one": ([PICTURE], lambda x: op.take(x, relax.const(2, "int64"), 1)),
     "take the last": ([PICTURE], lambda x: op.take(x, relax.const(-1, "int64"), -1, "wrap")),
     "take several": ([(5, 3)], lambda x: op.take(x, relax.const([3, 0, 3], "int64"), 0)),
+    "take a table": ([(2, 4, 3)], lambda x: op.take(x, _places([[3, 0, 3], [1, 3, 0]]), 1)),
+    "take what is computed": ([(5, 3)], lambda x: op.take(x, op.argmax(x, 1), 0)),
+    "gather elements": (
+        [(3, 4)], lambda x: op.gather_elements(x, _places([[0, 2, 2], [1, 1, 1]]), 1),
+    ),
+    "gather points": ([(3, 4, 2)], lambda x: op.gather_nd(x, _places([[0, 2], [1, 1], [0, 2]]))),
+    "scatter elements": (
+        [(3, 4), (2, 4)],
+        lambda x, u: op.scatter_elements(x, _places([[2, 0, 1, 1], [0, 1, 2, 0]]), u, 0),
+    ),
+    "scatter and add": (
+        [(3, 4), (2, 4)],
+        lambda x, u: op.scatter_elements(x, _places([[2, 0, 1, 1], [2, 1, 1, 1]]), u, 0, "add"),
+    ),
+    "scatter points": (
+        [(3, 4), (2, 4)], lambda x, u: op.scatter_nd(x, _places([[2], [0]]), u, "update"),
+    ),
+    "add points": (
+        [(3, 4), (3, 4)], lambda x, u: op.scatter_nd(x, _places([[2], [0], [2]]), u, "add"),
+    ),
+    "scatter a slice": (
+        [(3, 7), (3, 3)], lambda x, u: relax.op.slice_scatter(x, u, 1, 6, 2, axis=1),
+    ),
+    "sort": ([(3, 4)], lambda x: op.sort(x, 0, True)),
+    "largest": ([(3, 5)], lambda x: op.topk(x, 2, 1)[0]),
+    "rows times a matrix": ([(2, 3, 2, 4), (4, 5)], op.matmul),
+    "flip": ([(3, 5)], lambda x: op.flip(x, 1)),
+    "triangle": ([(4, 4)], lambda x: op.tril(x, -1)),
+    "max": ([PICTURE], lambda x: op.max(x, [1, -1])),
+    "min of all": ([(3, 4)], lambda x: op.min(x, keepdims=True)),
+    "product": ([(3, 4)], lambda x: op.prod(x, 1)),
+    "products with zeros": ([(3, 4)], lambda x: op.prod(op.nn.relu(x), 1)),
+    "deviation": ([(3, 4)], lambda x: op.std(x, [1], keepdims=True)),
+    "functions": ([(3, 4)], lambda x: op.add(op.add(op.tan(x), op.asin(_halved(x))),
+                                             op.add(op.acos(_halved(x)), op.atan(x)))),
+    "hyperbolic functions": (
+        [(3, 4)], lambda x: op.add(op.add(op.sinh(x), op.cosh(x)),
+                                   op.add(op.asinh(x), op.atanh(_halved(x)))),
+    ),
+    "conditions": (
+        [(3, 4)],
+        lambda x: op.where(op.logical_not(op.logical_and(_above(x, -0.5), op.isfinite(op.log(x)))),
+                           op.multiply(x, x), x),
+    ),
+    "adaptive mean, uneven": ([PICTURE], lambda x: op.nn.adaptive_avg_pool2d(x, (3, 2))),
+    "adaptive mean of lines": ([(2, 3, 7)], lambda x: op.nn.adaptive_avg_pool1d(x, 3)),
+    "mean of lines": (
+        [(2, 3, 7)], lambda x: op.nn.avg_pool1d(x, 3, 2, (1, 2), count_include_pad=True),
+    ),
+    "mean of volumes": (
+        [(1, 2, 5, 4, 3)],
+        lambda x: op.nn.avg_pool3d(x, (3, 2, 2), (2, 2, 1), (1, 0, 1), ceil_mode=True),
+    ),
+    "maximum of lines": ([(2, 3, 7)], lambda x: op.nn.max_pool1d(x, 3, 2, 1, 2)),
+    "maximum of volumes": (
+        [(1, 2, 5, 4, 4)],
+        lambda x: op.nn.max_pool3d(x, (2, 3, 2), (2, 2, 1), (1, 1, 0), ceil_mode=True),
+    ),
     "tile": ([(2, 3)], lambda x: op.tile(x, [2, 1, 3])),
     "tile, fewer numbers": ([(2, 3, 2)], lambda x: op.tile(x, [2, 3])),
     "steps": ([PICTURE], lambda x: op.multiply(x, op.floor(op.multiply(x, op.sign(x))))),
@@ -71,6 +143,11 @@ CONVOLUTIONS = {
     "conv3d, dilation and groups": (
         [(2, 4, 5, 4, 5), (4, 2, 2, 2, 2)], {"dilation": (2, 1, 3), "groups": 2},
     ),
+    "conv1d_transpose": (
+        [(2, 4, 5), (4, 3, 3)], {"strides": 2, "padding": 1, "output_padding": 1, "groups": 2},
+    ),
+    "conv1d_transpose, dilation": ([(2, 4, 5), (4, 3, 3)], {"padding": (0, 1), "dilation": 2}),
+    "conv3d_transpose": ([(1, 2, 3, 2, 3), (2, 3, 2, 3, 2)], {"strides": (2, 1, 2), "padding": 1}),
     "conv3d, every channel by itself": (
         [(2, 3, 4, 4, 4), (3, 1, 3, 3, 3)], {"groups": 3, "padding": 1, "strides": 2},
     ),
@@ -117,6 +194,13 @@ NORMS = {
         lambda x, g, b: groups_of_two(x.transpose(0, 3, 1, 2), g, b).transpose(0, 2, 3, 1),
     ),
 }  # fmt: skip
+#: Activations of Convoy, and those that stock TVM does not compile in float64.
+ACTIVATIONS = {
+    "silu": (op.nn.silu, lambda x: x / (1 + np.exp(-x))),
+    "hardswish": (activation.hardswish, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "elu": (lambda x: activation.elu(x, 0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
+    "mish": (activation.mish, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+}
 #: Resizing is linear, and computed in float32 in every dtype: it is checked with a large step.
 LINEAR_STEP = 0.25
 
@@ -157,12 +241,22 @@ def test_gradient(name):
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_gradient_of_convolution(name):
     shapes, attrs = CONVOLUTIONS[name]
-    operator = op.nn.conv1d if name.startswith("conv1d") else op.nn.conv3d
+    operator = getattr(op.nn, name.split(",")[0])
 
     def build(x, w):
         return operator(x, w, **attrs)
 
     check(build, shapes, forward(build, shapes), 1e-5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradient_of_activation(name):
+    build, exact = ACTIVATIONS[name]
+
+    def wide(x):
+        return build(op.multiply(x, relax.const(4.0, x.ty.dtype)))
+
+    check(wide, [PICTURE], lambda x: exact(4 * x), 1e-5)
 
 
 @pytest.mark.parametrize("name", NORMS)

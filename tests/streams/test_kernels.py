@@ -104,7 +104,7 @@ def test_state_is_updated_behind_all_that_reads_it(dtype: str) -> None:
     mod = lower_calls(rewrite(normal, {r.id: r.id for r in chosen}), TARGET)
     program = read(mod, Device())
     ancestors = Dependences([op.depends for op in program.ops]).ancestors
-    updates = [i for i, op in enumerate(program.ops) if op.name.startswith("sgd_update")]
+    updates = [i for i, op in enumerate(program.ops) if op.name.startswith("optimizer_update")]
     assert updates
     carried = set(program.func.params[-len(step.state) :])
     waited = 0

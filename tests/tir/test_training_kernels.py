@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
+from tvm.relax import op
 
 from convoy.graph.state import STATE, _Calls
 from convoy.lower.executable import lower_calls
 from convoy.normalize.normal_form import normalize
-from convoy.ops.elementwise import sgd_step
+from convoy.ops.optimizer import element
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
-from convoy.tir import multi_tensor
+from convoy.tir import multi_tensor, multi_tensor_norm
 from convoy.tir.channel_sums import ChannelSums, partial_shape
 from convoy.tir.channel_sums_kernels import kernels
 from convoy.tir.multi_tensor import Item
 from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
-from convoy.training import Sgd, resnet50, small_resnet
+from convoy.training import Network, Scaling, Sgd, resnet50, small_resnet
 
 from ..graph.serial import serialize
 from ..helpers.longest import longest
@@ -75,31 +76,64 @@ def test_channel_sums(rows, channels, dtypes, launches):
 
 def test_updates_of_many_tensors():
     dtypes = [
-        ("float32", "float32", "float16"),
+        ("float32", "float16", "float32"),
         ("float32", "float32", "float32"),
-        ("float16", "float32", "float16"),
-        ("float32", "float32", "float16"),
+        ("float16", "float16", "float32"),
+        ("float32", "float16", "float32"),
     ]
     shapes = [(64, 3, 3, 8), (10,), (7, 3), (4096,)]
-    items = [Item(shape, d, d[:2]) for shape, d in zip(shapes, dtypes, strict=True)]
-    options = {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}
-    kernel = multi_tensor.kernel("update", items, lambda *v: sgd_step(*v, **options), scalar=True)
+    items = [Item(shape, d, (d[0], d[2])) for shape, d in zip(shapes, dtypes, strict=True)]
+    shared = {"scale": -1, "applies": -1, "rate": 0}
+    momentum = {"rule": "sgd", "momentum": 0.9, "weight_decay": 0.1, "nesterov": True, **shared}
+    plain = {"rule": "sgd", "momentum": 0.0, "weight_decay": 0.0, "nesterov": False, **shared}
+    items.append(Item((33,), ("float32", "float16"), ("float32",)))
+    attributes = [momentum] * len(shapes) + [plain]
+    kernel = multi_tensor.kernel("update", items, lambda i, *v: element(*v, attributes[i]), 1)
     rng = np.random.default_rng(0)
     old = [
-        [rng.standard_normal(item.shape).astype(item.inputs[column]) for item in items]
-        for column in range(3)
+        [rng.standard_normal(item.shape).astype(dtype) for dtype in item.inputs] for item in items
     ]
-    new = [[np.full_like(a, np.nan) for a in column] for column in old[:2]]
-    rate = np.float32(0.5).reshape(())
-    arrays = run(kernel, *old[0], *old[1], *old[2], rate, *new[0], *new[1])
+    new = [[np.full(item.shape, np.nan, dtype) for dtype in item.outputs] for item in items]
+    read, written = ([row[k] for k in range(3) for row in rows if k < len(row)]
+                     for rows in (old, new))  # fmt: skip
+    arrays = run(kernel, *read, np.full(1, 0.5, "float32"), *written)[len(read) + 1 :]
     count = len(items)
-    for i, (w, v, g) in enumerate(zip(*old, strict=True)):
+    for i, (w, g, v) in enumerate(old[:-1]):
         g = g.astype("float32") + np.float32(0.1) * w
         v = np.float32(0.9) * v + g
         want = w - np.float32(0.5) * (g + np.float32(0.9) * v)
         limit = 2e-3 if w.dtype == np.float16 else 1e-6
-        np.testing.assert_allclose(arrays[3 * count + 1 + i], want, rtol=limit, atol=limit)
-        np.testing.assert_allclose(arrays[4 * count + 1 + i], v, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(arrays[i], want, rtol=limit, atol=limit)
+        np.testing.assert_allclose(arrays[count + i], v, rtol=1e-6, atol=1e-6)
+    w, g = old[-1]
+    np.testing.assert_allclose(arrays[count - 1], w - 0.5 * g.astype("float32"), rtol=1e-6)
+
+
+def test_squares_of_many_tensors():
+    items = [
+        Item(s, (d,), ())
+        for s, d in (((64, 300), "float16"), ((5,), "float32"), ((9, 7), "float32"))
+    ]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(item.shape).astype(item.inputs[0]) for item in items]
+    counts = [multi_tensor_norm.blocks(item) for item in items]
+    assert counts == [3, 1, 1]
+    kernel = multi_tensor_norm.kernel("squares", items)
+    partial = run(kernel, *arrays, np.full(sum(counts), np.nan, "float32"))[-1]
+    sums = np.split(partial, np.cumsum(counts)[:-1])
+    for part, array in zip(sums, arrays, strict=True):
+        assert part.sum() == pytest.approx((array.astype("float64") ** 2).sum(), rel=1e-5)
+
+
+def test_clipping_takes_two_launches():
+    """All gradients in one kernel, whose sums another one adds; one for the scalars."""
+    net = small_resnet(8)
+    plain, clipped = (
+        called(lower_calls(normalize(net.step(Sgd(0.9), scaling).module), TARGET)["main"])
+        for scaling in (None, Scaling(clip_norm=1.0))
+    )
+    assert clipped["squares"] == 1
+    assert sum(clipped.values()) <= sum(plain.values()) + 4
 
 
 def test_tensors_are_grouped_by_what_a_launch_carries():
@@ -202,11 +236,27 @@ def test_passes_over_activations():
     names = called(lowered["main"])
     norms = sum(name.endswith("_gamma") for name in net.trainable)
     assert names["batch_norm_stats"] == names["batch_norm_grad_stats"] == norms
-    assert names["sgd_update"] == names["round_weights"] == 1
+    assert names["optimizer_update"] == names["round_weights"] == 1
     text = normal.script()
     assert text.count("batch_norm_grad_apply(") == norms
     # Rectifiers right behind a norm are part of its gradient; those behind sums are not.
-    assert text.count("relu=True") // 2 == text.count("R.nn.relu(") - text.count("relu_backward(")
+    apart = text.count("relu_backward(")
+    assert text.count('activation="relu"') // 2 == text.count("R.nn.relu(") - apart
+
+
+@pytest.mark.parametrize("activation", [op.nn.silu, lambda x: op.clip(x, 0, 6)])
+def test_activations_behind_norms_take_no_launch(activation):
+    """Neither forward nor backward: as many kernels as with a rectifier."""
+
+    def launches(act):
+        net = Network(2, 4, 4, 3)
+        x = net.batch_norm(net.conv(net.x, 8, 3, name="a"), name="an")
+        step = net.finish(net.dense(net.mean(net._emit(act(x))), 5, name="head")).step(Sgd(0.9))
+        normal = normalize(step.module, dtype="float16")
+        assert "activation_backward(" not in normal.script()
+        return called(lower_calls(normal, TARGET)["main"])
+
+    assert sum(launches(activation).values()) == sum(launches(op.nn.relu).values())
 
 
 @pytest.mark.slow
@@ -218,5 +268,5 @@ def test_launches_of_resnet50():
     assert Counter(r.workload.op for r in regions if r.workload.op != "matmul") == {
         "fprop": 53, "dgrad": 52, "wgrad": 53,
     }  # fmt: skip
-    assert names["sgd_update"] == 2 and names["round_weights"] == 1
+    assert names["optimizer_update"] == 2 and names["round_weights"] == 1
     assert sum(names.values()) < 470

@@ -162,7 +162,7 @@ def descend(build, x, labels, state, rate, momentum=0.0, weight_decay=0.0, dtype
             state[name] = tape.moved[name]
             continue
         grad, old = tape.params[name].grad, state[name].astype(dtype)
-        if weight_decay and old.ndim > 1:
+        if weight_decay:
             grad = grad + weight_decay * old
         if momentum:
             velocity = state.get(f"{name}_velocity", np.zeros_like(old))

@@ -28,7 +28,14 @@ from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
-from . import legalize_nan, legalize_pool, legalize_resize, legalize_take, legalize_training
+from . import (
+    legalize_nan,
+    legalize_pool,
+    legalize_resize,
+    legalize_sums,
+    legalize_take,
+    legalize_training,
+)
 from .default import FUSABLE, accumulator_dtype, default_legalize
 from .legalize_training import emit_sums
 from .spread import MEAN, PRODUCT
@@ -50,6 +57,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.image.resize2d": legalize_resize.resize2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
+            "relax.sum": legalize_sums.sum_in_parts,
             "relax.take": legalize_take.take,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
@@ -141,6 +149,10 @@ def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
     axes = sorted(a % rank for a in axes)
     wide = accumulator_dtype(dtype)
+    if axes == list(range(rank)):
+        total = bb.emit(relax.op.sum(bb.emit(relax.op.astype(call.args[0], wide)), axes, keepdims))
+        share = relax.const(1 / math.prod(shape), wide)
+        return relax.op.astype(bb.emit(relax.op.multiply(total, share)), dtype)
     parts = parts_of_mean(shape) if axes == list(range(1, rank - 1)) and on_gpu() else 1
     if parts == 1:
         return _mean_of(bb, call.args[0], axes, keepdims, wide, dtype)

@@ -14,7 +14,7 @@ from tvm.tirx import Expr
 
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, permute, shape_of
 from ..graph.target import on_gpu
-from ..ops.batch_norm_loops import through_relu
+from ..ops.activation_backward import through
 from ..tir import pool_gradient
 from ..tir.channel_sums import ChannelSums, partial_shape
 from ..tir.channel_sums_kernels import kernels
@@ -107,14 +107,15 @@ def _stats_sums(call: relax.Call) -> Sums:
 
 
 def _grad_sums(call: relax.Call) -> Sums:
-    """Sum dy and dy * (x - mean), dy masked by relu."""
+    """Sum dy and dy * (x - mean), dy passed through the activation."""
     attrs, (dy, x, *vectors) = attr_fields(call.attrs), call.args
     rows, channels = _flat(x)
     per_row = 1 / rows if attrs["training"] else 0.0
     gamma, scale, shift, mean, rstd = range(5)
 
     def terms(x: Values, v: Values, first: Expr) -> tuple[Expr, Expr]:
-        gradient = through_relu(x[0], x[1], v[scale], v[shift], attrs["relu"])
+        normal = x[1] * v[scale] + v[shift]
+        gradient = through(x[0], normal, attrs["activation"], attrs["parameters"])
         return gradient, gradient * (x[1] - v[mean])
 
     def finish(sums: Values, v: Values, first: Expr) -> list[Expr]:

@@ -1,6 +1,7 @@
 """Group elementwise work on all parameters of a training step into few kernels.
 
-These are the updates at its end, and the casts of float32 weights to 16 bit at its beginning.
+These are the updates at its end, the norm of all gradients, and the casts of float32 weights to 16
+bit at its beginning.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tvm import relax
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, is_tensor, op_name, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, calls_of, main_function, used_vars
 from ..graph.state import STATE
-from ..ops.elementwise import SGD_UPDATE, sgd_step
-from ..tir import multi_tensor
+from ..ops.optimizer import SQUARED_NORM, UPDATE, element
+from ..tir import multi_tensor, multi_tensor_norm
 from ..tir.multi_tensor import Item
 
 
@@ -52,7 +53,9 @@ class GroupCasts(Rewriter):
             for call in self._calls
         ]
         for part in multi_tensor.groups(items):
-            kernel = multi_tensor.kernel("round_weights", [items[i] for i in part], lambda x: [x])
+            kernel = multi_tensor.kernel(
+                "round_weights", [items[i] for i in part], lambda _, values, __: values
+            )
             callee = self.builder.add_func(kernel, "round_weights")
             calls = [self._calls[i] for i in part]
             types = [relax.TensorType(shape_of(call), dtype_of(call)) for call in calls]
@@ -66,10 +69,9 @@ class GroupCasts(Rewriter):
 
 
 class GroupUpdates(Rewriter):
-    """Group updates with the same attributes and learning rate, on GPUs, into kernels for as many
-    parameters as a launch can pass."""
+    """Group updates of parameters, on GPUs, into kernels for as many as a launch can pass."""
 
-    ops: ClassVar[frozenset[str]] = frozenset({SGD_UPDATE})
+    ops: ClassVar[frozenset[str]] = frozenset({UPDATE})
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,12 +84,11 @@ class GroupUpdates(Rewriter):
         return super().__call__(_updates_last(mod))
 
     def start(self, func: relax.Function) -> None:
-        same: dict[tuple[object, ...], list[tuple[relax.Var, relax.Call]]] = {}
+        same: dict[relax.Var, list[tuple[relax.Var, relax.Call]]] = {}
         for binding in bindings_of(func):
-            if op_name(binding.value) == SGD_UPDATE:
-                attrs = attr_fields(binding.value.attrs)
-                key = (*sorted(attrs.items()), binding.value.args[3])
-                same.setdefault(key, []).append((binding.var, binding.value))
+            if op_name(binding.value) == UPDATE:
+                members = same.setdefault(binding.value.args[-1], [])  # by their scalars
+                members.append((binding.var, binding.value))
         for members in same.values():
             for part in multi_tensor.groups([_item(call) for _, call in members]):
                 group = [members[i] for i in part]
@@ -99,32 +100,56 @@ class GroupUpdates(Rewriter):
         return self._results[self.old.var]
 
     def _emit_group(self, group: list[tuple[relax.Var, relax.Call]]) -> None:
-        columns: list[list[relax.Expr]] = [[], [], []]
-        items, types = [], []
-        for _, call in group:
-            args = [self.rename(arg) for arg in call.args[:3]]
-            for column, arg in zip(columns, args, strict=True):
-                column.append(arg)
-            items.append(_item(call))
-            types.append([arg.ty for arg in args[:2]])
-        attrs = attr_fields(group[0][1].attrs)
+        calls = [call for _, call in group]
+        attributes = [attr_fields(call.attrs) for call in calls]
+        scalars = self.rename(calls[0].args[-1])
         kernel = multi_tensor.kernel(
-            "sgd_update", items, lambda *v: sgd_step(*v, **attrs), scalar=True
-        )
-        callee = self.builder.add_func(kernel, "sgd_update")
-        rate = self.rename(group[0][1].args[3])
-        outputs = [pair[j] for j in range(2) for pair in types]
-        flat = [arg for column in columns for arg in column]
-        both = self.emit(relax.op.call_tir(callee, [*flat, rate], outputs))
-        for i, (var, _) in enumerate(group):
-            items = [self.emit(relax.TupleGetItem(both, j)) for j in (i, i + len(group))]
-            self._results[var] = relax.Tuple(items)
+            "optimizer_update", [_item(call) for call in calls],
+            lambda i, values, shared: element(values, shared, attributes[i]),
+            shape_of(scalars)[0],
+        )  # fmt: skip
+        callee = self.builder.add_func(kernel, "optimizer_update")
+        read = _columns([call.args[:-1] for call in calls])
+        written = _columns([[call.args[0], *call.args[2:-1]] for call in calls])
+        args = [self.rename(arg) for _, arg in read]
+        types = [self.rename(arg).ty for _, arg in written]
+        made = self.emit(relax.op.call_tir(callee, [*args, scalars], types))
+        results: list[list[relax.Expr]] = [[] for _ in calls]
+        for k, (i, _) in enumerate(written):
+            one = made if len(written) == 1 else self.emit(relax.TupleGetItem(made, k))
+            results[i].append(one)
+        for (var, _), result in zip(group, results, strict=True):
+            self._results[var] = relax.Tuple(result)
+
+
+class GroupSquares(Rewriter):
+    """Sum the squares of many tensors, on GPUs, in kernels for as many as a launch can pass."""
+
+    ops: ClassVar[frozenset[str]] = frozenset({SQUARED_NORM})
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        items = [Item(shape_of(x), (dtype_of(x),), ()) for x in call.args]
+        sums = []
+        for part in multi_tensor.groups(items):
+            kernel = multi_tensor_norm.kernel("squares", [items[i] for i in part])
+            callee = self.builder.add_func(kernel, "squares")
+            count = sum(multi_tensor_norm.blocks(items[i]) for i in part)
+            partial = relax.TensorType((count,), "float32")
+            args = [call.args[i] for i in part]
+            sums.append(self.emit(relax.op.call_tir(callee, args, partial)))
+        return relax.op.sum(sums[0] if len(sums) == 1 else self.emit(relax.op.concat(sums, 0)))
+
+
+def _columns(rows: list[list[relax.Expr]]) -> list[tuple[int, relax.Expr]]:
+    """(row, entry) of all first entries, then of all second ones where there are some, and on."""
+    longest = max(map(len, rows))
+    return [(i, row[k]) for k in range(longest) for i, row in enumerate(rows) if k < len(row)]
 
 
 def _item(call: relax.Call) -> Item:
-    """(weight, velocity, gradient) to (weight, velocity)."""
-    dtypes = tuple(dtype_of(arg) for arg in call.args[:3])
-    return Item(shape_of(call.args[0]), dtypes, dtypes[:2])
+    """(weight, gradient, slots...) to (weight, slots...)."""
+    dtypes = tuple(dtype_of(arg) for arg in call.args[:-1])
+    return Item(shape_of(call.args[0]), dtypes, (dtypes[0], *dtypes[2:]))
 
 
 def _updates_last(mod: tvm.IRModule) -> tvm.IRModule:
@@ -134,7 +159,7 @@ def _updates_last(mod: tvm.IRModule) -> tvm.IRModule:
     early_bindings, late_bindings = [], []
     for binding in bindings_of(func):
         behind = any(var in late for var in used_vars(binding.value))
-        if behind or op_name(binding.value) == SGD_UPDATE:
+        if behind or op_name(binding.value) == UPDATE:
             late.add(binding.var)
             late_bindings.append(binding)
         else:

@@ -23,7 +23,7 @@ from .empty_constants import EmptyConstants
 from .group_norms import GroupNorms
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
-from .multi_tensor import GroupCasts, GroupUpdates
+from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
 from .power import RewritePower
 from .row_norms import RowNorms
 from .spread import KeepSpreadApart
@@ -70,7 +70,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
 def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
     """Legalize operators and fuse their kernels, for the current target."""
     return [
-        *(map(module_pass, (GroupCasts, GroupUpdates)) if on_gpu() else ()),
+        *(map(module_pass, (GroupCasts, GroupSquares, GroupUpdates)) if on_gpu() else ()),
         legalize_ops(keep_nan),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),

@@ -18,6 +18,7 @@ from ..graph.expr import (
 )
 from ..ops import DGRAD, WGRAD, conv2d_dgrad, conv3d_dgrad, conv_attrs
 from ..ops.activation import ELU, HARDSWISH, MISH
+from ..ops.activation_backward import ACTIVATION_BACKWARD
 from ..ops.batch_norm import BACKWARD
 from ..ops.elementwise import RELU_BACKWARD
 from ..ops.pool_backward import AVG_POOL, MAX_POOL
@@ -162,6 +163,7 @@ def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     "add", "subtract", "multiply", "divide", "floor_divide", "power", "maximum", "minimum", "mod",
     "floor_mod", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
     "logical_and", "logical_or", "logical_xor", "where", RELU_BACKWARD,
+    ACTIVATION_BACKWARD,
 )  # fmt: skip
 def _broadcasting(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     rank = rank_of(call)

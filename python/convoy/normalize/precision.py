@@ -31,7 +31,7 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
-from ..ops.elementwise import SGD_UPDATE
+from ..ops.optimizer import SQUARED_NORM, UPDATE
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
 
@@ -46,7 +46,8 @@ FOLLOW = relax_ops(
     nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
     broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
     image.resize2d zeros_like ones_like
-    convoy.relu_backward convoy.max_pool2d_backward convoy.avg_pool2d_backward
+    convoy.relu_backward convoy.activation_backward
+    convoy.max_pool2d_backward convoy.avg_pool2d_backward
     """
 )
 
@@ -152,10 +153,12 @@ class ApplyPrecision(Rewriter):
             data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]
             vectors = [self.cast(a, "float32") for a in call.args[DATA_OPERANDS[name] :]]
             return call_like(call, data + vectors)
-        if name == SGD_UPDATE:  # the gradient comes as it was computed
+        if name == SQUARED_NORM:
+            return call_like(call, list(call.args))
+        if name == UPDATE:  # the gradient comes as it was computed
             declared = zip(call.args, old.args, strict=True)
             args = [self.as_declared(new, was.ty) for new, was in declared]
-            return call_like(call, [*args[:2], call.args[2], args[3]])
+            return call_like(call, [args[0], call.args[1], *args[2:]])
         if name in SENSITIVE:
             return call_like(call, [self.cast(a, "float32") for a in call.args])
         if name in NORMS:

@@ -1,22 +1,27 @@
 """Batch norms of a training step, forward and backward, taken apart into statistics and
 elementwise parts (see ``ops/batch_norm.py``), on the channels-last graph.
 
-Forward and backward share the statistics. A rectifier between a norm and its gradient is taken
-into the gradient's kernels when nobody else reads the masked gradient.
+Forward and backward share the statistics. The gradient of an activation behind a norm is taken into
+that of the norm when nobody else reads it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tvm import relax
 
 from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, op_name, rank_of
 from ..graph.rewriter import Rewriter
+from ..ops.activation_backward import ACTIVATION_BACKWARD
 from ..ops.batch_norm import AFFINE, BACKWARD, batch_norm_stats, channel_affine, expand_backward
 from ..ops.elementwise import RELU_BACKWARD
 
 _STATS = 6
+
+#: Its name in ``activation_backward`` and its parameters.
+Activation = tuple[str, Sequence[float]]
 
 
 class ExpandTrainingNorms(Rewriter):
@@ -55,17 +60,16 @@ class ExpandTrainingNorms(Rewriter):
         epsilon, training = float(attrs["epsilon"]), bool(attrs["training"])
         wide = [self._wide(v) for v in (gamma, mean, var)]
         stats = self._stats.get((x, epsilon, training))
-        relu = False
+        activation: Activation = ("", ())
         if stats is None:  # the forward norm is elsewhere; its shift is not needed
             vectors = [wide[0], wide[0], *wide[1:]]
             stats = self._emit_stats(
                 x, vectors, epsilon, 0.0, bool(attrs["scale"]), False, training
             )
         else:
-            source = self._unmasked(dy, x, stats)
-            relu, dy = source is not None, dy if source is None else source
+            dy, activation = self._before_activation(dy, x, stats)
         inner = relax.Call(call.op, [dy, x, *wide], call.attrs)
-        dx, *vectors = expand_backward(self.builder, inner, stats, relu)
+        dx, *vectors = expand_backward(self.builder, inner, stats, activation)
         return relax.Tuple([dx, *(self._like(v, gamma) for v in vectors)])
 
     def _emit_stats(
@@ -80,18 +84,26 @@ class ExpandTrainingNorms(Rewriter):
         self._stats[x, epsilon, training] = items
         return items
 
-    def _unmasked(
+    def _before_activation(
         self, dy: relax.Expr, x: relax.Expr, stats: list[relax.Expr]
-    ) -> relax.Expr | None:
-        """The gradient of ``relu(norm(x))`` that ``dy`` masks for this norm alone, if it does."""
-        mask = self.producer(dy, RELU_BACKWARD)
-        if mask is None or self.uses[self.old.value.args[0]] != 1:
-            return None
-        relu = self.producer(mask.args[1], "relax.nn.relu")
-        norm = self.producer(relu.args[0], AFFINE) if relu is not None else None
+    ) -> tuple[relax.Expr, Activation]:
+        """The gradient of ``activation(norm(x))`` where ``dy`` is what this norm alone gets of it,
+        with the activation; else ``dy``."""
+        kept: tuple[relax.Expr, Activation] = (dy, ("", ()))
+        if self.uses[self.old.value.args[0]] != 1:
+            return kept
+        if (mask := self.producer(dy, RELU_BACKWARD)) is not None:
+            relu = self.producer(mask.args[1], "relax.nn.relu")
+            inner, activation = None if relu is None else relu.args[0], ("relu", ())
+        elif (mask := self.producer(dy, ACTIVATION_BACKWARD)) is not None:
+            fields = attr_fields(mask.attrs)
+            inner, activation = mask.args[1], (fields["activation"], fields["parameters"])
+        else:
+            return kept
+        norm = None if inner is None else self.producer(inner, AFFINE)
         if norm is None or not norm.args[0].same_as(x) or not norm.args[1].same_as(stats[0]):
-            return None
-        return mask.args[0]
+            return kept
+        return mask.args[0], activation
 
     def _wide(self, vector: relax.Expr) -> relax.Expr:
         if dtype_of(vector) == "float32":

@@ -7,8 +7,13 @@ Importing this package registers them: ``relax.convoy.conv2d_dgrad`` (with ``con
 from . import (  # noqa: F401  (each registers its gradient rules)
     gradient_convolution,
     gradient_elementwise,
+    gradient_gather,
+    gradient_matmul,
     gradient_norm,
+    gradient_pool,
+    gradient_reduce,
     gradient_shape,
+    random,
 )
 from .conv_attrs import DGRAD, DGRAD_3D, WGRAD, ConvAttrs, ConvOptions, conv_attrs
 from .conv_backward import conv2d_dgrad, conv2d_wgrad, conv3d_dgrad

@@ -14,12 +14,14 @@ batch_norm_grad_apply   dy, x, scale, shift, a, b, c -> ``dx = a * dy + b * x + 
 
 With M rows (all axes but the last), ``x_hat = (x - mean) * rstd``:
 ``dx = gamma * rstd * (dy - sum(dy) / M - x_hat * sum(dy * x_hat) / M)`` (Ioffe and Szegedy 2015),
-which is linear in dy and x for each channel: the coefficients a, b and c. With ``relu`` the
-gradient passes a rectifier behind the norm first: dy counts where ``x * scale + shift > 0``, so
-that neither the rectified output nor the masked gradient is read or written.
+which is linear in dy and x for each channel: the coefficients a, b and c. With an ``activation``
+(of ``activation_backward``) the gradient passes one behind the norm first, whose input is
+``x * scale + shift``: neither the norm's output nor the gradient between both is read or written.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import tvm
 from tvm import relax
@@ -93,14 +95,16 @@ def batch_norm_grad_stats(
     shift: relax.Expr,
     mean: relax.Expr,
     rstd: relax.Expr,
-    relu: bool = False,
+    activation: str = "",
+    parameters: Sequence[float] = (),
     use_gamma: bool = True,
     training: bool = True,
 ) -> relax.Call:
     """(dgamma, dbeta, a, b, c), each (C,), of dy and x (..., C)."""
     return make_call(
         "batch_norm_grad_stats", [dy, x, gamma, scale, shift, mean, rstd],
-        relu=bool(relu), use_gamma=bool(use_gamma), training=bool(training),
+        activation=activation, parameters=[float(value) for value in parameters],
+        use_gamma=bool(use_gamma), training=bool(training),
     )  # fmt: skip
 
 
@@ -112,10 +116,14 @@ def batch_norm_grad_apply(
     a: relax.Expr,
     b: relax.Expr,
     c: relax.Expr,
-    relu: bool = False,
+    activation: str = "",
+    parameters: Sequence[float] = (),
 ) -> relax.Call:
     """``a * dy + b * x + c`` along the last axis, in the dtype of x."""
-    return make_call("batch_norm_grad_apply", [dy, x, scale, shift, a, b, c], relu=bool(relu))
+    return make_call(
+        "batch_norm_grad_apply", [dy, x, scale, shift, a, b, c],
+        activation=activation, parameters=[float(value) for value in parameters],
+    )  # fmt: skip
 
 
 # -- types -------------------------------------------------------------------------------------
@@ -148,7 +156,10 @@ def _infer_as_x(call: relax.Call, _builder: relax.BlockBuilder | None = None) ->
 
 
 def expand_backward(
-    builder: relax.BlockBuilder, call: relax.Call, stats: list[relax.Expr], relu: bool
+    builder: relax.BlockBuilder,
+    call: relax.Call,
+    stats: list[relax.Expr],
+    activation: tuple[str, Sequence[float]] = ("", ()),
 ) -> list[relax.Expr]:
     """(dx, dgamma, dbeta) of a :func:`batch_norm_backward` over the last axis from the items of
     its :func:`batch_norm_stats`."""
@@ -157,11 +168,11 @@ def expand_backward(
     scale, shift, mean, rstd = stats[:4]
     sums = builder.emit(
         batch_norm_grad_stats(
-            dy, x, gamma, scale, shift, mean, rstd, relu, attrs["scale"], attrs["training"]
+            dy, x, gamma, scale, shift, mean, rstd, *activation, attrs["scale"], attrs["training"]
         )
     )
     dgamma, dbeta, a, b, c = (builder.emit(relax.TupleGetItem(sums, i)) for i in range(5))
-    dx = builder.emit(batch_norm_grad_apply(dy, x, scale, shift, a, b, c, relu))
+    dx = builder.emit(batch_norm_grad_apply(dy, x, scale, shift, a, b, c, *activation))
     return [dx, dgamma, dbeta]
 
 
@@ -186,7 +197,7 @@ def _legalize_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
     items = [builder.emit(relax.TupleGetItem(forward, i)) for i in range(6)]
     inner = batch_norm_backward(dy, x, gamma, mean, var, rank - 1, attrs["epsilon"],
                                 attrs["scale"], attrs["training"])  # fmt: skip
-    dx, dgamma, dbeta = expand_backward(builder, inner, items, False)
+    dx, dgamma, dbeta = expand_backward(builder, inner, items)
     dx = builder.emit(relax.op.permute_dims(dx, back))
     wanted = dtype_of(call.args[2])
     dgamma, dbeta = (

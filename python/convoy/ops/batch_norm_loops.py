@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from tvm import te, tirx, topi
 
+from .activation_backward import through
+
 
 def _rows(x: te.Tensor) -> list[tirx.IterVar]:
     return [te.reduce_axis((0, d), name=f"r{i}") for i, d in enumerate(x.shape[:-1])]
@@ -79,11 +81,14 @@ def stats_loops(
     ]  # fmt: skip
 
 
-def grad_stats_loops(dy, x, gamma, scale, shift, mean, rstd, relu, use_gamma, training):  # type: ignore[no-untyped-def]
+def grad_stats_loops(  # type: ignore[no-untyped-def]
+    dy, x, gamma, scale, shift, mean, rstd, activation, parameters, use_gamma, training
+):
     rows, again, count = _rows(x), _rows(x), float(_count(x))
 
     def gradient(axes, c):  # type: ignore[no-untyped-def]
-        return through_relu(_f32(dy(*axes, c)), _f32(x(*axes, c)), scale[c], shift[c], relu)
+        normal = _f32(x(*axes, c)) * scale[c] + shift[c]
+        return through(_f32(dy(*axes, c)), normal, activation, parameters)
 
     dbeta = _channels(x, lambda c: te.sum(gradient(rows, c), axis=rows), "dbeta")
     product = _channels(
@@ -99,14 +104,6 @@ def grad_stats_loops(dy, x, gamma, scale, shift, mean, rstd, relu, use_gamma, tr
     return [dgamma, dbeta, a, b, c_]
 
 
-def through_relu(
-    dy: tirx.Expr, x: tirx.Expr, scale: tirx.Expr, shift: tirx.Expr, relu: bool
-) -> tirx.Expr:
-    """Mask dy by the relu of the normalized value, if there is one."""
-    zero = tirx.const(0.0, "float32")
-    return tirx.Select(x * scale + shift > zero, dy, zero) if bool(relu) else dy
-
-
 def affine_loops(x, scale, shift):  # type: ignore[no-untyped-def]
     dtype = str(x.dtype)
     return te.compute(
@@ -114,12 +111,13 @@ def affine_loops(x, scale, shift):  # type: ignore[no-untyped-def]
     )
 
 
-def grad_apply_loops(dy, x, scale, shift, a, b, c, relu):  # type: ignore[no-untyped-def]
+def grad_apply_loops(dy, x, scale, shift, a, b, c, activation, parameters):  # type: ignore[no-untyped-def]
     dtype = str(x.dtype)
 
     def element(*i):  # type: ignore[no-untyped-def]
         channel, value = i[-1], _f32(x(*i))
-        gradient = through_relu(_f32(dy(*i)), value, scale[channel], shift[channel], relu)
+        normal = value * scale[channel] + shift[channel]
+        gradient = through(_f32(dy(*i)), normal, activation, parameters)
         return (a[channel] * gradient + b[channel] * value + c[channel]).astype(dtype)
 
     return te.compute(x.shape, element, name="dx")

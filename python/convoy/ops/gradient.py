@@ -150,23 +150,6 @@ def _avg_pool2d(
     ]  # fmt: skip
 
 
-@rule_for("nn.adaptive_avg_pool2d")
-def _adaptive_avg_pool2d(
-    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
-) -> list[relax.Expr]:
-    layout, x = str(call.attrs.layout), call.args[0]
-    out = str(call.attrs.out_layout or layout)
-    sizes = [(shape_of(x)[layout.index(a)], shape_of(y)[out.index(a)]) for a in "HW"]
-    if any(size % parts for size, parts in sizes):
-        raise UnsupportedOp(
-            f"the gradient of nn.adaptive_avg_pool2d from {shape_of(x)} to {shape_of(y)}",
-            "windows of equal size",
-        )
-    window = [size // parts for size, parts in sizes]
-    dy = ctx.normalize(ordered(dy, out, layout))
-    return [avg_pool2d_backward(dy, x, window, window, layout=layout)]
-
-
 @rule_for("flatten")
 @rule_for("squeeze")
 @rule_for("nn.batch_flatten")

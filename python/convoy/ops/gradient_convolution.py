@@ -1,5 +1,5 @@
-"""Gradients of convolutions over one and three dimensions, as forward convolutions of the same
-kind; those over two have kernels of their own."""
+"""Gradients of convolutions over one and three dimensions, transposed ones too, as forward
+convolutions of the same kind; those over two have kernels of their own."""
 
 from __future__ import annotations
 
@@ -20,20 +20,46 @@ _OPS = {1: op.nn.conv1d, 3: op.nn.conv3d}
 def _convolution(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
+    x, w, dy = _plain(call, dy, ctx.emit, "OI")
+    problem = _Problem(ctx.emit, x, w, dy, call)
+    return _as_given(call, problem.input_gradient(), problem.filter_gradient(), ctx.emit, "OI")
+
+
+@rule_for("nn.conv1d_transpose")
+@rule_for("nn.conv3d_transpose")
+def _transposed(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """The forward convolution of dy, and its filter gradient with x in place of dy."""
+    x, w, dy = _plain(call, dy, ctx.emit, "IO")  # I counts what that convolution gives
+    problem = _Problem(ctx.emit, dy, w, x, call)
+    return _as_given(call, problem.forward(), problem.filter_gradient(), ctx.emit, "IO")
+
+
+def _plain(
+    call: relax.Call, dy: relax.Expr, emit: _Emit, filters: str
+) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
+    """x, w and dy, channels in front of the spatial axes, ``filters`` the first two axes of w."""
     attrs, (x, w) = call.attrs, call.args
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
     spatial = "".join(letter for letter in "DHW" if letter in data)
-    problem = _Problem(
-        ctx.emit,
-        ctx.emit(ordered(x, data, f"NC{spatial}")),
-        ctx.emit(ordered(w, kernel, f"OI{spatial}")),
-        ctx.emit(ordered(dy, str(attrs.out_layout or data), f"NC{spatial}")),
-        call,
+    return (
+        emit(ordered(x, data, f"NC{spatial}")),
+        emit(ordered(w, kernel, f"{filters}{spatial}")),
+        emit(ordered(dy, str(attrs.out_layout or data), f"NC{spatial}")),
     )
-    dx, dw = problem.input_gradient(), problem.filter_gradient()
+
+
+def _as_given(
+    call: relax.Call, dx: relax.Expr, dw: relax.Expr, emit: _Emit, filters: str
+) -> list[relax.Expr]:
+    """Gradients in the layouts and dtypes of a call's operands."""
+    attrs, (x, w) = call.attrs, call.args
+    data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
+    spatial = "".join(letter for letter in "DHW" if letter in data)
     return [
-        op.astype(_back(ctx.emit, dx, f"NC{spatial}", data), dtype_of(x)),
-        op.astype(_back(ctx.emit, dw, f"OI{spatial}", kernel), dtype_of(w)),
+        op.astype(_back(emit, dx, f"NC{spatial}", data), dtype_of(x)),
+        op.astype(_back(emit, dw, f"{filters}{spatial}", kernel), dtype_of(w)),
     ]
 
 
@@ -60,6 +86,12 @@ class _Problem:
         self.before = padding[: self.rank]
         self.after = padding[-self.rank :]
         self.groups = int(call.attrs.groups)
+
+    def forward(self) -> relax.Expr:
+        return _OPS[self.rank](
+            self.x, self.w, strides=self.strides, padding=(*self.before, *self.after),
+            dilation=self.dilation, groups=self.groups,
+        )  # fmt: skip
 
     def input_gradient(self) -> relax.Expr:
         """dy, with zeros between its elements, convolved with the filter turned around."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tvm import relax
 from tvm.relax import op
 from tvm.relax.op.grad import no_grad
 
-from ..graph.expr import dtype_of, shape_of
+from ..graph.expr import attr_fields, dtype_of, op_name, shape_of
+from .activation_backward import activation_backward
 from .gradient import rule_for
 
 
@@ -29,21 +31,29 @@ def _value(bound: relax.Expr) -> float:
 def _clip(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """Differentiate clip: 1 inside and on the bounds, as PyTorch's clamp."""
     x, low, high = call.args
-    above = ctx.emit(op.greater_equal(x, _const(_value(low), dy)))
-    below = ctx.emit(op.less_equal(x, _const(_value(high), dy)))
-    kept = ctx.emit(op.where(above, dy, op.zeros_like(dy)))
-    return [op.where(below, kept, op.zeros_like(dy)), no_grad(low), no_grad(high)]
+    bounds = [_value(low), _value(high)]
+    return [activation_backward(dy, x, "clip", bounds), no_grad(low), no_grad(high)]
 
 
 @rule_for("nn.leakyrelu")
-def _leakyrelu(
+@rule_for("convoy.elu")
+def _with_alpha(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    (x,) = call.args
-    positive = ctx.emit(op.greater(x, _const(0, dy)))
-    return [op.where(positive, dy, _scaled(dy, float(call.attrs.alpha), dy))]
+    name = op_name(call).rpartition(".")[2]
+    return [activation_backward(dy, call.args[0], name, [attr_fields(call.attrs)["alpha"]])]
+
+
+@rule_for("nn.silu")
+@rule_for("nn.gelu")
+@rule_for("nn.gelu_tanh")
+@rule_for("convoy.hardswish")
+@rule_for("convoy.mish")
+def _activation(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    return [activation_backward(dy, call.args[0], op_name(call).rpartition(".")[2])]
 
 
 @rule_for("nn.prelu")
@@ -59,33 +69,6 @@ def _prelu(
     products = ctx.emit(op.where(positive, op.zeros_like(dy), op.multiply(dy, x)))
     others = [i for i in range(rank) if i != axis or shape_of(alpha) == (1,)]
     return [dx, op.reshape(op.sum(products, others), shape_of(alpha))]
-
-
-@rule_for("nn.gelu")
-def _gelu(
-    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
-) -> list[relax.Expr]:
-    """Phi(x) + x phi(x), with Phi and phi of the normal distribution."""
-    (x,) = call.args
-    share = _scaled(op.add(op.erf(_scaled(x, 0.5**0.5, x)), _const(1, x)), 0.5, x)
-    density = _scaled(op.exp(_scaled(op.multiply(x, x), -0.5, x)), (2 * math.pi) ** -0.5, x)
-    return [op.multiply(dy, op.add(share, op.multiply(x, density)))]
-
-
-@rule_for("nn.gelu_tanh")
-def _gelu_tanh(
-    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
-) -> list[relax.Expr]:
-    """Differentiate x (1 + t) / 2 with t = tanh(k (x + c x^3))."""
-    (x,) = call.args
-    k, c = (2 / math.pi) ** 0.5, 0.044715
-    square = ctx.emit(op.multiply(x, x))
-    inner = op.multiply(x, op.add(_scaled(square, k * c, x), _const(k, x)))
-    t = ctx.emit(op.tanh(inner))
-    slope = op.add(_scaled(square, 3 * k * c, x), _const(k, x))
-    rise = op.multiply(op.subtract(_const(1, x), op.multiply(t, t)), slope)
-    total = op.add(op.add(t, _const(1, x)), op.multiply(x, rise))
-    return [op.multiply(dy, _scaled(total, 0.5, x))]
 
 
 @rule_for("nn.softplus")
@@ -120,11 +103,44 @@ def _square(
     return [op.multiply(dy, _scaled(call.args[0], 2.0, dy))]
 
 
-@rule_for("floor")
-@rule_for("ceil")
-@rule_for("round")
-@rule_for("sign")
-def _steps(
+#: Derivatives of functions of one variable, by name: (x, y = f(x), one) -> f'(x).
+_DERIVATIVES: dict[str, Callable[[relax.Expr, relax.Expr, relax.Expr], relax.Expr]] = {
+    "tan": lambda x, y, one: op.add(one, op.multiply(y, y)),
+    "asin": lambda x, y, one: op.rsqrt(op.subtract(one, op.multiply(x, x))),
+    "acos": lambda x, y, one: op.negative(op.rsqrt(op.subtract(one, op.multiply(x, x)))),
+    "atan": lambda x, y, one: op.divide(one, op.add(one, op.multiply(x, x))),
+    "sinh": lambda x, y, one: op.cosh(x),
+    "cosh": lambda x, y, one: op.sinh(x),
+    "asinh": lambda x, y, one: op.rsqrt(op.add(op.multiply(x, x), one)),
+    "acosh": lambda x, y, one: op.rsqrt(op.subtract(op.multiply(x, x), one)),
+    "atanh": lambda x, y, one: op.divide(one, op.subtract(one, op.multiply(x, x))),
+}
+
+
+def _derived(name: str) -> None:
+    @rule_for(name)
+    def rule(
+        y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+    ) -> list[relax.Expr]:
+        (x,) = call.args
+        return [op.multiply(dy, ctx.emit(_DERIVATIVES[name](x, y, _const(1, x))))]
+
+
+#: Operators whose results do not change with floats among their operands, or are none.
+_CONSTANT = """
+    floor ceil round sign trunc argmax argmin argsort one_hot bucketize isnan isinf isfinite
+    eye_like floor_divide logical_and logical_or logical_not logical_xor bitwise_and bitwise_or
+    bitwise_xor bitwise_not left_shift right_shift convoy.uniform grad.no_grad
+"""
+
+
+def _constant(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    return [op.zeros_like(dy)]
+    return [no_grad(argument) for argument in call.args]
+
+
+for _name in _DERIVATIVES:
+    _derived(_name)
+for _name in _CONSTANT.split():
+    rule_for(_name)(_constant)

@@ -7,10 +7,10 @@ import functools
 import numpy as np
 from tvm import relax
 from tvm.relax import op
-from tvm.relax.op.grad import no_grad, take_backward
+from tvm.relax.op.grad import no_grad
 
 from ..errors import UnsupportedOp
-from ..graph.expr import dtype_of, ints, is_const, shape_of
+from ..graph.expr import dtype_of, ints, shape_of
 from .gradient import rule_for
 
 
@@ -42,25 +42,6 @@ def _strided_slice(
                 grown = ctx.emit(op.strided_slice(grown, [at], [0], [sizes[at]]))
         pads[2 * at], pads[2 * at + 1] = start, size - start - sizes[at]
     return [op.nn.pad(grown, pads), *(no_grad(argument) for argument in call.args[1:])]
-
-
-@rule_for("take")
-def _take(
-    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
-) -> list[relax.Expr]:
-    """Insert the gradient of one known place into zeros; TVM's rule only supports lists of
-    places."""
-    x, indices = call.args
-    axis = call.attrs.axis
-    if axis is None or not is_const(indices) or shape_of(indices):
-        return [take_backward(dy, x, indices, axis), no_grad(indices)]
-    shape, at = shape_of(x), int(axis) % len(shape_of(x))
-    place = int(indices.value.numpy())
-    wraps = str(call.attrs.mode) == "wrap"
-    place = place % shape[at] if wraps else min(max(place, 0), shape[at] - 1)
-    pads = [0] * (2 * len(shape))
-    pads[2 * at], pads[2 * at + 1] = place, shape[at] - 1 - place
-    return [op.nn.pad(ctx.emit(op.expand_dims(dy, at)), pads), no_grad(indices)]
 
 
 @rule_for("nn.pad")

@@ -37,8 +37,8 @@ class Constants:
         return node in self._values
 
     def value(self, node: Node) -> torch.Tensor | None:
-        """The constant that a node is; None for what depends on an input, for views of parameters,
-        which move no data, and for large results."""
+        """The constant that a node is; None for what depends on an input, for random numbers, for
+        views of parameters, which move no data, and for large results."""
         result = self._values.get(node)
         if not isinstance(result, torch.Tensor) or result.is_sparse:
             return None
@@ -48,13 +48,18 @@ class Constants:
 
     def _compute(self, node: Node) -> None:
         inputs = node.all_input_nodes
-        if not all(one in self._values for one in inputs) or _is_large(node):
+        if not all(one in self._values for one in inputs) or _is_large(node) or is_random(node):
             return
         args, kwargs = torch.fx.node.map_arg(
             (node.args, node.kwargs), lambda one: self._values[one]
         )
         with torch.no_grad():
             self._values[node] = node.target(*args, **kwargs)
+
+
+def is_random(node: Node) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _shared(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -17,10 +17,16 @@ from .structure import Structure, flatten, unflatten
 
 
 def exported(
-    function: Callable[..., Any], arguments: Structure, tensors: tuple[torch.Tensor, ...]
+    function: Callable[..., Any],
+    arguments: Structure,
+    tensors: tuple[torch.Tensor, ...],
+    training: bool = False,
 ) -> tuple[ExportedProgram, Structure]:
     """Trace a function, and once more with the values that depend on no input where some are
     needed.
+
+    Args:
+        training: Whether to trace with gradients, so that the program has where they stop.
 
     Returns:
         The program, and the structure of its result.
@@ -32,7 +38,7 @@ def exported(
     found: list[Structure] = []
     failure: Exception | None = None
     try:
-        program = _export(_Flat(function, arguments, found), tensors)
+        program = _export(_Flat(function, arguments, found), tensors, training)
         if not _is_dynamic(program):
             return program, found[-1]
     except ConvoyError:
@@ -40,15 +46,15 @@ def exported(
     except Exception as err:  # torch.export raises what the module raises, and errors of its own
         failure = err
     try:
-        program = _export(_Flat(function, arguments, found, knows=True), tensors)
+        program = _export(_Flat(function, arguments, found, knows=True), tensors, training)
     except Exception:
         if failure is not None:
             raise untraceable(function, failure) from failure
     return program, found[-1]
 
 
-def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
-    with torch.no_grad(), quiet():
+def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
+    with torch.set_grad_enabled(training), quiet():
         return torch.export.export(flat, tensors)
 
 

@@ -14,7 +14,8 @@ from ..build_cache.source import Source
 from ..errors import ConvoyError, UnsupportedDtype, UnsupportedOp
 from ..progress import Stages
 from ..threads import one_at_a_time
-from . import attention, decompositions, operators
+from . import attention, decompositions, operators, training_graph
+from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
 from .promotion import promote
@@ -50,7 +51,10 @@ class Traced:
 
 @one_at_a_time
 def trace(
-    function: Callable[..., Any], arguments: Structure, tensors: Sequence[torch.Tensor]
+    function: Callable[..., Any],
+    arguments: Structure,
+    tensors: Sequence[torch.Tensor],
+    training: bool = False,
 ) -> Traced:
     """Trace a function of tensors.
 
@@ -58,11 +62,12 @@ def trace(
         function: A ``torch.nn.Module`` or a function; its parameters become constants.
         arguments: Structure of ``(args, kwargs)``.
         tensors: The tensors among them; their values do not matter.
+        training: Whether it is to be differentiated.
 
     Raises:
         UnsupportedOp: The module cannot be traced.
     """
-    program, result = exported(function, arguments, tuple(tensors))
+    program, result = exported(function, arguments, tuple(tensors), training)
     devices = _result_devices(program)
     if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
         from torch.export.passes import move_to_device_pass
@@ -73,8 +78,11 @@ def trace(
 
 
 @one_at_a_time
-def to_relax(program: ExportedProgram) -> tvm.IRModule:
+def to_relax(program: ExportedProgram, training: bool = False) -> tvm.IRModule:
     """Convert a program in host memory; its inputs and outputs are the tensors of a call in order.
+
+    One that is to be differentiated (``training``) may draw random numbers, and marks where
+    gradients stop.
 
     Raises:
         UnsupportedOp: An operator that cannot be converted; also random numbers, and buffers that
@@ -82,8 +90,12 @@ def to_relax(program: ExportedProgram) -> tvm.IRModule:
     """
     try:
         with quiet():
-            program = decomposed(program, _decompositions())
-            _check(program)
+            table = _decompositions(program)
+            if training:
+                training_graph.mark(program)
+                table.update(training_graph.decompositions())
+            program = decomposed(program, table)
+            _check(program, training)
             promote(program)
             _compact(program)
             return translate(program)
@@ -115,10 +127,10 @@ def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) 
     return "float32"
 
 
-def _decompositions() -> Any:
+def _decompositions(program: ExportedProgram) -> Any:
     """PyTorch's own to its core operators, without those that are converted as a whole."""
     table = torch.export.default_decompositions()
-    for name in operators.WHOLE:
+    for name in operators.whole(program.graph):
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
@@ -126,7 +138,7 @@ def _decompositions() -> Any:
     return table
 
 
-def _check(program: ExportedProgram) -> None:
+def _check(program: ExportedProgram, training: bool) -> None:
     """Raise UnsupportedOp for what a compiled function cannot do as PyTorch does."""
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
@@ -138,9 +150,8 @@ def _check(program: ExportedProgram) -> None:
             "module.eval() first: batch norm then leaves its statistics alone.",
         )
     for node in program.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        drawn = training and node.target is torch.ops.convoy.uniform.default
+        if node.op == "call_function" and is_random(node) and not drawn:
             raise UnsupportedOp(
                 f"{called(node)}, which draws random numbers",
                 "a module that gives the same result each time",

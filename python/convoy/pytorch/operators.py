@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from tvm import relax
 from tvm.relax import op
+from tvm.relax.op.grad import no_grad
 
 from ..errors import UnsupportedOp
+from ..graph.expr import shape_of
+from ..ops.random import uniform
 from . import indexing, pooling, reductions, resize
 from .pooling import each
 
@@ -107,23 +112,37 @@ def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
     PyTorch moves the variance by the unbiased estimate, n / (n - 1) times what TVM moves it by.
     """
     x, gamma, beta, mean, var, training, momentum, epsilon = importer.retrieve_args(node)
-    if not training or gamma is None:
-        raise UnsupportedOp("a batch norm without parameters or without batch statistics", "both")
-    if any(u.target is not operator.getitem or u.args[1] in (1, 2) for u in node.users):
-        raise UnsupportedOp("a batch norm whose batch statistics are used", "its result alone")
-    emit = importer.block_builder.emit
-    shape = [int(size) for size in x.ty.shape]
-    both = emit(
-        op.nn.batch_norm(
-            x, gamma, beta, mean, var, 1, epsilon, momentum=momentum, training=True
-        )
-    )  # fmt: skip
+    if not training:
+        raise UnsupportedOp("a batch norm that changes no statistics", "module.eval()")
+    emit, shape = importer.block_builder.emit, shape_of(x)
+    both = _of_batch(node, importer, (x, gamma, beta, mean, var), momentum, epsilon)
     result, new_mean, new_var = (emit(relax.TupleGetItem(both, i)) for i in range(3))
     count = math.prod(shape) // shape[1]
     unbiased, dtype = count / max(1, count - 1), str(var.ty.dtype)
     kept = emit(op.multiply(var, relax.const((1 - momentum) * (1 - unbiased), dtype)))
     new_var = emit(op.add(emit(op.multiply(new_var, relax.const(unbiased, dtype))), kept))
     return relax.Tuple([result, mean, var, new_mean, new_var])
+
+
+def _batch_norm_without_statistics(node: Any, importer: Any) -> relax.Expr:
+    """(x, gamma, beta, training, momentum, epsilon): (result,), by the batch's statistics alone."""
+    x, gamma, beta, _, momentum, epsilon = importer.retrieve_args(node)
+    both = _of_batch(node, importer, (x, gamma, beta, None, None), momentum, epsilon)
+    return relax.Tuple([importer.block_builder.emit(relax.TupleGetItem(both, 0))])
+
+
+def _of_batch(
+    node: Any, importer: Any, operands: Sequence[relax.Expr | None], momentum: float, epsilon: float
+) -> relax.Expr:
+    """A batch norm in training; ones and zeros stand for vectors that it has not."""
+    if any(u.target is not operator.getitem or u.args[1] in (1, 2) for u in node.users):
+        raise UnsupportedOp("a batch norm whose batch statistics are used", "its result alone")
+    emit, (x, *vectors) = importer.block_builder.emit, operands
+    blank = [
+        relax.const(np.full(shape_of(x)[1], value, "float32")) for value in (1, 0, 0, 1)
+    ]  # fmt: skip
+    filled = [emit(b) if v is None else v for v, b in zip(vectors, blank, strict=True)]
+    return emit(op.nn.batch_norm(x, *filled, 1, epsilon, momentum=momentum, training=True))
 
 
 def _linear(node: Any, importer: Any) -> relax.Expr:
@@ -171,6 +190,16 @@ def _instance_norm(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.TupleGetItem(emit(both), 0))
 
 
+def _stop_gradient(node: Any, importer: Any) -> relax.Expr:
+    return importer.block_builder.emit(no_grad(importer.env[node.args[0]]))
+
+
+def _uniform(node: Any, importer: Any) -> relax.Expr:
+    """Random numbers of a state that a training step puts in the place of zeros."""
+    x, number = importer.retrieve_args(node)
+    return importer.block_builder.emit(uniform(relax.const([0, 0], "int32"), shape_of(x), number))
+
+
 #: Operators of PyTorch that are converted as a whole. A matmul of which one operand has further
 #: axes decomposes into a batched one, with a copy of the other operand for each matrix, and an
 #: instance norm into a batch norm of images as channels.
@@ -180,9 +209,22 @@ WHOLE = (
     *resize.WHOLE,
 )
 
+
+def whole(graph: Any) -> Sequence[str]:
+    """``WHOLE``, but for instance norms in a graph where one moves its statistics: only what it
+    decomposes into says so."""
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.instance_norm.default and all(
+            node.args[i] for i in (3, 5)
+        ):
+            return [name for name in WHOLE if name != "instance_norm"]
+    return WHOLE
+
+
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
     "_native_batch_norm_legit_functional.default": _training_batch_norm,
+    "_native_batch_norm_legit.no_stats": _batch_norm_without_statistics,
     "instance_norm.default": _instance_norm,
     "native_group_norm.default": _group_norm,
     "linear.default": _linear,
@@ -192,6 +234,8 @@ CONVERTERS: dict[str, Converter] = {
     "addmm.default": _addmm,
     "cross_entropy_loss.default": _cross_entropy,
     "div.Tensor_mode": _rounded_quotient,
+    "stop_gradient.default": _stop_gradient,
+    "uniform.default": _uniform,
     **indexing.CONVERTERS,
     **pooling.CONVERTERS,
     **reductions.CONVERTERS,

@@ -3,52 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
+import tvm
+from torch.export import ExportedProgram
+from tvm import relax
 
 from .. import pipeline
 from ..build_cache.source import Source
-from ..errors import InvalidOption
-from ..progress import stages
-from ..training import Sgd, TrainingSession, train_step
-from ..training.step import LEARNING_RATE, StepNames
-from .importer import precision_of, trace
+from ..errors import InvalidOption, UnsupportedOp
+from ..graph.rewriter import count_uses, main_function
+from ..progress import Stages, stages
+from ..training import Scaling, TrainingSession, train_step
+from ..training.names import COUNT, LEARNING_RATE, RANDOM, StepNames
+from .content import program_content
+from .importer import precision_of, to_relax, trace
 from .module import device_of
+from .optimizers import OptimizerState, groups_of, rates_of, trained_by
 from .runner import Turns
-from .structure import flatten
+from .structure import Structure, flatten, unflatten
 
-if TYPE_CHECKING:
-    import tvm
+#: What counts the batches that it has seen.
+_BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 
 
 def compile_training_step(
     module: torch.nn.Module,
     loss: Callable[[Any, Any], torch.Tensor],
     optimizer: torch.optim.Optimizer,
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
+    inputs: Any,
+    targets: Any,
     *,
     precision: str | None = None,
+    clip_norm: float | None = None,
+    loss_scale: float | str = 1.0,
     **options: Any,
 ) -> TrainingStep:
     """Compile ``loss(module(inputs), targets)``, its gradients and the optimizer's update.
+
+    Dropout and other random numbers differ from step to step; ``torch.manual_seed`` before the
+    step is compiled decides which they are.
 
     Args:
         module: As it is to be trained: in training mode batch norms use the statistics of the
             batch and update their own.
         loss: From the module's result and the targets to a scalar.
-        optimizer: A ``torch.optim.SGD`` of the module's parameters. Its learning rate is read at
-            every step, so that schedulers work.
-        inputs, targets: Examples; later batches have their shapes and dtypes.
+        optimizer: A ``torch.optim.SGD``, ``Adam`` or ``AdamW``; its parameters are trained, with
+            the state that it has. Its learning rates are read at every step, so that schedulers
+            work.
+        inputs: Example of the module's input; a tuple has several by position, a dictionary by
+            name. Later batches have the same shapes and dtypes.
+        targets: Example of the loss's second argument, a tensor or a structure of them.
         precision: As for :func:`convoy.compile`; parameters stay in the module's dtype.
+        clip_norm: Largest norm of all gradients together, as ``torch.nn.utils.clip_grad_norm_``.
+        loss_scale: Factor of the loss against underflow of gradients in float16; "dynamic" adapts
+            it as ``torch.amp.GradScaler`` does.
         options: Those of :func:`convoy.build`.
 
     Raises:
         InvalidOption: Another optimizer, or settings of it that the compiled update has not.
-        UnsupportedOp: An operator that cannot be converted or differentiated; also dropout.
+        UnsupportedOp: An operator that cannot be converted or differentiated.
     """
-    return TrainingStep(module, loss, optimizer, (inputs, targets), precision, options)
+    scaling = Scaling(clip_norm, loss_scale)
+    return TrainingStep(module, loss, optimizer, (inputs, targets), precision, scaling, options)
 
 
 class TrainingStep:
@@ -59,47 +78,57 @@ class TrainingStep:
         module: torch.nn.Module,
         loss: Callable[[Any, Any], torch.Tensor],
         optimizer: torch.optim.Optimizer,
-        batch: tuple[torch.Tensor, torch.Tensor],
+        batch: tuple[Any, Any],
         precision: str | None,
+        scaling: Scaling,
         options: Mapping[str, Any],
     ) -> None:
         self.module, self.optimizer, self._steps = module, optimizer, 0
-        trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        examples, self._structure = flatten(batch)
+        trained = trained_by(optimizer, module)
         moved = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
-        held = [*trained.values(), *moved.values()]
-        flat = _Loss(module, loss, [*trained], [*moved])
-        tensors, structure = flatten((tuple(t.detach() for t in (*batch, *held)), {}))
+        held = {**trained, **moved}
+        flat = _Loss(module, loss, self._structure, len(examples), [*trained], [*moved])
+        given = [t.detach() for t in (*examples, *held.values())]
         report = stages(options.get("progress"))
-        rule = _sgd(optimizer, trained)
         with report.stage("trace"):
-            traced = trace(flat, structure, tensors)
-        network = _step(traced.source(report), len(batch), len(trained), rule)
-        self.device = device_of(module, batch)
+            traced = trace(flat, flatten((tuple(given), {}))[1], given, training=True)
+        names = list(traced.program.graph_signature.user_inputs)
+        self._inputs = names[: len(examples)]
+        of_state = dict(zip(names[len(examples) :], held, strict=True))
+        weights = {name: trained[at] for name, at in of_state.items() if at in trained}
+        moving = [name for name, at in of_state.items() if at in moved]
+
+        network = _step(traced.program, self._inputs, weights, moving, optimizer, scaling, report)
+        self.device = device_of(module, examples)
         on_gpu = self.device.type == "cuda"
-        precision = precision or precision_of(module, batch)
+        precision = precision or precision_of(module, examples)
         target, options = "cuda" if on_gpu else "llvm", {**options, "progress": report}
         self.built = pipeline.build_source(network, target, precision=precision, **options)
-        names = [info.name for info in self.built.meta.inputs]
-        count = len(batch) + 1  # and the learning rate
-        step = StepNames(
-            tuple(names[:count]), tuple(names[count:]), tuple(names[count:][: len(trained)])
-        )
-        self._inputs = names[: len(batch)]
-        moving = step.state[len(step.state) - len(moved) :]
-        self._state = dict(zip([*step.trainable, *moving], [*trained, *moved], strict=True))
-        import tvm
-
+        held_names = [info.name for info in self.built.meta.inputs]
+        learned = {name: weights[name] for name in held_names if name in weights}
+        step = StepNames.of(held_names, groups_of(optimizer, learned))
+        self._state = {name: at for name, at in of_state.items() if name in step.state}
+        self._kept = OptimizerState(optimizer, learned, step.slots)
         device = tvm.cuda(self.device.index) if on_gpu else None
-        values = {name: _numpy(t) for name, t in zip(self._state, held, strict=True)}
-        self._session = TrainingSession(self.built, step, values, 0.0, device)
+        values = {name: _numpy(held[at]) for name, at in self._state.items()}
+        values |= {name: _numpy(t) for name, t in self._kept.values(COUNT).items()}
+        if RANDOM in step.state:
+            seed = torch.randint(2**31 - 1, ())  # by torch.manual_seed
+            values[RANDOM] = np.array([int(seed), 0], "int32")
+        rates = rates_of(optimizer).numpy()
+        self._session = TrainingSession(self.built, step, values, rates, device)
         self._turns = Turns()
         session = self._session.session
         self._buffers = [torch.from_dlpack(session.input(name)) for name in self._inputs]
         self._rate = torch.from_dlpack(session.input(LEARNING_RATE))
 
-    def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def __call__(self, inputs: Any, targets: Any) -> torch.Tensor:
         """One step; the loss before the update, as a tensor on the module's device."""
-        for given, buffer in zip((inputs, targets), self._buffers, strict=True):
+        tensors, structure = flatten((inputs, targets))
+        if structure != self._structure:
+            raise InvalidOption(f"a batch {structure}", f"one as the examples, {self._structure}")
+        for given, buffer in zip(tensors, self._buffers, strict=True):
             if (given.shape, given.dtype) != (buffer.shape, buffer.dtype):
                 raise InvalidOption(
                     f"{given.dtype} {tuple(given.shape)}", f"{buffer.dtype} {tuple(buffer.shape)}"
@@ -108,8 +137,8 @@ class TrainingStep:
             self._steps += 1
             on_gpu = self.device.type == "cuda"
             stream = self._turns.follow(self.device.index) if on_gpu else 0
-            self._rate.fill_(self.optimizer.param_groups[0]["lr"])
-            for given, buffer in zip((inputs, targets), self._buffers, strict=True):
+            self._rate.copy_(rates_of(self.optimizer))
+            for given, buffer in zip(tensors, self._buffers, strict=True):
                 buffer.copy_(given, non_blocking=True)
             if on_gpu:
                 import tvm_ffi
@@ -122,80 +151,100 @@ class TrainingStep:
 
     @torch.no_grad()
     def update_module(self) -> None:
-        """Write the trained parameters and the moving statistics back into the module."""
+        """Write the trained parameters and the moving statistics back into the module, and the
+        optimizer's state into the optimizer."""
         held = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
         for name, target in self._state.items():
-            held[target].copy_(torch.from_dlpack(self._session.session.input(name)))
-        for name, buffer in self.module.named_buffers():
-            if name.endswith("num_batches_tracked") and self.module.training:
-                buffer.add_(self._steps)
+            held[target].copy_(self._value(name))
+        if self._steps:
+            self._kept.store(self._value, COUNT)
+        for part in self.module.modules():
+            tracked = getattr(part, "num_batches_tracked", None)
+            if part.training and tracked is not None and isinstance(part, _BATCH_NORM):
+                tracked.add_(self._steps)
         self._steps = 0
+
+    def _value(self, name: str) -> torch.Tensor:
+        """State, by name, in the session's memory."""
+        return torch.from_dlpack(self._session.session.input(name))
 
 
 class _Loss(torch.nn.Module):
-    """The loss as a function of a batch, the trained parameters and the moving statistics, whose
-    new values are further results."""
+    """The loss as a function of the tensors of a batch, the trained parameters and the moving
+    statistics, whose new values are further results."""
 
     def __init__(
         self,
         module: torch.nn.Module,
         loss: Callable[..., Any],
+        batch: Structure,
+        count: int,
         trained: list[str],
         moved: list[str],
     ) -> None:
         super().__init__()
         self.loss, self.names, self.moved = loss, [*trained, *moved], moved
+        self.batch, self.count = batch, count
         self.called = [module]  # in a list, so that its parameters are not this module's
 
-    def forward(self, inputs: Any, targets: Any, *held: torch.Tensor) -> Any:
-        values = {name: tensor.clone() for name, tensor in zip(self.names, held, strict=True)}
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        inputs, targets = unflatten(self.batch, tensors[: self.count])
+        held = zip(self.names, tensors[self.count :], strict=True)
+        values = {name: tensor.clone() for name, tensor in held}
         for name, buffer in self.called[0].named_buffers():
             values.setdefault(name, buffer.clone())
-        result = torch.func.functional_call(self.called[0], values, (inputs,))
+        args = inputs if isinstance(inputs, tuple) else (inputs,)
+        args, kwargs = ((), inputs) if isinstance(inputs, dict) else (args, {})
+        result = torch.func.functional_call(self.called[0], values, args, kwargs)
         return (self.loss(result, targets), *(values[name] for name in self.moved))
 
 
-def _step(network: Source, inputs: int, trained: int, rule: Sgd) -> Source:
-    """The training step of a loss, whose parameters are ``inputs`` tensors of a batch, ``trained``
-    ones and moving statistics, to be differentiated where no earlier build has it."""
+def _step(
+    program: ExportedProgram,
+    inputs: list[str],
+    weights: Mapping[str, torch.nn.Parameter],
+    moving: list[str],
+    optimizer: torch.optim.Optimizer,
+    scaling: Scaling,
+    report: Stages,
+) -> Source:
+    """The step of a traced loss, to be converted and differentiated where no earlier build has it.
+
+    Args:
+        inputs: Names of the batch's tensors; those of ``weights`` and ``moving`` follow.
+    """
 
     def module() -> tvm.IRModule:
-        imported = network.module()
-        names = [param.name for param in imported["main"].params]
-        updates = {name: 1 + i for i, name in enumerate(names[inputs + trained :])}
-        return train_step(imported, names[inputs : inputs + trained], rule, updates).module
+        with report.stage("import"):
+            imported = to_relax(program, training=True)
+        network = _without_unused(imported, [*inputs, *weights, *moving], inputs)
+        used = {param.name for param in network["main"].params}
+        learned = {name: weight for name, weight in weights.items() if name in used}
+        updates = {name: 1 + i for i, name in enumerate(moving)}
+        groups = groups_of(optimizer, learned)
+        return train_step(network, [*learned], groups, updates, scaling).module
 
-    def content() -> Sequence[str] | None:
-        texts = network.content()
-        return None if texts is None else [f"step {inputs} {trained} {rule}", *texts]
+    def content() -> list[str] | None:
+        texts = program_content(program)
+        rule = str((groups_of(optimizer, weights), scaling, inputs, moving))
+        return None if texts is None else [rule, *texts]
 
     return Source(module, content)
 
 
-def _sgd(optimizer: torch.optim.Optimizer, trained: Mapping[str, torch.Tensor]) -> Sgd:
-    """The optimizer as the compiled update has it; raises InvalidOption for any other."""
-    if type(optimizer) is not torch.optim.SGD:
-        raise InvalidOption(f"the optimizer {type(optimizer).__name__}", "torch.optim.SGD")
-    groups = optimizer.param_groups
-    for key in ("lr", "momentum", "nesterov"):
-        if len({group[key] for group in groups}) > 1:
-            raise InvalidOption(f"parameter groups that differ in {key}", "one value for all")
-    if any(group["dampening"] or group["maximize"] for group in groups):
-        raise InvalidOption("SGD with dampening or maximize", "neither")
-    decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
-    if missing := [name for name, p in trained.items() if id(p) not in decays]:
-        raise InvalidOption(f"an optimizer without {missing[0]}", "all parameters that train")
-    weights = {decays[id(p)] for p in trained.values() if p.ndim > 1}
-    others = {decays[id(p)] for p in trained.values() if p.ndim <= 1}
-    if len(weights) > 1 or others - {0}:
-        raise InvalidOption(
-            "weight decay that is not the same for all weights, or is there for biases and norms",
-            "one value for parameters of two dimensions and more, 0 for the others",
-            'SGD([{"params": weights}, {"params": others, "weight_decay": 0}], ...) sets it.',
-        )
-    group = groups[0]
-    decay = weights.pop() if weights else 0.0
-    return Sgd(momentum=group["momentum"], weight_decay=decay, nesterov=group["nesterov"])
+def _without_unused(mod: tvm.IRModule, names: list[str], kept: Sequence[str]) -> tvm.IRModule:
+    """The module without parameters that nothing reads, but for those ``kept``: PyTorch leaves them
+    alone, where an update would decay them.
+
+    Raises UnsupportedOp if the parameters are not those of the traced program by ``names``.
+    """
+    gv, func = main_function(mod)
+    if [param.name for param in func.params] != names:  # complex numbers have become pairs
+        raise UnsupportedOp("complex numbers in a training step", "real numbers")
+    uses = count_uses(func)
+    params = [param for param in func.params if uses[param] or param.name in kept]
+    new = relax.Function(params, func.body, func.ret_ty, func.is_pure, func.attrs)
+    return tvm.IRModule({**mod.functions, gv: new}, attrs=mod.attrs)
 
 
 def _numpy(tensor: torch.Tensor) -> Any:

@@ -19,7 +19,7 @@ from tvm.tirx.script import builder as T
 from .builder import IN_PLACE_KERNEL, when
 from .loads import vector_width
 
-_THREADS = 256
+THREADS = 256
 
 #: Pointers that a launch may carry: 4 KB of them, less the scalar and some room.
 POINTERS = 480
@@ -44,14 +44,15 @@ class Item:
 
     @property
     def blocks(self) -> int:
-        return -(-self.elements // (_THREADS * self.width))
+        return -(-self.elements // (THREADS * self.width))
 
     @property
     def pointers(self) -> int:
         return len(self.inputs) + len(self.outputs)
 
 
-Step = Callable[..., Sequence[Expr]]
+#: (number of the item, its inputs, scalars) of one element, in float32, to its outputs.
+Step = Callable[[int, Sequence[Expr], Sequence[Expr]], Sequence[Expr]]
 
 
 def groups(items: Sequence[Item]) -> list[range]:
@@ -65,57 +66,73 @@ def groups(items: Sequence[Item]) -> list[range]:
     return [*found, range(start, len(items))]
 
 
-def kernel(name: str, items: Sequence[Item], step: Step, scalar: bool = False) -> tirx.PrimFunc:
-    """A kernel of (first inputs..., second inputs..., ..., [scalar ()], first outputs..., ...).
+def kernel(name: str, items: Sequence[Item], step: Step, scalars: int = 0) -> tirx.PrimFunc:
+    """A kernel of (first inputs..., second inputs..., ..., [scalars], first outputs..., ...).
 
-    All items have as many inputs and outputs. ``step(*inputs, [scalar])`` gives the outputs of an
-    element, all in float32. Outputs may be in the memory of inputs.
+    Items have any number of inputs and outputs; ``scalars`` is the length of a vector of float32
+    that all of them read. Outputs may be in the memory of inputs.
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name(name)
             T.func_attr(IN_PLACE_KERNEL)
 
-            def arguments(prefix: str, column: int) -> list[tirx.Buffer]:
-                return [
-                    T.arg(f"{prefix}{column}_{i}", T.buffer(item.shape, dtypes[column]))
-                    for i, item in enumerate(items)
-                    for dtypes in [item.inputs if prefix == "x" else item.outputs]
-                ]
-
-            read = [arguments("x", column) for column in range(len(items[0].inputs))]
-            extra = [T.arg("scalar", T.buffer((), "float32"))] if scalar else []
-            written = [arguments("y", column) for column in range(len(items[0].outputs))]
-            emit = _Run(step, [value[()] for value in extra])
+            read = arguments("x", items, [item.inputs for item in items])
+            shared = [T.arg("scalars", T.buffer((scalars,), "float32"))] if scalars else []
+            written = arguments("y", items, [item.outputs for item in items])
+            emit = _Run(step, [vector[k] for vector in shared for k in range(scalars)])
             starts = [0]
             for item in items:
                 starts.append(starts[-1] + item.blocks)
             with (
                 T.thread_binding(0, starts[-1], thread="blockIdx.x") as block,
-                T.thread_binding(0, _THREADS, thread="threadIdx.x") as thread,
+                T.thread_binding(0, THREADS, thread="threadIdx.x") as thread,
             ):
 
-                def choose(low: int, high: int) -> None:
-                    if high - low == 1:
-                        at = ((block - starts[low]) * _THREADS + thread) * items[low].width
-                        item = items[low]
-                        # Declared here: scopes of all tensors nested would be too deep.
-                        inputs = _flat(item, item.inputs, [column[low] for column in read])
-                        outputs = _flat(item, item.outputs, [column[low] for column in written])
-                        emit(item, inputs, outputs, at)
-                        return
-                    middle = (low + high) // 2
-                    with T.If(block < starts[middle]):
-                        with T.Then():
-                            choose(low, middle)
-                        with T.Else():
-                            choose(middle, high)
+                def leaf(i: int) -> None:
+                    item = items[i]
+                    at = ((block - starts[i]) * THREADS + thread) * item.width
+                    # Declared here: scopes of all tensors nested would be too deep.
+                    inputs = flat(item, item.inputs, read[i])
+                    outputs = flat(item, item.outputs, written[i])
+                    emit(i, item, inputs, outputs, at)
 
-                choose(0, len(items))
+                choose(block, starts, leaf)
         return builder.get()
 
 
-def _flat(item: Item, dtypes: Sequence[str], tensors: Sequence[tirx.Buffer]) -> list[tirx.Buffer]:
+def choose(block: Expr, starts: Sequence[int], leaf: Callable[[int], None]) -> None:
+    """Emit ``leaf(i)`` for the i with starts[i] <= block < starts[i + 1]."""
+
+    def between(low: int, high: int) -> None:
+        if high - low == 1:
+            leaf(low)
+            return
+        middle = (low + high) // 2
+        with T.If(block < starts[middle]):
+            with T.Then():
+                between(low, middle)
+            with T.Else():
+                between(middle, high)
+
+    between(0, len(starts) - 1)
+
+
+def arguments(
+    prefix: str, items: Sequence[Item], dtypes: Sequence[tuple[str, ...]]
+) -> list[list[tirx.Buffer]]:
+    """Arguments by item, declared column by column."""
+    found: list[list[tirx.Buffer]] = [[] for _ in items]
+    for column in range(max(map(len, dtypes))):
+        for i, item in enumerate(items):
+            if column < len(dtypes[i]):
+                buffer = T.buffer(item.shape, dtypes[i][column])
+                found[i].append(T.arg(f"{prefix}{column}_{i}", buffer))
+    return found
+
+
+def flat(item: Item, dtypes: Sequence[str], tensors: Sequence[tirx.Buffer]) -> list[tirx.Buffer]:
+    """Tensors of an item as vectors."""
     pairs = zip(dtypes, tensors, strict=True)
     return [T.decl_buffer((item.elements,), dtype, data=tensor.data) for dtype, tensor in pairs]
 
@@ -138,16 +155,21 @@ class _Run:
         return found
 
     def __call__(
-        self, item: Item, inputs: Sequence[tirx.Buffer], outputs: Sequence[tirx.Buffer], at: Expr
+        self,
+        number: int,
+        item: Item,
+        inputs: Sequence[tirx.Buffer],
+        outputs: Sequence[tirx.Buffer],
+        at: Expr,
     ) -> None:
         old, new = self._registers("old", item.inputs), self._registers("new", item.outputs)
-        with when(at < item.elements, item.elements % (_THREADS * item.width) != 0):
+        with when(at < item.elements, item.elements % (THREADS * item.width) != 0):
             for buffer, source in zip(old, inputs, strict=True):
                 with T.vectorized(0, item.width) as i:
                     T.buffer_store(buffer, source[at + i], [i])
             for k in range(item.width):
                 values = [buffer[k].astype("float32") for buffer in old]
-                results = self._step(*values, *self._scalars)
+                results = self._step(number, values, self._scalars)
                 for buffer, dtype, result in zip(new, item.outputs, results, strict=True):
                     T.buffer_store(buffer, result.astype(dtype), [k])
             for buffer, out in zip(new, outputs, strict=True):

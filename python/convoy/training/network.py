@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,9 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import shape_of
-from .step import Sgd, TrainStep, train_step
+from .optimizers import Group, Optimizer
+from .step import TrainStep, train_step
+from .update import Scaling
 
 INPUT, LABELS = "x", "labels"
 
@@ -30,9 +32,11 @@ class LossModule:
     updates: Mapping[str, int]
     initial: Mapping[str, np.ndarray]
 
-    def step(self, optimizer: Sgd | None = None) -> TrainStep:
-        """The module that takes one step of gradient descent."""
-        return train_step(self.module, self.trainable, optimizer, self.updates)
+    def step(
+        self, optimizer: Optimizer | Sequence[Group] | None = None, scaling: Scaling | None = None
+    ) -> TrainStep:
+        """The module that takes one step; arguments as those of :func:`train_step`."""
+        return train_step(self.module, self.trainable, optimizer, self.updates, scaling)
 
 
 class Network:

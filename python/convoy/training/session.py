@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..runtime.compiled import CompiledModule
-from .step import LEARNING_RATE, StepNames, initial_state
+from .names import LEARNING_RATE, StepNames
 
 if TYPE_CHECKING:
     import tvm
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TrainingSession:
-    """A compiled :class:`TrainStep`, of which the names are needed, with its state on one device.
+    """A compiled training step with its state, on one device.
 
     On a GPU the kernels update the state in place and a captured graph is replayed; where a new
     value comes as a tensor of its own it is copied behind the step.
@@ -28,24 +28,24 @@ class TrainingSession:
         built: CompiledModule,
         step: StepNames,
         values: Mapping[str, np.ndarray],
-        learning_rate: float = 0.1,
+        learning_rate: float | Sequence[float] = 0.1,
         device: tvm.runtime.Device | None = None,
     ) -> None:
         self.step_info = step
         self.session = built.session(device) if device is not None else built.session()
-        infos = {info[0]: info for info in self.session.input_info}
-        state = initial_state([infos[name] for name in step.state], values)
+        state = step.initial_values(values, self.session.input_info)
         for name, value in zip(step.state, state, strict=True):
             self.session.set_input(name, value)
         self.learning_rate = learning_rate
 
     @property
-    def learning_rate(self) -> float:
+    def learning_rate(self) -> float | Sequence[float]:
+        """One number, or one for each rate of the step's groups."""
         return self._learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, value: float) -> None:
-        self._learning_rate = float(value)
+    def learning_rate(self, value: float | Sequence[float]) -> None:
+        self._learning_rate = value
         self.session.set_input(LEARNING_RATE, np.asarray(value, np.float32))
 
     def run(self) -> None:
@@ -65,5 +65,5 @@ class TrainingSession:
         return float(self.session.output(0).numpy())
 
     def state(self) -> dict[str, np.ndarray]:
-        """Parameters, velocities and moving statistics by name."""
+        """Parameters, the optimizer's state and moving statistics by name."""
         return {name: self.session.input(name).numpy() for name in self.step_info.state}

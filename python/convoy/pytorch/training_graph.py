@@ -1,0 +1,130 @@
+"""What a training step needs of a program besides its results: where gradients stop, and random
+numbers that differ from step to step."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+_aten = torch.ops.aten
+
+
+@torch.library.custom_op("convoy::stop_gradient", mutates_args=())
+def stop_gradient(x: torch.Tensor) -> torch.Tensor:
+    """A copy that is a constant to gradients."""
+    return x.clone()
+
+
+@stop_gradient.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op(
+    "convoy::uniform", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,)
+)
+def uniform(x: torch.Tensor, number: int) -> torch.Tensor:
+    """Float32 in [0, 1) of the shape of ``x``; ``number`` tells it from others of a program."""
+    return torch.rand(x.shape, device=x.device)
+
+
+@uniform.register_fake
+def _(x: torch.Tensor, number: int) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=torch.float32, device=x.device)
+
+
+def mark(program: ExportedProgram) -> None:
+    """Mark where gradients stop, which is lost when a program is decomposed: what is detached, and
+    what is computed under ``torch.no_grad()``."""
+    graph = program.graph
+    stop = torch.ops.convoy.stop_gradient.default
+    for node in list(graph.nodes):
+        if node.target is _aten.detach.default:
+            node.target = stop
+        elif node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and not node.args[0]:
+            with graph.inserting_before(node):
+                stopped = [_stopped(graph, stop, arg) for arg in node.args[2:]]
+            node.args = (*node.args[:2], *stopped)
+    program.graph_module.recompile()
+
+
+def _stopped(graph: torch.fx.Graph, stop: Any, arg: Any) -> Any:
+    value = arg.meta.get("val") if isinstance(arg, torch.fx.Node) else None
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return arg
+    node = graph.call_function(stop, (arg,))
+    node.meta["val"] = value
+    return node
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Operators that draw random numbers, by ``uniform``, and lookups that have no gradient."""
+    draw = _Draw(itertools.count())
+    return {
+        _aten.dropout.default: lambda x, p, train: draw.dropped(x, x, p) if train else x,
+        _aten.native_dropout.default: lambda x, p, train: (
+            (draw.dropped(x, x, p) if train else x),
+            torch.ones_like(x, dtype=torch.bool),
+        ),
+        _aten.feature_dropout.default: lambda x, p, train: (
+            draw.dropped(x, x[(...,) + (slice(0, 1),) * (x.dim() - 2)], p) if train else x
+        ),
+        _aten.bernoulli.p: lambda x, p=0.5: (draw(x) < p).to(x.dtype),
+        _aten.bernoulli.default: lambda x: (draw(x) < x).to(x.dtype),
+        _aten.rand_like.default: lambda x, **options: draw.like(draw(x), x, options),
+        _aten.randn_like.default: lambda x, **options: draw.like(draw.normal(x), x, options),
+        _aten.rand.default: lambda size, **options: draw(torch.empty(size)).to(
+            options.get("dtype") or torch.float32
+        ),
+        _aten.randn.default: lambda size, **options: draw.normal(torch.empty(size)).to(
+            options.get("dtype") or torch.float32
+        ),
+        _aten.uniform.default: lambda x, low=0.0, high=1.0: (draw(x) * (high - low) + low).to(
+            x.dtype
+        ),
+        _aten.normal_functional.default: lambda x, mean=0.0, std=1.0: (
+            draw.normal(x) * std + mean
+        ).to(x.dtype),
+        _aten.embedding.default: _embedding,
+    }
+
+
+class _Draw:
+    """Random tensors of the shape of another one, each with a number of its own."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.convoy.uniform.default(x, next(self._numbers))
+
+    def normal(self, x: torch.Tensor) -> torch.Tensor:
+        """By Box and Muller (1958)."""
+        radius = torch.sqrt(-2 * torch.log(1 - self(x)))
+        return radius * torch.cos(2 * math.pi * self(x))
+
+    def dropped(self, x: torch.Tensor, like: torch.Tensor, p: float) -> torch.Tensor:
+        """``x`` with elements set to zero where those of ``like``, which broadcasts, are."""
+        if p >= 1:
+            return torch.zeros_like(x)
+        return torch.where(self(like) >= p, x * (1 / (1 - p)), 0.0)
+
+    @staticmethod
+    def like(values: torch.Tensor, x: torch.Tensor, options: Any) -> torch.Tensor:
+        return values.to(options.get("dtype") or x.dtype)
+
+
+def _embedding(
+    weight: torch.Tensor, indices: torch.Tensor, padding: int = -1, *_: Any
+) -> torch.Tensor:
+    """The row for padding has no gradient."""
+    if padding < 0:
+        return NotImplemented
+    rows = _aten.embedding.default(weight, indices)
+    stopped = torch.ops.convoy.stop_gradient.default(rows)
+    return torch.where((indices == padding).unsqueeze(-1), stopped, rows)

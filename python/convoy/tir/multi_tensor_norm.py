@@ -1,0 +1,78 @@
+"""The squares of many tensors, summed by the blocks of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from .builder import KERNEL, when
+from .multi_tensor import THREADS, Item, arguments, choose, flat
+
+#: Vectors of a thread: a block has a run of one tensor.
+_STEPS = 8
+
+
+def blocks(item: Item) -> int:
+    return -(-item.elements // (THREADS * item.width * _STEPS))
+
+
+def kernel(name: str, items: Sequence[Item]) -> tirx.PrimFunc:
+    """A kernel of (tensors..., partial sums of float32, one of each block)."""
+    starts = [0]
+    for item in items:
+        starts.append(starts[-1] + blocks(item))
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name(name)
+            T.func_attr(KERNEL)
+            read = arguments("x", items, [item.inputs for item in items])
+            partial = T.arg("partial", T.buffer((starts[-1],), "float32"))
+            shared = T.sblock_alloc_buffer((THREADS,), "float32", scope="shared")
+            total = T.sblock_alloc_buffer((1,), "float32", scope="local")
+            held = {
+                dtype: T.sblock_alloc_buffer((4,), dtype, scope="local")
+                for dtype in dict.fromkeys(item.inputs[0] for item in items)
+            }
+            with T.thread_binding(0, starts[-1], thread="blockIdx.x") as block:
+
+                def leaf(i: int) -> None:
+                    (source,) = flat(items[i], items[i].inputs, read[i])
+                    values = held[items[i].inputs[0]]
+                    with _threads() as thread:
+                        T.buffer_store(total, tirx.const(0.0, "float32"), [0])
+                        with T.serial(0, _STEPS) as step:
+                            run = (block - starts[i]) * _STEPS + step
+                            _add_squares(items[i], source, values, total, run * THREADS + thread)
+                        T.buffer_store(shared, total[0], [thread])
+
+                choose(block, starts, leaf)
+                stride = THREADS // 2
+                while stride:
+                    with _threads() as thread, when(thread < stride):
+                        T.buffer_store(shared, shared[thread] + shared[thread + stride], [thread])
+                    stride //= 2
+                with _threads() as thread, when(thread < 1):
+                    T.buffer_store(partial, shared[0], [block])
+        return builder.get()
+
+
+@contextmanager
+def _threads() -> Iterator[Any]:
+    """What follows sees all that the threads of a block stored."""
+    with T.thread_binding(0, THREADS, thread="threadIdx.x") as thread:
+        yield thread
+
+
+def _add_squares(item: Item, source: Any, values: Any, total: Any, vector: Any) -> None:
+    at = vector * item.width
+    with when(at < item.elements, item.elements % (THREADS * item.width * _STEPS) != 0):
+        with T.vectorized(0, item.width) as i:
+            T.buffer_store(values, source[at + i], [i])
+        for k in range(item.width):
+            value = values[k].astype("float32")
+            T.buffer_store(total, total[0] + value * value, [0])
