@@ -14,7 +14,7 @@ import convoy
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
 
-from convoy.pytorch import importer  # noqa: E402
+from convoy.pytorch import importer, training  # noqa: E402
 from convoy.pytorch.content import program_content  # noqa: E402
 from convoy.pytorch.importer import trace  # noqa: E402
 from convoy.pytorch.structure import flatten  # noqa: E402
@@ -57,12 +57,10 @@ def test_a_module_of_an_earlier_build_is_not_converted(
 
 def trained(net: Any, momentum: float) -> Any:
     """A compiled step, and the loss and the parameters behind two of them."""
-    from convoy.pytorch.training import compile_training_step
-
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum)
     torch.manual_seed(1)
     batch = torch.randn(4, 3, 6, 6), torch.tensor([0, 1, 2, 3])
-    step = compile_training_step(net, nn.functional.cross_entropy, optimizer, *batch)
+    step = training.compile_training_step(net, nn.functional.cross_entropy, optimizer, *batch)
     losses = [step(*batch) for _ in range(2)]
     step.update_module()
     return losses[1], net.state_dict()
@@ -74,7 +72,7 @@ def test_a_training_step_of_an_earlier_build_is_not_differentiated(
     """Moving statistics and velocities find their places without the network."""
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(128, 4))
     results = [trained(copy.deepcopy(net), momentum=0.9)]
-    monkeypatch.delattr(importer, "to_relax")
+    monkeypatch.delattr(training, "to_relax")
     results.append(trained(copy.deepcopy(net), momentum=0.9))
     for name, value in results[0][1].items():
         torch.testing.assert_close(value, results[1][1][name], rtol=0, atol=0)
