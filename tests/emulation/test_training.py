@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from convoy.build_cache.source import Source  # noqa: E402
 from convoy.ir.device import Device  # noqa: E402
 from convoy.pipeline import build, place  # noqa: E402
 from convoy.pytorch import training  # noqa: E402
@@ -31,11 +32,11 @@ def test_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
     x, labels = torch.randn(4, 3, 6, 6), torch.tensor([0, 1, 4, 2])
     modules: list[Any] = []
 
-    def captured(mod: Any, *args: Any, **options: Any) -> Any:
-        modules.append(mod)
-        return build(mod, *args, **options)
+    def captured(source: Source, *args: Any, **options: Any) -> Any:
+        modules.append(source.module())
+        return build(modules[0], *args, **options)
 
-    monkeypatch.setattr(training.pipeline, "build", captured)
+    monkeypatch.setattr(training.pipeline, "build_source", captured)
     step = training.compile_training_step(
         net, nn.functional.cross_entropy, optimizer, x, labels,
         clip_norm=0.5, loss_scale="dynamic", cache=False,
