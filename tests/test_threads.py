@@ -85,7 +85,8 @@ def test_the_collector_leaves_old_objects_alone_and_what_others_froze() -> None:
             compile_something(depth - 1)
 
     compile_something(1)
-    assert counts[0] and len(set(counts)) == 1 and not gc.get_freeze_count()
+    assert 0 < counts[1] <= counts[0]  # some may have been deleted; none is frozen again
+    assert not gc.get_freeze_count()
     with pytest.raises(RecursionError):
         one_at_a_time(lambda: (_ for _ in ()).throw(RecursionError))()
     assert not gc.get_freeze_count()

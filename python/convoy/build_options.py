@@ -10,7 +10,7 @@ from typing import Any
 from . import paths
 from .cost.model import CostModel
 from .cost.sources import COSTS
-from .errors import CacheUnwritable, InvalidOption
+from .errors import InvalidOption
 from .ir import objective as objectives
 from .ir.plan import Plan
 from .placement.select import SEARCHES
@@ -70,31 +70,4 @@ def check_records(records: str | os.PathLike[str] | None) -> None:
     Raises:
         CacheUnwritable: Its folder cannot be written to.
     """
-    check_writable(Path(records) if records else paths.user_records_file(), make_folders=True)
-
-
-def check_writable(path: Path, make_folders: bool = False) -> None:
-    """Check that a file can be made or replaced, without touching it.
-
-    Args:
-        make_folders: Whether its folder will be made where it does not exist.
-
-    Raises:
-        CacheUnwritable: The path is a folder, or its folder does not exist or is not writable.
-    """
-    folder = path.absolute().parent
-    while make_folders and not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if path.is_dir():
-        problem = "it is a folder"
-    elif not folder.exists():
-        problem = f"there is no folder {folder}"
-    elif not folder.is_dir():
-        problem = f"{folder} is no folder"
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        problem = f"no write access to {folder}"
-    else:
-        return
-    raise CacheUnwritable(
-        f"{path}, which cannot be written ({problem})", "a path in a writable folder"
-    )
+    paths.check_writable(Path(records) if records else paths.user_records_file(), make_folders=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import platformdirs
 
-from .errors import LibraryMissing
+from .errors import CacheUnwritable, LibraryMissing
 
 RUNTIME_LIBRARY = "libconvoy_runtime.so"
 
@@ -109,3 +109,30 @@ def data_dir() -> Path:
 def user_records_file() -> Path:
     """Return the default file of new measurements: ``records.jsonl`` in the data folder."""
     return data_dir() / "records.jsonl"
+
+
+def check_writable(path: Path, make_folders: bool = False) -> None:
+    """Check that a file can be made or replaced, without touching it.
+
+    Args:
+        make_folders: Whether its folder will be made where it does not exist.
+
+    Raises:
+        CacheUnwritable: The path is a folder, or its folder does not exist or is not writable.
+    """
+    folder = path.absolute().parent
+    while make_folders and not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not folder.exists():
+        problem = f"there is no folder {folder}"
+    elif not folder.is_dir():
+        problem = f"{folder} is no folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = f"no write access to {folder}"
+    else:
+        return
+    raise CacheUnwritable(
+        f"{path}, which cannot be written ({problem})", "a path in a writable folder"
+    )

@@ -76,7 +76,7 @@ def bench(
     """
     from ..bench import page
     from ..bench.run import bench as measure
-    from ..build_options import check_writable
+    from ..paths import check_writable
 
     path, batches = _arguments(arguments, batch or [])
     for file in filter(None, (as_json, html)):

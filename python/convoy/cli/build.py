@@ -54,8 +54,9 @@ def build(
 ) -> None:
     """Compile a network into one shared object."""
     from .. import pipeline
-    from ..build_options import check_options, check_writable
+    from ..build_options import check_options
     from ..lower.target import kind_of
+    from ..paths import check_writable
     from ..streams.schedule import check_streams
 
     kind_of(target)

@@ -66,7 +66,8 @@ def place(
     With a GPU, candidates without a record are measured; otherwise records of an H200 are used.
     --json prints the plan, --explain --json the reasons.
     """
-    from ..build_options import check_options, check_writable
+    from ..build_options import check_options
+    from ..paths import check_writable
     from ..pipeline import find_backends
     from ..pipeline import place as place_network
 

@@ -36,8 +36,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a compiled module once; ``convoy bench`` measures it."""
-    from ..build_options import check_writable
     from ..frontend import model_file
+    from ..paths import check_writable
     from ..runtime.compiled import load
 
     if outputs is not None:

@@ -53,7 +53,7 @@ def trace(
     With a GPU the run is also measured, after compiling the model; otherwise the trace is
     predicted.
     """
-    from ..build_options import check_writable
+    from ..paths import check_writable
     from ..report import html as pages
     from ..report import tables
     from ..report import trace as traces

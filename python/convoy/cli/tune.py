@@ -72,8 +72,8 @@ def tune(
     Recorded candidates are not measured again, so a run that was stopped or killed resumes.
     `convoy place` and `convoy build` read the records.
     """
-    from ..build_options import check_writable
     from ..ir import workload_list
+    from ..paths import check_writable
     from ..tune.autotune import autotune
     from ..tune.budget import Budget
     from ..tune.progress import ShowProgress

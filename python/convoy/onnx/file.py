@@ -33,14 +33,15 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelP
             "onnx",
             'pip install "tvm-convoy[onnx]"',
         ) from None
+    name = "an ONNX model"
     if isinstance(model, str | os.PathLike):
-        model = _read(Path(model))
+        name, model = str(model), _read(Path(model))
     elif isinstance(model, bytes):
         model = _parse(model, "bytes")
     elif not isinstance(model, onnx.ModelProto):
         raise InvalidModel(f"a {type(model).__name__}", "a path, bytes or an onnx.ModelProto")
     if not model.graph.output:
-        raise InvalidModel("an ONNX model without outputs", "a model")
+        raise InvalidModel(f"{name} without outputs", "a model")
     return model
 
 
