@@ -12,7 +12,7 @@ import tvm
 from tvm import te, tirx
 
 from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
-from . import codegen, cuda_source
+from . import codegen, cuda_headers, cuda_source
 from .programmatic import pipeline
 
 B = TypeVar("B")
@@ -25,7 +25,8 @@ def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.run
     of hundreds of arguments are half of the compile time of a training step.
     """
     cuda_source.register()
-    with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+    context = tvm.transform.PassContext(config={"tirx.disable_assert": True})
+    with target, context, cuda_headers.visible():
         return codegen.build(without_source(functions), target, pipeline(target))
 
 
