@@ -1,5 +1,5 @@
 """The list, case by case. With CONVOY_CONFORMANCE_OUT each outcome is appended to that file as a
-line of JSON, of which scripts/conformance_table.py makes docs/relay-conformance.md."""
+line of JSON, of which page.py makes docs/relay-conformance.md."""
 
 from __future__ import annotations
 

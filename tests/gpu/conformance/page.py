@@ -1,7 +1,7 @@
 """Write docs/relay-conformance.md from the outcomes of the GPU tests.
 
     CONVOY_CONFORMANCE_OUT=rows.jsonl python -m pytest tests/gpu/conformance -m gpu
-    PYTHONPATH=python:. python scripts/conformance_table.py rows.jsonl --device "NVIDIA H200"
+    python -m tests.gpu.conformance.page rows.jsonl --device "NVIDIA H200"
 
 Several files are taken together, the last outcome of a case counts.
 """
@@ -15,13 +15,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for tests.gpu.conformance
-
-from tests.gpu.conformance.test_conformance import CASES, NOT_COMPILED
-
 from convoy.report import tables
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "relay-conformance.md"
+from .test_conformance import CASES, NOT_COMPILED
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "relay-conformance.md"
 COLUMNS = ("test", "case", "tolerance", "error", "ran on", "not on the library because")
 INTRODUCTION = """# TVM's tests of CUTLASS and cuDNN, as convoy's own
 
