@@ -352,10 +352,10 @@ def test_pools(layout, kind):
     close(got, want.transpose(order), 1e-4)
 
 
-def test_uneven_adaptive_pool_is_refused():
+def test_a_dilated_average_pool_is_refused():
     # Errors of gradient rules reach the caller through TVM, which keeps their words.
-    with pytest.raises(RuntimeError, match="windows of equal size"):
+    with pytest.raises(RuntimeError, match="dilation 1"):
         differentiated(
-            lambda bb, x: bb.emit(op.nn.adaptive_avg_pool2d(x, (3, 3), layout="NHWC")),
+            lambda bb, x: bb.emit(op.nn.avg_pool2d(x, (2, 2), dilation=(2, 2), layout="NHWC")),
             [(1, 8, 8, 2)],
         )

@@ -24,7 +24,7 @@ def sum_in_parts(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     rank = len(shape)
     axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
     axes = sorted(axis % rank for axis in axes)
-    rows = axes == list(range(rank - 1)) and shape[-1] >= 8
+    rows = rank > 0 and axes == list(range(rank - 1)) and shape[-1] >= 8
     count = math.prod(shape[axis] for axis in axes)
     long = count > _LONG and dtype_of(x) in FLOAT_DTYPES and on_gpu()
     if not long or not (rows or len(axes) == rank):
