@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -136,3 +137,9 @@ def check_writable(path: Path, make_folders: bool = False) -> None:
     raise CacheUnwritable(
         f"{path}, which cannot be written ({problem})", "a path in a writable folder"
     )
+
+
+def nvidia_wheels() -> list[Path]:
+    """Folders that the ``nvidia-*`` wheels install into."""
+    spec = importlib.util.find_spec("nvidia")
+    return [Path(p) for p in spec.submodule_search_locations or ()] if spec else []

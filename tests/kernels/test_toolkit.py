@@ -31,7 +31,7 @@ def make_nvcc(root, release="release 13.0, V13.0.88", headers="13000"):
 def only_what_the_test_offers(monkeypatch, tmp_path):
     for name in ("CONVOY_NVCC", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(finding, "nvidia_wheels", list)
+    monkeypatch.setattr(finding.paths, "nvidia_wheels", list)
     monkeypatch.setattr(finding, "_find_cutlass", lambda: (tmp_path, "4.2.0.0"))
     finding._find.cache_clear()
     yield

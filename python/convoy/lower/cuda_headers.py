@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tvm.support.nvcc import find_cuda_path
 
-from ..backends.kernels.toolkit import nvidia_wheels
+from ..paths import nvidia_wheels
 
 _ROOT, _OPTIONS = "CUDA_PATH", "TVM_CUDA_NVRTC_EXTRA_OPTS"
 

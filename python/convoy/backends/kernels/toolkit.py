@@ -81,17 +81,11 @@ def _nvcc_candidates() -> Iterator[Path]:
     if on_path := shutil.which("nvcc"):
         yield Path(on_path)
     folders = [Path(os.environ[name]) for name in _HOMES if os.environ.get(name)]
-    folders += [folder / "cu13" for folder in nvidia_wheels()]
+    folders += [folder / "cu13" for folder in paths.nvidia_wheels()]
     folders.append(Path("/usr/local/cuda"))
     for folder in folders:
         if (folder / "bin/nvcc").is_file():
             yield folder / "bin/nvcc"
-
-
-def nvidia_wheels() -> list[Path]:
-    """Folders that the ``nvidia-*`` wheels install into."""
-    spec = importlib.util.find_spec("nvidia")
-    return [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
 
 
 def _release(nvcc: Path) -> str:
@@ -124,7 +118,7 @@ def _include_dirs(root: Path, release: str) -> tuple[tuple[Path, ...], str]:
     may well be of another: it is only used where nvcc's own folder has no headers.
     """
     own = [root / "include", root / "targets/x86_64-linux/include"]
-    wheels = [wheel / "cu13/include" for wheel in nvidia_wheels()]
+    wheels = [wheel / "cu13/include" for wheel in paths.nvidia_wheels()]
     for folder in (*own, *wheels):
         if not (folder / "cuda_runtime.h").is_file():
             continue
@@ -148,7 +142,7 @@ def _header_version(folder: Path) -> str:
 
 def _find_cudart(root: Path) -> Path:
     folders = [root / "lib64", root / "lib", root / "targets/x86_64-linux/lib"]
-    folders += [wheel / "cu13/lib" for wheel in nvidia_wheels()]
+    folders += [wheel / "cu13/lib" for wheel in paths.nvidia_wheels()]
     name = f"libcudart.so.{CUDA_MAJOR}"
     for folder in folders:
         if (folder / name).exists():
