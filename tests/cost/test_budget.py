@@ -44,6 +44,25 @@ class Listed(Backend):
         return {}
 
 
+class Unrecorded(RecordedCost):
+    """Records of nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def calibrate(self, *args):
+        pass
+
+    def candidates(self, workload):
+        return []
+
+    def measurements(self, workload, candidates):
+        return [None] * len(candidates)
+
+    def estimates(self, workload, candidates):
+        return [None] * len(candidates)
+
+
 @pytest.fixture
 def measured(monkeypatch):
     """(workload, backend, kernel) in the order of measuring; each takes a second."""
@@ -75,19 +94,7 @@ def test_best_guesses_come_first_and_the_largest_workload_of_them(measured):
 
 
 def test_what_similar_workloads_promise_comes_before_first_guesses(measured):
-    class Estimated(RecordedCost):
-        def __init__(self):
-            pass
-
-        def calibrate(self, *args):
-            pass
-
-        def candidates(self, workload):
-            return []
-
-        def measurements(self, workload, candidates):
-            return [None] * len(candidates)
-
+    class Estimated(Unrecorded):
         def estimates(self, workload, candidates):
             if workload != SMALL:
                 return [None] * len(candidates)
@@ -137,22 +144,13 @@ def test_where_the_first_guess_fails_the_next_one_is_measured(measured):
 
 
 def test_recorded_backends_are_neither_asked_nor_measured(measured):
-    class Known(RecordedCost):
-        def __init__(self):
-            pass
-
-        def calibrate(self, *args):
-            pass
-
+    class Known(Unrecorded):
         def candidates(self, workload):
             return [Candidate("a", "k3")] if workload == LARGE else []
 
         def measurements(self, workload, candidates):
             known = [c.key for c in self.candidates(workload)]
             return [Measurement(kernel_us=1.0) if c.key in known else None for c in candidates]
-
-        def estimates(self, workload, candidates):
-            return [None] * len(candidates)
 
     backends = [Listed("a"), Listed("b")]
     model = costs(backends, measured, 100.0, Known())

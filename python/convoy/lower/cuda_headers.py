@@ -40,7 +40,10 @@ def visible() -> Iterator[None]:
 
 @functools.cache
 def _variables(cuda_path: str | None, path: str) -> dict[str, str]:
-    """Variables that TVM lacks; none where it finds a toolkit, or where there are no wheels."""
+    """Return the variables that TVM lacks: none if it finds a toolkit, or if there are no wheels.
+
+    ``find_cuda_path`` reads the arguments' variables; as arguments they select the cached answer.
+    """
     try:
         found = Path(find_cuda_path())
     except RuntimeError:

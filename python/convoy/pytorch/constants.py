@@ -11,7 +11,7 @@ from torch.fx import Node
 from torch.utils import _pytree
 
 #: Elements of a result that becomes a constant, at most; parameters stay as they are.
-_MOST_ELEMENTS = 1 << 22
+MOST_ELEMENTS = 1 << 22
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -43,12 +43,16 @@ class Constants:
         if not isinstance(result, torch.Tensor) or result.is_sparse:
             return None
         before = [self._values[one] for one in node.all_input_nodes]
-        is_view = any(_shared(result, t) for t in before if isinstance(t, torch.Tensor))
+        is_view = any(share_memory(result, t) for t in before if isinstance(t, torch.Tensor))
         return None if is_view else result.contiguous()
 
     def _compute(self, node: Node) -> None:
         inputs = node.all_input_nodes
-        if not all(one in self._values for one in inputs) or _is_large(node) or is_random(node):
+        if (
+            not all(one in self._values for one in inputs)
+            or _is_large(node)
+            or is_random(node.target)
+        ):
             return
         args, kwargs = torch.fx.node.map_arg(
             (node.args, node.kwargs), lambda one: self._values[one]
@@ -57,15 +61,16 @@ class Constants:
             self._values[node] = node.target(*args, **kwargs)
 
 
-def is_random(node: Node) -> bool:
+def is_random(operator: object) -> bool:
     """Whether an operator draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
 
 
-def _shared(a: torch.Tensor, b: torch.Tensor) -> bool:
+def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are views of the same memory."""
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 def _is_large(node: Node) -> bool:
     results = _pytree.tree_leaves(node.meta.get("val"))
-    return any(isinstance(t, torch.Tensor) and t.numel() > _MOST_ELEMENTS for t in results)
+    return any(isinstance(t, torch.Tensor) and t.numel() > MOST_ELEMENTS for t in results)

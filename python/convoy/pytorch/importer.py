@@ -151,7 +151,7 @@ def _check(program: ExportedProgram, training: bool) -> None:
         )
     for node in program.graph.nodes:
         drawn = training and node.target is torch.ops.convoy.uniform.default
-        if node.op == "call_function" and is_random(node) and not drawn:
+        if node.op == "call_function" and is_random(node.target) and not drawn:
             raise UnsupportedOp(
                 f"{called(node)}, which draws random numbers",
                 "a module that gives the same result each time",

@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from .constants import MOST_ELEMENTS, is_random, share_memory
+
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-#: Elements of a value that is computed, at most.
-_MOST_ELEMENTS = 1 << 22
 #: They read nothing of their first tensor but its type.
 _ALIKE = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_tensor"}
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
@@ -39,7 +39,7 @@ class Known(TorchFunctionMode):
         # since is not known any more.
         self._found: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         for traced, value in zip(buffers, values, strict=True):
-            if value.numel() <= _MOST_ELEMENTS:
+            if value.numel() <= MOST_ELEMENTS:
                 self._add(traced, _copy(value))
         self._buffers = set(self._found)
 
@@ -70,7 +70,7 @@ class Known(TorchFunctionMode):
             return function(*args, **kwargs)
         if not leaves and result is not None:
             return result
-        if leaves and not any(_share(leaf, value) for leaf in leaves for value in values):
+        if leaves and not any(share_memory(leaf, value) for leaf in leaves for value in values):
             return pytree.tree_map_only(torch.Tensor, self._constant, result)
         alike = self._alike(values)
         traced = function(*args, **kwargs)
@@ -106,14 +106,14 @@ class Known(TorchFunctionMode):
         return [
             (traced, value)
             for traced, version, value in self._found.values()
-            if traced._version == version and any(_share(value, one) for one in values)
+            if traced._version == version and any(share_memory(value, one) for one in values)
         ]
 
     def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         traced, version, value = self._found.get(id(tensor), (None, 0, None))
         if traced is tensor:
             return value if tensor._version == version else None
-        if _is_attribute(tensor) and tensor.numel() <= _MOST_ELEMENTS:
+        if _is_attribute(tensor) and tensor.numel() <= MOST_ELEMENTS:
             return self._add(tensor, _copy(tensor))
         return None
 
@@ -134,7 +134,7 @@ class _Fixed(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if torch.Tag.nondeterministic_seeded in function.tags:
+        if is_random(function):
             raise _RandomError
         return function(*args, **(kwargs or {}))
 
@@ -153,7 +153,7 @@ def _compute(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return _UNKNOWN
     leaves = _tensors(result)
     plain = all(type(x) is torch.Tensor and x.layout == torch.strided for x in leaves)
-    large = any(x.numel() > _MOST_ELEMENTS for x in leaves)
+    large = any(x.numel() > MOST_ELEMENTS for x in leaves)
     return result if plain and not large else _UNKNOWN
 
 
@@ -187,7 +187,3 @@ def _with(given: list[torch.Tensor], values: list[Any], nested: Any) -> Any:
     """Nested arguments with the values of tensors in their places."""
     rest = iter(values)
     return pytree.tree_map_only(torch.Tensor, lambda _: next(rest), nested)
-
-
-def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()

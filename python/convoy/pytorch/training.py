@@ -98,7 +98,6 @@ class TrainingStep:
         of_state = dict(zip(names[len(examples) :], held, strict=True))
         weights = {name: trained[at] for name, at in of_state.items() if at in trained}
         moving = [name for name, at in of_state.items() if at in moved]
-
         network = _step(traced.program, self._inputs, weights, moving, optimizer, scaling, report)
         self.device = device_of(module, examples)
         on_gpu = self.device.type == "cuda"
@@ -111,11 +110,7 @@ class TrainingStep:
         self._state = {name: at for name, at in of_state.items() if name in step.state}
         self._kept = OptimizerState(optimizer, learned, step.slots)
         device = tvm.cuda(self.device.index) if on_gpu else None
-        values = {name: _numpy(held[at]) for name, at in self._state.items()}
-        values |= {name: _numpy(t) for name, t in self._kept.values(COUNT).items()}
-        if RANDOM in step.state:
-            seed = torch.randint(2**31 - 1, ())  # by torch.manual_seed
-            values[RANDOM] = np.array([int(seed), 0], "int32")
+        values = self._initial_values(step, held)
         rates = rates_of(optimizer).numpy()
         self._session = TrainingSession(self.built, step, values, rates, device)
         self._turns = Turns()
@@ -163,6 +158,17 @@ class TrainingStep:
             if part.training and tracked is not None and isinstance(part, _BATCH_NORM):
                 tracked.add_(self._steps)
         self._steps = 0
+
+    def _initial_values(
+        self, step: StepNames, held: Mapping[str, torch.Tensor]
+    ) -> dict[str, np.ndarray]:
+        """State by name: the module's, what the optimizer keeps already, and a random seed."""
+        values = {name: _numpy(held[at]) for name, at in self._state.items()}
+        values |= {name: _numpy(t) for name, t in self._kept.values(COUNT).items()}
+        if RANDOM in step.state:
+            seed = torch.randint(2**31 - 1, ())  # by torch.manual_seed
+            values[RANDOM] = np.array([int(seed), 0], "int32")
+        return values
 
     def _value(self, name: str) -> torch.Tensor:
         """State, by name, in the session's memory."""
