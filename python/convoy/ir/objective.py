@@ -14,8 +14,8 @@ sync       sum of e2e_us, each with what device_us has beyond kernel_us: every c
 
 device_us is kernel_us, with all that the kernel reads in the L2 cache because the same launch went
 before, and a share of what cold_us is longer, with nothing in the cache. Inside a network the
-result of the kernel before is there and the weights, mostly, are not. Under ``graph``, a launch that
-is linked to the one before it (programmatic launches of both) takes saved_us less.
+result of the kernel before is there and the weights, mostly, are not. Under ``graph``, a link of a
+chain (launched programmatically behind a kernel that lets it start early) takes saved_us less.
 """
 
 from __future__ import annotations

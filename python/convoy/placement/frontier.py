@@ -2,8 +2,8 @@
 
 A cut is located before the first uncovered operation. Partial covers that arrive at a cut with the
 same covered operations beyond it, and the same ends of chains, have the same completions: only the
-cheapest is kept (the Pareto front if the objective has two costs). All partial covers of a cut are rows of arrays, and a move
-extends all of them at once.
+cheapest is kept (the Pareto front if the objective has two costs). All partial covers of a cut
+are rows of arrays, and a move extends all of them at once.
 """
 
 from __future__ import annotations

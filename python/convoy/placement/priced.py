@@ -13,7 +13,6 @@ from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
 
-
 #: Times that copies behind a kernel add to, with the copies' own.
 _COPIED = {
     **dict.fromkeys(("kernel_us", "cold_us", "chained_us"), "kernel_us"),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 
+from .. import programmatic
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from ..ir.device import Device
-from .. import programmatic
 from ..ir.objective import device_us
 from ..ir.plan import Choice, Plan
 from ..ir.schedule import Op
