@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ..errors import CorruptArtefact
 from . import fields as checks
+from .measurement import Measurement
+from .objective import device_us, saved_us
 
 SCHEDULE_FORMAT = 1
 
@@ -41,6 +43,10 @@ class Op:
     of ``duration_us``: "measured", "recorded", "estimated" or "unknown". ``depends`` are the
     indices of the ops whose results it reads, or whose storage it overwrites.
     ``start_us`` and ``end_us`` are predicted, from the fork.
+
+    ``early`` tells whether its kernel lets the next one on its stream start before it has ended,
+    ``chained_us`` is its duration behind such a kernel (None if it starts only when its predecessor
+    has ended), and ``linked`` whether it is behind one in the schedule.
     """
 
     name: str
@@ -54,6 +60,23 @@ class Op:
     source: str = "estimated"
     kernel: str = ""
     depends: tuple[int, ...] = ()
+    early: bool = False
+    chained_us: float | None = None
+    linked: bool = False
+
+    def timed(self, measurement: Measurement, added_us: float = 0.0) -> Op:
+        """The op with a kernel of these times, and ``added_us`` for copies behind it."""
+        us = device_us(measurement) + added_us
+        early = measurement.chained_us is not None
+        chained_us = us - saved_us(measurement) if early else None
+        return dataclasses.replace(self, duration_us=us, early=early, chained_us=chained_us)
+
+    @property
+    def scheduled_us(self) -> float:
+        """Duration at its place in the schedule, on a device of its own."""
+        if self.linked and self.chained_us is not None:
+            return self.chained_us
+        return self.duration_us
 
 
 @dataclass(frozen=True)
@@ -244,16 +267,22 @@ class Schedule:
 
 
 def _made(
-    kind: Callable[..., object], what: str, fields: Mapping[str, checks.Check]
+    kind: Callable[..., object],
+    what: str,
+    fields: Mapping[str, checks.Check],
+    optional: Collection[str] = (),
 ) -> checks.Check:
-    """Check an object with all fields and return ``kind`` of them."""
-    return lambda data: checks.made(kind, data, fields, what, CorruptArtefact, fields)
+    """Check an object with all fields but the optional ones and return ``kind`` of them."""
+    required = [name for name in fields if name not in optional]
+    return lambda data: checks.made(kind, data, fields, what, CorruptArtefact, required)
 
 
 _TIME = checks.number(-1e15, 1e15)
 _NAME = checks.text(1 << 16)
 _BYTES = checks.integer(0, 2**63 - 1)
 _INDICES = checks.tuple_of(checks.integer())
+#: Fields that schedules of earlier versions do not have.
+_LINKS = ("early", "linked", "chained_us")
 _OPS: dict[str, checks.Check] = {
     **dict.fromkeys(("name", "symbol", "kind", "source", "kernel"), _NAME),
     **dict.fromkeys(("duration_us", "start_us", "end_us"), _TIME),
@@ -267,6 +296,8 @@ _OPS: dict[str, checks.Check] = {
     ),
     "stream": checks.integer(0, 1 << 16),
     "depends": _INDICES,
+    **dict.fromkeys(("early", "linked"), checks.boolean),
+    "chained_us": checks.optional(_TIME),
 }
 _BUFFER: dict[str, checks.Check] = {
     "name": _NAME,
@@ -281,7 +312,7 @@ _TRIAL = dict.fromkeys(("single_us", "multi_us", "single_spread_us", "multi_spre
 _SCHEDULE: dict[str, checks.Check] = {
     "format": checks.integer(),
     "ops": checks.tuple_of(
-        _made(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OPS)
+        _made(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OPS, _LINKS)
     ),
     "events": checks.tuple_of(
         _made(Event, "event", dict.fromkeys(("record", "wait"), checks.integer(ORIGIN)))
