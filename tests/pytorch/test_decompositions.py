@@ -135,3 +135,21 @@ def test_values_for_a_mask_of_unknown_count_are_refused() -> None:
 
     with pytest.raises(UnsupportedOp, match="mask as an index"):
         convoy.compile(function, sample(), cache=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_filters_standardized_by_a_batch_norm(dtype: Any) -> None:
+    """As NFNets have them: the norm has a scale, and neither statistics nor an offset."""
+    torch.manual_seed(0)
+
+    class Standardized(torch.nn.Conv2d):
+        def forward(self, x: Any) -> Any:
+            flat, scale = self.weight.reshape(1, 8, -1), torch.full((8,), 0.2, dtype=x.dtype)
+            filters = F.batch_norm(flat, None, None, weight=scale, training=True, momentum=0.0)
+            return F.conv2d(x, filters.reshape_as(self.weight), self.bias)
+
+    net, x = Standardized(4, 8, 3).eval(), torch.randn(1, 4, 6, 6)
+    with torch.no_grad():
+        want = net(x)
+        got = convoy.compile(net.to(dtype), x.to(dtype))(x.to(dtype)).float()
+    assert (got - want).norm() <= (2e-3 if dtype == torch.float16 else 2e-2) * want.norm()

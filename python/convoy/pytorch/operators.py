@@ -17,7 +17,7 @@ from tvm.relax import op
 from tvm.relax.op.grad import no_grad
 
 from ..errors import UnsupportedOp
-from ..graph.expr import shape_of
+from ..graph.expr import dtype_of, shape_of
 from ..ops.random import uniform
 from . import indexing, pooling, reductions, resize
 from .pooling import each
@@ -125,10 +125,18 @@ def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
 
 
 def _batch_norm_without_statistics(node: Any, importer: Any) -> relax.Expr:
-    """(x, gamma, beta, training, momentum, epsilon): (result,), by the batch's statistics alone."""
+    """(x, gamma, beta, training, momentum, epsilon): (result,), by the batch's statistics alone,
+    in float32."""
     x, gamma, beta, _, momentum, epsilon = importer.retrieve_args(node)
-    both = _of_batch(node, importer, (x, gamma, beta, None, None), momentum, epsilon)
-    return relax.Tuple([importer.block_builder.emit(relax.TupleGetItem(both, 0))])
+    emit = importer.block_builder.emit
+    dtype, wide = dtype_of(x), "float32"
+    given = (
+        v if v is None or dtype_of(v) == wide else emit(op.astype(v, wide))
+        for v in (x, gamma, beta)
+    )
+    both = _of_batch(node, importer, (*given, None, None), momentum, epsilon)
+    result = emit(relax.TupleGetItem(both, 0))
+    return relax.Tuple([result if dtype == wide else emit(op.astype(result, dtype))])
 
 
 def _of_batch(
