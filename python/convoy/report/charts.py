@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.schedule import MemoryPlan, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import MemoryPlan
 from . import graph_view
 from .timeline import Timeline
 

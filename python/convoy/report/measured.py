@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
-from ..ir.schedule import ORIGIN, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import ORIGIN
 from . import timeline
 from .timeline import Timeline
 

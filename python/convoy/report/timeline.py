@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ..ir.kernel_words import NATIVE, kernel_words, readable
 from ..ir.plan import Choice, Plan
-from ..ir.schedule import ORIGIN, Op, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import ORIGIN, Op
 from ..placement.explain import shape_text
 
 

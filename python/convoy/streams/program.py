@@ -19,7 +19,7 @@ from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function, result_of
 from ..ir.device import Device
-from ..ir.schedule import Buffer, Occupancy, Op
+from ..ir.schedule_parts import Buffer, Occupancy, Op
 from ..tir.loads import itemsize
 from .kernels import NativeKernel, inspect
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....ir.device import Device
-from ....ir.workload import DTYPE_BYTES, Workload
+from ....ir.operands import DTYPE_BYTES
+from ....ir.workload import Workload
 from ..kernel import Launch as KernelLaunch
 from .kernels import FILTERS, ConvKernel, FilterKernel, WgradKernel
 
