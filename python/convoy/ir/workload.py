@@ -17,7 +17,11 @@ from .operands import DTYPE_BYTES, Operand
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
-MATH_MODES = ("default", "tf32")
+_KNOWN: dict[str, tuple[str, ...]] = {
+    "op": OPS,
+    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), tuple(DTYPE_BYTES)),
+    "math": ("default", "tf32"),
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -70,15 +74,9 @@ class Workload:
     depth: Depth = IMAGES
 
     def __post_init__(self) -> None:
-        if self.op not in OPS:
-            raise InvalidWorkload(f"op {self.op!r}", f"one of {', '.join(OPS)}")
-        for name in ("dtype", "out_dtype", "acc_dtype"):
-            if getattr(self, name) not in DTYPE_BYTES:
-                raise InvalidWorkload(
-                    f"{name} {getattr(self, name)!r}", f"one of {', '.join(DTYPE_BYTES)}"
-                )
-        if self.math not in MATH_MODES:
-            raise InvalidWorkload(f"math {self.math!r}", f"one of {', '.join(MATH_MODES)}")
+        for name, known in _KNOWN.items():
+            if (value := getattr(self, name)) not in known:
+                raise InvalidWorkload(f"{name} {value!r}", f"one of {', '.join(known)}")
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -269,14 +267,12 @@ _SIZE = checks.integer(1)
 _EXTENT = checks.integer(1, 1 << 24)
 _REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 _FIELDS: dict[str, checks.Check] = {
-    "op": checks.one_of(OPS),
+    **{name: checks.one_of(known) for name, known in _KNOWN.items()},
     **dict.fromkeys(("n", "c", "k", "groups"), _SIZE),
     **dict.fromkeys(("h", "w", "r", "s"), _EXTENT),
     "stride": checks.tuple_of(_EXTENT, 2),
     "padding": checks.tuple_of(checks.integer(0, 1 << 24), 4),
     "dilation": checks.tuple_of(_EXTENT, 2),
-    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), checks.one_of(tuple(DTYPE_BYTES))),
-    "math": checks.one_of(MATH_MODES),
     "epilogue": Epilogue.from_json,
     "attention": Attention.from_json,
     "depth": Depth.from_json,

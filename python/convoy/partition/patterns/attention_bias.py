@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax
 
 from ...graph.expr import make_const, numpy_dtype
-from .softmax_chain import Term
+from .scores import Term
 from .strided import Strided
 
 

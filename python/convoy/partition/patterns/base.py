@@ -39,6 +39,11 @@ class GraphView:
                 self.readers[var].append(binding.var)
         self.returned = set(used_vars(result_of(func)))
 
+    def definition(self, value: relax.Expr) -> relax.Expr:
+        """Return the expression that a value is bound to; the value itself if it is a parameter
+        or a constant."""
+        return self.value.get(value, value) if isinstance(value, relax.Var) else value
+
     def only_reader(self, var: relax.Var) -> relax.Var | None:
         """The one variable computed from ``var``, if it is read once and not returned."""
         readers = self.readers[var]

@@ -86,8 +86,8 @@ def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     if dtype_of(a) not in FLOAT_DTYPES or dtype_of(binding.var) not in FLOAT_DTYPES:
         return None
     (n, c), (_, k) = shape_of(a), shape_of(b)
-    made = graph.value.get(b) if isinstance(b, relax.Var) else None
-    if made is not None and op_name(made) == "relax.permute_dims":
+    made = graph.definition(b)
+    if op_name(made) == "relax.permute_dims":
         weights = made.args[0]  # the only permutation of two axes that does something
     else:
         weights = relax.op.permute_dims(b, [1, 0])

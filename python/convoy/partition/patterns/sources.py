@@ -126,8 +126,8 @@ def number_times(call: relax.Expr) -> tuple[relax.Expr, float] | None:
 def _part(graph: GraphView, var: relax.Var, item: relax.TupleGetItem) -> Before | None:
     """A part of a split."""
     whole = item.tuple_value
-    call = graph.value.get(whole) if isinstance(whole, relax.Var) else None
-    if call is None or op_name(call) != "relax.split":
+    call = graph.definition(whole)
+    if op_name(call) != "relax.split":
         return None
     axis = int(call.attrs.axis) % len(shape_of(call.args[0]))
     sizes = [shape_of_type(field)[axis] for field in call.ty.fields]
