@@ -34,7 +34,7 @@ class RowView:
         return self.offset + sum((size - 1) * stride for size, stride in steps) + row - 1
 
     def is_aligned(self, elements: int) -> bool:
-        """Whether all rows start at multiples of this number of elements."""
+        """Return whether all rows start at multiples of this number of elements."""
         return all(number % elements == 0 for number in (self.offset, *self.strides))
 
 

@@ -95,7 +95,7 @@ class Schedule:
         return self.single_us / self.makespan_us if self.makespan_us else 1.0
 
     def __str__(self) -> str:
-        """One line: streams, events, times and memory."""
+        """Return one line: streams, events, times and memory."""
         arena, alone = self.memory.peak_bytes / 1e6, self.memory.single_stream_bytes / 1e6
         return (
             f"{self.streams} stream{'s' if self.streams > 1 else ''} ({self.decided_by}"

@@ -27,8 +27,8 @@ _COMBINE_LANES = 8
 
 
 def kernels(sums: ChannelSums) -> list[tirx.PrimFunc]:
-    """One kernel (activations, vectors, results), or two: (activations, vectors, partial sums of
-    shape :func:`partial_shape`) and (first activation, vectors, partial sums, results)."""
+    """Return one kernel (activations, vectors, results), or two: (activations, vectors, partial
+    sums of shape :func:`partial_shape`) and (first activation, vectors, partial sums, results)."""
     if sums.single:
         return [_whole(sums)]
     return [_partial(sums), _combine(sums)]

@@ -142,8 +142,8 @@ def _is_staged(sch: s_tir.Schedule, block: SBlockRV) -> bool:
 
 
 def _reads_in_order(reader: s_tir.SBlock, copy: s_tir.SBlock) -> bool:
-    """Whether neighbouring elements of ``reader`` read neighbouring ones of a copy, and those were
-    neighbours where they were copied from."""
+    """Return whether neighbouring elements of ``reader`` read neighbouring ones of a copy, and
+    those were neighbours where they were copied from."""
     copied = copy.writes[0].source
     loads = [load for load in loads_of(reader) if load.buffer.same_as(copied)]
     return all(contiguous_in(load, reader.iter_vars[-1].var) for load in loads) and all(
@@ -164,8 +164,8 @@ def _writes_in_order(block: s_tir.SBlock) -> bool:
 
 
 def _coalescing_axis(block: s_tir.SBlock) -> int | None:
-    """The axis that neighbouring threads should run along instead of the last one: that along
-    which the largest operand not contiguous in the last axis is (nearly) contiguous."""
+    """Return the axis that neighbouring threads should run along instead of the last one: that
+    along which the largest operand not contiguous in the last axis is (nearly) contiguous."""
     axes = [axis.var for axis in block.iter_vars]
     best, size = None, 0
     for load in loads_of(block):

@@ -33,7 +33,7 @@ class Root:
 
 
 def find_root(binding: relax.Binding, graph: GraphView) -> Root | None:
-    """The workload that starts at a binding, if one does."""
+    """Return the workload that starts at a binding, if one does."""
     root = _conv_root(binding) or _gradient_root(binding) or _matmul_root(binding, graph)
     if root is not None:
         root.workload = root.workload.flattened
@@ -67,7 +67,7 @@ def _conv_root(binding: relax.Binding) -> Root | None:
 
 
 def _gradient_root(binding: relax.Binding) -> Root | None:
-    """The gradient of a convolution; it has no epilogue."""
+    """Return the gradient of a convolution; it has no epilogue."""
     call = binding.value
     if op_name(call) not in (DGRAD, DGRAD_3D, WGRAD):
         return None

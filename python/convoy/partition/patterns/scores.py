@@ -62,7 +62,7 @@ class Scores:
 
 
 def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
-    """What a value is as scores, if it comes from a product."""
+    """Return a value as scores, if it comes from a product."""
     call = graph.definition(value)
     name = op_name(call)
     if name == "relax.matmul":
@@ -82,7 +82,7 @@ def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
 
 
 def keeps_matrices(call: relax.Call) -> bool:
-    """Whether a cast or reshape keeps the last two axes and the type floating."""
+    """Return whether a cast or reshape keeps the last two axes and the type floating."""
     before, after = call.args[0], call
     if op_name(call) == "relax.astype":
         return all(dtype_of(end).startswith(("float", "bfloat")) for end in (before, after))
@@ -105,7 +105,7 @@ def _times(scores: Scores, number: float) -> Scores:
 
 
 def _row_scaled(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
-    """A product times a constant for each of its rows: the rows of its first operand are scaled."""
+    """Match a product times a constant for each row: its first operand is scaled."""
     for own, factor in (call.args, tuple(reversed(call.args))):
         if not is_const(factor) or shape_of(own) != shape_of(call) or shape_of(factor)[-1] != 1:
             continue
@@ -142,7 +142,7 @@ def _added(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
 
 
 def _added_by_position(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
-    """What is added where the queries and keys of an image are rows and columns of their own:
+    """Add terms where the queries and keys of an image are rows and columns of their own:
     ``reshape(reshape(scores) + terms)``, such as a term for each row and one for each column."""
     shape, others, covered = shape_of(call), [], [var]
     value = call.args[0]
@@ -174,7 +174,7 @@ def _made_by(graph: GraphView, value: relax.Expr, *names: str) -> bool:
 
 
 def _masked(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
-    """``where`` with a large negative number for the scores that it hides."""
+    """Match ``where`` with a large negative number for the scores that it hides."""
     condition, if_true, if_false = call.args
     hides = is_const(if_true)
     fill, own = (if_true, if_false) if hides else (if_false, if_true)

@@ -28,7 +28,7 @@ class Weights:
 
 
 def weights_of(graph: GraphView, value: relax.Expr) -> Weights | None:
-    """The softmax that a value is, if its operand comes from a product."""
+    """Return the softmax that a value is, if its operand comes from a product."""
     call = graph.definition(value)
     name = op_name(call)
     if name in ("relax.astype", "relax.reshape", "relax.broadcast_to"):
@@ -45,7 +45,7 @@ def weights_of(graph: GraphView, value: relax.Expr) -> Weights | None:
 
 
 def _safe(graph: GraphView, var: relax.Var, call: relax.Call) -> Weights | None:
-    """``where(not any(scores != -inf), 0, softmax(scores))``."""
+    """Match ``where(not any(scores != -inf), 0, softmax(scores))``."""
     condition, zero, chosen = call.args
     inner = weights_of(graph, chosen)
     if inner is None or inner.zeros or shape_of(chosen) != shape_of(call):
@@ -73,7 +73,7 @@ def _safe(graph: GraphView, var: relax.Var, call: relax.Call) -> Weights | None:
 
 
 def _is_zero(graph: GraphView, value: relax.Expr, covered: list[relax.Var]) -> bool:
-    """Whether all elements of a value are zero; the bindings that compute it are added to
+    """Return whether all elements of a value are zero; the bindings that compute it are added to
     ``covered``."""
     if is_const(value):
         return not np.any(as_numpy(value))
@@ -90,7 +90,7 @@ def _is_zero(graph: GraphView, value: relax.Expr, covered: list[relax.Var]) -> b
 def _through_casts(
     graph: GraphView, value: relax.Expr, covered: list[relax.Var]
 ) -> relax.Call | None:
-    """The call that computed a value, ignoring casts and reshapes; variables are added to
+    """Return the call that computed a value, ignoring casts and reshapes; variables are added to
     ``covered``."""
     while isinstance(value, relax.Var) and isinstance(graph.value.get(value), relax.Call):
         covered.append(value)

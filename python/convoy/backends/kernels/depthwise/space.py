@@ -131,7 +131,7 @@ def tile_of(launch: Launch) -> Tile | None:
 
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
-    """Why a launch cannot run a workload that the family accepts; empty when it can."""
+    """Return why a launch cannot run a workload that the family accepts; empty if it can."""
     kernel, tile = launch.kernel, tile_of(launch)
     wgrad = isinstance(kernel, WgradKernel)
     if wgrad != (w.op == "wgrad") or kernel.dtype != w.dtype:
