@@ -33,7 +33,7 @@ class Root:
 
 
 def find_root(binding: relax.Binding, graph: GraphView) -> Root | None:
-    """Return the workload that starts at a binding, if one does."""
+    """The workload that starts at a binding, if one does."""
     root = _conv_root(binding) or _gradient_root(binding) or _matmul_root(binding, graph)
     if root is not None:
         root.workload = root.workload.flattened
@@ -67,7 +67,7 @@ def _conv_root(binding: relax.Binding) -> Root | None:
 
 
 def _gradient_root(binding: relax.Binding) -> Root | None:
-    """Return the gradient of a convolution; it has no epilogue."""
+    """The gradient of a convolution; it has no epilogue."""
     call = binding.value
     if op_name(call) not in (DGRAD, DGRAD_3D, WGRAD):
         return None
@@ -86,8 +86,8 @@ def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     if dtype_of(a) not in FLOAT_DTYPES or dtype_of(binding.var) not in FLOAT_DTYPES:
         return None
     (n, c), (_, k) = shape_of(a), shape_of(b)
-    made = graph.definition(b)
-    if op_name(made) == "relax.permute_dims":
+    made = graph.value.get(b) if isinstance(b, relax.Var) else None
+    if made is not None and op_name(made) == "relax.permute_dims":
         weights = made.args[0]  # the only permutation of two axes that does something
     else:
         weights = relax.op.permute_dims(b, [1, 0])
