@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import tvm
@@ -57,9 +56,6 @@ class Program:
     storages: list[Storage] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)  # of the storages that do not escape
     definitions: dict[relax.Var, relax.Expr] = field(default_factory=dict)
-
-    def with_durations(self, ops: Sequence[Op]) -> Program:
-        return dataclasses.replace(self, ops=list(ops))
 
 
 def read(mod: tvm.IRModule, device: Device) -> Program:
