@@ -109,6 +109,7 @@ class Schedule:
         return [i for i, op in enumerate(self.ops) if op.stream == stream]
 
     def to_json(self) -> dict[str, object]:
+        """Return the schedule as data for JSON, with its format."""
         data = dataclasses.asdict(self)
         for op in data["ops"]:
             op["footprint"] = op.pop("occupancy")  # its name in files

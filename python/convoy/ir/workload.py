@@ -201,10 +201,12 @@ class Workload:
 
     @property
     def is_depthwise(self) -> bool:
+        """Whether each input channel is a group of its own."""
         return self.groups > 1 and self.groups == self.c
 
     @property
     def symmetric_padding(self) -> bool:
+        """Whether both ends of each axis are padded alike."""
         top, left, bottom, right = self.padding
         return top == bottom and left == right
 

@@ -66,6 +66,7 @@ class Session:
 
     @property
     def num_outputs(self) -> int:
+        """Number of output tensors."""
         return len(self.meta.outputs)
 
     @property
