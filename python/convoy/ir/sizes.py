@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
+from typing import Any
 
 from ..errors import InvalidOption
 
@@ -12,7 +12,7 @@ from ..errors import InvalidOption
 LARGEST = 2**31 - 1
 
 
-def check_batch(batch: object) -> None:
+def check_batch(batch: Any) -> None:
     """Check a batch size.
 
     Raises:
@@ -22,7 +22,7 @@ def check_batch(batch: object) -> None:
         raise InvalidOption(f"batch {batch!r}", f"a number from 1 to {LARGEST}")
 
 
-def check_shape(name: str, shape: Sequence[object]) -> None:
+def check_shape(name: str, shape: Sequence[Any]) -> None:
     """Check the shape of an input.
 
     Raises:
@@ -32,8 +32,8 @@ def check_shape(name: str, shape: Sequence[object]) -> None:
         raise InvalidOption(f"shape {shape!r} for input {name!r}", f"sizes from 0 to {LARGEST}")
 
 
-def _within(size: object, least: int) -> bool:
+def _within(size: Any, least: int) -> bool:
     try:
-        return isinstance(size, SupportsIndex) and least <= operator.index(size) <= LARGEST
+        return least <= operator.index(size) <= LARGEST
     except TypeError:
         return False
