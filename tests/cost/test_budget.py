@@ -205,3 +205,34 @@ def test_an_alternative_that_is_compiled_already_spares_the_compiler(measured):
     backends[1].compiled = []
     found = price_workloads([LARGE, SMALL], backends, Device(), model, True, [[LARGE, SMALL]])
     assert len(found[LARGE].measured) == 5, "now nothing else takes the operation"
+
+
+class Chained(Listed):
+    """Kernels that are launched programmatically."""
+
+    def is_programmatic(self, candidate):
+        return True
+
+
+class Plain(Unrecorded):
+    """Records of kernels alone, none as a link of a chain: of SMALL k1 is the best kernel of ``a``,
+    of LARGE ``a`` is much slower than the other backend."""
+
+    TIMES = {("small", "a"): 4.0, ("small", "b"): 4.0, ("large", "a"): 9.0, ("large", "b"): 5.0}
+
+    def measurements(self, workload, candidates):
+        size = "small" if workload == SMALL else "large"
+        return [
+            Measurement(self.TIMES[size, c.backend] + (c.kernel != "k1"), samples=1)
+            for c in candidates
+        ]
+
+
+@pytest.mark.parametrize(
+    ("budget", "again"), [(5.0, [(SMALL, "a", "k1")]), (0.0, []), (None, [(SMALL, "a", "k1")])]
+)
+def test_a_link_that_should_be_faster_is_measured_again(measured, budget, again):
+    """As a link k1 is estimated to take 3.24 us, where the best known kernel takes 4."""
+    backends = [Chained("a"), Listed("b")]
+    price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, budget, Plain()))
+    assert measured == again

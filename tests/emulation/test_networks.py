@@ -135,6 +135,25 @@ def groups_and_responses() -> tuple[nn.Module, torch.Tensor]:
     return Groups(), torch.randn(2, 3, 12, 16)
 
 
+@network
+def shifted_windows() -> tuple[nn.Module, torch.Tensor]:
+    """Images rolled along both axes, wrapped around their edges, and cut into windows."""
+
+    class Windows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside, self.outside = nn.Linear(16, 16), nn.Conv2d(16, 8, 3)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            apart = torch.roll(x, (-2, -3), (1, 2)).view(2, 3, 4, 5, 4, 16).transpose(2, 3)
+            y = self.inside(apart.reshape(30, 16, 16)).view(2, 3, 5, 4, 4, 16).transpose(2, 3)
+            y = torch.roll(y.reshape(2, 12, 20, 16), (2, 3), (1, 2)) + x
+            around = F.pad(y.permute(0, 3, 1, 2), (1, 2, 3, 4), mode="circular")
+            return torch.roll(x, (5, 1, -3), (1, 2, 3)) * 2, self.outside(around * 2)
+
+    return Windows(), torch.randn(2, 12, 20, 16)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name: str, dtype: str) -> None:

@@ -6,6 +6,7 @@ brute force. ``network`` makes large ones that look like known families of netwo
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 
@@ -58,6 +59,28 @@ def random_graph(rng: random.Random, ops: int, groups: int = 8, spread: float = 
     sets += _crossing(rng, bare) if groups else []
     found = [_random_subgraph(rng, bare, i, taken, spread) for i, taken in enumerate(sets)]
     return MatchGraph(bare.ops, bare.legal(found), bare.inputs, bare.results)
+
+
+def with_chains(rng: random.Random, graph: MatchGraph, share: float = 0.7) -> MatchGraph:
+    """The graph with a time as a link of a chain for a share of the offers that are not TVM's,
+    and with some operations of TVM that take no time."""
+    views = {op.name for op in graph.ops if rng.random() < 0.15}
+
+    def of(subgraph: Subgraph, offer: Offer) -> Offer:
+        measured = offer.measurement
+        if offer.candidate.backend == "tvm":
+            if views.issuperset(subgraph.ops):
+                measured = dataclasses.replace(measured, kernel_us=0.0)
+        elif rng.random() < share:
+            chained = float(rng.randint(0, int(measured.kernel_us or 0)))
+            measured = dataclasses.replace(measured, chained_us=chained)
+        return Offer(offer.candidate, measured)
+
+    found = [
+        dataclasses.replace(s, offers=tuple(of(s, offer) for offer in s.offers))
+        for s in graph.subgraphs
+    ]
+    return dataclasses.replace(graph, subgraphs=tuple(found))
 
 
 def _grown(rng: random.Random, graph: MatchGraph) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
 
-from support import Fakes
+from support import Fakes, compile_fake
 
 SETUP = """
 from convoy.backends.base import Binary
@@ -21,8 +21,8 @@ from convoy.measure import protocol
 device = Device(name="Fake H200", l2_bytes=1 << 20)
 blobs = kernel_blobs()
 candidate = Candidate("kernel", "loops")
-def measure(w, swizzle=0, **options):
-    entry = kernel_entry(w, blobs, swizzle=swizzle)
+def measure(w, swizzle=0, programmatic=False, **options):
+    entry = kernel_entry(w, blobs, swizzle=swizzle, programmatic=programmatic)
     return protocol.measure(w, candidate, Binary(entry, blobs), device, **options).to_json()
 w = small(epilogue=Epilogue(bias=True, residual=True))
 """
@@ -77,6 +77,33 @@ def test_what_is_wrong_is_a_failure(fakes: Fakes) -> None:
     assert "inf" in unwritten["failure"] and "error" not in unwritten
     assert "swizzle 99" in refuses["failure"]
     assert not any("kernel_us" in figure for figure in (cannot, wrong, unwritten, refuses))
+
+
+def test_a_kernel_that_starts_early_is_timed_as_a_link_too(fakes: Fakes) -> None:
+    """Launches of a chain take three sets of tensors in turns."""
+    plain, link, inputs = run(
+        fakes,
+        """
+        plain = measure(w)
+        protocol.release()
+        link = measure(w, programmatic=True)
+        problem = protocol._problem(w)
+        sets = [problem.tensors, *problem.spare]
+        result([plain, link, [[float(to_host(t).sum()) for t in own[:2]] for own in sets]])
+        """,
+    )
+    assert "chained_us" not in plain
+    assert link["chained_us"] > 0 and link["error"] < 1e-6
+    assert len(inputs) == 3 and inputs[0] == inputs[1] == inputs[2]
+
+
+def test_a_link_that_is_wrong_is_a_failure(fakes: Fakes, tmp_path: Path) -> None:
+    """The stand-in adds to its first output when it is launched programmatically."""
+    wrong = compile_fake(tmp_path, "fake_kernel.cc", "", "-DPROGRAMMATIC")
+    code = "result([measure(w), measure(w, programmatic=True)])"
+    right, failed = fakes.run(SETUP + code, FAKE_KERNEL=str(wrong))
+    assert "failure" not in right
+    assert "relative L2 error" in failed["failure"] and "kernel_us" not in failed
 
 
 def test_slow_candidates_get_few_samples(fakes: Fakes) -> None:

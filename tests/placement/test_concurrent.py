@@ -36,7 +36,7 @@ WIDE, NARROW = Occupancy(waves=1.0), Occupancy(waves=0.4)
 
 def other(kernel: str, us: float, occupancy: Occupancy) -> Alternative:
     offer = Offer(Candidate("made", kernel), Measurement(kernel_us=us))
-    return Alternative(offer, us, occupancy)
+    return Alternative(offer, 0.0, occupancy)
 
 
 def pair() -> list[Op]:

@@ -87,6 +87,11 @@ class Backend(abc.ABC):
         None leaves the estimate to records of similar workloads. Optional."""
         return None
 
+    def is_programmatic(self, candidate: Candidate) -> bool:
+        """Return whether modules that are built now launch the candidate programmatically: it
+        starts before its predecessor has ended, and lets its successor do so."""
+        return False
+
     def check(self, candidate: Candidate) -> None:
         """Raise InvalidOption for a candidate that this backend did not propose, for example from a
         damaged file. Nothing is built."""

@@ -13,6 +13,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
+from .chained import estimate_us
 from .guesses import Guess, in_order
 from .model import CostModel
 from .nearest import least_us
@@ -20,6 +21,9 @@ from .recorded import RecordedCost
 
 #: Candidates that are built ahead together while a budget lasts.
 AT_ONCE = 32
+#: A kernel whose records have no time as a link of a chain is measured again if, as a link, it is
+#: estimated to beat the best known one by this many microseconds.
+LEAST_GAIN_US = 0.3
 #: The search continues while the best kernel takes more than this many times the minimum.
 SLOW = 5.0
 
@@ -95,6 +99,34 @@ class MeasuredCost(CostModel):
             self._prepare(wanted)
         else:
             self._measure_within_budget(wanted)
+        self._measure_links(jobs)
+
+    def _measure_links(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
+        """Measure the most promising kernel of each workload again, of which records have no time
+        as a link of a chain; the largest gains first, while the budget lasts."""
+        gains: list[tuple[float, str, Workload, Candidate]] = []
+        for workload, candidates in jobs:
+            plain = [
+                (found.kernel_us, candidate)
+                for candidate in candidates
+                if (found := self._done.get((workload.key, *_id(candidate)))) is not None
+                and found.kernel_us is not None
+                and found.chained_us is None
+                and self._backends[candidate.backend].is_programmatic(candidate)
+            ]
+            if plain:
+                us, candidate = min(plain)
+                gain = self._best[workload.key] - estimate_us(us)
+                if gain > LEAST_GAIN_US:
+                    gains.append((-gain, workload.key, workload, candidate))
+        for _, _, workload, candidate in sorted(gains):
+            began = self._clock()
+            if (self._left is not None and self._left <= 0) or not self._proceed():
+                break
+            del self._done[(workload.key, *_id(candidate))]
+            self._measure(workload, candidate)
+            if self._left is not None:
+                self._left -= self._clock() - began
 
     def _measure_within_budget(self, wanted: Sequence[tuple[Workload, Candidate]]) -> None:
         """Measure the most promising guesses while the budget lasts."""

@@ -58,11 +58,15 @@ def native_us(subgraph: Subgraph, device: Device) -> float | None:
     workload = subgraph.require_workload()
     if subgraph.optional:
         return moving_us(workload.bytes_moved, device)
-    constant = len(subgraph.inputs) > 1 and not used_vars(subgraph.inputs[1])
-    if constant and is_gemv(workload) and len(subgraph.outputs) == 1:
+    if has_constant_weights(subgraph) and is_gemv(workload) and len(subgraph.outputs) == 1:
         matrix = workload.c * workload.k * DTYPE_BYTES[workload.dtype]
         return moving_us(_rows(workload) * matrix, device)
     return None
+
+
+def has_constant_weights(subgraph: Subgraph) -> bool:
+    """Whether the second operand is a constant of the module."""
+    return len(subgraph.inputs) > 1 and not used_vars(subgraph.inputs[1])
 
 
 def is_gemv(workload: Workload) -> bool:

@@ -15,6 +15,7 @@ from ..ir.workload import Workload
 from ..partition.alternatives import Declined, plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
 from .cache import in_network, stays, touched_bytes
+from .chained import as_links
 from .model import CostModel
 from .native import native_measurement
 
@@ -44,10 +45,12 @@ def price(
 
     Returns:
         The offers of every workload that was asked for (see :func:`price_workloads`), with host
-        times and cold times as in :func:`convoy.cost.cache.in_network`.
+        times and cold times as in :func:`convoy.cost.cache.in_network`, and times as links of a
+        chain as in :func:`convoy.cost.chained.as_links`.
     """
     names = [backend.name for backend in backends]
     later = {backend.name: backend.after_others_us for backend in backends}
+    by_name = {backend.name: backend for backend in backends}
     staying = bool(graphs) and stays(touched_bytes(_roots(graphs[0])), device)
     found: dict[Workload, Offers] = {}
     for graph in graphs:  # a form's estimates of cold times do not depend on the forms behind it
@@ -64,7 +67,7 @@ def price(
             again = plausible_workloads(graph, names, False, declined(known))
             new = [workload for workload in again if workload not in known]
         _estimate(graph, backends, device, {**found, **offers}, costs)
-        found |= in_network(offers, staying, later)
+        found |= as_links(in_network(offers, staying, later), by_name)
     return found
 
 

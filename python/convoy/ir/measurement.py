@@ -24,6 +24,9 @@ class Measurement:
         samples: Number of samples; 0 for an estimate.
         error: Relative L2 error against float64; None if not checked.
         failure: The reason why the measurement failed; all times are then None.
+        chained_us: Device time of one launch as a link of a chain: launched programmatically behind
+            launches of its own kind, with constant weights. None for kernels that start only when
+            their predecessor has ended, and if not measured.
     """
 
     kernel_us: float | None = None
@@ -36,6 +39,7 @@ class Measurement:
     samples: int = 0
     error: float | None = None
     failure: str = ""
+    chained_us: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -70,4 +74,5 @@ _FIELDS: dict[str, checks.Check] = {
     "samples": checks.integer(),
     "error": checks.optional(checks.number(0.0, 1e300)),
     "failure": checks.text(1 << 16),
+    "chained_us": _TIME,
 }

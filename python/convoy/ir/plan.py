@@ -31,6 +31,7 @@ class Choice:
         considered: Number of candidates.
         near: Candidates that are not much slower, and may be faster when run concurrently.
         layer: The model's layers that the subgraph computes; empty if unknown.
+        linked: Whether it is counted as a link of a chain: its predecessor lets it start early.
     """
 
     subgraph: str
@@ -42,6 +43,7 @@ class Choice:
     considered: int = 1
     near: tuple[Offer, ...] = ()
     layer: str = ""
+    linked: bool = False
 
     @property
     def label(self) -> str:
@@ -52,14 +54,16 @@ class Choice:
         """Return the runner-up's cost relative to the selected one's; None if unmeasured."""
         if self.runner_up is None or not self.runner_up.measurement.ok:
             return None
-        cost, _ = objectives.own_cost(self.chosen.measurement, objective)
-        other, _ = objectives.own_cost(self.runner_up.measurement, objective)
+        cost, _ = objectives.own_cost(self.chosen.measurement, objective, self.linked)
+        other, _ = objectives.own_cost(self.runner_up.measurement, objective, self.linked)
         return other / cost if cost else None
 
     def to_json(self) -> dict[str, object]:
         more: dict[str, object] = {"layer": self.layer} if self.layer else {}
         if self.near:
             more["near"] = [scored.to_json() for scored in self.near]
+        if self.linked:
+            more["linked"] = True
         return {
             "region": self.subgraph,
             "workload": self.workload.to_json(),
@@ -74,7 +78,7 @@ class Choice:
     @classmethod
     def from_json(cls, data: object) -> Choice:
         """Inverse of :meth:`to_json`; raises CorruptArtefact naming the field."""
-        required = [name for name in _CHOICE if name not in ("near", "layer")]
+        required = [name for name in _CHOICE if name not in ("near", "layer", "linked")]
         return checks.made(
             lambda region, **rest: cls(subgraph=region, **rest),
             data, _CHOICE, "choice", CorruptArtefact, required,
@@ -109,7 +113,8 @@ class Plan:
         """Return the predicted time of all subgraphs in microseconds, by default under the plan's
         objective."""
         measurements = [c.chosen.measurement for c in self.choices]
-        return objectives.total(measurements, objective or self.objective)
+        linked = [c.linked for c in self.choices]
+        return objectives.total(measurements, objective or self.objective, linked)
 
     def untimed(self) -> list[Choice]:
         """Return the choices without a measurement, which :meth:`total_us` counts as zero."""
@@ -209,6 +214,7 @@ _CHOICE: dict[str, checks.Check] = {
     "considered": checks.integer(),
     "near": checks.tuple_of(Offer.from_json),
     "layer": _REASON,
+    "linked": checks.boolean,
 }
 _PLAN: dict[str, checks.Check] = {
     "format": checks.integer(),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ..errors import CorruptArtefact
 from . import fields as checks
+from .measurement import Measurement
+from .objective import device_us, saved_us
 
 #: In place of an op's index: the fork (for ``record``) or the join (for ``wait``).
 ORIGIN = -1
@@ -37,6 +40,10 @@ class Op:
     of ``duration_us``: "measured", "recorded", "estimated" or "unknown". ``depends`` are the
     indices of the ops whose results it reads, or whose storage it overwrites.
     ``start_us`` and ``end_us`` are predicted, from the fork.
+
+    ``early`` tells whether its kernel lets the next one on its stream start before it has ended,
+    ``chained_us`` is its duration behind such a kernel (None if it starts only when its predecessor
+    has ended), and ``linked`` whether it is behind one in the schedule.
     """
 
     name: str
@@ -50,6 +57,23 @@ class Op:
     source: str = "estimated"
     kernel: str = ""
     depends: tuple[int, ...] = ()
+    early: bool = False
+    chained_us: float | None = None
+    linked: bool = False
+
+    def timed(self, measurement: Measurement, added_us: float = 0.0) -> Op:
+        """The op with a kernel of these times, and ``added_us`` for copies behind it."""
+        us = device_us(measurement) + added_us
+        early = measurement.chained_us is not None
+        chained_us = us - saved_us(measurement) if early else None
+        return dataclasses.replace(self, duration_us=us, early=early, chained_us=chained_us)
+
+    @property
+    def scheduled_us(self) -> float:
+        """Duration at its place in the schedule, on a device of its own."""
+        if self.linked and self.chained_us is not None:
+            return self.chained_us
+        return self.duration_us
 
 
 @dataclass(frozen=True)
@@ -93,10 +117,14 @@ class MemoryPlan:
 
 
 def object_of(
-    kind: Callable[..., object], what: str, fields: Mapping[str, checks.Check]
+    kind: Callable[..., object],
+    what: str,
+    fields: Mapping[str, checks.Check],
+    optional: Collection[str] = (),
 ) -> checks.Check:
-    """Accept an object with all of these fields; return ``kind`` of them."""
-    return lambda data: checks.made(kind, data, fields, what, CorruptArtefact, fields)
+    """Accept an object with all fields but the optional ones; return ``kind`` of them."""
+    required = [name for name in fields if name not in optional]
+    return lambda data: checks.made(kind, data, fields, what, CorruptArtefact, required)
 
 
 TIME = checks.number(-1e15, 1e15)
@@ -107,12 +135,16 @@ _OCCUPANCY: dict[str, checks.Check] = {
     **dict.fromkeys(("blocks", "threads", "shared_bytes"), _BYTES),
     "waves": checks.number(0.0, 1e15),
 }
+#: Fields that schedules of earlier versions do not have.
+_LINKS = ("early", "linked", "chained_us")
 _OP: dict[str, checks.Check] = {
     **dict.fromkeys(("name", "symbol", "kind", "source", "kernel"), NAME),
     **dict.fromkeys(("duration_us", "start_us", "end_us"), TIME),
     "footprint": object_of(Occupancy, "footprint", _OCCUPANCY),
     "stream": checks.integer(0, 1 << 16),
     "depends": _INDICES,
+    **dict.fromkeys(("early", "linked"), checks.boolean),
+    "chained_us": checks.optional(TIME),
 }
 _BUFFER: dict[str, checks.Check] = {
     "name": NAME,
@@ -124,6 +156,6 @@ _MEMORY: dict[str, checks.Check] = {
     **dict.fromkeys(("peak_bytes", "single_stream_bytes", "total_bytes"), _BYTES),
 }
 #: Accept an entry of ``Schedule.ops``, of ``Schedule.events``, and ``Schedule.memory``.
-OP = object_of(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OP)
+OP = object_of(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OP, _LINKS)
 EVENT = object_of(Event, "event", dict.fromkeys(("record", "wait"), checks.integer(ORIGIN)))
 MEMORY = object_of(MemoryPlan, "memory", _MEMORY)

@@ -45,12 +45,17 @@ def take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _rules(places: np.ndarray, size: int) -> Iterator[Place]:
-    """Rules by which the indices can be computed, the simplest first."""
+    """Rules by which the indices can be computed, the simplest first.
+
+    None takes a remainder: TVM's simplification of the indices of a kernel confuses the remainders
+    of two sums of axes, those of an image that is rolled along both of its axes.
+    """
     numbers, last, first = np.arange(len(places)), size - 1, int(places[0])
     repeated = int((places == first).argmin()) - 1  # by how many the first index is too far left
-    if (places == (numbers + first) % size).all():
-        around = first + len(places) > size
-        yield lambda i: te.indexmod(i + first, size) if around else i + first
+    if first + len(places) <= size and (places == numbers + first).all():
+        yield lambda i: i + first
+    if first + len(places) <= 2 * size and (places == (numbers + first) % size).all():
+        yield lambda i: i + first - size * tirx.min(tirx.max(i + (first - last), 0), 1)
     if (places == np.clip(numbers - repeated, 0, last)).all():
         yield lambda i: tirx.min(tirx.max(i - repeated, 0), last)
     if (places == last - abs(last - abs(numbers - first))).all():

@@ -46,7 +46,7 @@ def pipeline(target: tvm.target.Target) -> str:
     they are wanted."""
     arch = str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
     number = arch.removeprefix("sm_").rstrip("af")
-    if not programmatic.wanted() or not number.isdigit() or int(number) < 90:
+    if not number.isdigit() or not programmatic.available(int(number)):
         return "default"
     compilation_pipeline.register_tir_pipeline(_PIPELINE, _programmatic_pipeline)
     return _PIPELINE

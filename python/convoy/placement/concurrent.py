@@ -47,18 +47,21 @@ LEAST_STEP = 1e-3
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another kernel for an op."""
+    """Another kernel for an op; ``added_us`` is that of copies behind it."""
 
     offer: Offer
-    duration_us: float
+    added_us: float
     occupancy: Occupancy
+
+    @property
+    def duration_us(self) -> float:
+        return device_us(self.offer.measurement) + self.added_us
 
     def apply(self, op: Op) -> Op:
         """The op as this kernel runs it."""
         kernel = self.offer.candidate.key
-        return dataclasses.replace(
-            op, kernel=kernel, duration_us=self.duration_us, occupancy=self.occupancy
-        )
+        timed = op.timed(self.offer.measurement, self.added_us)
+        return dataclasses.replace(timed, kernel=kernel, occupancy=self.occupancy)
 
 
 Exchange = Mapping[str, Alternative]  # by symbol
@@ -140,7 +143,7 @@ def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
         [
             Alternative(
                 other,
-                device_us(other.measurement) + added,
+                added,
                 occupancy.of_workload(choice.workload, device, other.candidate, known),
             )
             for other in others.values()

@@ -7,6 +7,7 @@ subgraphs have no cyclic dependences. The cost of a cover is the objective's for
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from ..ir.measurement import Measurement
 from ..ir.offer import Offer
 from ..partition.match_graph import MatchGraph, Subgraph, bits
 from .assignment import Pick, launch_order
+from .links import Links
 from .problem import UNIT, Problem, Usable
 from .solve import WIDTH, solve
 from .ties import Ties
@@ -60,9 +62,17 @@ class Cover:
         """Measurements of all launches."""
         return [offer.measurement for _, offer in self.launches]
 
+    @functools.cached_property
+    def linked(self) -> list[bool]:
+        """Whether each launch is a link of a chain (links.py)."""
+        if self.objective != "graph":
+            return [False] * len(self.picks)
+        links = Links(self.graph).of(self.picks)
+        return [pick in links for pick in self.picks]
+
     def total_us(self, objective: str | None = None) -> float:
         """Predicted time in microseconds under an objective (default: its own)."""
-        return objectives.total(self.measurements(), objective or self.objective)
+        return objectives.total(self.measurements(), objective or self.objective, self.linked)
 
     def backends(self) -> dict[str, int]:
         """Return the number of subgraphs of each backend."""

@@ -95,11 +95,9 @@ class _Line:
 def _lines(plan: Plan, schedule: Schedule | None) -> list[_Line]:
     choices = plan.functions()
     if schedule is None:
-        return [_line(c.chosen.measurement, c, "", plan) for c in choices.values()]
-    return [
-        _line(_measured(op, choices.get(op.symbol)), choices.get(op.symbol), op.symbol, plan)
-        for op in schedule.ops
-    ]
+        return [_line(c.chosen.measurement, c, "", plan, c.linked) for c in choices.values()]
+    found = [(op, choices.get(op.symbol)) for op in schedule.ops]
+    return [_line(_measured(op, c), c, op.symbol, plan, op.linked) for op, c in found]
 
 
 def _measured(op: Op, choice: Choice | None) -> Measurement:
@@ -109,11 +107,15 @@ def _measured(op: Op, choice: Choice | None) -> Measurement:
     if choice is None:
         return native_measurement(op.duration_us)
     found = choice.chosen.measurement
-    return dataclasses.replace(found, kernel_us=op.duration_us, cold_us=None)
+    us, chained_us = op.duration_us, op.chained_us
+    return dataclasses.replace(found, kernel_us=us, cold_us=None, chained_us=chained_us)
 
 
-def _line(measurement: Measurement, choice: Choice | None, symbol: str, plan: Plan) -> _Line:
-    us = objectives.own_cost(measurement, plan.objective)[0] if measurement.ok else None
+def _line(
+    measurement: Measurement, choice: Choice | None, symbol: str, plan: Plan, linked: bool
+) -> _Line:
+    cost, _ = objectives.own_cost(measurement, plan.objective, linked)
+    us = cost if measurement.ok else None
     if choice is None:
         return _Line(readable(symbol), us, NATIVE, "")
     candidate = choice.chosen.candidate

@@ -1,13 +1,14 @@
 """Exact search: the shortest path over cuts of the order of operations.
 
 A cut is located before the first uncovered operation. Partial covers that arrive at a cut with the
-same covered operations beyond it have the same completions: only the cheapest is kept (the Pareto
-front if the objective has two costs). All partial covers of a cut are rows of arrays, and a move
-extends all of them at once.
+same covered operations beyond it, and the same ends of chains, have the same completions: only the
+cheapest is kept (the Pareto front if the objective has two costs). All partial covers of a cut
+are rows of arrays, and a move extends all of them at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 
 from ..partition.match_graph import bits
 from .assignment import Pick
-from .problem import Cost, Move, Problem
+from .problem import Cost, Move, Problem, Step
 
 Ints = NDArray[np.int64]
 Relation = tuple[tuple[int, int], ...]  # value alive, ops not covered yet that it waits for
+#: Operations of kernels that let their successors start early, as far as that matters to moves to
+#: come; operations not covered yet whose kernels have to, because covered ones count on it.
+Ends = tuple[int, int]
 
 
 class TooWide(Exception):
@@ -59,6 +63,7 @@ class Cut:
 
     covered: int
     relation: Relation
+    ends: Ends = (0, 0)
     sources: list[tuple[Cut | None, Pick | None]] = field(default_factory=list)
     parts: list[Rows] = field(default_factory=list)
     rows: Rows = None  # type: ignore[assignment]
@@ -109,20 +114,43 @@ class Search:
         related = self._relate(cut, move)
         if related is None:
             return
-        target = self._target(cut.covered | move.mask, related)
         parent = np.arange(len(cut.rows))
         for step in move.steps:
-            source = np.full(len(cut.rows), len(target.sources), np.int64)
-            target.sources.append((cut, step.pick))
-            cost = cut.rows.cost + np.array(step.cost, np.int64)
-            target.parts.append(Rows(cost, cut.rows.priority + step.priority, source, parent))
+            for own, ends in self._chained(cut, move, step):
+                target = self._target(cut.covered | move.mask, related, ends)
+                source = np.full(len(cut.rows), len(target.sources), np.int64)
+                target.sources.append((cut, step.pick))
+                cost = cut.rows.cost + np.array(own, np.int64)
+                target.parts.append(Rows(cost, cut.rows.priority + step.priority, source, parent))
 
-    def _target(self, covered: int, relation: Relation) -> Cut:
+    def _chained(self, cut: Cut, move: Move, step: Step) -> Iterator[tuple[Cost, Ends]]:
+        """The costs that a step may have, with the ends of chains behind it: a step whose
+        predecessor is not covered yet costs less where that one will let it start early."""
+        early, wanted = cut.ends
+        if wanted & move.mask and not step.early:
+            return
+        anchor = 1 << move.anchor if move.anchor >= 0 and step.saving else 0
+        linked = bool(anchor & early)
+        covered = cut.covered | move.mask
+        early = self._read_later(early | (move.mask if step.early else 0), covered)
+        yield (step.linked if linked else step.cost), (early, wanted & ~move.mask)
+        if anchor & ~covered:
+            yield step.linked, (early, (wanted | anchor) & ~move.mask)
+
+    def _read_later(self, early: int, covered: int) -> int:
+        """Those of the operations that a move to come may count on."""
+        kept = 0
+        for op in bits(early):
+            if any(not mask & covered for mask in self.problem.links_at[op]):
+                kept |= 1 << op
+        return kept
+
+    def _target(self, covered: int, relation: Relation, ends: Ends) -> Cut:
         position = (~covered & covered + 1).bit_length() - 1  # first op not covered
-        key = (covered >> position, relation)
+        key = (covered >> position, relation, ends)
         there = self._cuts[position]
         if key not in there:
-            there[key] = Cut(covered, relation)
+            there[key] = Cut(covered, relation, ends)
         return there[key]
 
     def _relate(self, cut: Cut, move: Move) -> Relation | None:

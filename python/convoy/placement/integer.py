@@ -4,8 +4,11 @@
     or          z,  z >= either side's sum                   (stream)
     subject to  sum of x over the steps that cover an op          =  1   for every op
                 sum of x over a set of moves that form a cycle    <= size of the set - 1
+                link  <=  x of the step that saves,
+                link  <=  sum of x over the early steps that cover its predecessor
 
-``x`` chooses a step. The first constraint is set partitioning: its linear relaxation is integral
+``x`` chooses a step, whose ``link`` subtracts what it saves if its predecessor lets it start
+early. The first constraint is set partitioning: its linear relaxation is integral
 for most networks, so that the solver (HiGHS, through scipy) needs no branching. Cycles are rare and
 are cut off when one is met.
 
@@ -73,6 +76,7 @@ class IntegerProgram:
         self._costs: list[Cost] = [step.cost for _, step in self._choices]
         self._rows = _Rows()
         self._cover_rows()
+        self._link_rows()
         self._columns = len(self._costs)
         if problem.sides == 2:
             self._side_rows()
@@ -127,6 +131,19 @@ class IntegerProgram:
                 covering[op].append((i, 1.0))
         for terms in covering:
             self._rows.add(terms, 1.0, 1.0)
+
+    def _link_rows(self) -> None:
+        """Add a column of negative cost for each step that saves time as a link."""
+        early: list[list[tuple[int, float]]] = [[] for _ in range(self.problem.size)]
+        for i, (move, step) in enumerate(self._choices):
+            for op in bits(move.mask) if step.early else ():
+                early[op].append((i, -1.0))
+        for i, (move, step) in enumerate(self._choices):
+            if move.anchor >= 0 and step.saving and early[move.anchor]:
+                link = (len(self._costs), 1.0)
+                self._costs.append((-step.saving,))
+                self._rows.add([link, (i, -1.0)], -np.inf, 0.0)
+                self._rows.add([link, *early[move.anchor]], -np.inf, 0.0)
 
     def _side_rows(self) -> None:
         for side in range(2):

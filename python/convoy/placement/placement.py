@@ -16,6 +16,7 @@ from ..ir.plan import Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
 from .cover import Cover
+from .priced import linkable
 from .rank import make_choice
 
 if TYPE_CHECKING:
@@ -132,12 +133,13 @@ def placement_of_cover(
         environment: Id of the environment that they were taken in.
     """
     choices = []
-    for subgraph, offer in cover.launches:
+    for (subgraph, offer), linked in zip(cover.launches, cover.linked, strict=True):
         if subgraph.workload is not None:
-            found = offers[subgraph.workload]
+            found = linkable(subgraph, offers[subgraph.workload])
             # A subgraph may be charged more than its kernel: a plan keeps the kernel's own time.
             own = next((o for o in found.measured if o.candidate == offer.candidate), offer)
-            choices.append(make_choice(subgraph.id, found, cover.objective, own))
+            choice = make_choice(subgraph.id, found, cover.objective, own)
+            choices.append(dataclasses.replace(choice, linked=linked))
     source = source_of(source, [choice.chosen.measurement for choice in choices])
     plan = Plan(cover.objective, graph.device, tuple(choices), source, environment)
     return placement_of(graph, plan, backends, cover)

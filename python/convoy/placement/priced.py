@@ -13,6 +13,13 @@ from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
 
+#: Times that copies behind a kernel add to, with the copies' own.
+_COPIED = {
+    **dict.fromkeys(("kernel_us", "cold_us", "chained_us"), "kernel_us"),
+    "enqueue_us": "enqueue_us",
+    "e2e_us": "e2e_us",
+}
+
 
 def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
     """The graph with those subgraphs that have an offer, and TVM's kernels for all operations.
@@ -53,7 +60,19 @@ def longest_of(group: Sequence[Subgraph]) -> Subgraph:
 
 def _measured(subgraph: Subgraph, offers: Mapping[Workload, Offers]) -> Sequence[Offer]:
     found = offers.get(subgraph.require_workload())
-    return found.measured if found is not None else ()
+    return linkable(subgraph, found).measured if found is not None else ()
+
+
+def linkable(subgraph: Subgraph, offers: Offers) -> Offers:
+    """The offers of a subgraph's workload, without times as links of a chain unless its weights are
+    constants: only these are loaded before the predecessor has ended."""
+    if native.has_constant_weights(subgraph):
+        return offers
+    plain = [
+        Offer(o.candidate, dataclasses.replace(o.measurement, chained_us=None))
+        for o in offers.measured
+    ]
+    return dataclasses.replace(offers, measured=plain)
 
 
 def _charged(
@@ -70,8 +89,8 @@ def _with_copies(offer: Offer, cuts: Sequence[Measurement]) -> Offer:
     if not cuts:
         return offer
     added = {
-        name: value + sum(getattr(cut, name.replace("cold", "kernel")) for cut in cuts)
-        for name in ("kernel_us", "cold_us", "enqueue_us", "e2e_us")
+        name: value + sum(getattr(cut, own) for cut in cuts)
+        for name, own in _COPIED.items()
         if (value := getattr(offer.measurement, name)) is not None
     }
     return Offer(offer.candidate, dataclasses.replace(offer.measurement, **added))

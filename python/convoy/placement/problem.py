@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from ..errors import NoCandidate
 from ..ir.measurement import Measurement
-from ..ir.objective import own_cost, stream_sides
+from ..ir.objective import own_cost, saved_us, stream_sides
 from ..partition.match_graph import MatchGraph, bits
 from .assignment import Pick
+from .links import Links
 
 UNIT = 1_000_000  # picoseconds in a microsecond
 # Written priority among equal costs, as one integer: candidates that are not deterministic, then
@@ -30,6 +31,12 @@ def cost_of(measurement: Measurement, objective: str) -> Cost:
         device, host = stream_sides(measurement)
         return round(device * UNIT), round(host * UNIT)
     return (round(own_cost(measurement, objective)[0] * UNIT),)
+
+
+def saving_of(measurement: Measurement, objective: str) -> int:
+    """What :func:`cost_of` is less for a link of a chain, in picoseconds; only a replayed graph
+    launches fast enough for chains."""
+    return round(saved_us(measurement) * UNIT) if objective == "graph" else 0
 
 
 def spread_of(measurement: Measurement, objective: str) -> Cost:
@@ -49,11 +56,33 @@ def value_of(cost: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """A pick of a move: its cost, and its priority among equal costs."""
+    """A pick of a move: its cost, and its priority among equal costs.
+
+    ``early`` tells whether it lets its successor start early, ``saving`` what it costs less if its
+    predecessor does.
+    """
 
     pick: Pick
     cost: Cost
     priority: int
+    early: bool = False
+    saving: int = 0
+
+    @property
+    def linked(self) -> Cost:
+        """Its cost as a link of a chain."""
+        return (self.cost[0] - self.saving, *self.cost[1:])
+
+    def beats(self, other: Step) -> bool:
+        """Whether it is as good as another one in any cover, and better in some way or preferred
+        where costs are equal."""
+        if other.early and not self.early:
+            return False
+        for own, others in ((self.cost, other.cost), (self.linked, other.linked)):
+            below = all(a <= b for a, b in zip(own, others, strict=True))
+            if not below or (own == others and self.priority > other.priority):
+                return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -61,13 +90,15 @@ class Move:
     """All picks that cover the same operations.
 
     ``mask`` has the positions covered, ``read_mask`` the operations outside that it reads,
-    ``above`` its dependences and ``below`` its dependants.
+    ``above`` its dependences and ``below`` its dependants. ``anchor`` is the operation whose
+    kernel precedes it (:class:`Links`).
     """
 
     mask: int
     read_mask: int
     above: int
     below: int
+    anchor: int
     steps: tuple[Step, ...]
 
 
@@ -76,6 +107,8 @@ class Problem:
 
     Positions are those of the graph's operations, in program order. ``moves_at`` holds the moves by
     their first operation. ``usable`` names for each subgraph the offers that may be taken.
+    ``links_at`` holds for each operation the masks of the moves that are cheaper if its kernel lets
+    them start early.
 
     Raises:
         NoCandidate: No usable offer covers some operation.
@@ -88,17 +121,23 @@ class Problem:
         self.sides = 2 if objective == "stream" else 1
         self.size = len(graph.ops)
         self._rank = {name: i for i, name in enumerate(backend_order)}
-        known = graph.dependencies
+        known, self.links = graph.dependencies, Links(graph)
         self.consumers, self.ancestors = known.consumers, known.ancestors
         by_mask: dict[int, list[Step]] = {}
+        anchors: dict[int, int] = {}
         for number, indices in enumerate(usable):
             if indices:
                 mask = known.mask(graph.subgraphs[number].ops)
                 by_mask.setdefault(mask, []).extend(self._steps(number, indices))
+                anchors[mask] = self.links.anchors[number]
         self._check_covered(by_mask)
         self.moves_at: list[list[Move]] = [[] for _ in graph.ops]
+        self.links_at: list[list[int]] = [[] for _ in graph.ops]
         for mask, steps in by_mask.items():
-            self.moves_at[next(bits(mask))].append(self._move(mask, steps))
+            move = self._move(mask, anchors[mask], steps)
+            self.moves_at[next(bits(mask))].append(move)
+            if move.anchor >= 0 and any(step.saving for step in move.steps):
+                self.links_at[move.anchor].append(mask)
 
     def _steps(self, number: int, indices: Sequence[int]) -> list[Step]:
         subgraph, found = self.graph.subgraphs[number], []
@@ -108,7 +147,9 @@ class Problem:
             rank = self._rank.get(offer.candidate.backend, len(self._rank))
             priority = unsure * NONDETERMINISTIC + subgraph.launches * LAUNCH + rank
             cost = cost_of(offer.measurement, self.objective)
-            found.append(Step((number, index), cost, priority))
+            early = self.links.starts_early(offer)
+            saving = saving_of(offer.measurement, self.objective)
+            found.append(Step((number, index), cost, priority, early, saving))
         return found
 
     def _check_covered(self, masks: Iterable[int]) -> None:
@@ -123,20 +164,21 @@ class Problem:
                 "a subgraph with at least one measured candidate for every op",
             )
 
-    def _move(self, mask: int, steps: Sequence[Step]) -> Move:
+    def _move(self, mask: int, anchor: int, steps: Sequence[Step]) -> Move:
         known = self.graph.dependencies
         read_mask = 0
         for op in bits(mask):
             for name in self.graph.ops[op].inputs:
                 if name in known.position:
                     read_mask |= 1 << known.position[name]
-        return Move(mask, read_mask & ~mask, known.above(mask), known.below(mask), useful(steps))
+        above, below = known.above(mask), known.below(mask)
+        return Move(mask, read_mask & ~mask, above, below, anchor, useful(steps))
 
 
 def useful(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Steps that no other beats on every side, cheapest first; of equals the preferred one."""
+    """Steps that no other beats, cheapest first; of equals the preferred one."""
     kept: list[Step] = []
     for step in sorted(steps, key=lambda s: (s.cost, s.priority, s.pick)):
-        if not any(all(a <= b for a, b in zip(k.cost, step.cost, strict=True)) for k in kept):
+        if not any(other.beats(step) for other in kept):
             kept.append(step)
     return tuple(kept)

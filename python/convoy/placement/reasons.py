@@ -17,7 +17,10 @@ from .rank import rank
 
 #: The cost of one launch under each objective, in words.
 COUNTED = {
-    "graph": "kernel_us plus a share of the difference to cold_us",
+    "graph": (
+        "kernel_us (chained_us behind a kernel that lets its successor start early) "
+        "plus a share of the difference to cold_us"
+    ),
     "stream": "the larger of two sums: the same plus the gap between launches, and enqueue_us",
     "sync": "e2e_us plus a share of the difference between kernel_us and cold_us",
 }
@@ -87,9 +90,9 @@ def _op(
 ) -> OpExplanation:
     found = offers.get(choice.workload) or Offers(choice.workload, [choice.chosen])
     chosen = choice.chosen
-    cost, spread = objectives.own_cost(chosen.measurement, objective)
+    cost, spread = objectives.own_cost(chosen.measurement, objective, choice.linked)
     losers = [
-        _rival(offer, objective, cost, spread)
+        _rival(offer, objective, cost, spread, choice.linked)
         for offer in rank(found.measured, objective)
         if offer.candidate.key != chosen.candidate.key
     ]
@@ -111,7 +114,9 @@ def _op(
     return OpExplanation(
         choice.subgraph,
         choice.workload,
-        dataclasses.replace(_rival(chosen, objective, cost, spread), margin=1.0, tie=False),
+        dataclasses.replace(
+            _rival(chosen, objective, cost, spread, choice.linked), margin=1.0, tie=False
+        ),
         tuple(losers),
         tuple((s.candidate.key, s.measurement.failure) for s in found.failed),
         choice.declines,
@@ -121,9 +126,9 @@ def _op(
     )
 
 
-def _rival(offer: Offer, objective: str, best: float, spread: float) -> Rival:
+def _rival(offer: Offer, objective: str, best: float, spread: float, linked: bool) -> Rival:
     measurement = offer.measurement
-    cost, own_spread = objectives.own_cost(measurement, objective)
+    cost, own_spread = objectives.own_cost(measurement, objective, linked)
     return Rival(
         offer.candidate.backend,
         offer.candidate.kernel,

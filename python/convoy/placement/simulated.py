@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
+from .. import programmatic
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.objective import device_us
@@ -44,13 +45,14 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
     elements = {op.name: op.elements for op in graph.ops}
     sources: dict[str, tuple[int, ...]] = {}  # value -> ops after which it is there
     ops: list[Op] = []
+    native = programmatic.available(device.arch)
     for number, (subgraph, offer) in enumerate(cover.launches):
         after = {i for value in graph.reads(subgraph) for i in sources.get(value, ())}
         done = tuple(sorted(after))
-        us = device_us(offer.measurement)
-        if us:
+        if device_us(offer.measurement):
             op = _op(f"{number}.{subgraph.id}", subgraph, offer, elements, device)
-            ops.append(dataclasses.replace(op, duration_us=us, depends=done))
+            op = dataclasses.replace(op, depends=done).timed(offer.measurement)
+            ops.append(dataclasses.replace(op, early=op.early or (native and op.kind == "native")))
             done = (len(ops) - 1,)
         sources.update(dict.fromkeys(subgraph.outputs, done))
     return ops

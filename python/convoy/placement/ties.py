@@ -5,6 +5,8 @@ differ by at most the spread of the measurements of the cheaper one. The priorit
 fewer non-deterministic candidates, fewer launches, fewer launches away from home, lower cost, order
 of the backends, names.
 
+Costs are those of the whole cover: leaving a chain (links.py) costs the kernel behind it more.
+
 Home is the backend that would run the whole network at the lowest cost. The minimum of many noisy
 measurements is biased downwards, the more so the more there are: a mixture of backends that wins
 each op by less than the spread wins by chance. Differences within the spread are therefore no
@@ -20,12 +22,23 @@ at home.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ..partition.match_graph import MatchGraph
 from .assignment import Pick, coverings, launch_order, owners
-from .problem import LAUNCH, NONDETERMINISTIC, Cost, Usable, cost_of, spread_of, value_of
+from .links import Links
+from .problem import (
+    LAUNCH,
+    NONDETERMINISTIC,
+    Cost,
+    Usable,
+    cost_of,
+    saving_of,
+    spread_of,
+    value_of,
+)
 
 MOST_WAYS = 256  # ways to cover one block that are compared
 
@@ -47,6 +60,16 @@ class _Way:
         return self.priority, self.away, value_of(self.cost), self.cost, self.backends
 
 
+@dataclass(frozen=True)
+class _Around:
+    """What a block's cost depends on outside of it: the operations of kernels that let their
+    successors start early, and the subgraphs that follow one of the block's, with what each costs
+    more if that one does not."""
+
+    early: Set[int]
+    losses: Mapping[int, int]  # by position of the operation that it follows
+
+
 class Ties:
     """Decides ties of one cover under one objective."""
 
@@ -54,6 +77,7 @@ class Ties:
         self, graph: MatchGraph, objective: str, backend_order: Sequence[str], usable: Usable
     ) -> None:
         self._graph, self._objective, self._usable = graph, objective, usable
+        self._links = Links(graph)
         self._rank = {name: i for i, name in enumerate(backend_order)}
         position = self._graph.dependencies.position
         self._first = [min(map(position.__getitem__, s.ops)) for s in self._graph.subgraphs]
@@ -87,7 +111,7 @@ class Ties:
             if sum(len(self._graph.subgraphs[number].ops) for number in inside) != len(ops):
                 continue
             old = [(number, offer[number]) for number in inside]
-            better = self._better(ops, old, equal_too)
+            better = self._better(ops, old, self._around(ops, chosen), equal_too)
             if better is None:
                 continue
             if careful:
@@ -101,6 +125,24 @@ class Ties:
             owner.update(owners(self._graph, better))
             settled.update(ops)
         return list(chosen)
+
+    def _around(self, ops: Collection[str], chosen: Collection[Pick]) -> _Around:
+        """What the cost of a block depends on in a cover."""
+        if self._objective != "graph":
+            return _Around(frozenset(), {})
+        position, inside = self._graph.dependencies.position, set(ops)
+        own = {position[name] for name in ops}
+        early: set[int] = set()
+        losses: Counter[int] = Counter()
+        for number, index in chosen:
+            subgraph, anchor = self._graph.subgraphs[number], self._links.anchors[number]
+            if not inside.isdisjoint(subgraph.ops):
+                continue
+            if self._links.starts_early(subgraph.offers[index]):
+                early.update(position[name] for name in subgraph.ops)
+            if anchor in own:
+                losses[anchor] += saving_of(subgraph.offers[index].measurement, self._objective)
+        return _Around(early, losses)
 
     def _cheapest_backend(self, picks: Sequence[Pick]) -> str:
         """The backend with the lowest total cost for the ops of all picks; a way to cover them that
@@ -116,7 +158,7 @@ class Ties:
                 subgraph = self._graph.subgraphs[other]
                 for i in self._usable[other] if set(subgraph.ops) == ops else ():
                     name = subgraph.offers[i].candidate.backend
-                    cost = cost_of(subgraph.offers[i].measurement, self._objective)
+                    cost = self._linked_cost((other, i))  # as among its own kind
                     lowest[name] = min(lowest.get(name, cost), cost, key=value_of)
                     highest = max(highest or cost, cost, key=value_of)
             contested |= len(lowest) > 1
@@ -136,12 +178,12 @@ class Ties:
         )
 
     def _better(
-        self, ops: tuple[str, ...], old: Sequence[Pick], equal_too: bool
+        self, ops: tuple[str, ...], old: Sequence[Pick], around: _Around, equal_too: bool
     ) -> tuple[Pick, ...] | None:
         slack = self._sum([self._spread(pick) for pick in old])
         if not any(slack) and not equal_too:
             return None
-        now = self._way(old)
+        now = self._way(old, around)
         ceiling = tuple(a + b for a, b in zip(now.cost, slack, strict=True))
         best = now
         inside = sorted({number for name in ops for number in self._by_op[name]})
@@ -150,7 +192,7 @@ class Ties:
             if len(numbers) > 1 and len(old) > 1:
                 continue  # one side of a tie is a single subgraph
             for indices in itertools.islice(self._offers(numbers, ceiling), MOST_WAYS):
-                way = self._way(list(zip(numbers, indices, strict=True)))
+                way = self._way(list(zip(numbers, indices, strict=True)), around)
                 if not _within(way.cost, ceiling):
                     continue
                 nearer = way.priority < now.priority or way.away < now.away
@@ -163,20 +205,16 @@ class Ties:
     def _offers(self, numbers: Sequence[int], ceiling: Cost) -> itertools.product[tuple[int, ...]]:
         fitting = []
         for number in numbers:
-            offers = self._graph.subgraphs[number].offers
-            fitting.append(
-                [
-                    i
-                    for i in self._usable[number]
-                    if _within(cost_of(offers[i].measurement, self._objective), ceiling)
-                ]
-            )
+            usable = self._usable[number]
+            fitting.append([i for i in usable if _within(self._linked_cost((number, i)), ceiling)])
         return itertools.product(*fitting)
 
-    def _way(self, picks: Sequence[Pick]) -> _Way:
+    def _way(self, picks: Sequence[Pick], around: _Around) -> _Way:
         """A way to cover a block."""
         priority = away = backends = 0
         costs, names = [], []
+        early = self._early(picks, around)
+        lost = sum(loss for anchor, loss in around.losses.items() if anchor not in early)
         for number, index in picks:
             subgraph = self._graph.subgraphs[number]
             offer = subgraph.offers[index]
@@ -185,10 +223,30 @@ class Ties:
             priority += subgraph.launches * LAUNCH
             away += candidate.backend != self._home
             backends += self._rank.get(candidate.backend, len(self._rank))
-            costs.append(cost_of(offer.measurement, self._objective))
+            linked = self._links.anchors[number] in early
+            cost = cost_of(offer.measurement, self._objective)
+            costs.append(self._linked_cost((number, index)) if linked else cost)
             names.append(candidate.key)
         away = away if self._home else 0
-        return _Way(tuple(picks), self._sum(costs), priority, away, backends, tuple(names))
+        first, *rest = self._sum(costs)
+        cost = (first + lost, *rest)
+        return _Way(tuple(picks), cost, priority, away, backends, tuple(names))
+
+    def _early(self, picks: Sequence[Pick], around: _Around) -> Set[int]:
+        """The operations of kernels that let their successors start early."""
+        position, early = self._graph.dependencies.position, set(around.early)
+        for number, index in picks:
+            subgraph = self._graph.subgraphs[number]
+            if self._links.starts_early(subgraph.offers[index]):
+                early.update(position[name] for name in subgraph.ops)
+        return early
+
+    def _linked_cost(self, pick: Pick) -> Cost:
+        """The cost of a pick whose predecessor lets it start early."""
+        number, index = pick
+        measurement = self._graph.subgraphs[number].offers[index].measurement
+        first, *rest = cost_of(measurement, self._objective)
+        return (first - saving_of(measurement, self._objective), *rest)
 
     def _spread(self, pick: Pick) -> Cost:
         number, index = pick

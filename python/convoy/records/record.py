@@ -37,7 +37,7 @@ _OWN_LINE = re.compile(
 _HEADER = f'{{"v":{FORMAT_VERSION},"id":"'
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?"
 _HOST_TIMES = ("enqueue_us", "enqueue_spread_us", "e2e_us", "e2e_spread_us")
-_TIMES = ("kernel_us", "kernel_spread_us", "cold_us", *_HOST_TIMES)
+_TIMES = ("kernel_us", "kernel_spread_us", "cold_us", "chained_us", *_HOST_TIMES)
 #: A whole line with host times, every field bounded as its check bounds it.
 _WHOLE_LINE = re.compile(
     _OWN_LINE.pattern
@@ -49,7 +49,8 @@ _WHOLE_LINE = re.compile(
     + ",".join(rf'"{name}":(?P<{name}>{_NUMBER})' for name in ("kernel_us", "kernel_spread_us"))
     + rf'(?:,"cold_us":(?P<cold_us>{_NUMBER}))?'
     + "".join(rf',"{name}":(?P<{name}>{_NUMBER})' for name in _HOST_TIMES)
-    + rf'(?:,"samples":\d{{1,9}})?(?:,"error":{_NUMBER})?\}},'
+    + rf'(?:,"samples":\d{{1,9}})?(?:,"error":{_NUMBER})?'
+    + rf'(?:,"chained_us":(?P<chained_us>{_NUMBER}))?\}},'
     + r'"time":"(?P<time>[^"\\]{1,64})"\}\n'
 )
 _LEAST_US, _MOST_US = 1e-3, 1e12

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 
+from .. import programmatic
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from ..ir.device import Device
 from ..ir.objective import device_us
@@ -33,7 +34,7 @@ def from_plan(ops: Sequence[Op], plan: Plan) -> list[Op]:
 
 def _from_choice(op: Op, choice: Choice | None, plan: Plan) -> Op:
     if choice is None:
-        return op
+        return dataclasses.replace(op, early=programmatic.available(plan.device.arch))
     chosen = choice.chosen
     fastest = sorted(choice.best_by_backend, key=lambda offer: device_us(offer.measurement))
     others = [offer.candidate for offer in fastest]
@@ -43,7 +44,7 @@ def _from_choice(op: Op, choice: Choice | None, plan: Plan) -> Op:
     if measurement.kernel_us is None:
         return op
     source = "estimated" if measurement.estimated else plan.source
-    return dataclasses.replace(op, duration_us=round(device_us(measurement), 4), source=source)
+    return dataclasses.replace(op, source=source).timed(measurement)
 
 
 def measure(
@@ -97,7 +98,10 @@ def _measure_one(
         timer = function("measure.kernel_us")
         with turn(index):
             samples = list(timer(callee, tensors, index, _LAUNCHES, _SAMPLES, _BUDGET_US))
-        found |= {"duration_us": float(np.median(samples)), "source": "measured"}
+        us = float(np.median(samples))
+        found |= {"duration_us": us, "source": "measured"}
+        if op.chained_us is not None:  # it was a link of a chain of its kind
+            found |= {"duration_us": us + op.duration_us - op.chained_us, "chained_us": us}
     return found
 
 

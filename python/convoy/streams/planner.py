@@ -13,7 +13,7 @@ from .assign import assign
 from .costs import GRAPH, LaunchCosts
 from .dependence import Dependences
 from .descent import improve
-from .simulate import simulate
+from .simulate import linked, simulate
 
 #: Numbers of streams that are tried where the number is free.
 STREAMS = (2, 3, 4, 6, 8)
@@ -56,7 +56,7 @@ def close_schedules(
     """
     graph = Dependences([op.depends for op in ops])
     priorities = graph.bottom_levels([op.duration_us for op in ops])
-    cover = chains.cover(graph, priorities)
+    cover = chains.cover(graph, priorities, ops)
     limit = streams or max(STREAMS)
     counts = sorted({min(n, limit) for n in (*STREAMS, limit)})
     tried: dict[tuple[tuple[str, int], ...], _Draft] = {}
@@ -105,15 +105,9 @@ def retime(schedule: Schedule, ops: Sequence[Op], costs: LaunchCosts = GRAPH) ->
         dataclasses.replace(by_name[op.name], stream=op.stream, depends=op.depends)
         for op in schedule.ops
     ]
-    start, end, makespan = simulate(changed, schedule.events, costs)
+    timed, makespan = _timed(changed, schedule.events, costs)
     return dataclasses.replace(
-        schedule,
-        ops=tuple(
-            dataclasses.replace(op, start_us=round(start[i], 3), end_us=round(end[i], 3))
-            for i, op in enumerate(changed)
-        ),
-        makespan_us=round(makespan, 3),
-        single_us=round(sum(op.duration_us for op in changed), 3),
+        schedule, ops=timed, makespan_us=makespan, single_us=_one_after_another_us(timed)
     )
 
 
@@ -142,11 +136,7 @@ def _finish(
     costs: LaunchCosts,
 ) -> Schedule:
     """Predicted times and storage for ops in launch order; ``order`` are their program numbers."""
-    start, end, makespan = simulate(ops, found, costs)
-    timed = tuple(
-        dataclasses.replace(op, start_us=round(start[i], 3), end_us=round(end[i], 3))
-        for i, op in enumerate(ops)
-    )
+    timed, makespan = _timed(ops, found, costs)
     place = {op: i for i, op in enumerate(order)}
     moved = [
         dataclasses.replace(
@@ -162,6 +152,28 @@ def _finish(
         ops=timed,
         events=found,
         memory=memory.plan(moved, before, alone),
-        makespan_us=round(makespan, 3),
-        single_us=round(sum(op.duration_us for op in timed), 3),
+        makespan_us=makespan,
+        single_us=_one_after_another_us(timed),
     )
+
+
+def _timed(
+    ops: Sequence[Op], found: Sequence[Event], costs: LaunchCosts
+) -> tuple[tuple[Op, ...], float]:
+    """Ops in launch order with their predicted times and links of chains, and the makespan."""
+    start, end, makespan = simulate(ops, found, costs)
+    links = linked(ops, [op.stream for op in ops], [(e.record, e.wait) for e in found])
+    timed = tuple(
+        dataclasses.replace(
+            op, start_us=round(start[i], 3), end_us=round(end[i], 3), linked=links[i]
+        )
+        for i, op in enumerate(ops)
+    )
+    return timed, round(makespan, 3)
+
+
+def _one_after_another_us(ops: Sequence[Op]) -> float:
+    """Time of ops on one stream, in launch order."""
+    links = linked(ops, [0] * len(ops), ())
+    alone = (dataclasses.replace(op, linked=link) for op, link in zip(ops, links, strict=True))
+    return round(sum(op.scheduled_us for op in alone), 3)

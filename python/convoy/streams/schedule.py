@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from ..errors import InvalidOption
-from ..ir.objective import device_us
+from ..ir.objective import device_us, own_cost
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule, Trial
 from ..ir.schedule_parts import Op
@@ -156,7 +156,8 @@ def _overhead_us(plan: Plan) -> float:
     overhead = 0.0
     for choice in plan.choices:
         known = [device_us(o.measurement) for o in choice.best_by_backend if o.measurement.ok]
-        overhead += max(0.0, device_us(choice.chosen.measurement) - min(known, default=math.inf))
+        own, _ = own_cost(choice.chosen.measurement, "graph", choice.linked)
+        overhead += max(0.0, own - min(known, default=math.inf))
     return overhead
 
 

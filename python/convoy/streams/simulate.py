@@ -4,6 +4,9 @@ Ops that run at the same time share the device. Each asks for the share of the S
 blocks occupy, at most all of it; while the shares sum to more than one, everybody slows
 down in proportion. This is processor sharing; the hardware hands out blocks in order of arrival
 instead, which gives the same end of a group of ops though not the same end of each.
+
+An op that follows another one on its stream, and waits for nothing else, is a link of a chain if
+both kernels are launched programmatically: it then takes ``chained_us``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ class Simulator:
     """Ops in launch order, to be simulated on various streams."""
 
     def __init__(self, ops: Sequence[Op], costs: LaunchCosts = GRAPH) -> None:
+        self._ops = ops
         self._durations = [op.duration_us for op in ops]
+        self._chained = any(op.chained_us is not None for op in ops)
         self._shares = [min(1.0, max(_LEAST_SHARE, op.occupancy.waves)) for op in ops]
         self._costs = costs
 
@@ -48,7 +53,7 @@ class Simulator:
         for i, waited in enumerate(waits):
             if ORIGIN in waited:
                 ready_at[i] = max(ready_at[i], costs.fork_us)
-        start, end, left = [0.0] * count, [0.0] * count, list(self._durations)
+        start, end, left = [0.0] * count, [0.0] * count, self._lengths(streams, events)
         waiting = {i for i in range(count) if not missing[i]}
         running: set[int] = set()
         now = 0.0
@@ -85,6 +90,16 @@ class Simulator:
             makespan = max(makespan, end[op] + costs.cross_us)
         return start, end, makespan
 
+    def _lengths(self, streams: Sequence[int], events: Sequence[Edge]) -> list[float]:
+        """Duration of each op, as a link of a chain where it is one."""
+        lengths = list(self._durations)
+        if self._chained:
+            for i, link in enumerate(linked(self._ops, streams, events)):
+                chained = self._ops[i].chained_us
+                if link and chained is not None:
+                    lengths[i] = chained
+        return lengths
+
     def _issue_times(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
         """When the host has enqueued each op; zero under a graph."""
         costs = self._costs
@@ -96,6 +111,19 @@ class Simulator:
             times.append(now)
             now += costs.event_us * (i in records)
         return times
+
+
+def linked(ops: Sequence[Op], streams: Sequence[int], events: Sequence[Edge]) -> list[bool]:
+    """Whether each op, in launch order, is a link of a chain: its kernel starts early behind one
+    that lets it, and has no event to wait for."""
+    waiting = {wait for _, wait in events}
+    last: dict[int, int] = {}
+    links = []
+    for i, (op, stream) in enumerate(zip(ops, streams, strict=True)):
+        behind = stream in last and ops[last[stream]].early
+        links.append(behind and op.chained_us is not None and i not in waiting)
+        last[stream] = i
+    return links
 
 
 def _waits(events: Sequence[Edge], count: int) -> tuple[list[list[int]], list[int]]:

@@ -36,6 +36,7 @@ class Family(Generic[K]):
     splits           whether launches choose ``split_k``, which candidates then carry
     tensor_cores     whether the kernels use tensor cores, with tf32 for float32
     estimate_us      time of a launch by a model, in microseconds; None without one
+    is_programmatic  whether a kernel can start before its predecessor has ended; None if none can
     """
 
     name: str
@@ -49,6 +50,7 @@ class Family(Generic[K]):
     splits: bool = False
     tensor_cores: bool = True
     estimate_us: Callable[[Launch[K], Workload, Device], float] | None = None
+    is_programmatic: Callable[[K], bool] | None = None
 
 
 class KernelBackend(Backend, Generic[K]):
@@ -144,7 +146,7 @@ class KernelBackend(Backend, Generic[K]):
                 "library": entry.sha256,
                 "split_k": launch.split_k,
                 "swizzle": launch.swizzle,
-                **({} if programmatic.wanted() else {"programmatic": False}),
+                "programmatic": self.is_programmatic(candidate),
             },
             {entry.sha256: entry.library},
         )
@@ -178,6 +180,10 @@ class KernelBackend(Backend, Generic[K]):
         if self.family.estimate_us is None:
             return None
         return self.family.estimate_us(self.launch_of(candidate), workload, device)
+
+    def is_programmatic(self, candidate: Candidate) -> bool:
+        can = self.family.is_programmatic
+        return can is not None and programmatic.wanted() and can(self.launch_of(candidate).kernel)
 
     def is_ready(self, candidate: Candidate) -> bool:
         return is_compiled(self.launch_of(candidate).kernel)

@@ -47,6 +47,7 @@ def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBac
         workspace_bytes=space.workspace_bytes,
         kernel_from_json=kernel_from_json,
         limit=limit,
+        is_programmatic=lambda kernel: isinstance(kernel, SmallConvKernel),
     )
     return KernelBackend(family, progress=progress)
 

@@ -1,0 +1,63 @@
+"""Times as links of a chain: which candidates have one, and what is estimated."""
+
+from __future__ import annotations
+
+import pytest
+
+from convoy import programmatic
+from convoy.backends import registry
+from convoy.cost.chained import as_links, estimate_us
+from convoy.ir.device import Device
+from convoy.ir.measurement import Measurement
+from convoy.ir.objective import device_us, own_cost, saved_us
+from convoy.ir.offer import Offer, Offers
+from convoy.ir.workload import Workload
+
+WORKLOAD = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
+#: us alone and as a link, of a chain of 20 launches (docs/design/sm90-kernels.md).
+CHAINS = (
+    (5.61, 3.94), (5.49, 4.45), (6.25, 4.89), (4.78, 3.77),
+    (5.12, 3.74), (6.45, 5.22), (6.87, 5.31), (5.04, 3.70),
+)  # fmt: skip
+
+
+def offers(*chained: float | None) -> dict[Workload, Offers]:
+    """Offers of the first kernels of the native backend, all of which take 6 us alone."""
+    candidates = registry.get("hopper").propose(WORKLOAD, Device())
+    measured = [
+        Offer(candidate, Measurement(6.0, cold_us=7.0, samples=1, chained_us=us))
+        for candidate, us in zip(candidates, chained, strict=False)
+    ]
+    return {WORKLOAD: Offers(WORKLOAD, measured)}
+
+
+def test_estimates_promise_no_more_than_was_measured() -> None:
+    for alone, link in CHAINS:
+        assert link <= estimate_us(alone) < alone
+    assert estimate_us(100.0) == 99.0 and estimate_us(1.0) == pytest.approx(0.81)
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [("1", [4.5, 5.0]), ("0", [None, None])])
+def test_kernels_that_start_early_have_a_time_as_links(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, expected: list[float | None]
+) -> None:
+    monkeypatch.setenv(programmatic.VARIABLE, wanted)
+    backends = {"hopper": registry.get("hopper")}
+    found = as_links(offers(4.5, None), backends)[WORKLOAD].measured
+    assert [offer.measurement.chained_us for offer in found] == expected
+
+
+def test_kernels_of_a_library_have_none() -> None:
+    other = Workload("dgrad", 8, 14, 14, 64, 64, 3, 3, padding=(1, 1, 1, 1))
+    (candidate, *_) = registry.get("hopper").propose(other, Device())
+    found = {other: Offers(other, [Offer(candidate, Measurement(6.0, samples=1, chained_us=1.0))])}
+    (offer,) = as_links(found, {"hopper": registry.get("hopper")})[other].measured
+    assert offer.measurement.chained_us is None and saved_us(offer.measurement) == 0.0
+
+
+def test_a_link_costs_less_by_what_it_saves_with_a_warm_cache() -> None:
+    link = Measurement(6.0, cold_us=7.0, chained_us=4.5)
+    assert own_cost(link, "graph", linked=True)[0] == device_us(link) - 1.5
+    assert own_cost(link, "stream", linked=True) == own_cost(link, "stream")
+    slower = Measurement(6.0, chained_us=6.5)
+    assert own_cost(slower, "graph", linked=True)[0] == 6.0
