@@ -1,4 +1,4 @@
-"""Files import what is below them: no circles, and rooms in one order."""
+"""Files import what is below them: no circles, and packages in one order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "python" / "convoy"
 
-#: Rooms (folders and top-level modules) from the lowest to the highest. A file may import from its
-#: own room and from those in front of it, inside functions too.
+#: Packages (folders and top-level modules) from the lowest to the highest. A file may import from
+#: its own package and from those in front of it, inside functions too.
 ORDER = [
     "errors", "paths", "progress", "programmatic", "child_process", "threads", "ir", "onnx",
     "runtime", "graph", "ops", "tir", "normalize", "partition", "lower", "backends", "measure",
@@ -19,15 +19,15 @@ ORDER = [
     "pytorch", "tune", "demo", "cli", "__main__",
 ]  # fmt: skip
 
-#: Imports that run upward, "file -> room", with the reason. An entry that is no longer needed fails
-#: the test as well.
+#: Imports that run upward, "file -> package", with the reason. An entry that is no longer needed
+#: fails the test as well.
 ALLOWED = {
     "graph_executor.module -> relay": "parameter files are Relay's",
     "placement.concurrent -> streams": "kernels are chosen together with their streams",
     "placement.simulated -> streams": "the search simulates schedules",
 }
 
-#: Rooms whose files import each other in a circle, with the reason; checked like ALLOWED.
+#: Packages whose files import each other in a circle, with the reason; checked like ALLOWED.
 CIRCLES: dict[tuple[str, ...], str] = {}
 
 
@@ -107,30 +107,30 @@ def _circles() -> list[list[str]]:
     return found
 
 
-def _room(name: str) -> str:
+def _package_of(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _rooms(circle: list[str]) -> tuple[str, ...]:
-    return tuple(sorted({_room(name) for name in circle}))
+def _packages(circle: list[str]) -> tuple[str, ...]:
+    return tuple(sorted({_package_of(name) for name in circle}))
 
 
 def _upward() -> dict[str, set[str]]:
-    """ "file -> room" of every upward import, with the modules imported."""
+    """ "file -> package" of every upward import, with the modules imported."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, imports in IMPORTS.items():
         for other in imports:
-            if name and ORDER.index(_room(other)) > ORDER.index(_room(name)):
-                found[f"{name} -> {_room(other)}"].add(other)
+            if name and ORDER.index(_package_of(other)) > ORDER.index(_package_of(name)):
+                found[f"{name} -> {_package_of(other)}"].add(other)
     return dict(found)
 
 
-def test_every_room_has_a_place() -> None:
-    assert {_room(name) for name in MODULES} - {""} == set(ORDER)
+def test_every_package_has_a_place() -> None:
+    assert {_package_of(name) for name in MODULES} - {""} == set(ORDER)
 
 
 def test_no_circles() -> None:
-    assert [circle for circle in _circles() if _rooms(circle) not in CIRCLES] == []
+    assert [circle for circle in _circles() if _packages(circle) not in CIRCLES] == []
 
 
 def test_no_upward_imports() -> None:
@@ -140,5 +140,5 @@ def test_no_upward_imports() -> None:
 
 def test_allowed_imports_are_needed() -> None:
     needless: set[object] = {*(ALLOWED.keys() - _upward().keys())}
-    needless |= CIRCLES.keys() - {_rooms(circle) for circle in _circles()}
+    needless |= CIRCLES.keys() - {_packages(circle) for circle in _circles()}
     assert needless == set(), "delete these entries"

@@ -7,8 +7,8 @@
 //     as launch.
 //   convoy.graph.capturing(device) -> whether the current stream is being captured
 //   convoy.graph.kernels(function, arguments, device) -> JSON text: for each kernel that one call
-//     launches its blocks, threads, shared_bytes, registers and how many blocks fit on a
-//     multiprocessor ("resident")
+//     launches its blocks, threads, shared_bytes, registers and how many blocks fit on an
+//     SM ("resident")
 //
 // A function must have been called once in the same thread before it is captured.
 #include <dlfcn.h>

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from . import paths
 from .cost.model import CostModel
@@ -30,7 +29,7 @@ def check_options(
     budget: float | None = None,
     seconds: float = 60.0,
     most_measured: int | None = None,
-    **others: Any,
+    **others: object,
 ) -> None:
     """Check the options of ``convoy.build`` and ``convoy.place`` that have a range.
 
@@ -52,14 +51,14 @@ def check_options(
         _at_least("most_measured", most_measured, 1, "a number of candidates, or None")
 
 
-def _one_of(name: str, value: Any, known: Sequence[str], more: str = "") -> None:
+def _one_of(name: str, value: object, known: Sequence[str], more: str = "") -> None:
     if not isinstance(value, str) or value not in known:
         raise InvalidOption(
             f"{name} {value!r}", f"one of {', '.join(known)}{', ' * bool(more)}{more}"
         )
 
 
-def _at_least(name: str, value: Any, least: int, what: str) -> None:
+def _at_least(name: str, value: object, least: int, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
         raise InvalidOption(f"{name}={value!r}", f"{what}, at least {least}")
 

@@ -6,8 +6,8 @@ A plan's name is ``variant/objective``, with " x4" where it runs on up to 4 stre
 own kernels for everything (``tvm/any``). Each mode runs the plans made for its objective, and the
 exact cover of another objective, which shows the cost of the wrong metric.
 
-The second level chooses among the plans by the even rounds and is reported, like all that it is
-compared with, by the odd ones.
+The evolutionary search chooses among the plans by the even rounds and is reported, like all that
+it is compared with, by the odd ones.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def systems(mode: str, batch: int, backends: tuple[str, ...] = ALL) -> list[Syst
 class ModeResult:
     """Times of one network in one mode by plan, in milliseconds.
 
-    ``ms`` and ``spread`` are of all rounds, ``odd`` of those that the second level did not choose
+    ``ms`` and ``spread`` are of all rounds, ``odd`` of those that the search did not choose
     by; ``chosen`` is the plan that it takes.
     """
 
@@ -92,7 +92,7 @@ class ModeResult:
 
 
 def mode_result(runs: Sequence[Row], mode: str) -> ModeResult:
-    """The times of one network in one mode, and the choice of the second level: the best seed,
+    """The times of one network in one mode, and the choice of the search: the best seed,
     unless another plan is faster by more than both spreads (as placement/refine.py does it)."""
     even = {r["plan"]: r for r in runs if r["mode"] == mode and "ms" in r}
     result = ModeResult(
@@ -121,7 +121,7 @@ TIME_COLUMNS = (
     "output differs",
 )  # fmt: skip
 SUMMARY_COLUMNS = (
-    "network", "mode", "best single", "ms", "exact cover", "by convolution", "second level",
+    "network", "mode", "best single", "ms", "exact cover", "by convolution", "evolutionary search",
     "its plan", "wrong metric", "prediction's error",
 )  # fmt: skip
 
@@ -192,7 +192,7 @@ def overview(runs: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
             beyond = f" ({geomean(alone):.3f}x over one placed by convolution)" if alone else ""
             lines.append(
                 f"{mode}: geometric-mean speedup (least) over the best single backend: exact cover"
-                f" {geomean(exact):.3f}x ({min(exact):.3f}x){beyond}, second level"
+                f" {geomean(exact):.3f}x ({min(exact):.3f}x){beyond}, evolutionary search"
                 f" {geomean(second):.3f}x ({min(second):.3f}x), or {geomean(beside):.3f}x"
                 f" ({min(beside):.3f}x) over one on several streams; mean absolute error of"
                 f" prediction {error}; slower than a single backend by more than the spread:"
@@ -214,7 +214,7 @@ def table_rows(runs: Sequence[Row]) -> list[dict[str, Any]]:
             "cuDNN alone": "cudnn/graph", "CUTLASS alone": "cutlass/graph",
             "TVM alone": "tvm/any", "placed": f"{EXACT}/graph",
             "best single backend, 4 streams": result.best_single(streams=True),
-            "second level, 4 streams": result.chosen,
+            "evolutionary search, 4 streams": result.chosen,
         }  # fmt: skip
         case = {"model": own[0]["network"], "batch": own[0]["batch"]}
         rows += [

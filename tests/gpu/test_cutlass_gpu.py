@@ -35,7 +35,8 @@ from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
-from convoy.ir.workload import DTYPE_BYTES, Workload
+from convoy.ir.operands import DTYPE_BYTES
+from convoy.ir.workload import Workload
 
 pytestmark = pytest.mark.gpu
 

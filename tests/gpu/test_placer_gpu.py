@@ -1,4 +1,4 @@
-"""The second level and the example backend on a GPU."""
+"""The evolutionary search and the example backend on a GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "example_backend"
 
 
 @pytest.mark.parametrize("objective", ["graph", "stream", "sync"])
-def test_second_level_never_takes_what_measured_worse_than_a_seed(
+def test_the_search_never_takes_what_measured_worse_than_a_seed(
     tmp_path: Path, objective: str
 ) -> None:
     module = to_relax(*testing.squeezenet.get_workload(1))

@@ -33,7 +33,8 @@ from convoy.ir.fields import parse_json
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
-from convoy.ir.schedule import Buffer, Event, MemoryPlan, Op, Schedule, Trial
+from convoy.ir.schedule import Schedule, Trial
+from convoy.ir.schedule_parts import Buffer, Event, MemoryPlan, Op
 from convoy.ir.workload import Workload
 from convoy.records import record_file
 from convoy.records.environment import Environment

@@ -9,7 +9,8 @@ import pytest
 
 from convoy.errors import InvalidWorkload
 from convoy.ir.attention import RowView
-from convoy.ir.workload import Workload, without_defaults
+from convoy.ir.compact import without_defaults
+from convoy.ir.workload import Workload
 
 from ..attention import cases
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from convoy.errors import CorruptArtefact
-from convoy.ir.schedule import ORIGIN, Buffer, Event, MemoryPlan, Op, Schedule
+from convoy.ir.schedule import Schedule
+from convoy.ir.schedule_parts import ORIGIN, Buffer, Event, MemoryPlan, Op
 
 OPS = (
     Op("a", "convoy_0", "native", 2.0),

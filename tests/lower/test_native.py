@@ -10,7 +10,6 @@ import pytest
 import tvm
 
 import convoy
-from convoy.lower.native import native_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.operations import operations
 from convoy.partition.rewrite import rewrite
@@ -22,6 +21,7 @@ from convoy.runtime.compiled import _all_imports
 from convoy.training.resnet import small_resnet
 
 from ..helpers.longest import longest
+from ..helpers.native_calls import native_calls
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet18": lambda: testing.resnet.get_workload(),

@@ -15,7 +15,7 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice
-from convoy.ir.schedule import Occupancy, Op
+from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.ir.workload import Workload
 from convoy.placement.concurrent import (
     Alternative,

@@ -1,4 +1,4 @@
-"""The second level: simulated schedules, the final round, and that a seed is never lost."""
+"""Evolutionary search: simulated schedules, the final round, and that a seed is never lost."""
 
 from __future__ import annotations
 

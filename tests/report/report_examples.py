@@ -8,7 +8,8 @@ from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
-from convoy.ir.schedule import ORIGIN, Buffer, Event, MemoryPlan, Occupancy, Op, Schedule
+from convoy.ir.schedule import Schedule
+from convoy.ir.schedule_parts import ORIGIN, Buffer, Event, MemoryPlan, Occupancy, Op
 from convoy.ir.workload import Workload
 
 

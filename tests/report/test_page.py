@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from report_examples import plan, schedule
 
-from convoy.ir.schedule import Buffer, Occupancy, Op, Schedule
+from convoy.ir.schedule import Schedule
+from convoy.ir.schedule_parts import Buffer, Occupancy, Op
 from convoy.report import html, timeline
 from convoy.streams import planner
 

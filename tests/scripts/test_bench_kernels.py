@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 import bench_kernels
-from convoy import runtime
-from convoy.backends import load, registry
+from convoy.backends import registry
 from convoy.backends.base import Backend, Binary
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
-from convoy.measure import protocol
 from convoy.tune import process
 from harness import torch_layers
 
@@ -81,28 +79,3 @@ def test_kernels_of_a_layer_are_sorted_beside_pytorch(
     assert first[:2] == ["fast", "5.00"] and first[5] == "0.50"
     assert second[:2] == ["slow", "20.00"] and second[5] == "2.00"
     assert {candidate.kernel for _, candidate in Family.prepared} == {"slow", "fast", "broken"}
-
-
-def test_kernels_are_launched_once_on_every_problem(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def error_of(problem: Any, call: Any) -> float:
-        return 1.0 if call == "broken" else 1e-4
-
-    def build(self: Family, workload: Any, candidate: Candidate, device: Device) -> Binary:
-        return Binary({"kernel": candidate.kernel}, {})
-
-    def create_module(entries: Any, *_: Any, **__: Any) -> Any:
-        return {entries[0]["symbol"]: entries[0]["kernel"]}
-
-    monkeypatch.setattr(Family, "build", build)
-    monkeypatch.setattr(registry, "get", lambda name: Family())
-    monkeypatch.setattr(runtime, "current_device", Device)
-    monkeypatch.setattr(load, "create_module", create_module)
-    monkeypatch.setattr(protocol, "make_problem", lambda workload, rng: workload)
-    monkeypatch.setattr(protocol, "error_of", error_of)
-    assert bench_kernels.main(["once", "--ops", "fprop", "dgrad", "--backends", "family"]) == 1
-    printed = capsys.readouterr().out.splitlines()
-    taken = [change for change in bench_kernels.CHANGES if change.get("c") != 3]
-    assert sum(line.startswith("right") for line in printed) == 2 * 2 * len(taken)
-    assert printed[-1] == f"{2 * len(taken)} wrong"

@@ -21,7 +21,7 @@ def run(plan: str, even: list[float], odd: list[float] | None = None, **more: An
     }  # fmt: skip
 
 
-def test_second_level_takes_another_plan_only_beyond_the_spread() -> None:
+def test_the_search_takes_another_plan_only_beyond_the_spread() -> None:
     runs = [run("cudnn/graph", [1.00, 1.02]), run("exact/graph", [0.90, 0.92])]
     close = run("exact/graph x4", [0.89, 0.915])
     assert placement.mode_result([*runs, close], "graph").chosen == "exact/graph"
@@ -30,7 +30,7 @@ def test_second_level_takes_another_plan_only_beyond_the_spread() -> None:
     assert result.speedup("exact/graph") == pytest.approx(1.01 / 0.91)
 
 
-def test_second_level_is_reported_by_rounds_it_did_not_choose_by() -> None:
+def test_the_search_is_reported_by_rounds_it_did_not_choose_by() -> None:
     """A plan that was fast by chance while it was chosen is reported by its other rounds."""
     runs = [run("cudnn/graph", [1.0, 1.01]), run("exact/graph", [0.9, 0.91])]
     runs.append(run("exact/graph x4", [0.7, 0.71], odd=[0.95, 0.96]))
@@ -75,6 +75,6 @@ def test_tables_have_a_row_for_each_run_and_case() -> None:
     times = {row["system"]: row["ms"] for row in placement.table_rows(runs)}
     assert times == {
         "cuDNN alone": 1.0, "TVM alone": 9.0, "placed": 0.9, "best single backend, 4 streams": 1.0,
-        "second level, 4 streams": 0.8,
+        "evolutionary search, 4 streams": 0.8,
     }  # fmt: skip
     assert "| net N=1 | graph | cudnn/graph | 1.0000 | 1.111x |" in placement.markdown(runs)

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import strategies as st
 
-from convoy.ir.schedule import ORIGIN, Buffer, Event, Occupancy, Op
+from convoy.ir.schedule_parts import ORIGIN, Buffer, Event, Occupancy, Op
 
 
 def random_ops(seed: int, size: int) -> tuple[list[Op], list[Buffer]]:

@@ -23,7 +23,7 @@ from convoy.ir.device import Device
 from convoy.streams.link import link
 from convoy.streams.program import read
 from convoy.streams.costs import LaunchCosts
-from convoy.ir.schedule import Occupancy
+from convoy.ir.schedule_parts import Occupancy
 from convoy.streams.planner import multi_stream
 from convoy.runtime.session import Session
 

@@ -6,7 +6,7 @@ from graphs import complete, graphs, reachable, stream_edges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.ir.schedule import ORIGIN, Event
+from convoy.ir.schedule_parts import ORIGIN, Event
 from convoy.streams import events
 from convoy.streams.planner import multi_stream
 

@@ -12,7 +12,8 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Choice, Plan
-from convoy.ir.schedule import Event, Occupancy, Op, Schedule
+from convoy.ir.schedule import Schedule
+from convoy.ir.schedule_parts import Event, Occupancy, Op
 from convoy.ir.workload import Workload
 from convoy.streams import chains, durations
 from convoy.streams.dependence import Dependences

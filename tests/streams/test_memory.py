@@ -9,7 +9,7 @@ from graphs import graphs, random_ops, reachable, stream_edges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.ir.schedule import Buffer
+from convoy.ir.schedule_parts import Buffer
 from convoy.streams import memory
 from convoy.streams.planner import multi_stream, single_stream
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convoy.errors import CorruptArtefact, InvalidOption
-from convoy.ir.schedule import Occupancy, Op, Schedule, Trial
+from convoy.ir.schedule import Schedule, Trial
+from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.streams.planner import CLOSE, close_schedules, multi_stream, single_stream
 from convoy.streams.schedule import check_streams
 

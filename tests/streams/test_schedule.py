@@ -19,7 +19,8 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import device_us
 from convoy.ir.plan import Plan
-from convoy.ir.schedule import Occupancy, Schedule
+from convoy.ir.schedule import Schedule
+from convoy.ir.schedule_parts import Occupancy
 from convoy.pipeline import compile_placement, predict_schedule
 from convoy.relay.convert import to_relax
 from convoy.streams import durations

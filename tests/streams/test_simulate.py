@@ -9,7 +9,7 @@ from graphs import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.ir.schedule import ORIGIN, Event, Occupancy, Op
+from convoy.ir.schedule_parts import ORIGIN, Event, Occupancy, Op
 from convoy.streams.costs import LaunchCosts
 from convoy.streams.dependence import Dependences
 from convoy.streams.planner import multi_stream, single_stream

@@ -16,7 +16,8 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.plan import Plan
-from convoy.ir.schedule import Occupancy, Op, Schedule
+from convoy.ir.schedule import Schedule
+from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.lower.lowered import Lowered
 from convoy.lower.target import cuda_target
 from convoy.pipeline import place, predict_schedule

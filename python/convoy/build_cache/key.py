@@ -92,7 +92,7 @@ def _only_built_in(backends: Iterable[object]) -> bool:
     return own and all(name in BUILT_IN for name in backends)
 
 
-def _tensors(value: Any) -> Any:
+def _tensors(value: object) -> object:
     """Parameters in their nesting, each tensor replaced by its hash."""
     if isinstance(value, Mapping):
         return {str(name): _tensors(inner) for name, inner in value.items()}

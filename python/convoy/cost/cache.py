@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
+from ..ir.operands import operand_bytes, weight_bytes
 from ..ir.workload import Workload
 
 #: Share of the L2 cache that a network's data may take, as counted here, to stay in it. Half of an
@@ -34,8 +35,9 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
     between them, whose storage is reused, the largest step."""
     weights, largest = 0, 0
     for workload in workloads:
-        weights += workload.weight_bytes
-        largest = max(largest, workload.operand_bytes - workload.weight_bytes)
+        filters = weight_bytes(workload)
+        weights += filters
+        largest = max(largest, operand_bytes(workload) - filters)
     return weights + largest
 
 

@@ -23,7 +23,8 @@ from ..ir.activation import ACTIVATIONS
 from ..ir.candidate import Candidate
 from ..ir.defaults import LIBRARIES
 from ..ir.device import Device
-from ..ir.workload import DTYPE_BYTES, OPS, Workload
+from ..ir.operands import DTYPE_BYTES
+from ..ir.workload import OPS, Workload
 
 Array = npt.NDArray[np.float32]
 Features = dict[str, float]

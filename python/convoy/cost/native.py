@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ..graph.rewriter import used_vars
 from ..ir.device import Device
 from ..ir.measurement import Measurement
-from ..ir.workload import DTYPE_BYTES, Workload
+from ..ir.operands import DTYPE_BYTES
+from ..ir.workload import Workload
 from ..tir.gemv import FEWEST_LANES
 
 if TYPE_CHECKING:

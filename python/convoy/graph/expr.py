@@ -64,7 +64,7 @@ def shape_of(expr: relax.Expr) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _static_dims(shape: relax.Expr) -> tuple[int, ...] | None:
-    """The dimensions of a shape; None if one is symbolic. Equal is here what is the same."""
+    """Return the dimensions of a shape; None if one is symbolic. Equal is here what is the same."""
     dims = shape.values if hasattr(shape, "values") else shape.ty.values
     if dims is None or not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
         return None
@@ -111,7 +111,8 @@ def make_const(value: np.ndarray, dtype: str = "") -> relax.Expr:
 
 
 def _view(tensor: tvm.runtime.Tensor) -> np.ndarray | None:
-    """A tensor in host memory as an array of the same memory; None for dtypes unknown to numpy."""
+    """Return a tensor in host memory as an array of the same memory; None for dtypes unknown to
+    numpy."""
     try:
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError):
@@ -140,7 +141,8 @@ def attr_fields(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:
 
 
 def call_like(call: relax.Call, args: list[relax.Expr], **changed: object) -> relax.Call:
-    """The same operator on other arguments, with some attributes replaced; not yet normalized."""
+    """Return the same operator on other arguments, with some attributes replaced; not yet
+    normalized."""
     attrs = call.attrs
     if changed:
         fields = {**attr_fields(attrs), **changed}
@@ -163,7 +165,7 @@ def with_layer(expr: relax.Expr, layer: str) -> relax.Expr:
 
 
 def ints(values: Ints) -> tuple[int, ...]:
-    """An attribute that holds one integer or several, as a tuple."""
+    """Return an attribute that holds one integer or several, as a tuple."""
     return tuple(map(int, values)) if isinstance(values, Iterable) else (int(values),)
 
 

@@ -69,8 +69,8 @@ _MOST_MADE = 1 << 20
 
 
 def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None:
-    """The constant that ``call`` evaluates to, or None if it is not one of the known operators
-    on constants. ``call`` must carry its type (be normalized)."""
+    """Return the constant that ``call`` evaluates to, or None if it is not one of the known
+    operators on constants. ``call`` must carry its type (be normalized)."""
     name = op_name(call)
     if not name or not isinstance(call.ty, relax.TensorType):
         return None

@@ -19,7 +19,7 @@ from .fold import fold_call
 
 
 def main_function(mod: tvm.IRModule) -> tuple[tvm.ir.GlobalVar, relax.Function]:
-    """The entry function: ``main``, or the only Relax function of the module.
+    """Return the entry function: ``main``, or the only Relax function of the module.
 
     Raises InvalidOption for anything but a Relax module, UnsupportedOp when there is no such
     function.
@@ -121,7 +121,7 @@ class Rewriter:
         return None
 
     def start(self, func: relax.Function) -> None:
-        """Called once before the walk; ``self.builder`` already has its dataflow scope."""
+        """Prepare for the walk; ``self.builder`` already has its dataflow scope."""
 
     def finish_output(self, expr: relax.Expr, declared: tvm.ir.Type) -> relax.Expr:
         """Convert a tensor that the function returns; ``declared`` is its old type."""

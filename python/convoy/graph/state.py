@@ -65,7 +65,7 @@ class _Calls:
                 self._known[binding.var] = value
 
     def results(self) -> list[relax.Var]:
-        """The function's results, by the call that allocates them."""
+        """Return the function's results, by the call that allocates them."""
         result = self._look_up(result_of(self._func))
         fields = result.fields if isinstance(result, relax.Tuple) else [result]
         return [self._origin(field) for field in fields]

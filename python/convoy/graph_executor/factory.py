@@ -87,7 +87,7 @@ class GraphExecutorFactoryModule:
 
     @property
     def graph_json(self) -> str:
-        """What `get_graph_json` returns."""
+        """Return what `get_graph_json` returns."""
         return self.get_graph_json()
 
     @property
@@ -97,7 +97,7 @@ class GraphExecutorFactoryModule:
 
     @property
     def params(self) -> dict[str, object]:
-        """What `get_params` returns."""
+        """Return what `get_params` returns."""
         return self.get_params()
 
     def export_library(

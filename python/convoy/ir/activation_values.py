@@ -12,7 +12,7 @@ erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def activate(name: str, x: Array, alpha: float = 0.0, low: float = 0.0, high: float = 0.0) -> Array:
-    """Values of an activation.
+    """Return the values of an activation.
 
     Args:
         name: One of :data:`.activation.ACTIVATIONS`.

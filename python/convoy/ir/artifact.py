@@ -78,7 +78,7 @@ class Meta:
 
     @classmethod
     def from_json(cls, data: object) -> Meta:
-        """A description from its fields; raises as :meth:`loads`."""
+        """Return a description from its fields; raises as :meth:`loads`."""
         if isinstance(data, dict) and data.get("format") != META_FORMAT:
             raise CorruptArtefact(
                 f"a module of format {str(data.get('format'))[:60]}",

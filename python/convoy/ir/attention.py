@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ class RowView:
         return self.offset + sum((size - 1) * stride for size, stride in steps) + row - 1
 
     def is_aligned(self, elements: int) -> bool:
-        """Whether all rows start at multiples of this number of elements."""
+        """Return whether all rows start at multiples of this number of elements."""
         return all(number % elements == 0 for number in (self.offset, *self.strides))
 
 
@@ -141,14 +140,3 @@ _FIELDS: Mapping[str, checks.Check] = {
     **dict.fromkeys(("causal", "zeros"), checks.boolean),
     "outer": checks.integer(1),
 }
-
-
-def without_defaults(attention: Attention) -> dict[str, object]:
-    """Fields with another value than their default, for JSON."""
-    found = {}
-    for field in dataclasses.fields(Attention):
-        content = getattr(attention, field.name)
-        if content != field.default:
-            nested = isinstance(content, RowView)
-            found[field.name] = dataclasses.asdict(content) if nested else content
-    return found

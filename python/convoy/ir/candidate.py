@@ -35,6 +35,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
+        """Backend and kernel, as tables show them."""
         return f"{self.backend}:{self.kernel}"
 
     def options(self) -> dict[str, object]:
@@ -55,6 +56,7 @@ class Candidate:
         return fields
 
     def to_json(self) -> dict[str, object]:
+        """Return all fields, for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -90,4 +92,5 @@ class Decline:
     remedy: str = ""
 
     def to_json(self) -> dict[str, object]:
+        """Return all fields, for JSON."""
         return dataclasses.asdict(self)

@@ -25,7 +25,8 @@ NATIVE = "tvm"
 
 
 def readable(symbol: str) -> str:
-    """A kernel's symbol without the word that most have and the numbers that make it unique."""
+    """Return a kernel's symbol without the word that most have and the numbers that make it
+    unique."""
     words = [word.rstrip("0123456789") for word in symbol.split("_") if word != "fused"]
     return " ".join(filter(None, words)) or symbol
 

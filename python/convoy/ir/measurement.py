@@ -43,6 +43,7 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
+        """Whether the candidate ran and was timed."""
         return not self.failure and self.kernel_us is not None
 
     @property
@@ -51,6 +52,7 @@ class Measurement:
         return self.ok and not self.samples
 
     def to_json(self) -> dict[str, object]:
+        """Return the fields that are known, for JSON."""
         return {k: v for k, v in dataclasses.asdict(self).items() if v not in (None, "")}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Names of module attributes that several rooms read."""
+"""Names of module attributes that several packages read."""
 
 #: The names of the outputs of ``main``, in order; of modules whose model names them.
 OUTPUT_NAMES = "convoy.output_names"

@@ -54,7 +54,7 @@ class Offers:
     declines: list[Decline] = field(default_factory=list)
 
     def only(self, backends: Collection[str]) -> Offers:
-        """The same from these backends alone."""
+        """Return the same from these backends alone."""
         return dataclasses.replace(
             self,
             measured=[o for o in self.measured if o.candidate.backend in backends],

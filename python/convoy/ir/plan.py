@@ -148,6 +148,7 @@ class Plan:
         ]
 
     def to_json(self) -> dict[str, object]:
+        """Return the plan as data for JSON, with its format."""
         return {
             "format": PLAN_FORMAT,
             "objective": self.objective,

@@ -1,122 +1,16 @@
-"""The schedule of one function: streams, launch order, events and storage, as plain data."""
+"""The schedule of one function on CUDA streams, as plain data."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import CorruptArtefact
 from . import fields as checks
-from .measurement import Measurement
-from .objective import device_us, saved_us
+from .schedule_parts import EVENT, MEMORY, NAME, OP, ORIGIN, TIME, Event, MemoryPlan, Op, object_of
 
 SCHEDULE_FORMAT = 1
-
-#: In place of an op's index: the fork (for ``record``) or the join (for ``wait``).
-ORIGIN = -1
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """Part of the device that one launch occupies.
-
-    ``blocks`` CTAs of ``threads`` threads and ``shared_bytes`` of shared memory each; ``waves`` is
-    their number over those that are resident on all SMs at a time, so below 1 it is the fraction
-    of the device that the launch occupies. An op of several kernels has the values of the one
-    that occupies most.
-    """
-
-    blocks: int = 1
-    threads: int = 1
-    shared_bytes: int = 0
-    waves: float = 1.0
-
-
-@dataclass(frozen=True)
-class Op:
-    """A call of an offloaded function or of a kernel compiled by TVM.
-
-    ``name`` is unique in the schedule, ``symbol`` the function called, ``kind`` "offloaded" or
-    "native", ``kernel`` the key of its candidate (empty for native ops). ``source`` is the origin
-    of ``duration_us``: "measured", "recorded", "estimated" or "unknown". ``depends`` are the
-    indices of the ops whose results it reads, or whose storage it overwrites.
-    ``start_us`` and ``end_us`` are predicted, from the fork.
-
-    ``early`` tells whether its kernel lets the next one on its stream start before it has ended,
-    ``chained_us`` is its duration behind such a kernel (None if it starts only when its predecessor
-    has ended), and ``linked`` whether it is behind one in the schedule.
-    """
-
-    name: str
-    symbol: str
-    kind: str
-    duration_us: float
-    occupancy: Occupancy = Occupancy()
-    stream: int = 0
-    start_us: float = 0.0
-    end_us: float = 0.0
-    source: str = "estimated"
-    kernel: str = ""
-    depends: tuple[int, ...] = ()
-    early: bool = False
-    chained_us: float | None = None
-    linked: bool = False
-
-    def timed(self, measurement: Measurement, added_us: float = 0.0) -> Op:
-        """The op with a kernel of these times, and ``added_us`` for copies behind it."""
-        us = device_us(measurement) + added_us
-        early = measurement.chained_us is not None
-        chained_us = us - saved_us(measurement) if early else None
-        return dataclasses.replace(self, duration_us=us, early=early, chained_us=chained_us)
-
-    @property
-    def scheduled_us(self) -> float:
-        """Duration at its place in the schedule, on a device of its own."""
-        if self.linked and self.chained_us is not None:
-            return self.chained_us
-        return self.duration_us
-
-
-@dataclass(frozen=True)
-class Event:
-    """Recorded after op ``record`` on its stream, waited for before op ``wait`` on another one.
-
-    ORIGIN as ``record`` is the fork on the caller's stream, as ``wait`` the join on it.
-    """
-
-    record: int
-    wait: int
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A tensor inside the function and its place in the arena.
-
-    ``offset`` and ``size`` are in bytes, ``writers`` and ``readers`` indices of ops. Views of the
-    same storage count as one buffer.
-    """
-
-    name: str
-    offset: int
-    size: int
-    writers: tuple[int, ...] = ()
-    readers: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """All buffers of a function in one arena of ``peak_bytes``.
-
-    ``single_stream_bytes`` is the arena of the same ops in the same order on one stream,
-    ``total_bytes`` the sum of all buffers, as without any reuse.
-    """
-
-    buffers: tuple[Buffer, ...] = ()
-    peak_bytes: int = 0
-    single_stream_bytes: int = 0
-    total_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,7 +70,7 @@ class Schedule:
 
     ops: tuple[Op, ...]
     events: tuple[Event, ...] = ()
-    memory: MemoryPlan = MemoryPlan()
+    memory: MemoryPlan = field(default_factory=MemoryPlan)
     makespan_us: float = 0.0
     single_us: float = 0.0
     decided_by: str = "simulated"
@@ -201,7 +95,7 @@ class Schedule:
         return self.single_us / self.makespan_us if self.makespan_us else 1.0
 
     def __str__(self) -> str:
-        """One line: streams, events, times and memory."""
+        """Return one line: streams, events, times and memory."""
         arena, alone = self.memory.peak_bytes / 1e6, self.memory.single_stream_bytes / 1e6
         return (
             f"{self.streams} stream{'s' if self.streams > 1 else ''} ({self.decided_by}"
@@ -215,6 +109,7 @@ class Schedule:
         return [i for i, op in enumerate(self.ops) if op.stream == stream]
 
     def to_json(self) -> dict[str, object]:
+        """Return the schedule as data for JSON, with its format."""
         data = dataclasses.asdict(self)
         for op in data["ops"]:
             op["footprint"] = op.pop("occupancy")  # its name in files
@@ -266,59 +161,13 @@ class Schedule:
         return cls.from_json(checks.parse_json(text, "a schedule", CorruptArtefact))
 
 
-def _made(
-    kind: Callable[..., object],
-    what: str,
-    fields: Mapping[str, checks.Check],
-    optional: Collection[str] = (),
-) -> checks.Check:
-    """Check an object with all fields but the optional ones and return ``kind`` of them."""
-    required = [name for name in fields if name not in optional]
-    return lambda data: checks.made(kind, data, fields, what, CorruptArtefact, required)
-
-
-_TIME = checks.number(-1e15, 1e15)
-_NAME = checks.text(1 << 16)
-_BYTES = checks.integer(0, 2**63 - 1)
-_INDICES = checks.tuple_of(checks.integer())
-#: Fields that schedules of earlier versions do not have.
-_LINKS = ("early", "linked", "chained_us")
-_OPS: dict[str, checks.Check] = {
-    **dict.fromkeys(("name", "symbol", "kind", "source", "kernel"), _NAME),
-    **dict.fromkeys(("duration_us", "start_us", "end_us"), _TIME),
-    "footprint": _made(
-        Occupancy,
-        "footprint",
-        {
-            **dict.fromkeys(("blocks", "threads", "shared_bytes"), _BYTES),
-            "waves": checks.number(0.0, 1e15),
-        },
-    ),
-    "stream": checks.integer(0, 1 << 16),
-    "depends": _INDICES,
-    **dict.fromkeys(("early", "linked"), checks.boolean),
-    "chained_us": checks.optional(_TIME),
-}
-_BUFFER: dict[str, checks.Check] = {
-    "name": _NAME,
-    **dict.fromkeys(("offset", "size"), _BYTES),
-    **dict.fromkeys(("writers", "readers"), _INDICES),
-}
-_MEMORY: dict[str, checks.Check] = {
-    "buffers": checks.tuple_of(_made(Buffer, "buffer", _BUFFER)),
-    **dict.fromkeys(("peak_bytes", "single_stream_bytes", "total_bytes"), _BYTES),
-}
-_TRIAL = dict.fromkeys(("single_us", "multi_us", "single_spread_us", "multi_spread_us"), _TIME)
+_TRIAL = dict.fromkeys(("single_us", "multi_us", "single_spread_us", "multi_spread_us"), TIME)
 _SCHEDULE: dict[str, checks.Check] = {
     "format": checks.integer(),
-    "ops": checks.tuple_of(
-        _made(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OPS, _LINKS)
-    ),
-    "events": checks.tuple_of(
-        _made(Event, "event", dict.fromkeys(("record", "wait"), checks.integer(ORIGIN)))
-    ),
-    "memory": _made(MemoryPlan, "memory", _MEMORY),
-    **dict.fromkeys(("makespan_us", "single_us"), _TIME),
-    **dict.fromkeys(("decided_by", "note"), _NAME),
-    "trial": checks.optional(_made(Trial, "trial", _TRIAL)),
+    "ops": checks.tuple_of(OP),
+    "events": checks.tuple_of(EVENT),
+    "memory": MEMORY,
+    **dict.fromkeys(("makespan_us", "single_us"), TIME),
+    **dict.fromkeys(("decided_by", "note"), NAME),
+    "trial": checks.optional(object_of(Trial, "trial", _TRIAL)),
 }

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..errors import InvalidWorkload
-from . import attention as attentions
 from . import fields as checks
+from . import operands
 from .attention import Attention
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from .operands import DTYPE_BYTES, Operand
 
 Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
 OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
-DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-MATH_MODES = ("default", "tf32")
+_KNOWN: dict[str, tuple[str, ...]] = {
+    "op": OPS,
+    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), tuple(DTYPE_BYTES)),
+    "math": ("default", "tf32"),
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -74,15 +74,9 @@ class Workload:
     depth: Depth = IMAGES
 
     def __post_init__(self) -> None:
-        if self.op not in OPS:
-            raise InvalidWorkload(f"op {self.op!r}", f"one of {', '.join(OPS)}")
-        for name in ("dtype", "out_dtype", "acc_dtype"):
-            if getattr(self, name) not in DTYPE_BYTES:
-                raise InvalidWorkload(
-                    f"{name} {getattr(self, name)!r}", f"one of {', '.join(DTYPE_BYTES)}"
-                )
-        if self.math not in MATH_MODES:
-            raise InvalidWorkload(f"math {self.math!r}", f"one of {', '.join(MATH_MODES)}")
+        for name, known in _KNOWN.items():
+            if (value := getattr(self, name)) not in known:
+                raise InvalidWorkload(f"{name} {value!r}", f"one of {', '.join(known)}")
         for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -157,38 +151,7 @@ class Workload:
     @property
     def bytes_moved(self) -> int:
         """Minimum device memory traffic: each operand read once, each result written once."""
-        if self.attention is not None:
-            rows = self.h * (self.c + self.k) + self.w * (self.c + self.k)
-            bias = self.attention.bias.size * DTYPE_BYTES[self.attention.bias_dtype]
-            return DTYPE_BYTES[self.dtype] * self.n * rows + bias
-        x = self.n * self.depth.d * self.h * self.w * self.c
-        if self.op != "dgrad" and self.taps == 1:  # a strided 1x1 skips input pixels
-            x = min(x, self.pixels * self.c)
-        filt = self.k * self.taps * (self.c // self.groups)
-        y = self.pixels * self.k
-        size, out = DTYPE_BYTES[self.dtype], DTYPE_BYTES[self.out_dtype]
-        if self.op == "dgrad":
-            return size * (y + filt) + out * x
-        if self.op == "wgrad":
-            return size * (y + x) + out * filt
-        tensors = self.num_outputs + self.epilogue.residual
-        return size * (x + filt) + out * y * tensors
-
-    @property
-    def operand_bytes(self) -> int:
-        """Bytes of all operands and results; for attention, whose operands may be views of one
-        tensor, the bytes that it accesses."""
-        if self.attention is not None:
-            return self.bytes_moved
-        return sum(math.prod(s) * DTYPE_BYTES[dtype] for _, s, dtype in self.operand_shapes())
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of the filter, or of its gradient; none in attention."""
-        if self.attention is not None:
-            return 0
-        dtype = self.out_dtype if self.op == "wgrad" else self.dtype
-        return self.k * self.taps * (self.c // self.groups) * DTYPE_BYTES[dtype]
+        return operands.bytes_moved(self)
 
     @property
     def gemms(self) -> tuple[int, int, int, int]:
@@ -238,10 +201,12 @@ class Workload:
 
     @property
     def is_depthwise(self) -> bool:
+        """Whether each input channel is a group of its own."""
         return self.groups > 1 and self.groups == self.c
 
     @property
     def symmetric_padding(self) -> bool:
+        """Whether both ends of each axis are padded alike."""
         top, left, bottom, right = self.padding
         return top == bottom and left == right
 
@@ -270,46 +235,13 @@ class Workload:
             parts.append(self.attention.name)
         return ".".join(parts)
 
-    def operand_shapes(self) -> list[tuple[str, tuple[int, ...], str]]:
+    def operand_shapes(self) -> list[Operand]:
         """Return (name, shape, dtype) of every operand in call order, outputs last."""
-        if self.attention is not None:
-            return self._attention_operands(self.attention)
-        if self.op == "matmul":
-            x: tuple[int, ...] = (self.n, self.c)
-            filt: tuple[int, ...] = (self.k, self.c)
-            y: tuple[int, ...] = (self.n, self.k)
-        else:
-            planes = (self.depth.d, self.depth.t, self.depth.o)
-            d, t, o = ((size,) for size in planes) if self.is_3d else ((), (), ())
-            x = (self.n, *d, self.h, self.w, self.c)
-            filt = (self.k, *t, self.r, self.s, self.c // self.groups)
-            y = (self.n, *o, self.p, self.q, self.k)
-        if self.op == "dgrad":
-            return [("dy", y, self.dtype), ("w", filt, self.dtype), ("dx", x, self.out_dtype)]
-        if self.op == "wgrad":
-            return [("dy", y, self.dtype), ("x", x, self.dtype), ("dw", filt, self.out_dtype)]
-        operands = [("x", x, self.dtype), ("w", filt, self.dtype)]
-        if self.epilogue.residual:
-            operands.append(("residual", y, self.out_dtype))
-        if self.epilogue.bias:
-            operands.append(("bias", (self.k,), self.out_dtype))
-        if self.epilogue.affine_relu:
-            operands += [("scale", (self.k,), self.out_dtype), ("shift", (self.k,), self.out_dtype)]
-        if self.epilogue.writes_y:
-            operands.append(("y", y, self.out_dtype))
-        if self.epilogue.affine_relu:
-            operands.append(("y2", y, self.out_dtype))
-        return operands
-
-    def _attention_operands(self, attention: Attention) -> list[tuple[str, tuple[int, ...], str]]:
-        inputs = [("q", attention.q), ("k", attention.k), ("v", attention.v)]
-        operands = [(name, view.shape, self.dtype) for name, view in inputs]
-        if attention.bias.shape:
-            operands.append(("bias", attention.bias.shape, attention.bias_dtype))
-        return [*operands, ("o", attention.o.shape, self.out_dtype)]
+        return operands.shapes(self)
 
     @property
     def num_outputs(self) -> int:
+        """Number of tensors that the forward problem writes."""
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, object]:
@@ -337,31 +269,13 @@ _SIZE = checks.integer(1)
 _EXTENT = checks.integer(1, 1 << 24)
 _REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 _FIELDS: dict[str, checks.Check] = {
-    "op": checks.one_of(OPS),
+    **{name: checks.one_of(known) for name, known in _KNOWN.items()},
     **dict.fromkeys(("n", "c", "k", "groups"), _SIZE),
     **dict.fromkeys(("h", "w", "r", "s"), _EXTENT),
     "stride": checks.tuple_of(_EXTENT, 2),
     "padding": checks.tuple_of(checks.integer(0, 1 << 24), 4),
     "dilation": checks.tuple_of(_EXTENT, 2),
-    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), checks.one_of(tuple(DTYPE_BYTES))),
-    "math": checks.one_of(MATH_MODES),
     "epilogue": Epilogue.from_json,
     "attention": Attention.from_json,
     "depth": Depth.from_json,
 }
-
-
-def without_defaults(value: DataclassInstance) -> dict[str, object]:
-    """Return the fields that differ from their defaults, for JSON."""
-    found = {}
-    for entry in dataclasses.fields(value):
-        content = getattr(value, entry.name)
-        if content != entry.default:
-            if isinstance(content, Epilogue):
-                content = without_defaults(content)
-            elif isinstance(content, Attention):
-                content = attentions.without_defaults(content)
-            elif isinstance(content, Depth):
-                content = dataclasses.asdict(content)
-            found[entry.name] = content
-    return found

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..errors import InvalidOption, InvalidWorkload
 from . import fields as checks
-from .workload import Workload, without_defaults
+from .compact import without_defaults
+from .workload import Workload
 
 
 def write(path: Path, workloads: Iterable[Workload]) -> int:

@@ -8,7 +8,6 @@ headers together and than most kernels to compile; few sources use it.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import tvm_ffi
 
@@ -20,7 +19,7 @@ _TRAITS = re.compile(r"#include <cuda/std/type_traits>\s*namespace std \{[^{}]*\
 _TRAIT = re.compile(r"\bstd::(is_|enable_if|conditional)")
 
 
-def mended(source: str, target: Any = None) -> str:
+def mended(source: str, target: object = None) -> str:
     """The source with such constants in C++, and without type traits that it does not use."""
     short = _TRAITS.sub("", source)
     if not _TRAIT.search(short):

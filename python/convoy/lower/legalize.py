@@ -71,9 +71,9 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
 
 
 def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of single pixels as products with the rows of the filters. Depthwise with constant weights:
-    the filter becomes (r, s, k), so that the weights of neighbouring channels are neighbours too.
-    All else is TVM's."""
+    """Lower convolutions of single pixels to products with the rows of the filters. Depthwise with
+    constant weights: the filter becomes (r, s, k), so that the weights of neighbouring channels are
+    neighbours too. All else is TVM's."""
     attrs, (data, kernel) = call.attrs, call.args
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
     if layouts != ("NHWC", "OHWI", "NHWC") or not is_const(kernel):
@@ -93,7 +93,7 @@ def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _matmul(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of a matrix with constant weights as products with their columns; all else is TVM's."""
+    """Lower a matrix with constant weights to products with their columns; all else is TVM's."""
     x, weights = call.args
     if not on_gpu() or rank_of(x) != 2 or not is_const(weights) or rank_of(weights) != 2:
         return default_legalize(bb, call)
@@ -141,7 +141,7 @@ _LONG, _BLOCKS = 2048, 512
 
 
 def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of few images with many pixels as means of parts, so that more of a GPU works on it."""
+    """Lower few images with many pixels to means of parts, so that more of a GPU works on it."""
     dtype, shape = dtype_of(call), shape_of(call.args[0])
     if dtype not in ("float32", "float16", "bfloat16"):
         return default_legalize(bb, call)
@@ -224,7 +224,7 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
 
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of (n, classes) without weights: terms and their sum apart, which TVM sums in one thread."""
+    """Lower (n, classes) without weights to terms and their sum, which TVM sums in one thread."""
     if len(call.args) != 2 or rank_of(call.args[0]) != 2:
         return default_legalize(bb, call)
     ignored, dtype = int(call.attrs.ignore_index), dtype_of(call)

@@ -102,7 +102,7 @@ def _pool(
 
 
 def adaptive_avg_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of windows of one size as means of blocks, which several threads share."""
+    """Lower windows of one size to means of blocks, which several threads share."""
     dtype = dtype_of(call)
     layout, size = str(call.attrs.layout), shape_of(call)
     (n, *image, c), (_, *windows, _) = shape_of(call.args[0]), size

@@ -57,7 +57,7 @@ class Coordinates:
         return pixel if last < self.size else te.min(pixel, self.size - 1)
 
     def fraction(self, x: tvm.tirx.Expr) -> tvm.tirx.Expr:
-        """How far place ``x`` is behind its pixel, in float32."""
+        """Return the distance of ``x`` from its pixel, in float32."""
         common = math.gcd(self.a, self.b, self.c)
         a, b, c = self.a // common, self.b // common, self.c // common
         return te.floormod(x * a + b, c).astype("float32") * tvm.tirx.const(1.0 / c, "float32")

@@ -18,7 +18,7 @@ _INJECTIVE = {"op_pattern": 2}
 
 
 def take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Of constant indices inside of the operand; all else is TVM's."""
+    """Lower constant indices inside of the operand; all else is TVM's."""
     x, index = call.args
     if not is_const(index) or rank_of(index) > 1 or call.attrs.axis is None or not is_tensor(x):
         return _clipped(bb, call)

@@ -71,7 +71,7 @@ class Lowered:
         return [*([self.kernels] if self.kernels is not None else []), *self.external]
 
     def functions(self, symbols: Sequence[str]) -> dict[str, Callable[..., object]]:
-        """What can be called on its own, by symbol."""
+        """Return the functions that can be called on their own, by symbol."""
         found: dict[str, Callable[..., object]] = {}
         for symbol in dict.fromkeys(symbols):
             for module in self.libraries:

@@ -33,7 +33,7 @@ def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
 
 
 def _pattern(func: tirx.PrimFunc) -> int:
-    """How a function takes part: as a reduction, behind one, or not at all."""
+    """Return the part of a function: a reduction, behind one, or none."""
     found = int(func.attrs[_PATTERN]) if _PATTERN in func.attrs else _OPAQUE
     if found in (_REDUCTION, _FUSABLE):
         return _FUSABLE if _reduces_once(func) else _OPAQUE

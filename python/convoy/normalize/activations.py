@@ -149,7 +149,7 @@ def _wanted(name: str, alpha: float = 0.0) -> np.ndarray:
 
 
 def _hard_sigmoid(p: Rewriter, x: relax.Expr) -> relax.Expr:
-    """As a clip, whose scale goes into the weights of a convolution in front of it."""
+    """Rewrite it into a clip, whose scale goes into the weights of a convolution in front of it."""
     sixth, half = (relax.const(value, dtype_of(x)) for value in (1 / 6, 0.5))
     return relax.op.clip(p.emit(relax.op.add(p.emit(relax.op.multiply(x, sixth)), half)), 0.0, 1.0)
 

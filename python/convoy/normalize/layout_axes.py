@@ -60,7 +60,7 @@ def _concat(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 
 @rule("take")
 def _take(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
-    """Of several elements along an axis."""
+    """Convert a take of several elements along an axis."""
     source, index = call.args
     if call.attrs.axis is None or rank_of(index) != 1 or not p.has_view(source):
         return None

@@ -51,8 +51,8 @@ def plausible_workloads(
     joint: bool = True,
     declined: Collection[Declined] = (),
 ) -> list[Workload]:
-    """The distinct workloads of the plausible subgraphs and, with ``joint``, of those that compute
-    several roots at once and that some backend accepts."""
+    """Return the distinct workloads of the plausible subgraphs and, with ``joint``, of those that
+    compute several roots at once and that some backend accepts."""
     found = [s.require_workload() for group in plausible(graph, backends, declined) for s in group]
     if joint:
         found += [

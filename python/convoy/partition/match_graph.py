@@ -82,12 +82,12 @@ class Subgraph:
     layer: str = field(default="", compare=False)
 
     def require_workload(self) -> Workload:
-        """The workload of a subgraph that is no kernel of TVM."""
+        """Return the workload of a subgraph that is no kernel of TVM."""
         assert self.workload is not None, f"{self.id} is a kernel of TVM"
         return self.workload
 
     def accepted_by(self, backend: str) -> bool:
-        """Whether a backend that was asked takes the workload."""
+        """Return whether a backend that was asked takes the workload."""
         return all(decline.backend != backend for decline in self.declines)
 
 
@@ -100,7 +100,8 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def closures(consumers: Sequence[int]) -> tuple[list[int], list[int]]:
-    """All ancestors and all descendants of each operation of a topological order, as bit masks."""
+    """Return all ancestors and all descendants of each operation of a topological order, as bit
+    masks."""
     ancestors, descendants = [0] * len(consumers), [0] * len(consumers)
     for op, mask in enumerate(consumers):
         for reader in bits(mask):
@@ -211,7 +212,7 @@ class MatchGraph:
         return found
 
     def workloads(self) -> list[Workload]:
-        """The distinct workloads of all subgraphs, in program order."""
+        """Return the distinct workloads of all subgraphs, in program order."""
         found = (subgraph.workload for subgraph in self.subgraphs)
         return list(dict.fromkeys(workload for workload in found if workload is not None))
 
@@ -247,10 +248,10 @@ class MatchGraph:
         return ""
 
     def legal(self, subgraphs: Iterable[Subgraph]) -> tuple[Subgraph, ...]:
-        """Those of the subgraphs that may be added to this graph."""
+        """Return those of the subgraphs that may be added to this graph."""
         return tuple(subgraph for subgraph in subgraphs if not self.why_illegal(subgraph))
 
     def offering(self) -> list[str]:
-        """Names of all backends with an offer, in order of first appearance."""
+        """Return the names of all backends with an offer, in order of first appearance."""
         names = (o.candidate.backend for s in self.subgraphs for o in s.offers)
         return list(dict.fromkeys(names))

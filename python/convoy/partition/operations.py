@@ -28,13 +28,13 @@ _FUSED = _VIEWS | frozenset(
 
 
 def results_of(module: tvm.IRModule) -> list[str]:
-    """Names of the variables that the entry function returns, each once."""
+    """Return the names of the variables that the entry function returns, each once."""
     _, func = main_function(module)
     return list(dict.fromkeys(var.name for var in used_vars(result_of(func))))
 
 
 def operations(module: tvm.IRModule, covered: Collection[str] = ()) -> tuple[Op, ...]:
-    """The operations of the entry function in program order.
+    """Return the operations of the entry function in program order.
 
     Args:
         module: A module in normal form.
@@ -67,8 +67,8 @@ def _moved_bytes(
     covered: Collection[str],
     results: Collection[str],
 ) -> dict[str, int]:
-    """Bytes that TVM's kernels move; operations that are fused into one kernel are counted at that
-    kernel's result."""
+    """Return the bytes that TVM's kernels move; operations that are fused into one kernel are
+    counted at that kernel's result."""
     readers = Counter(name for op in ops for name in op.inputs)
     heads: dict[str, int] = {}  # what the kernel of an operation has read from outside
     moved: dict[str, int] = {}
@@ -99,7 +99,7 @@ def _gathered(ops: Sequence[Op], kinds: Mapping[str, str]) -> set[str]:
 
 
 def _bytes(binding: relax.Binding) -> tuple[int, int]:
-    """Bytes of a call's operands and of its result. A view reads nothing by itself."""
+    """Return the bytes of a call's operands and of its result. A view reads nothing by itself."""
     call = binding.value
     if not isinstance(call, relax.Call) or not isinstance(binding.var.ty, relax.TensorType):
         return 0, 0

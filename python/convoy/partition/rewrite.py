@@ -102,7 +102,8 @@ class _ReplaceSubgraphs(Rewriter):
         return self._as_bound(items[0])
 
     def _operand(self, operand: relax.Expr) -> relax.Expr:
-        """An operand as a variable or constant; a reshape is made once for all who read it."""
+        """Return an operand as a variable or constant; a reshape is made once for all who read
+        it."""
         value = self.rename(_folded(operand))
         if op_name(value) == "relax.reshape":
             source = self.emit(value.args[0])
@@ -110,12 +111,12 @@ class _ReplaceSubgraphs(Rewriter):
         return self.emit(value)
 
     def _as_bound(self, result: relax.Expr) -> relax.Expr:
-        """A result in the shape of the variable that it is bound to."""
+        """Return a result in the shape of the variable that it is bound to."""
         var = self.old.var
         return self.reshaped(self.emit(result, var.name), shape_of(var))
 
     def _cut(self, subgraph: Subgraph, result: relax.Expr) -> relax.Expr:
-        """The first part of a result; the others are cut where they were bound."""
+        """Return the first part of a result; the others are cut where they were bound."""
         ends = list(itertools.accumulate(subgraph.split))
         axis = len(shape_of(result)) - 1
         parts = [

@@ -59,7 +59,7 @@ def _view(module: tvm.IRModule) -> GraphView:
 
 
 def _sites(graph: GraphView) -> Iterator[tuple[patterns.Pattern, list[tuple[Site, str]]]]:
-    """All sites of each pattern, with the reason why they are illegal or an empty one."""
+    """Yield all sites of each pattern, with the reason why they are illegal or an empty one."""
     for pattern in patterns.registered():
         yield pattern, [(site, why_illegal(graph, site)) for site in pattern.sites(graph)]
 

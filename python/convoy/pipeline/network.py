@@ -108,7 +108,7 @@ def build_source(
     cache: bool = True,
     **options: Any,
 ) -> CompiledModule:
-    """As :func:`build`; the network is imported only where the cache folder has no module of it."""
+    """Do as :func:`build`, but import the network only if the cache folder has no module of it."""
     kind, streams = kind_of(target), check_streams(streams)
     check_build(options, precision)
     report = stages(options.pop("progress", None))

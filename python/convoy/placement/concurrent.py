@@ -18,7 +18,8 @@ from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.offer import Offer
 from ..ir.plan import Choice, Plan
-from ..ir.schedule import Occupancy, Op, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import Occupancy, Op
 from ..streams import occupancy
 from ..streams.dependence import Dependences
 from ..streams.planner import close_schedules, multi_stream, retime, single_stream

@@ -12,7 +12,8 @@ from ..ir import objective as objectives
 from ..ir.kernel_words import NATIVE, kernel_words, readable
 from ..ir.measurement import Measurement
 from ..ir.plan import Choice, Plan
-from ..ir.schedule import Op, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import Op
 from ..ir.workload import Workload
 from .explanation import Explanation, OpExplanation, Rival
 

@@ -11,7 +11,7 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.offer import Offer
-from ..ir.schedule import Occupancy, Op
+from ..ir.schedule_parts import Occupancy, Op
 from ..partition.match_graph import Subgraph
 from ..streams import occupancy
 from ..streams.planner import multi_stream, single_stream

@@ -73,7 +73,7 @@ class Environment:
         return found
 
     def matches(self, other: Environment, mode: Match = "strict") -> bool:
-        """Whether measurements taken in ``other`` count here.
+        """Return whether measurements taken in ``other`` count here.
 
         ``strict``: the same GPU, and nothing known on both sides differs. ``loose``: the same
         GPU with as many SMs, the same kernel sources, the same cuBLAS, whose
@@ -136,8 +136,8 @@ _FIELDS: dict[str, checks.Check] = {
 
 
 def same_kernels(mine: str, its: str) -> bool:
-    """Whether two ``kernels`` fields agree in every header that both name; False if both are known
-    and have no header in common."""
+    """Return whether two ``kernels`` fields agree in every header that both name; False if both are
+    known and have no header in common."""
     if not mine or not its:
         return True
     left, right = _parse_kernels(mine), _parse_kernels(its)
@@ -152,7 +152,8 @@ def _parse_kernels(text: str) -> dict[str, str]:
 
 
 def kernel_hashes() -> str:
-    """The ``kernels`` field of this installation: every header that a kernel can start from."""
+    """Return the ``kernels`` field of this installation: every header that a kernel can start
+    from."""
     return " ".join(f"{name}={digest}" for name, digest in source_hashes().items())
 
 
@@ -166,8 +167,8 @@ def _same_major(mine: str, its: str) -> bool:
 
 @functools.cache
 def current(ordinal: int = 0) -> Environment:
-    """The environment of this process: GPU ``ordinal`` (empty GPU fields if there is none) and
-    libraries.
+    """Return the environment of this process: GPU ``ordinal`` (empty GPU fields if there is none)
+    and libraries.
 
     Detected once per process; ``current.cache_clear()`` detects it again.
     """

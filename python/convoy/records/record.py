@@ -23,8 +23,9 @@ from typing import NamedTuple
 from ..errors import ConvoyError, InvalidOption
 from ..ir import fields as checks
 from ..ir.candidate import Candidate
+from ..ir.compact import without_defaults
 from ..ir.measurement import Measurement
-from ..ir.workload import Workload, without_defaults
+from ..ir.workload import Workload
 from . import upgrade
 from .environment import Environment
 

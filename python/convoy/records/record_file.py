@@ -81,7 +81,7 @@ def read(path: Path) -> Contents:
 
 
 def skim(path: Path) -> list[Entry]:
-    """The same, in file order, without reading the lines that convoy wrote: of many thousand
+    """Return the same, in file order, without reading the lines that convoy wrote: of many thousand
     records most runs need a few hundred."""
     return _entries(path, wait=True)
 
@@ -216,7 +216,7 @@ class Appender:
 
 
 def locked(path: Path) -> filelock.BaseFileLock:
-    """The lock that every writer of ``path`` holds while it writes."""
+    """Return the lock that every writer of ``path`` holds while it writes."""
     return filelock.FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S)
 
 
@@ -248,7 +248,7 @@ def replace(path: Path, records: Iterable[Record]) -> None:
 
 
 def unwritable(path: Path, err: OSError) -> CacheUnwritable:
-    """The error to raise when writing ``path`` failed."""
+    """Return the error to raise when writing ``path`` failed."""
     if isinstance(err, filelock.Timeout):
         reason = f"another process has held {path}.lock for {LOCK_TIMEOUT_S:.0f} s"
     else:

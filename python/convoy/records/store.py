@@ -76,7 +76,7 @@ class RecordStore:
 
     @classmethod
     def default(cls) -> RecordStore:
-        """The shipped records and the user's own; new ones go to the user's."""
+        """Return the shipped records and the user's own; new ones go to the user's."""
         return cls([own_paths.records_dir()], write_to=own_paths.user_records_file())
 
     @property
@@ -112,7 +112,7 @@ class RecordStore:
     def lookup(
         self, workload: Workload, environment: Environment, mode: Match = "loose"
     ) -> list[Record]:
-        """The latest record of every candidate of a workload, failures among them.
+        """Return the latest record of every candidate of a workload, failures among them.
 
         For each backend the strict matches of ``environment`` where there are any, so that
         measurements of one backend come from one environment. Otherwise, unless ``mode`` is
@@ -165,8 +165,8 @@ class RecordStore:
         return sorted(next(iter(group.entries)).workload for group in groups if group.entries)
 
     def samples(self, workload: Workload) -> list[HostSample]:
-        """The times of a workload's records that have them all, without reading the rest of the
-        lines."""
+        """Return the times of a workload's records that have them all, without reading the rest of
+        the lines."""
         group = self._load().get(workload.key, _Group())
         latest: dict[tuple[str, CandidateKey], tuple[str, HostSample | None]] = {}
         for entry in group.entries:
@@ -200,7 +200,7 @@ class RecordStore:
         return self._index
 
     def _settled(self, group: _Group) -> _Group:
-        """The group with nothing waiting."""
+        """Return the group with nothing waiting."""
         if not group.waiting:
             return group
         with self._lock:

@@ -28,12 +28,12 @@ _NO_STORE_WARPS = '"store_warps":false,'
 
 
 def kernels(field: str) -> str:
-    """The ``kernels`` field of an environment."""
+    """Return the ``kernels`` field of an environment."""
     return " ".join(KERNELS.get(part, part) for part in field.split())
 
 
 def candidate(data: object) -> object:
-    """A candidate: kernels of the backend ``hopper`` had an option that none has any more.
+    """Return a candidate: kernels of the backend ``hopper`` had an option that none has any more.
 
     Raises ValueError for a kernel that was compiled with it.
     """

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.schedule import MemoryPlan, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import MemoryPlan
 from . import graph_view
 from .timeline import Timeline
 
@@ -79,7 +80,8 @@ class MemoryChart:
 
 
 def timeline_chart(line: Timeline, scale_us: float) -> TimelineChart:
-    """A timeline chart with a width of ``scale_us``, so that several charts have one scale."""
+    """Return a timeline chart with a width of ``scale_us``, so that several charts have one
+    scale."""
     rows = {stream: i * (ROW + GAP) for i, stream in enumerate(line.streams)}
     boxes = tuple(
         Box(
@@ -112,7 +114,8 @@ def timeline_chart(line: Timeline, scale_us: float) -> TimelineChart:
 
 
 def graph_chart(schedule: Schedule, line: Timeline) -> GraphChart:
-    """The graph of a schedule: who reads whose result. A box's colour is its stream's number."""
+    """Return the graph of a schedule: who reads whose result. A box's colour is its stream's
+    number."""
     placed = graph_view.place(_reads(schedule))
     step = NODE_WIDTH + 14
     boxes = tuple(
@@ -213,7 +216,7 @@ def duration(us: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Format bytes for people."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
@@ -247,7 +250,8 @@ def _share(value: float, whole: float) -> float:
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> str:
-    """A smooth line from the lower side of the first node to the upper side of the last one."""
+    """Return a smooth line from the lower side of the first node to the upper side of the last
+    one."""
     (x, y), rest = points[0], points[1:]
     y += NODE_HEIGHT
     text = f"M{x:.1f} {y:.1f}"

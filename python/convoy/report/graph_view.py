@@ -38,7 +38,7 @@ class Placed:
 
 
 def layers(depends: Sequence[Collection[int]]) -> list[int]:
-    """The layer of each node: one more than that of its deepest input.
+    """Return the layer of each node: one more than that of its deepest input.
 
     Inputs come before their users. A node without inputs (a weight's cast) is placed directly above
     its first reader.

@@ -81,15 +81,15 @@ class Report:
 
 
 def of_placement(name: str, placement: Placement, schedule: Schedule | None = None) -> Report:
-    """The report of a network that is placed and not compiled; ``schedule`` is a predicted one.
-    Without it the network runs on one stream."""
+    """Return the report of a network that is placed and not compiled; ``schedule`` is a predicted
+    one. Without it the network runs on one stream."""
     native = tuple(dict.fromkeys(map(str, placement.native)))
     why = placement.explanation
     return Report(name, placement.plan, schedule, native=native, explanation=why)
 
 
 def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None = None) -> Report:
-    """The report of a compiled network. Raises InvalidOption for one that was not placed."""
+    """Return the report of a compiled network. Raises InvalidOption for one that was not placed."""
     plan = compiled.plan
     if plan is None:
         raise InvalidOption(f"a report on a module for {compiled.meta.target}", "one for cuda")
@@ -99,7 +99,7 @@ def of_compiled(name: str, compiled: CompiledModule, measured: Timeline | None =
 
 
 def environment() -> jinja2.Environment:
-    """The templates of pages; names of others are escaped."""
+    """Return the templates of pages; names of others are escaped."""
     import jinja2
 
     return jinja2.Environment(
@@ -112,7 +112,7 @@ def environment() -> jinja2.Environment:
 
 
 def render(report: Report) -> str:
-    """The page as text."""
+    """Return the page as text."""
     return environment().get_template("report.html.j2").render(_context(report))
 
 
@@ -160,7 +160,7 @@ def _context(report: Report) -> dict[str, object]:
 
 
 def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str, str, str]]:
-    """The values at the head of the page: (heading, value, remark)."""
+    """Return the values at the head of the page: (heading, value, remark)."""
     plan, memory = report.plan, schedule.memory
     tiles = []
     if schedule.makespan_us:
@@ -208,7 +208,7 @@ def _facts(plan: Plan, schedule: Schedule) -> dict[str, str]:
 
 
 def _backend_colours(lines: Sequence[Timeline], explanation: Explanation) -> dict[str, str]:
-    """A colour for each backend, those of other packages included."""
+    """Return a colour for each backend, those of other packages included."""
     names = dict.fromkeys(span.backend for line in lines for span in line.spans)
     for op in explanation.ops:
         names |= dict.fromkeys(offer.backend for offer in (op.winner, *op.losers))

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
-from ..ir.schedule import ORIGIN, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import ORIGIN
 from . import timeline
 from .timeline import Timeline
 
@@ -106,9 +107,9 @@ class Calls:
 def from_ends(
     schedule: Schedule, ends: Sequence[float], whole_us: float, compiled: CompiledModule
 ) -> Timeline:
-    """The timeline of ops that ended at ``ends`` (microseconds, in the schedule's order). An op
-    is drawn from when it could start: the op before it on its stream and all that it waits for have
-    ended. ``whole_us`` is the time of an undisturbed replay."""
+    """Return the timeline of ops that ended at ``ends`` (microseconds, in the schedule's order). An
+    op is drawn from when it could start: the op before it on its stream and all that it waits for
+    have ended. ``whole_us`` is the time of an undisturbed replay."""
     how = (
         "replayed as a CUDA graph, with one event at a time behind one kernel at a time;"
         f" undisturbed the run takes {whole_us:.1f} us"

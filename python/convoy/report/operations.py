@@ -65,8 +65,8 @@ def _operation(number: int, alike: Sequence[OpExplanation]) -> Operation:
 
 
 def explained(plan: Plan) -> Explanation:
-    """The explanation of a plan alone, as a compiled module carries it: rivals are the runner-up
-    and the best of each backend, and other objectives choose among them."""
+    """Return the explanation of a plan alone, as a compiled module carries it: rivals are the
+    runner-up and the best of each backend, and other objectives choose among them."""
     # Only the selected candidate of each operation is known.
     wholes = [Subgraph(c.subgraph, (c.subgraph,), (), c.workload, c.subgraph) for c in plan.choices]
     offers = {
@@ -82,8 +82,9 @@ def explained(plan: Plan) -> Explanation:
 
 
 def _under(plan: Plan, objective: str) -> Plan:
-    """The plan of the cheapest candidates shown; the plan itself if that is not cheaper (under
-    ``stream``, the best choice of each operation need not minimize the larger of the two sums)."""
+    """Return the plan of the cheapest candidates shown; the plan itself if that is not cheaper
+    (under ``stream``, the best choice of each operation need not minimize the larger of the two
+    sums)."""
     choices = [
         dataclasses.replace(
             choice,
@@ -100,7 +101,7 @@ def _under(plan: Plan, objective: str) -> Plan:
 
 
 def _shown(choice: Choice) -> list[Offer]:
-    """The winner, the runner-up and the best of each backend, each once."""
+    """Return the winner, the runner-up and the best of each backend, each once."""
     others = [choice.runner_up] if choice.runner_up else []
     every = {s.candidate.key: s for s in (choice.chosen, *others, *choice.best_by_backend)}
     return list(every.values())

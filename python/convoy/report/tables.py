@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -43,17 +43,17 @@ class Column:
     def heading(self) -> str:
         return f"{self.title} [{self.unit}]" if self.unit else self.title
 
-    def cell(self, row: Any, index: int) -> str:
+    def cell(self, row: object, index: int) -> str:
         """Text of this column's cell in a row."""
         if callable(self.get):
             return text(self.get(row), self.digits)
         if self.get:
             return text(functools.reduce(getattr, self.get.split("."), row), self.digits)
-        return text(row[index], self.digits)
+        return text(cast("Sequence[object]", row)[index], self.digits)
 
 
 def text(value: object, digits: int = 2) -> str:
-    """A cell on one line: None and empty text as a dash, booleans as yes and no."""
+    """Return a cell on one line: None and empty text as a dash, booleans as yes and no."""
     if value is None or value == "":
         return MISSING
     if isinstance(value, bool):
@@ -84,7 +84,7 @@ class _Grid:
     numeric: list[bool]
 
 
-def _grid(columns: Sequence[str | Column], rows: Iterable[Any]) -> _Grid:
+def _grid(columns: Sequence[str | Column], rows: Iterable[object]) -> _Grid:
     made = [Column(c) if isinstance(c, str) else c for c in columns]
     cells = [[column.cell(row, i) for i, column in enumerate(made)] for row in rows]
     numeric = []
@@ -94,8 +94,8 @@ def _grid(columns: Sequence[str | Column], rows: Iterable[Any]) -> _Grid:
     return _Grid([column.heading for column in made], cells, numeric)
 
 
-def plain(columns: Sequence[str | Column], rows: Iterable[Any], width: int | None = None) -> str:
-    """The table as lines of text under a ruled heading.
+def plain(columns: Sequence[str | Column], rows: Iterable[object], width: int | None = None) -> str:
+    """Return the table as lines of text under a ruled heading.
 
     ``width`` in characters folds long cells over several lines, but never numbers; 0 does not fold.
     The default is the width of the terminal; into a pipe or file nothing is folded.
@@ -159,8 +159,8 @@ def _fold(cell: str, width: int) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def markdown(columns: Sequence[str | Column], rows: Iterable[Any]) -> str:
-    """The table in GitHub's markdown."""
+def markdown(columns: Sequence[str | Column], rows: Iterable[object]) -> str:
+    """Return the table in GitHub's markdown."""
     grid = _grid(columns, rows)
     lines = ["| " + " | ".join(grid.headings) + " |"]
     lines.append("|" + "|".join(" ---: " if right else " --- " for right in grid.numeric) + "|")
@@ -169,8 +169,8 @@ def markdown(columns: Sequence[str | Column], rows: Iterable[Any]) -> str:
     return "\n".join(lines)
 
 
-def rich_table(columns: Sequence[str | Column], rows: Iterable[Any], title: str = "") -> Table:
-    """The table for a rich console; cells are taken literally, not as markup."""
+def rich_table(columns: Sequence[str | Column], rows: Iterable[object], title: str = "") -> Table:
+    """Return the table for a rich console; cells are taken literally, not as markup."""
     grid = _grid(columns, rows)
     table = Table(
         title=title or None, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0),
@@ -186,7 +186,7 @@ def rich_table(columns: Sequence[str | Column], rows: Iterable[Any], title: str 
 
 def show(
     columns: Sequence[str | Column],
-    rows: Iterable[Any],
+    rows: Iterable[object],
     title: str = "",
     console: Console | None = None,
 ) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ..ir.kernel_words import NATIVE, kernel_words, readable
 from ..ir.plan import Choice, Plan
-from ..ir.schedule import ORIGIN, Op, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import ORIGIN, Op
 from ..placement.explain import shape_text
 
 
@@ -62,7 +63,8 @@ class Timeline:
 
 
 def predicted(schedule: Schedule, plan: Plan | None = None) -> Timeline:
-    """The run as the schedule's simulator sees it; ``plan`` gives offloaded calls their names."""
+    """Return the run as the schedule's simulator sees it; ``plan`` gives offloaded calls their
+    names."""
     sources = dict.fromkeys(op.source for op in schedule.ops)
     how = f"simulated from kernel-only times ({', '.join(sources) or 'none'})"
     return Timeline(
@@ -77,7 +79,8 @@ def observed(
     how: str,
     plan: Plan | None = None,
 ) -> Timeline:
-    """A measured run: start and duration in microseconds of each op of the schedule, in order."""
+    """Return a measured run: start and duration in microseconds of each op of the schedule, in
+    order."""
     spans = [
         dataclasses.replace(
             span,
@@ -91,9 +94,9 @@ def observed(
 
 
 def sequential(plan: Plan) -> Schedule:
-    """A schedule for a plan without one: its subgraphs one after another on one stream, by their
-    kernel-only times; TVM's own kernels are not in it. Subgraphs without a measurement take no
-    time."""
+    """Return a schedule for a plan without one: its subgraphs one after another on one stream, by
+    their kernel-only times; TVM's own kernels are not in it. Subgraphs without a measurement take
+    no time."""
     ops, at = [], 0.0
     for i, (symbol, choice) in enumerate(plan.functions().items()):
         duration = choice.chosen.measurement.kernel_us or 0.0

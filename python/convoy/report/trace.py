@@ -16,7 +16,7 @@ Event = dict[str, object]
 
 
 def trace(timelines: Sequence[Timeline], name: str = "") -> dict[str, object]:
-    """The trace as data for JSON; ``name`` is that of the network."""
+    """Return the trace as data for JSON; ``name`` is that of the network."""
     events = [event for pid, line in enumerate(timelines, 1) for event in _process(line, pid)]
     about = {line.title: f"{line.makespan_us:.1f} us; {line.how}" for line in timelines}
     return {
@@ -60,7 +60,7 @@ def _process(line: Timeline, pid: int) -> Iterator[Event]:
 
 
 def _inside(span: Span, share: float) -> float:
-    """A time within a span, a thousandth off its ends."""
+    """Return a time within a span, a thousandth off its ends."""
     return span.start_us + span.duration_us * min(max(share, 0.001), 0.999)
 
 

@@ -31,7 +31,7 @@ def _describe(index: int) -> Device:
 
 
 def current_device(index: int = 0) -> Device:
-    """The GPU of that index as plain data. Raises NoGpu where CUDA or the GPU is missing."""
+    """Return the GPU of that index as plain data. Raises NoGpu where CUDA or the GPU is missing."""
     try:
         return _describe(index)
     except LibraryMissing as err:

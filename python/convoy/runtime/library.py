@@ -135,7 +135,7 @@ def load_runtime() -> None:
 
 
 def function(name: str) -> tvm_ffi.Function:
-    """The runtime's function ``convoy.<name>``, the library loaded where it is not yet."""
+    """Return the runtime's function ``convoy.<name>``, the library loaded where it is not yet."""
     load_runtime()
     return _function(name)
 

@@ -22,7 +22,7 @@ def create_module(
     *,
     arch: int | None = None,
 ) -> tvm_ffi.Module:
-    """A runtime module (kind ``convoy``) that can be called, saved and loaded.
+    """Return a runtime module (kind ``convoy``) that can be called, saved and loaded.
 
     Each entry is a backend's ``Binary.entry`` with a ``symbol``; ``blobs`` are their kernel
     libraries by content hash. ``meta`` is kept and returned by the module's ``convoy_meta()``.

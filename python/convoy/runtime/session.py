@@ -66,6 +66,7 @@ class Session:
 
     @property
     def num_outputs(self) -> int:
+        """Number of output tensors."""
         return len(self.meta.outputs)
 
     @property
@@ -90,7 +91,7 @@ class Session:
         return [(t.name, t.shape, t.dtype) for t in self.meta.outputs]
 
     def input(self, key: str | int) -> tvm.runtime.Tensor:
-        """The device buffer of an input."""
+        """Return the device buffer of an input."""
         return self._inputs[self._position(key)]
 
     @explained

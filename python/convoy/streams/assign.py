@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from ..ir.schedule import Op
+from ..ir.schedule_parts import Op
 from .costs import LaunchCosts
 from .dependence import Dependences
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ir.schedule import Op
+from ..ir.schedule_parts import Op
 from .dependence import Dependences
 
 

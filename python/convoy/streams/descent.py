@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections.abc import Sequence
 
-from ..ir.schedule import Op
+from ..ir.schedule_parts import Op
 from . import events
 from .costs import LaunchCosts
 from .simulate import Simulator

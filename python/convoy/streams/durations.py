@@ -14,7 +14,7 @@ from ..graph.expr import dtype_of, is_tensor, shape_of
 from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.plan import Choice, Plan
-from ..ir.schedule import Op
+from ..ir.schedule_parts import Op
 from . import occupancy
 
 if TYPE_CHECKING:

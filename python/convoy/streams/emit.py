@@ -15,7 +15,8 @@ from tvm import relax
 from tvm.relax.op import builtin, memory
 
 from ..graph.expr import dtype_of
-from ..ir.schedule import ORIGIN, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import ORIGIN
 from .program import Program
 
 BODY, STORAGE = "convoy_body", "convoy_storage"

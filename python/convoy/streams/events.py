@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..ir.schedule import ORIGIN, Event
+from ..ir.schedule_parts import ORIGIN, Event
 
 
 def needed(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> tuple[Event, ...]:
@@ -27,7 +27,8 @@ def edges(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> list[tupl
 
 
 def latest_first(depends: Sequence[Iterable[int]]) -> list[list[int]]:
-    """What each op waits for, the fork among it; the latest first, which may bring the others."""
+    """Return the ops that each op waits for, the fork among them; the latest first, which may bring
+    the others."""
     return [sorted({*own, ORIGIN}, reverse=True) for own in depends]
 
 

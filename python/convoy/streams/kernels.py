@@ -13,7 +13,7 @@ from tvm import s_tir, tirx
 
 from ..cost.native import SMALLEST_KERNEL_US, moving_us
 from ..ir.device import Device
-from ..ir.schedule import Occupancy
+from ..ir.schedule_parts import Occupancy
 from ..tir.loads import itemsize
 from .occupancy import of_launch
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from ..ir.schedule import Buffer, MemoryPlan
+from ..ir.schedule_parts import Buffer, MemoryPlan
 
 ALIGNMENT = 256
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..cost.features import candidate_features
 from ..ir.candidate import Candidate
 from ..ir.device import Device
-from ..ir.schedule import Occupancy
+from ..ir.schedule_parts import Occupancy
 from ..ir.workload import Workload
 
 #: Output tile, threads and shared memory of a typical GEMM kernel, where nothing better is known.

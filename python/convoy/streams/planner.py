@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..ir.schedule import Buffer, Event, Op, Schedule
+from ..ir.schedule import Schedule
+from ..ir.schedule_parts import Buffer, Event, Op
 from . import chains, events, memory
 from .assign import assign
 from .costs import GRAPH, LaunchCosts

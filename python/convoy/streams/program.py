@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import tvm
@@ -19,7 +18,7 @@ from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function, result_of
 from ..ir.device import Device
-from ..ir.schedule import Buffer, Occupancy, Op
+from ..ir.schedule_parts import Buffer, Occupancy, Op
 from ..tir.loads import itemsize
 from .kernels import NativeKernel, inspect
 
@@ -57,9 +56,6 @@ class Program:
     storages: list[Storage] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)  # of the storages that do not escape
     definitions: dict[relax.Var, relax.Expr] = field(default_factory=dict)
-
-    def with_durations(self, ops: Sequence[Op]) -> Program:
-        return dataclasses.replace(self, ops=list(ops))
 
 
 def read(mod: tvm.IRModule, device: Device) -> Program:

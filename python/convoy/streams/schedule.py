@@ -14,7 +14,8 @@ from tvm import relax
 from ..errors import InvalidOption
 from ..ir.objective import device_us, own_cost
 from ..ir.plan import Plan
-from ..ir.schedule import Op, Schedule, Trial
+from ..ir.schedule import Schedule, Trial
+from ..ir.schedule_parts import Op
 from ..lower.lowered import Lowered
 from . import durations
 from .costs import EAGER, GRAPH, LaunchCosts

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..ir.schedule import ORIGIN, Event, Op
+from ..ir.schedule_parts import ORIGIN, Event, Op
 from .costs import GRAPH, LaunchCosts
 
 _LEAST_SHARE = 0.02  # a launch of few blocks still takes scheduling and bandwidth from the rest

@@ -15,8 +15,8 @@ from tvm.ir import Call, TensorLoad
 
 
 def chooses_from_results(body: tirx.Stmt) -> bool:
-    """Whether a kernel chooses between values one of which it loads from a tensor in device memory
-    that it stores to."""
+    """Return whether a kernel chooses between values one of which it loads from a tensor in device
+    memory that it stores to."""
     return any(map(_chooses, _kernels(body)))
 
 
@@ -46,7 +46,7 @@ def _chooses(kernel: tirx.Stmt) -> bool:
 
 
 def _kernels(body: tirx.Stmt) -> list[tirx.Stmt]:
-    """The outermost statements of a function, each of which becomes a kernel."""
+    """Return the outermost statements of a function, each of which becomes a kernel."""
     if isinstance(body, s_tir.SBlockRealize):
         return _kernels(body.block.body)
     if isinstance(body, tirx.SeqStmt):

@@ -50,7 +50,7 @@ class BatchMatmul(ReductionRule):
 
 
 def _axes(block: s_tir.SBlock) -> _Axes | None:
-    """The axes of a product; None for a sum of another kind."""
+    """Return the axes of a product; None for a sum of another kind."""
     loads, variables = loads_of(block), [axis.var for axis in block.iter_vars]
     if len(loads) != 2 or not all(load.plain for load in loads):
         return None

@@ -65,10 +65,15 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     sch.reorder(*spatial, *rows)
     row = sch.fuse(*rows) if len(rows) > 1 else rows[0]
     parts = _parts(int(sch.get(row).extent), lanes)
-    step, part = sch.split(row, factors=[None, parts])
+    _, part = sch.split(row, factors=[None, parts])
     partial = sch.rfactor(part, factor_axis=0)
+    grid = _sum_parts(sch, partial, lanes, width)
+    _join_parts(sch, reduce, final, grid, lanes, width)
 
-    # First step: each (part, lane) thread sums its rows of 'width' channels in registers.
+
+def _sum_parts(sch: s_tir.Schedule, partial: SBlockRV, lanes: int, width: int) -> LoopRV:
+    """Have each (part, lane) thread sum its rows of ``width`` channels in registers; return the
+    loop over blocks."""
     *outer_axes, step, part = sch.get_loops(partial)
     outer, lane, vector = sch.split(outer_axes[-1], factors=[None, lanes, width])
     sch.reorder(*outer_axes[:-1], outer, part, lane, step, vector)
@@ -84,8 +89,14 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     _keep_loads_in_flight(sch, step)
     stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
     sch.decompose_reduction(partial, sch.get_loops(partial)[3])
+    return grid
 
-    # Second step: the parts of a channel are added by one thread (by each threadIdx.y alike).
+
+def _join_parts(
+    sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, grid: LoopRV, lanes: int,
+    width: int,
+) -> None:  # fmt: skip
+    """Have one thread add the parts of a channel (each threadIdx.y alike) and finish it."""
     if final is None:
         final = sch.cache_write(reduce, 0, "local")
     else:

@@ -78,7 +78,7 @@ class Grid:
 
 
 def _single_lanes(sums: ChannelSums) -> int:
-    """As few lanes as fill 32 bytes, more where that still leaves 64 blocks."""
+    """Return as few lanes as fill 32 bytes, more where that still leaves 64 blocks."""
     groups = sums.channels // sums.width
     fits = [n for n in range(1, min(groups, 32) + 1) if groups % n == 0]
     enough = [n for n in fits if groups // n >= 64]

@@ -5,7 +5,7 @@ Loops are bound to threads; run serially they compute the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tvm import tirx
@@ -24,11 +24,12 @@ from .channel_sums import (
 )
 
 _COMBINE_LANES = 8
+_ZERO = tirx.const(0.0, "float32")
 
 
 def kernels(sums: ChannelSums) -> list[tirx.PrimFunc]:
-    """One kernel (activations, vectors, results), or two: (activations, vectors, partial sums of
-    shape :func:`partial_shape`) and (first activation, vectors, partial sums, results)."""
+    """Return one kernel (activations, vectors, results), or two: (activations, vectors, partial
+    sums of shape :func:`partial_shape`) and (first activation, vectors, partial sums, results)."""
     if sums.single:
         return [_whole(sums)]
     return [_partial(sums), _combine(sums)]
@@ -113,10 +114,10 @@ def _whole(sums: ChannelSums) -> tirx.PrimFunc:
             data, vectors = _inputs(sums)
             outputs = _vectors(sums.outputs, sums.channels, "out")
             shared = T.sblock_alloc_buffer((2, grid.parts, tile), "float32", scope="shared")
-            accumulate = _accumulator(sums, data, vectors)
+            share = _Accumulator(sums, data, vectors)
             with T.thread_binding(0, sums.channels // tile, thread="blockIdx.x") as block:
                 with kernel.threads() as (part, lane):
-                    accumulate(grid, shared, block * tile, part, lane, part)
+                    share.emit(grid, shared, block * tile, part, lane, part)
                 kernel.reduce(shared, tile)
                 kernel.finish(sums, shared, tile, block, vectors, data[0], outputs)
         return builder.get()
@@ -131,14 +132,14 @@ def _partial(sums: ChannelSums) -> tirx.PrimFunc:
             data, vectors = _inputs(sums)
             out = T.arg("partial", T.buffer(partial_shape(sums), "float32"))
             shared = T.sblock_alloc_buffer((2, grid.parts, tile), "float32", scope="shared")
-            accumulate = _accumulator(sums, data, vectors)
+            share = _Accumulator(sums, data, vectors)
             with (
                 T.thread_binding(0, sums.channels // tile, thread="blockIdx.x") as block,
                 T.thread_binding(0, grid.chunks, thread="blockIdx.y") as chunk,
             ):
                 with kernel.threads() as (part, lane):
                     rows = chunk * (grid.steps(sums.rows) * grid.parts)
-                    accumulate(grid, shared, block * tile, part, lane, rows + part)
+                    share.emit(grid, shared, block * tile, part, lane, rows + part)
                 kernel.reduce(shared, tile)
                 count = grid.lanes * grid.parts
                 with kernel.threads() as (part, lane):
@@ -168,7 +169,7 @@ def _combine(sums: ChannelSums) -> tirx.PrimFunc:
             with T.thread_binding(0, sums.channels // lanes, thread="blockIdx.x") as block:
                 with kernel.threads() as (part, lane):
                     for j in range(2):
-                        T.buffer_store(total, tirx.const(0.0, "float32"), [j])
+                        T.buffer_store(total, _ZERO, [j])
                     for k in range(steps):
                         chunk = part + k * parts
                         with when(chunk < chunks, (k + 1) * parts > chunks):
@@ -182,58 +183,65 @@ def _combine(sums: ChannelSums) -> tirx.PrimFunc:
         return builder.get()
 
 
-def _accumulator(
-    sums: ChannelSums, data: list[_Rows], vectors: list[tirx.Buffer]
-) -> Callable[..., None]:
-    """Emits a thread's share: its rows summed in registers and stored to shared memory."""
-    width, zero = sums.width, tirx.const(0.0, "float32")
-    acc = T.sblock_alloc_buffer((2, width), "float32", scope="local")
-    loaded = [
-        T.sblock_alloc_buffer((ROWS_AT_ONCE, width), dtype, scope="local") for dtype in sums.data
-    ]
-    held = [T.sblock_alloc_buffer((width,), "float32", scope="local") for _ in vectors]
-    start = T.sblock_alloc_buffer((width,), sums.data[0], scope="local")
+class _Accumulator:
+    """A thread's share of the sums: its rows, added up in registers."""
+
+    def __init__(self, sums: ChannelSums, data: list[_Rows], vectors: list[tirx.Buffer]) -> None:
+        def registers(*shape: int, dtype: str = "float32") -> tirx.Buffer:
+            return T.sblock_alloc_buffer(shape, dtype, scope="local")
+
+        self._sums, self._data, self._vectors = sums, data, vectors
+        self._acc = registers(2, sums.width)
+        self._loaded = [registers(ROWS_AT_ONCE, sums.width, dtype=dtype) for dtype in sums.data]
+        self._held = [registers(sums.width) for _ in vectors]
+        self._first = registers(sums.width, dtype=sums.data[0])
 
     def emit(
-        grid: Grid, shared: tirx.Buffer, channel: Expr, part: Expr, lane: Expr, first_row: Expr
-    ) -> None:
-        steps, at = grid.steps(sums.rows), channel + lane * width
-        even = steps * grid.parts * grid.chunks == sums.rows
-        for buffer, source in zip(held, vectors, strict=True):
-            for i in range(width):
-                T.buffer_store(buffer, source[at + i], [i])
-        if sums.uses_first:
-            with T.vectorized(0, width) as i:
-                T.buffer_store(start, data[0][0, at + i], [i])
-        for i in range(width):
-            for j in range(2):
-                T.buffer_store(acc, zero, [j, i])
-        full, rest = divmod(steps, ROWS_AT_ONCE)
+        self, grid: Grid, shared: tirx.Buffer, channel: Expr, part: Expr, lane: Expr,
+        first_row: Expr,
+    ) -> None:  # fmt: skip
+        """Add up every ``grid.parts``-th row from ``first_row`` on and store to ``shared``."""
+        sums = self._sums
+        at = channel + lane * sums.width
+        self._start(at)
+        full, rest = divmod(grid.steps(sums.rows), ROWS_AT_ONCE)
         if full:
             with T.serial(0, full) as step:
-                some(grid, first_row, step * ROWS_AT_ONCE, ROWS_AT_ONCE, at, even)
+                self._add(grid, first_row, step * ROWS_AT_ONCE, ROWS_AT_ONCE, at)
         if rest:
-            some(grid, first_row, full * ROWS_AT_ONCE, rest, at, even)
+            self._add(grid, first_row, full * ROWS_AT_ONCE, rest, at)
         for j in range(2):
+            for i in range(sums.width):
+                T.buffer_store(shared, self._acc[j, i], [j, part, lane * sums.width + i])
+
+    def _start(self, at: Expr) -> None:
+        """Load what all rows share, and set the sums to zero."""
+        width = self._sums.width
+        for buffer, source in zip(self._held, self._vectors, strict=True):
             for i in range(width):
-                T.buffer_store(shared, acc[j, i], [j, part, lane * width + i])
+                T.buffer_store(buffer, source[at + i], [i])
+        if self._sums.uses_first:
+            with T.vectorized(0, width) as i:
+                T.buffer_store(self._first, self._data[0][0, at + i], [i])
+        for i in range(width):
+            for j in range(2):
+                T.buffer_store(self._acc, _ZERO, [j, i])
 
-    def some(grid: Grid, first_row: Expr, step: Expr, count: int, at: Expr, even: bool) -> None:
-        def row(u: int) -> Expr:
-            return first_row + (step + u) * grid.parts
-
-        for u in range(count):
-            with when(row(u) < sums.rows, not even):
-                for buffer, source in zip(loaded, data, strict=True):
-                    with T.vectorized(0, width) as i:
-                        T.buffer_store(buffer, source[row(u), at + i], [u, i])
-        for u in range(count):
-            with when(row(u) < sums.rows, not even):
-                for i in range(width):
-                    values = [buffer[u, i].astype("float32") for buffer in loaded]
-                    first = start[i].astype("float32") if sums.uses_first else zero
-                    terms = sums.terms(values, [v[i] for v in held], first)
+    def _add(self, grid: Grid, first_row: Expr, step: Expr, count: int, at: Expr) -> None:
+        """Load the rows of ``count`` steps, all before the first is used, and add their terms."""
+        sums = self._sums
+        uneven = grid.steps(sums.rows) * grid.parts * grid.chunks != sums.rows
+        rows = [first_row + (step + u) * grid.parts for u in range(count)]
+        for u, r in enumerate(rows):
+            with when(r < sums.rows, uneven):
+                for buffer, source in zip(self._loaded, self._data, strict=True):
+                    with T.vectorized(0, sums.width) as i:
+                        T.buffer_store(buffer, source[r, at + i], [u, i])
+        for u, r in enumerate(rows):
+            with when(r < sums.rows, uneven):
+                for i in range(sums.width):
+                    values = [buffer[u, i].astype("float32") for buffer in self._loaded]
+                    first = self._first[i].astype("float32") if sums.uses_first else _ZERO
+                    terms = sums.terms(values, [v[i] for v in self._held], first)
                     for j, term in enumerate(terms):
-                        T.buffer_store(acc, acc[j, i] + term, [j, i])
-
-    return emit
+                        T.buffer_store(self._acc, self._acc[j, i] + term, [j, i])

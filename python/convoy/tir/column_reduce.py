@@ -63,15 +63,15 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> bool:
 
 
 def _is_row(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
-    """Whether a block reduces one short axis to one result."""
+    """Return whether a block reduces one short axis to one result."""
     block = sch.get(info.block_rv)
     extents = [int(a.dom.extent) for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
     return len(block.writes) == 1 and len(extents) == 1 and extents[0] <= _LONGEST
 
 
 def _axis_across(block: s_tir.SBlock, reduced: set[tirx.Buffer]) -> int | None:
-    """The axis of the last block that runs along a row: the only one by which no reduced value is
-    indexed; all values of a row are indexed by the others, in order."""
+    """Return the axis of the last block that runs along a row: the only one by which no reduced
+    value is indexed; all values of a row are indexed by the others, in order."""
     axes = [axis.var for axis in block.iter_vars]
     found: set[int] = set()
     for load in loads_of(block):

@@ -50,32 +50,65 @@ class Elementwise(ScheduleRule):
 
 
 def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | None:
-    # Padding and concatenation stay blocks of their own in front of arithmetic. Whether a block is
-    # one is asked in order, because arithmetic behind which it comes has been put into it by then.
-    copies = []
-    for info in infos[:-1]:
-        if is_guarded_copy(sch.get(info.block_rv)) or _is_staged(sch, info.block_rv):
-            copies.append(info)
-        else:
-            sch.compute_inline(info.block_rv)
     block = infos[-1].block_rv
+    copies = _inline_producers(sch, infos[:-1])
     extents = static_extents(sch, block)
     if not extents or not _writes_in_order(sch.get(block)):
         return None
-    width = vector_width(extents[-1], sch.get(block).writes[0].source.dtype)
-    for info in [*copies, infos[-1]]:
-        limit = sch.get(info.block_rv).annotations.get(VECTOR_LIMIT)
-        width = width if limit is None else min(width, int(limit))
-    for info in list(copies):
-        alone = width == 1 and _is_staged(sch, info.block_rv)
-        if alone or not _reads_in_order(sch.get(block), sch.get(info.block_rv)):
-            copies.remove(info)
-            sch.compute_inline(info.block_rv)
+    width = _vector_of(sch, [*copies, block], extents[-1])
+    copies = _inline_scattered(sch, block, copies, width)
     along = _coalescing_axis(sch.get(block))
     if not copies and width == 1 and along == len(extents) - 2:
         pixels = vector_width(extents[along], sch.get(block).writes[0].source.dtype)
         if pixels > 1 and extents[-1] <= MOST_NARROW_CHANNELS:
             return _narrow_rows(sch, block, extents, pixels)
+    return _vectors(sch, block, copies, extents, width, along)
+
+
+def _inline_producers(sch: s_tir.Schedule, producers: list[SBlockInfo]) -> list[SBlockRV]:
+    """Inline blocks into their readers, but for padding and concatenation, which stay blocks of
+    their own in front of arithmetic.
+
+    Whether a block is one is asked in order, because arithmetic behind which it comes has been put
+    into it by then.
+    """
+    copies = []
+    for info in producers:
+        if is_guarded_copy(sch.get(info.block_rv)) or _is_staged(sch, info.block_rv):
+            copies.append(info.block_rv)
+        else:
+            sch.compute_inline(info.block_rv)
+    return copies
+
+
+def _vector_of(sch: s_tir.Schedule, blocks: list[SBlockRV], extent: int) -> int:
+    """Return the elements that a thread computes: those of the last block's vectors, unless a block
+    is limited to fewer."""
+    width = vector_width(extent, sch.get(blocks[-1]).writes[0].source.dtype)
+    limits = [sch.get(block).annotations.get(VECTOR_LIMIT) for block in blocks]
+    return min([width, *(int(limit) for limit in limits if limit is not None)])
+
+
+def _inline_scattered(
+    sch: s_tir.Schedule, block: SBlockRV, copies: list[SBlockRV], width: int
+) -> list[SBlockRV]:
+    """Inline copies that cannot move vectors, or need not, and return the others."""
+    kept = []
+    for copy in copies:
+        alone = width == 1 and _is_staged(sch, copy)
+        if alone or not _reads_in_order(sch.get(block), sch.get(copy)):
+            sch.compute_inline(copy)
+        else:
+            kept.append(copy)
+    return kept
+
+
+def _vectors(
+    sch: s_tir.Schedule, block: SBlockRV, copies: list[SBlockRV], extents: list[int], width: int,
+    along: int | None,
+) -> s_tir.Schedule:  # fmt: skip
+    """Give each thread ``width`` neighbours; neighbouring threads run along axis ``along`` of the
+    block, or the last one."""
     direct = is_guarded_copy(sch.get(block))
     store = block if direct else sch.cache_write(block, 0, "local")
     # The store has a loop for each dimension; the block has no axis for those of size 1.
@@ -88,8 +121,8 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
         order.append(order.pop(along))
     order = [*ones, *order]
     sch.reorder(*order, vector)
-    for info in copies:
-        sch.set_scope(info.block_rv, 0, "local")
+    for copy in copies:
+        sch.set_scope(copy, 0, "local")
     _, thread = bind_grid(sch, order, math.prod(extents) // width)
     vectorize_copy(sch, store, thread, sch.get(store).writes[0].source.dtype)
     if not direct:
@@ -97,9 +130,9 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
         if width > 1:
             sch.unroll(sch.get_loops(block)[-1])
         stage_reads(sch, block, thread, width)
-    for info in reversed(copies):
-        sch.compute_at(info.block_rv, thread)
-        vectorize_copy(sch, info.block_rv, thread, sch.get(info.block_rv).writes[0].source.dtype)
+    for copy in reversed(copies):
+        sch.compute_at(copy, thread)
+        vectorize_copy(sch, copy, thread, sch.get(copy).writes[0].source.dtype)
     return sch
 
 
@@ -142,8 +175,8 @@ def _is_staged(sch: s_tir.Schedule, block: SBlockRV) -> bool:
 
 
 def _reads_in_order(reader: s_tir.SBlock, copy: s_tir.SBlock) -> bool:
-    """Whether neighbouring elements of ``reader`` read neighbouring ones of a copy, and those were
-    neighbours where they were copied from."""
+    """Return whether neighbouring elements of ``reader`` read neighbouring ones of a copy, and
+    those were neighbours where they were copied from."""
     copied = copy.writes[0].source
     loads = [load for load in loads_of(reader) if load.buffer.same_as(copied)]
     return all(contiguous_in(load, reader.iter_vars[-1].var) for load in loads) and all(
@@ -164,8 +197,8 @@ def _writes_in_order(block: s_tir.SBlock) -> bool:
 
 
 def _coalescing_axis(block: s_tir.SBlock) -> int | None:
-    """The axis that neighbouring threads should run along instead of the last one: that along
-    which the largest operand not contiguous in the last axis is (nearly) contiguous."""
+    """Return the axis that neighbouring threads should run along instead of the last one: that
+    along which the largest operand not contiguous in the last axis is (nearly) contiguous."""
     axes = [axis.var for axis in block.iter_vars]
     best, size = None, 0
     for load in loads_of(block):

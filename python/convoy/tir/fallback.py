@@ -64,8 +64,8 @@ def _root(func: tirx.PrimFunc) -> s_tir.SBlock:
 
 
 def _outer_axes(sch: s_tir.Schedule, func: tirx.PrimFunc, block: SBlockRV) -> list[LoopRV]:
-    """The outermost loops of a block that run over one parallel axis each: no two iterations of
-    them write the same element."""
+    """Return the outermost loops of a block that run over one parallel axis each: no two iterations
+    of them write the same element."""
     realize = _realize_of(func, sch.get(block).name_hint)
     parallel = {
         value
@@ -133,7 +133,7 @@ def _bound(body: tirx.Stmt) -> tirx.Stmt:
 
 
 def without_elements(func: tirx.PrimFunc) -> bool:
-    """Whether there is nothing to compute: every output has a dimension of zero."""
+    """Return whether there is nothing to compute: every output has a dimension of zero."""
     written: list[tirx.Buffer] = []
 
     def visit(block: s_tir.SBlock) -> None:
@@ -151,8 +151,8 @@ def nothing(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def works_on_the_host(stmt: tirx.Stmt) -> bool:
-    """Whether a statement touches tensors outside of any thread. TVM compiles that, and the program
-    then reads device memory from the CPU."""
+    """Return whether a statement touches tensors outside of any thread. TVM compiles that, and the
+    program then reads device memory from the CPU."""
     if isinstance(stmt, tirx.For):
         return stmt.kind != tirx.ForKind.THREAD_BINDING and works_on_the_host(stmt.body)
     if isinstance(stmt, tirx.AttrStmt):
@@ -171,7 +171,7 @@ def works_on_the_host(stmt: tirx.Stmt) -> bool:
 
 
 def has_threads(body: tirx.Stmt) -> bool:
-    """Whether a statement launches threads itself."""
+    """Return whether a statement launches threads itself."""
     found: list[bool] = []
 
     def loop(node: tirx.For) -> None:

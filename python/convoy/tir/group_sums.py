@@ -90,8 +90,8 @@ class GroupSums:
 
 
 def _even(size: int, most: int) -> int:
-    """The largest divisor of ``size`` up to ``most`` that is near it, or ``most``: a load that may
-    lie behind the end is a branch, for which those behind it wait."""
+    """Return the largest divisor of ``size`` up to ``most`` that is near it, or ``most``: a load
+    that may lie behind the end is a branch, for which those behind it wait."""
     return next((n for n in range(most, most // 2, -1) if size % n == 0), most)
 
 
@@ -187,7 +187,7 @@ def affine_kernel(sums: GroupSums) -> tirx.PrimFunc:
 def affine(
     sums: GroupSums, of_group: tuple[Expr, Expr], gamma: Expr, beta: Expr
 ) -> tuple[Expr, Expr]:
-    """What a channel is multiplied by and what is added to it, from the sums of its group and of
+    """Return the factor of a channel and the term that is added, from the sums of its group and of
     its squares."""
     count = tirx.const(1.0 / (sums.rows * sums.members), "float32")
     mean, square = (total * count for total in of_group)
@@ -204,7 +204,8 @@ def _threads(count: int) -> Iterator[Expr]:
 
 
 def _turns(thread: Expr, size: int, threads: int) -> Iterator[Expr]:
-    """The positions below ``size`` that are a thread's, in a guard where one may be missing."""
+    """Yield the positions below ``size`` that are a thread's, in a guard where one may be
+    missing."""
     for k in range(-(-size // threads)):
         at = thread + k * threads
         with when(at < size, (k + 1) * threads > size):

@@ -22,12 +22,12 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def larger(a: Expr, b: Expr) -> Expr:
-    """The maximum of two scalars of one dtype; NaN if either is."""
+    """Return the maximum of two scalars of one dtype; NaN if either is."""
     return _chosen("max", a, b)
 
 
 def smaller(a: Expr, b: Expr) -> Expr:
-    """The minimum of two scalars of one dtype; NaN if either is."""
+    """Return the minimum of two scalars of one dtype; NaN if either is."""
     return _chosen("min", a, b)
 
 
@@ -39,7 +39,7 @@ def _chosen(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def selected(name: str, a: Expr, b: Expr) -> Expr:
-    """The "max" or "min" of floats by a comparison, as on CPUs."""
+    """Return the "max" or "min" of floats by a comparison, as on CPUs."""
     replaced = a < b if name == "max" else a > b
     if not isinstance(b, tirx.FloatImm):
         replaced = tirx.any(replaced, tirx.isnan(b))
@@ -54,7 +54,7 @@ def _cuda(name: str, a: Expr, b: Expr, dtype: str) -> Expr:
 
 
 def _source(symbol: str, name: str, dtype: str) -> str:
-    """A device function in CUDA C++."""
+    """Return a device function in CUDA C++."""
     c_type = {"float16": "half", "float32": "float", "float64": "double"}[dtype]
     head = f"__forceinline__ __device__ {c_type} {symbol}({c_type} a, {c_type} b)"
     if dtype == "float16":
@@ -73,7 +73,7 @@ def _source(symbol: str, name: str, dtype: str) -> str:
 def _reducer(
     choose: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr]
 ) -> te.CommReducer:
-    """A reduction by ``choose``, registered with TVM so that schedules may split it between
+    """Return a reduction by ``choose``, registered with TVM so that schedules may split it between
     threads."""
     name = f"convoy.{choose.__name__}"
     # By way of global functions, which last as long as TVM's registry, longer than the interpreter.
@@ -86,12 +86,12 @@ def _reducer(
 
 
 def lowest(dtype: str) -> Expr:
-    """The identity of maximum: minus infinity, or the smallest integer."""
+    """Return the identity of maximum: minus infinity, or the smallest integer."""
     return tirx.const(-math.inf, dtype) if dtype in _FLOATS else te.min_value(dtype)
 
 
 def highest(dtype: str) -> Expr:
-    """The identity of minimum: infinity, or the largest integer."""
+    """Return the identity of minimum: infinity, or the largest integer."""
     return tirx.const(math.inf, dtype) if dtype in _FLOATS else te.max_value(dtype)
 
 

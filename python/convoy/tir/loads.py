@@ -40,12 +40,12 @@ class Load:
         return indexed and self.uniform and not self.guarded and scope_of(self.buffer) == "global"
 
     def along(self, var: tirx.Var) -> bool:
-        """Whether the indices depend on an axis."""
+        """Return whether the indices depend on an axis."""
         return any(depends_on(index, var) for index in self.indices)
 
 
 def itemsize(dtype: object) -> int:
-    """Bytes of an element, by dtype name (``float16``, ``int64``, ``bool``)."""
+    """Return the bytes of an element, by dtype name (``float16``, ``int64``, ``bool``)."""
     digits = "".join(ch for ch in str(dtype) if ch.isdigit())
     return max(1, int(digits) // 8) if digits else 1
 
@@ -101,7 +101,7 @@ def coefficient(expr: tirx.Expr, var: tirx.Var) -> int | None:
 
 
 def contiguous_in(load: Load, var: tirx.Var) -> bool:
-    """Whether successive values of ``var`` read successive elements."""
+    """Return whether successive values of ``var`` read successive elements."""
     if not load.indices or any(depends_on(index, var) for index in load.indices[:-1]):
         return False
     return coefficient(load.indices[-1], var) == 1
@@ -157,7 +157,7 @@ def vectorize_copy(
 
 
 def loops_below(sch: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[LoopRV]:
-    """The loops around a block inside of loop ``at``."""
+    """Return the loops around a block inside of loop ``at``."""
     loops = sch.get_loops(block)
     shared = sch.get(at).loop_var
     position = next(i for i, loop in enumerate(loops) if sch.get(loop).loop_var.same_as(shared))
@@ -194,9 +194,10 @@ def stage_reads(
 
 
 def is_guarded_copy(block: s_tir.SBlock) -> bool:
-    """Whether a block only moves elements from device memory, choosing by conditions: padding and
-    concatenation. All reads are contiguous along the last axis and of the dtype written, so that
-    the block can move vectors; where a condition splits a vector, TVM moves single elements."""
+    """Return whether a block only moves elements from device memory, choosing by conditions:
+    padding and concatenation. All reads are contiguous along the last axis and of the dtype
+    written, so that the block can move vectors; where a condition splits a vector, TVM moves single
+    elements."""
     if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
         return False
     last, written = block.iter_vars[-1].var, block.writes[0].source
@@ -246,7 +247,7 @@ def staging_width(stmt: s_tir.SBlock, load: Load, width: int, reduced: int) -> i
 
 
 def last_axis(stmt: s_tir.SBlock, kind: int) -> tirx.Var | None:
-    """The last axis of a kind (``IterVar.DataPar`` or ``CommReduce``) of a block."""
+    """Return the last axis of a kind (``IterVar.DataPar`` or ``CommReduce``) of a block."""
     axes = [axis.var for axis in stmt.iter_vars if axis.iter_type == kind]
     return axes[-1] if axes else None
 

@@ -67,7 +67,8 @@ def groups(items: Sequence[Item]) -> list[range]:
 
 
 def kernel(name: str, items: Sequence[Item], step: Step, scalars: int = 0) -> tirx.PrimFunc:
-    """A kernel of (first inputs..., second inputs..., ..., [scalars], first outputs..., ...).
+    """Return a kernel of (first inputs..., second inputs..., ..., [scalars], first outputs...,
+    ...).
 
     Items have any number of inputs and outputs; ``scalars`` is the length of a vector of float32
     that all of them read. Outputs may be in the memory of inputs.

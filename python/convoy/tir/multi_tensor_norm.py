@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
@@ -22,7 +21,7 @@ def blocks(item: Item) -> int:
 
 
 def kernel(name: str, items: Sequence[Item]) -> tirx.PrimFunc:
-    """A kernel of (tensors..., partial sums of float32, one of each block)."""
+    """Return a kernel of (tensors..., partial sums of float32, one of each block)."""
     starts = [0]
     for item in items:
         starts.append(starts[-1] + blocks(item))
@@ -62,13 +61,15 @@ def kernel(name: str, items: Sequence[Item]) -> tirx.PrimFunc:
 
 
 @contextmanager
-def _threads() -> Iterator[Any]:
-    """What follows sees all that the threads of a block stored."""
+def _threads() -> Iterator[tirx.Var]:
+    """Bind the threads of a block, which see what all threads stored before."""
     with T.thread_binding(0, THREADS, thread="threadIdx.x") as thread:
         yield thread
 
 
-def _add_squares(item: Item, source: Any, values: Any, total: Any, vector: Any) -> None:
+def _add_squares(
+    item: Item, source: tirx.Buffer, values: tirx.Buffer, total: tirx.Buffer, vector: tirx.Expr
+) -> None:
     at = vector * item.width
     with when(at < item.elements, item.elements % (THREADS * item.width * _STEPS) != 0):
         with T.vectorized(0, item.width) as i:

@@ -23,7 +23,7 @@ class PartialSums(ReductionRule):
         return True
 
     def fits(self, block: s_tir.SBlock) -> bool:
-        """Whether the rule supports a reduction."""
+        """Return whether the rule supports a reduction."""
         raise NotImplementedError
 
     def split(self, sch: s_tir.Schedule, reduction: SBlockInfo) -> LoopRV:
@@ -39,7 +39,7 @@ def loops_of(sch: s_tir.Schedule, reduction: SBlockInfo) -> tuple[list[LoopRV], 
 
 
 def fused(sch: s_tir.Schedule, loops: list[LoopRV]) -> LoopRV:
-    """One loop for several nested ones."""
+    """Return one loop for several nested ones."""
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 

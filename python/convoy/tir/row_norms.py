@@ -88,7 +88,7 @@ class RowNorm:
 
 
 def kernel(norm: RowNorm) -> tirx.PrimFunc:
-    """The kernel of a norm: (data, vectors, result)."""
+    """Return the kernel of a norm: (data, vectors, result)."""
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name(norm.kind)
@@ -185,7 +185,7 @@ class _Kernel:
                 yield group * self.norm.width
 
     def _start(self, row: Expr) -> tuple[Expr, Expr]:
-        """Where a row begins in the data."""
+        """Return where a row begins in the data."""
         run = self.norm.run
         if run is None:
             return row, 0
@@ -223,7 +223,7 @@ class _Kernel:
     def _statistic(
         self, at: tuple[Expr, Expr, Expr], which: int, join: Callable[[Expr, Expr], Expr]
     ) -> Expr:
-        """What all threads of the row found, joined; every thread of the row computes it."""
+        """Combine the values of all threads of the row; each of them computes the result."""
         _, part, _ = at
         shares: Sequence[Expr] = [self.found[which][part, i] for i in range(self.norm.lanes)]
         T.buffer_store(self.total, shares[0], [which])

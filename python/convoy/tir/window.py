@@ -180,7 +180,7 @@ def _elements(sch: s_tir.Schedule, info: SBlockInfo) -> int:
 
 
 def single_reduction(sch: s_tir.Schedule) -> tuple[list[SBlockInfo], SBlockInfo] | None:
-    """All blocks of a function, and the one that reduces: to one result, with known extents.
+    """Return all blocks of a function, and the one that reduces: to one result, with known extents.
 
     None for functions of another kind.
     """
@@ -199,7 +199,7 @@ def single_reduction(sch: s_tir.Schedule) -> tuple[list[SBlockInfo], SBlockInfo]
 def inline_consumers(
     sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo
 ) -> SBlockRV | None:
-    """The block that writes the output, every elementwise step between inlined into it; None
+    """Return the block that writes the output, every elementwise step between inlined into it; None
     when that is the reduction itself."""
     consumers = infos[infos.index(reduction) + 1 :]
     if consumers and _elements(sch, consumers[-1]) != _elements(sch, reduction):

@@ -71,7 +71,7 @@ class StepNames:
 
 
 def slot_names(groups: Sequence[Group]) -> dict[str, tuple[str, ...]]:
-    """Names of the optimizer's state by parameter."""
+    """Return the names of the optimizer's state by parameter."""
     return {
         name: tuple(f"{name}_{slot}" for slot in group.optimizer.slots)
         for group in groups

@@ -64,7 +64,7 @@ class Network:
         self, x: relax.Var, channels: int, kernel: int, stride: int = 1, padding: int | None = None,
         dilation: int = 1, groups: int = 1, bias: bool = False, name: str = "",
     ) -> relax.Var:  # fmt: skip
-        """A convolution; padding is by default half of the kernel's extent."""
+        """Return a convolution; padding is by default half of the kernel's extent."""
         name = name or f"conv{len(self._params)}"
         shape = (channels, kernel, kernel, shape_of(x)[-1] // groups)
         fan_out = channels * kernel * kernel // groups
@@ -122,7 +122,7 @@ class Network:
         return self._emit(op.add(y, self._param(f"{name}_bias", bias)))
 
     def finish(self, logits: relax.Var) -> LossModule:
-        """The mean cross entropy of the logits (n, classes) with the labels (n,) is the loss."""
+        """Make the mean cross entropy of logits (n, classes) with the labels (n,) the loss."""
         scores = self._emit(op.nn.log_softmax(logits, axis=-1))
         loss = self._builder.emit_output(op.nn.nll_loss(scores, self._labels))
         results = [loss, self._builder.emit_output(logits)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Sgd:
         """Names of the tensors that are kept for each parameter."""
         return ("velocity",) if self.momentum else ()
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, float]:
         """Arguments of the rule in ``convoy.ops.optimizer``."""
         return dataclasses.asdict(self)
 
@@ -40,7 +40,7 @@ class Adam:
     rule: ClassVar[str] = "adam"
     slots: ClassVar[tuple[str, ...]] = ("moment1", "moment2")
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, float]:
         """Arguments of the rule in ``convoy.ops.optimizer``."""
         fields = dataclasses.asdict(self)
         beta1, beta2 = fields.pop("betas")

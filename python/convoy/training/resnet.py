@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 from .network import LossModule, Network
+
+T = TypeVar("T")
+
+
+class Layers(Protocol[T]):
+    """Layers of a network over tensors of one type, as :class:`Network` has them over Relax's."""
+
+    x: T
+
+    def conv(
+        self, x: T, channels: int, kernel: int, stride: int = 1, *, bias: bool = False,
+        name: str = "",
+    ) -> T: ...  # fmt: skip
+    def batch_norm(self, x: T, *, name: str = "") -> T: ...
+    def relu(self, x: T) -> T: ...
+    def add(self, x: T, y: T) -> T: ...
+    def max_pool(self, x: T, size: int, stride: int, padding: int = 0) -> T: ...
+    def mean(self, x: T) -> T: ...
+    def dense(self, x: T, units: int, name: str = "") -> T: ...
 
 
 def resnet50(batch: int, image: int = 224, classes: int = 1000, seed: int = 0) -> LossModule:
@@ -14,8 +33,8 @@ def resnet50(batch: int, image: int = 224, classes: int = 1000, seed: int = 0) -
     return net.finish(bottlenecks(net, classes))
 
 
-def bottlenecks(net: Any, classes: int) -> Any:
-    """Logits of :func:`resnet50` by the layers of ``net``, a Network or what looks like one."""
+def bottlenecks(net: Layers[T], classes: int) -> T:
+    """Return the logits of :func:`resnet50`, made of the layers of ``net``."""
     x = net.relu(net.batch_norm(net.conv(net.x, 64, 7, 2, name="stem"), name="stem_norm"))
     x = net.max_pool(x, 3, 2, 1)
     for stage, (width, blocks) in enumerate(zip((64, 128, 256, 512), (3, 4, 6, 3), strict=True)):
@@ -25,10 +44,10 @@ def bottlenecks(net: Any, classes: int) -> Any:
     return net.dense(net.mean(x), classes, name="classifier")
 
 
-def _bottleneck(net: Any, x: Any, width: int, stride: int, project: bool, name: str) -> Any:
+def _bottleneck(net: Layers[T], x: T, width: int, stride: int, project: bool, name: str) -> T:
     """1x1, 3x3, 1x1 to four times the width; the shortcut is projected where sizes change."""
 
-    def conv_norm(x: Any, channels: int, kernel: int, stride: int, part: str) -> Any:
+    def conv_norm(x: T, channels: int, kernel: int, stride: int, part: str) -> T:
         y = net.conv(x, channels, kernel, stride, name=f"{name}_{part}")
         return net.batch_norm(y, name=f"{name}_{part}_norm")
 
@@ -51,10 +70,10 @@ def small_resnet(
     return net.finish(basic_blocks(net, widths, classes, norm))
 
 
-def basic_blocks(net: Any, widths: Sequence[int], classes: int, norm: bool) -> Any:
-    """Logits of :func:`small_resnet` by the layers of ``net``, a Network or what looks like one."""
+def basic_blocks(net: Layers[T], widths: Sequence[int], classes: int, norm: bool) -> T:
+    """Return the logits of :func:`small_resnet`, made of the layers of ``net``."""
 
-    def layer(x: Any, width: int, kernel: int, stride: int, name: str) -> Any:
+    def layer(x: T, width: int, kernel: int, stride: int, name: str) -> T:
         y = net.conv(x, width, kernel, stride, bias=not norm, name=name)
         return net.batch_norm(y, name=f"{name}_norm") if norm else y
 

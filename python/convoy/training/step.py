@@ -8,7 +8,6 @@ step (moving statistics). It is an ordinary Relax module that ``convoy.build`` c
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,12 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from ..errors import InvalidOption, UnsupportedOp
+from ..errors import InvalidOption
 from ..graph.expr import FLOAT_DTYPES, dtype_of, shape_of
 from ..graph.rewriter import main_function
 from ..graph.state import STATE
 from ..normalize.activations import RecognizeActivations
-from .loss import differentiable, draws_numbers
+from .loss import adjoint, draws_numbers
 from .names import RANDOM, StepNames
 from .optimizers import Group, Optimizer, Sgd
 from .update import Scaling, Update
@@ -64,51 +63,92 @@ def train_step(
             that is not a scalar.
         UnsupportedOp: An operator that cannot be differentiated.
     """
-    updates = dict(updates or {})
     mod = RecognizeActivations()(mod)  # each has one gradient, whatever its parts have
     gv, func = main_function(mod)
-    params = {p.name: p for p in func.params}
-    _check_names(params, trainable, updates)
+    loss = _Loss.of(func, trainable, updates or {})
     groups = _groups(trainable, optimizer or Sgd())
-    several = isinstance(func.ret_ty, tvm.ir.TupleType)
-    results = list(func.ret_ty.fields) if several else [func.ret_ty]
-    if not isinstance(results[0], relax.TensorType) or results[0].ndim != 0:
-        raise InvalidOption(f"a loss of type {results[0]}", "a scalar as the first result")
+    update = Update(groups, loss.weights, scaling or Scaling(), draws_numbers(func))
+    backward = adjoint(mod, gv, trainable, update.loss_scale(), update.shared.get(RANDOM))
+    step = _assembled(mod, gv, loss, backward, update)
+    names = StepNames.of([param.name for param in step["main"].params], groups)
+    return TrainStep(**vars(names), module=step)
 
-    carried = [name for name in params if name in updates and name not in trainable]
-    fed = [name for name in params if name not in trainable and name not in carried]
-    own = {name: relax.Var(name, param.ty) for name, param in params.items()}
-    weights = {name: own[name] for name in trainable}
-    update = Update(groups, weights, scaling or Scaling(), draws_numbers(func))
+
+@dataclass(frozen=True)
+class _Loss:
+    """Parameters of a loss function in a step, in its order, and its results.
+
+    Attributes:
+        params: New variables of all of them, by name.
+        trainable: Names of those that the optimizer updates.
+        updates: For others, the index of the result that replaces them in the next step.
+        results: Number of results.
+    """
+
+    params: Mapping[str, relax.Var]
+    trainable: Sequence[str]
+    updates: Mapping[str, int]
+    results: int
+
+    @classmethod
+    def of(
+        cls, func: relax.Function, trainable: Sequence[str], updates: Mapping[str, int]
+    ) -> _Loss:
+        """Check the names and that the first result is a scalar."""
+        _check_names({p.name: p for p in func.params}, trainable, updates)
+        several = isinstance(func.ret_ty, tvm.ir.TupleType)
+        results = list(func.ret_ty.fields) if several else [func.ret_ty]
+        if not isinstance(results[0], relax.TensorType) or results[0].ndim != 0:
+            raise InvalidOption(f"a loss of type {results[0]}", "a scalar as the first result")
+        params = {p.name: relax.Var(p.name, p.ty) for p in func.params}
+        return cls(params, trainable, updates, len(results))
+
+    @property
+    def weights(self) -> dict[str, relax.Var]:
+        return {name: self.params[name] for name in self.trainable}
+
+    @property
+    def carried(self) -> list[str]:
+        return [n for n in self.params if n in self.updates and n not in self.trainable]
+
+    @property
+    def inputs(self) -> list[relax.Var]:
+        kept = {*self.trainable, *self.carried}
+        return [var for name, var in self.params.items() if name not in kept]
+
+
+def _assembled(
+    mod: tvm.IRModule,
+    gv: tvm.ir.GlobalVar,
+    loss: _Loss,
+    backward: relax.Function,
+    update: Update,
+) -> tvm.IRModule:
+    """Return a module whose ``main`` calls the backward function and updates the state."""
     slots = [var for found in update.slots.values() for var in found]
-    moved = [*update.shared.values(), *(own[name] for name in carried)]
-    inputs = [*(own[name] for name in fed), update.rate]
-    state = [*(own[name] for name in trainable), *slots, *moved]
-
-    scale = update.loss_scale()
-    random = update.shared.get(RANDOM)
+    moved = [*update.shared.values(), *(loss.params[name] for name in loss.carried)]
+    state = [*loss.weights.values(), *slots, *moved]
+    scale, random = update.loss_scale(), update.shared.get(RANDOM)
     further = [var for var in (scale, random) if isinstance(var, relax.Var)]
     builder = relax.BlockBuilder(mod=tvm.IRModule(mod.functions, attrs=mod.attrs))
     del builder.get()[gv]
-    loss = differentiable(func, scale, random)
-    adjoint = _adjoint(mod, gv, loss, loss.params[: len(own)], trainable)
-    backward = builder.add_func(adjoint, "backward")
-    with builder.function("main", [*inputs, *state]):
+    called = builder.add_func(backward, "backward")
+    with builder.function("main", [*loss.inputs, update.rate, *state]):
         with builder.dataflow():
-            both = builder.emit(relax.Call(backward, [*own.values(), *further]))
+            both = builder.emit(relax.Call(called, [*loss.params.values(), *further]))
             outs = builder.emit(relax.TupleGetItem(both, 0))
             grads = builder.emit(relax.TupleGetItem(both, 1))
-            out = [relax.TupleGetItem(outs, 1 + i) for i in range(len(results))]
+            out = [relax.TupleGetItem(outs, 1 + i) for i in range(loss.results)]
             gradients = {
-                name: builder.emit(relax.TupleGetItem(grads, i)) for i, name in enumerate(trainable)
+                name: builder.emit(relax.TupleGetItem(grads, i))
+                for i, name in enumerate(loss.trainable)
             }
             new = update.emit(builder, gradients)
-            kept = [builder.emit(out[updates[name]]) for name in carried]
-            shown = [o for i, o in enumerate(out) if i not in updates.values()]
+            kept = [builder.emit(out[loss.updates[name]]) for name in loss.carried]
+            shown = [o for i, o in enumerate(out) if i not in loss.updates.values()]
             result = [builder.emit_output(e) for e in [*shown, *new, *kept]]
         builder.emit_func_output(relax.Tuple(result))
-    names = StepNames.of([var.name for var in (*inputs, *state)], groups)
-    return TrainStep(**vars(names), module=_with_state(builder.get(), len(state)))
+    return _with_state(builder.get(), len(state))
 
 
 def _groups(trainable: Sequence[str], optimizer: Optimizer | Sequence[Group]) -> Sequence[Group]:
@@ -140,31 +180,3 @@ def _check_names(
     for name in trainable:
         if dtype_of(params[name]) not in FLOAT_DTYPES:
             raise InvalidOption(f"{name} of {params[name].ty}", "a parameter of floating point")
-
-
-def _adjoint(
-    mod: tvm.IRModule,
-    gv: tvm.ir.GlobalVar,
-    func: relax.Function,
-    params: Sequence[relax.Var],
-    wanted: Sequence[str],
-) -> relax.Function:
-    """The function with gradients, as a private one."""
-    mod = tvm.IRModule({**mod.functions, gv: func}, attrs=mod.attrs)
-    by_name = {param.name: param for param in params}
-    grads = [by_name[name] for name in wanted]
-    try:
-        differentiated = relax.transform.Gradient(gv.name_hint, require_grads=grads)(mod)
-    except (tvm.error.InternalError, RuntimeError) as err:
-        # TVM names the operator without a rule in a failed check; rules that decline raise through
-        # its passes, which leave the words only.
-        found = re.search(r"FPrimalGradient has not been registered for (\S+)", str(err))
-        if found is None and not str(err).startswith("got the gradient"):
-            raise
-        got = f"no gradient of {found[1]}" if found else str(err)
-        raise UnsupportedOp(
-            got,
-            "operators that can be differentiated" if found else "",
-            "tvm.relax.op.base.register_gradient adds a rule." if found else "",
-        ) from err
-    return differentiated[f"{gv.name_hint}_adjoint"].without_attr("global_symbol")

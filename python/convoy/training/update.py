@@ -80,7 +80,7 @@ class Update:
             self.shared[RANDOM] = relax.Var(RANDOM, relax.TensorType((2,), "int32"))
 
     def loss_scale(self) -> relax.Expr | None:
-        """The factor of the loss; None for 1."""
+        """Return the factor of the loss; None for 1."""
         scale = self._scaling.loss_scale
         if isinstance(scale, str):
             return self.shared[SCALE]
@@ -115,7 +115,7 @@ class Update:
         return [*(w for w, *_ in new), *slots, *self._new_shared(builder, applies)]
 
     def _corrections(self, scalars: _Scalars) -> dict[tuple[float, float], int]:
-        """Where those of Adam are, by betas."""
+        """Add the corrections of Adam; return the index of each pair by betas."""
         found: dict[tuple[float, float], int] = {}
         for group in self._groups.values():
             if isinstance(group.optimizer, Adam) and group.optimizer.betas not in found:
@@ -126,7 +126,7 @@ class Update:
     def _coefficient(
         self, builder: relax.BlockBuilder, gradients: Sequence[relax.Expr]
     ) -> tuple[relax.Expr | None, relax.Expr | None]:
-        """A factor of the gradients, and whether the update counts (1 or 0); None for 1."""
+        """Return a factor of the gradients, and whether the update counts (1 or 0); None for 1."""
         scale, clip = self.loss_scale(), self._scaling.clip_norm
         factor = None if scale is None else builder.emit(op.divide(_number(1), scale))
         if clip is None and not self._scaling.dynamic:

@@ -49,7 +49,7 @@ def times_by_kernel(records: Iterable[Record]) -> dict[Workload, dict[Kernel, fl
 
 
 def kernel_of(candidate: Candidate) -> Kernel:
-    """The compiled kernel that a candidate launches; BASELINE for one of cuDNN's."""
+    """Return the compiled kernel that a candidate launches; BASELINE for one of cuDNN's."""
     if candidate.backend == BASELINE[0]:
         return BASELINE
     return candidate.backend, make_config(**candidate.kernel_fields())

@@ -6,7 +6,6 @@ import abc
 import importlib
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -81,7 +80,7 @@ class Spec:
     """
 
     measurer: str = "convoy.tune.gpu_measurer:GpuMeasurer"
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
 
     def make(self) -> Measurer:
         module, _, name = self.measurer.partition(":")

@@ -49,7 +49,7 @@ def reciprocal(call: Call) -> Value:
 
 @converter("Sign")
 def sign(call: Call) -> Value:
-    """Of what is no number, no number."""
+    """Convert Sign; the sign of NaN is NaN."""
     found = call.make("sign", call.x())
     if not call.dtype().startswith(("float", "bfloat")):
         return found

@@ -83,7 +83,7 @@ def _positions(call: Call, indices: Value, axes: tuple[int, ...]) -> Value:
 
 @converter("Scatter", "ScatterElements")
 def scatter_elements(call: Call) -> Value:
-    """Of indices that cover less than the data, positions in the flattened data."""
+    """Convert indices that cover less than the data to positions in the flattened data."""
     axis, sizes, shape = call.axis(0), call.shape(), call.shape(1)
     indices = _from_front(call, call.value(1), np.array(sizes[axis]))
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]

@@ -9,7 +9,7 @@ from ..call import Call, Value, converter
 
 @converter("BatchNormalization")
 def batch_norm(call: Call) -> Value:
-    """Of inference by the given statistics, of training by those of the batch."""
+    """Normalize by the given statistics, in training by those of the batch."""
     if not call.attrs.get("spatial", 1):
         raise call.unsupported("with spatial=0", "statistics for each channel")
     epsilon = float(call.attrs.get("epsilon", 1e-5))

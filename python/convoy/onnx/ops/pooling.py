@@ -116,7 +116,7 @@ def average_pool(call: Call) -> Value:
 
 
 def _counts(w: Window, sizes: Any, out: list[int], include: bool) -> np.ndarray:
-    """How many elements count in each window."""
+    """Return the number of elements that count in each window."""
     total = np.ones(())
     for i, size in enumerate(sizes):
         starts = np.arange(out[i])[:, None] * w.strides[i] - w.before[i]

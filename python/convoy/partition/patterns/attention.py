@@ -117,7 +117,7 @@ def _rows(found: Sequence[Source], batch: tuple[int, ...], transposed: bool) -> 
 def _joined(
     graph: GraphView, end: relax.Var, weights: Weights, masks: Masks, chosen: Sequence[_Operand]
 ) -> Site | None:
-    """The site of these operands, if their batches have a form in common."""
+    """Return the site of these operands, if their batches have a form in common."""
     lists = [operand.batch for operand in chosen]
     offsets = [operand.source.layout.offset for operand in chosen]
     steps = [operand.row_stride for operand in chosen]
@@ -174,7 +174,7 @@ def _float32(value: float) -> float:
 def _covered(
     graph: GraphView, core: Sequence[relax.Var], views: Sequence[relax.Var]
 ) -> tuple[relax.Var, ...]:
-    """The chain, and of the views before it those that nothing else reads."""
+    """Return the chain, and of the views before it those that nothing else reads."""
     inside = dict.fromkeys(core)
     waiting = sorted(set(views) - inside.keys(), key=graph.position.__getitem__, reverse=True)
     for var in waiting:  # readers first

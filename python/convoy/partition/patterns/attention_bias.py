@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax
 
 from ...graph.expr import make_const, numpy_dtype
-from .softmax_chain import Term
+from .scores import Term
 from .strided import Strided
 
 
@@ -35,7 +35,7 @@ class Masks:
 
 
 def combined(terms: Sequence[Term], dtype: str) -> Masks | None:
-    """One bias for all terms; None if it has no effect, as for constants of entire rows."""
+    """Return one bias for all terms; None if it has no effect, as for constants of entire rows."""
     if not terms:
         return Masks()
     extents = _batches([term.scores[:-2] for term in terms])
@@ -94,7 +94,8 @@ def _batches(shapes: Sequence[tuple[int, ...]]) -> list[int] | None:
 def _cut(
     shape: tuple[int, ...], scores: tuple[int, ...], extents: Sequence[int]
 ) -> tuple[int, ...]:
-    """A term's shape with its batch dimensions cut into ``extents``; 1 where it is broadcast."""
+    """Return a term's shape with its batch dimensions cut into ``extents``; 1 where it is
+    broadcast."""
     aligned = (1,) * (len(scores) - len(shape)) + shape
     found: list[int] = []
     left = list(extents)
@@ -110,7 +111,7 @@ def _cut(
 
 
 def _is_causal(total: np.ndarray, matrix: tuple[int, int]) -> bool:
-    """Whether query i sees only the keys 0 to i, in all batches."""
+    """Return whether query i sees only the keys 0 to i, in all batches."""
     if total.shape[-2:] != matrix or math.prod(total.shape[:-2]) != 1:
         return False
     mask = total.reshape(matrix)

@@ -39,8 +39,13 @@ class GraphView:
                 self.readers[var].append(binding.var)
         self.returned = set(used_vars(result_of(func)))
 
+    def definition(self, value: relax.Expr) -> relax.Expr:
+        """Return the expression that a value is bound to; the value itself if it is a parameter
+        or a constant."""
+        return self.value.get(value, value) if isinstance(value, relax.Var) else value
+
     def only_reader(self, var: relax.Var) -> relax.Var | None:
-        """The one variable computed from ``var``, if it is read once and not returned."""
+        """Return the one variable computed from ``var``, if it is read once and not returned."""
         readers = self.readers[var]
         return readers[0] if len(readers) == 1 and var not in self.returned else None
 
@@ -79,12 +84,12 @@ class Pattern(abc.ABC):
 
     @abc.abstractmethod
     def sites(self, graph: GraphView) -> Iterable[Site]:
-        """All sites of a graph, overlapping ones too: placement chooses among them.
-        The same, in the same order, for equal graphs."""
+        """Return all sites of a graph, overlapping ones too: placement chooses among them. The
+        same, in the same order, for equal graphs."""
 
 
 def why_illegal(graph: GraphView, site: Site) -> str:
-    """What stands in the way of taking a site out of its graph; empty where nothing does.
+    """Return why a site cannot be taken out of its graph; empty if it can.
 
     Every operand must be bound before the first output, where the kernel is called. Whatever
     disjoint sites are taken, none then waits for another in a circle: each is called after the
@@ -133,7 +138,7 @@ def _wrong_operand(site: Site) -> str:
 
 
 def fitted(inputs: Iterable[relax.Expr], workload: Workload) -> tuple[relax.Expr, ...]:
-    """The first operands of a workload, those of other shapes reshaped."""
+    """Return the first operands of a workload, those of other shapes reshaped."""
     sizes = [shape for _, shape, _ in workload.operand_shapes()]
     return tuple(
         value if shape_of(typed(value)) == shape else relax.op.reshape(value, shape)
@@ -142,7 +147,7 @@ def fitted(inputs: Iterable[relax.Expr], workload: Workload) -> tuple[relax.Expr
 
 
 def typed(value: relax.Expr) -> relax.Expr:
-    """A call as a variable of its type; nested calls need no scope for that."""
+    """Return a call as a variable of its type; nested calls need no scope for that."""
     if isinstance(value, relax.Tuple):
         return relax.Tuple([typed(field) for field in value.fields])
     if not isinstance(value, relax.Call):

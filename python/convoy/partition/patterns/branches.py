@@ -57,7 +57,8 @@ def _can_join(root: Root) -> bool:
 
 
 def _chains(graph: GraphView, var: relax.Var) -> list[Chain]:
-    """The convolution with each epilogue that can be fused, shortest first, without residuals."""
+    """Return the convolution with each epilogue that can be fused, shortest first, without
+    residuals."""
     chains = [Chain([var], var)]
     while (longer := extended(graph, chains[-1])) is not None and longer.residual is None:
         if longer.bias is not None and used_vars(longer.bias):
@@ -67,14 +68,14 @@ def _chains(graph: GraphView, var: relax.Var) -> list[Chain]:
 
 
 def _subsets(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
-    """All of them first, then smaller ones."""
+    """Yield all of them first, then smaller ones."""
     least = 2 if len(members) <= MOST_SUBSETS else len(members)
     for size in range(len(members), max(least, 2) - 1, -1):
         yield from itertools.combinations(members, size)
 
 
 def _joined(members: Sequence[Member]) -> Site | None:
-    """The site of members with the longest epilogue that all of them have."""
+    """Return the site of members with the longest epilogue that all of them have."""
     by_epilogue = [{chain.epilogue: chain for chain in chains} for _, chains in members]
     shared = [e for e in by_epilogue[0] if all(e in other for other in by_epilogue[1:])]
     if not shared:

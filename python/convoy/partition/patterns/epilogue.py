@@ -81,7 +81,7 @@ def _site(root: Root, chain: Chain) -> Site:
 
 
 def extended(graph: GraphView, chain: Chain) -> Chain | None:
-    """The chain with the next operation, if an epilogue supports it."""
+    """Return the chain with the next operation, if an epilogue supports it."""
     reader = graph.only_reader(chain.end)
     if reader is None or chain.epilogue.residual_last:
         return None
@@ -161,8 +161,8 @@ def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
 
 
 def _with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
-    """The chain with ``relu(y * scale + shift)`` as a second output where y has other readers, as
-    the only one where it has none; a missing scale or shift counts as ones or zeros."""
+    """Return the chain with ``relu(y * scale + shift)`` as a second output where y has other
+    readers, as the only one where it has none; a missing scale or shift counts as ones or zeros."""
     y = chain.end
     alone = graph.only_reader(y) is not None
     if len(graph.readers[y]) == 1 and chain.epilogue.activation == "none":
@@ -203,7 +203,8 @@ def _with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
 def _coefficient(
     graph: GraphView, at: relax.Var, before: relax.Var, y: relax.Var
 ) -> relax.Expr | None:
-    """The per-channel operand of ``at`` next to ``before``, known by the time y is computed."""
+    """Return the per-channel operand of ``at`` next to ``before``, known by the time y is
+    computed."""
     args = graph.value[at].args
     other = args[1] if args[0].same_as(before) else args[0]
     if other.same_as(before) or shape_of(at) != shape_of(y):

@@ -20,17 +20,17 @@ class Grown(Pattern):
 
     @abc.abstractmethod
     def starts(self, graph: GraphView, var: relax.Var) -> bool:
-        """Whether a chain starts at a variable's operation."""
+        """Return whether a chain starts at a variable's operation."""
 
     @abc.abstractmethod
     def takes(self, graph: GraphView, chain: Sequence[relax.Var], reader: relax.Var) -> bool:
-        """Whether the only reader of a chain's end belongs to it."""
+        """Return whether the only reader of a chain's end belongs to it."""
 
     @abc.abstractmethod
     def workload(
         self, graph: GraphView, chain: Sequence[relax.Var]
     ) -> tuple[Workload, Sequence[relax.Expr]] | None:
-        """The workload of a chain, and its operands in order; None if the chain has none."""
+        """Return the workload of a chain, and its operands in order; None if the chain has none."""
 
     def sites(self, graph: GraphView) -> Iterator[Site]:
         for binding in graph.bindings:

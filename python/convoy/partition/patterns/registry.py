@@ -36,7 +36,7 @@ def unregister(name: str) -> None:
 
 
 def registered() -> list[Pattern]:
-    """All patterns in the order in which they are tried: the built-in ones, then by name."""
+    """Return all patterns in the order in which they are tried: the built-in ones, then by name."""
     others = {**_from_packages(), **_added}
     return [*_built_in(), *(others[name] for name in sorted(others))]
 

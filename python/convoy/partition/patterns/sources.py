@@ -34,7 +34,7 @@ class Source:
 
 
 def sources(graph: GraphView, value: relax.Expr, scaled: bool = False) -> list[Source]:
-    """What a value is a view of: the tensors furthest back first, at the end the value itself.
+    """Return the tensors that a value is a view of, furthest back first, and the value itself.
 
     With ``scaled`` also through products with numbers.
     """
@@ -124,10 +124,10 @@ def number_times(call: relax.Expr) -> tuple[relax.Expr, float] | None:
 
 
 def _part(graph: GraphView, var: relax.Var, item: relax.TupleGetItem) -> Before | None:
-    """A part of a split."""
+    """Return a part of a split."""
     whole = item.tuple_value
-    call = graph.value.get(whole) if isinstance(whole, relax.Var) else None
-    if call is None or op_name(call) != "relax.split":
+    call = graph.definition(whole)
+    if op_name(call) != "relax.split":
         return None
     axis = int(call.attrs.axis) % len(shape_of(call.args[0]))
     sizes = [shape_of_type(field)[axis] for field in call.ty.fields]
@@ -160,7 +160,7 @@ def _broadcast(call: relax.Call) -> Step:
 
 
 def _take(call: relax.Call) -> Step | None:
-    """One element along an axis."""
+    """Return one element along an axis."""
     index = call.args[1]
     if call.attrs.axis is None or not is_const(index) or as_numpy(index).ndim:
         return None

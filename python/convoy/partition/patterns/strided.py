@@ -25,7 +25,7 @@ class Strided:
 
     @classmethod
     def compact(cls, shape: Sequence[int]) -> Strided:
-        """A view of the complete tensor."""
+        """Return a view of the complete tensor."""
         strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
         return cls(tuple(((n, s),) for n, s in zip(shape, strides, strict=True)))
 
@@ -77,7 +77,7 @@ class Strided:
         return self._with(axis, ((extent, stride * step),), start + begin * stride)
 
     def taken(self, axis: int, index: int) -> Strided | None:
-        """One element of a dimension, which is no dimension any more."""
+        """Return one element of a dimension, which is no dimension any more."""
         cut = self.sliced(axis, index, 1)
         return cut and Strided(cut.dims[:axis] + cut.dims[axis + 1 :], cut.offset)
 
@@ -95,7 +95,7 @@ class Strided:
 
 
 def joined(factors: Factors) -> Factors:
-    """The same elements with as few factors as there can be; at least one."""
+    """Return the same elements with as few factors as there can be; at least one."""
     found: list[Factor] = []
     for extent, stride in factors:
         if extent == 1:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ....errors import InvalidOption
 from ....ir import fields as checks
 from ....ir.activation import ACTIVATIONS
-from ....ir.workload import DTYPE_BYTES
+from ....ir.operands import DTYPE_BYTES
 from .emit import emit, header_of
 from .parameters import FAMILIES, ITERATORS, SCHEDULERS, SCHEDULES, KernelParameters
 

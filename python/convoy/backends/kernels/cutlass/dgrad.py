@@ -56,7 +56,7 @@ def _unit_stride_sm80(
 
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
-    """Why the kernel cannot run the workload; empty when it can."""
+    """Return why the kernel cannot run the workload; empty if it can."""
     if w.op != "dgrad" or launch.kernel.op != "dgrad":
         return f"a kernel for {launch.kernel.op}, the workload is {w.op}"
     if launch.kernel.family == "sm80_strided_dgrad" and w.dilation != (1, 1):

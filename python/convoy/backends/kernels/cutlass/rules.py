@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
-from ....ir.workload import DTYPE_BYTES, Workload
+from ....ir.operands import DTYPE_BYTES
+from ....ir.workload import Workload
 from .. import kernel
 from .config import KernelConfig, kernel_arch, shared_memory
 from .space import is_pointwise, kernels

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
-from ....ir.workload import DTYPE_BYTES, Workload
+from ....ir.operands import DTYPE_BYTES
+from ....ir.workload import Workload
 from . import space
 from .config import KernelConfig
 from .rules import Launch, im2col_limits, mismatch, workspace_bytes_of
@@ -61,7 +62,7 @@ def kernels(w: Workload, arch: int) -> Iterator[KernelConfig]:
 
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
-    """Why the kernel cannot run the workload; empty when it can. Mirrors the library's check."""
+    """Return why the kernel cannot run the workload, as the library checks it; empty if it can."""
     config, split = launch.kernel, launch.split_k
     if w.op != "wgrad" or config.op != "wgrad":
         return f"a kernel for {config.op}, the workload is {w.op}"

@@ -8,7 +8,8 @@ from types import ModuleType
 
 from ....ir.device import Device
 from ....ir.epilogue import Epilogue
-from ....ir.workload import DTYPE_BYTES, Workload
+from ....ir.operands import DTYPE_BYTES
+from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from ..kernel import Launch as KernelLaunch

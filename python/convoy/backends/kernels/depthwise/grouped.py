@@ -61,7 +61,7 @@ def launch_of(kernel: GroupedKernel, tile: int, activation: str) -> Launch:
 
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
-    """Why a launch cannot run a workload that the family accepts; empty when it can."""
+    """Return why a launch cannot run a workload that the family accepts; empty if it can."""
     tile, activation = divmod(launch.swizzle, len(ACTIVATIONS))
     if launch.kernel.dtype != w.dtype:
         return f"{launch.kernel.name} is of another dtype"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....ir.device import Device
-from ....ir.workload import DTYPE_BYTES, Workload
+from ....ir.operands import DTYPE_BYTES
+from ....ir.workload import Workload
 from ..kernel import Launch as KernelLaunch
 from .kernels import FILTERS, ConvKernel, FilterKernel, WgradKernel
 
@@ -130,7 +131,7 @@ def tile_of(launch: Launch) -> Tile | None:
 
 
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
-    """Why a launch cannot run a workload that the family accepts; empty when it can."""
+    """Return why a launch cannot run a workload that the family accepts; empty if it can."""
     kernel, tile = launch.kernel, tile_of(launch)
     wgrad = isinstance(kernel, WgradKernel)
     if wgrad != (w.op == "wgrad") or kernel.dtype != w.dtype:

@@ -93,7 +93,7 @@ def swizzle_of(tile: int, split: int, activation: str) -> int:
 
 
 def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
-    """Why a launch cannot run a workload without objections; empty when it can."""
+    """Return why a launch cannot run a workload without objections; empty if it can."""
     chosen = choices(swizzle)
     if kernel.dtype != w.dtype or w.op not in ("fprop", "matmul"):
         return f"{kernel.name} is of another operation or dtype"

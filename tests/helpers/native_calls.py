@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from ..graph.expr import dtype_of, op_name, shape_of
-from ..graph.rewriter import bindings_of, main_function
-from .passes import to_kernels
+from convoy.graph.expr import dtype_of, op_name, shape_of
+from convoy.graph.rewriter import bindings_of, main_function
+from convoy.lower.passes import to_kernels
 
 
 @dataclass(frozen=True)

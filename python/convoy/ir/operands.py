@@ -1,0 +1,94 @@
+"""Operands and results of a workload: their shapes, dtypes and bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .attention import Attention
+
+if TYPE_CHECKING:
+    from .workload import Workload
+
+#: Element sizes of the dtypes of operands.
+DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+#: Name, shape and dtype.
+Operand = tuple[str, tuple[int, ...], str]
+
+
+def shapes(workload: Workload) -> list[Operand]:
+    """Return every operand in call order, results last."""
+    w = workload
+    if w.attention is not None:
+        return _of_attention(w, w.attention)
+    x, filt, y = _convolved(w)
+    if w.op == "dgrad":
+        return [("dy", y, w.dtype), ("w", filt, w.dtype), ("dx", x, w.out_dtype)]
+    if w.op == "wgrad":
+        return [("dy", y, w.dtype), ("x", x, w.dtype), ("dw", filt, w.out_dtype)]
+    operands = [("x", x, w.dtype), ("w", filt, w.dtype)]
+    if w.epilogue.residual:
+        operands.append(("residual", y, w.out_dtype))
+    if w.epilogue.bias:
+        operands.append(("bias", (w.k,), w.out_dtype))
+    if w.epilogue.affine_relu:
+        operands += [("scale", (w.k,), w.out_dtype), ("shift", (w.k,), w.out_dtype)]
+    if w.epilogue.writes_y:
+        operands.append(("y", y, w.out_dtype))
+    if w.epilogue.affine_relu:
+        operands.append(("y2", y, w.out_dtype))
+    return operands
+
+
+def _convolved(w: Workload) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of input, filter and output."""
+    if w.op == "matmul":
+        return (w.n, w.c), (w.k, w.c), (w.n, w.k)
+    planes = (w.depth.d, w.depth.t, w.depth.o)
+    d, t, o = ((size,) for size in planes) if w.is_3d else ((), (), ())
+    filt = (w.k, *t, w.r, w.s, w.c // w.groups)
+    return (w.n, *d, w.h, w.w, w.c), filt, (w.n, *o, w.p, w.q, w.k)
+
+
+def _of_attention(workload: Workload, attention: Attention) -> list[Operand]:
+    inputs = [("q", attention.q), ("k", attention.k), ("v", attention.v)]
+    operands = [(name, view.shape, workload.dtype) for name, view in inputs]
+    if attention.bias.shape:
+        operands.append(("bias", attention.bias.shape, attention.bias_dtype))
+    return [*operands, ("o", attention.o.shape, workload.out_dtype)]
+
+
+def bytes_moved(workload: Workload) -> int:
+    """Return the minimum device memory traffic: each operand read once, each result written
+    once."""
+    w = workload
+    if w.attention is not None:
+        rows = w.h * (w.c + w.k) + w.w * (w.c + w.k)
+        bias = w.attention.bias.size * DTYPE_BYTES[w.attention.bias_dtype]
+        return DTYPE_BYTES[w.dtype] * w.n * rows + bias
+    x, filt, y = map(math.prod, _convolved(w))
+    if w.op != "dgrad" and w.taps == 1:  # a strided 1x1 skips input pixels
+        x = min(x, w.pixels * w.c)
+    size, out = DTYPE_BYTES[w.dtype], DTYPE_BYTES[w.out_dtype]
+    if w.op == "dgrad":
+        return size * (y + filt) + out * x
+    if w.op == "wgrad":
+        return size * (y + x) + out * filt
+    tensors = w.num_outputs + w.epilogue.residual
+    return size * (x + filt) + out * y * tensors
+
+
+def operand_bytes(workload: Workload) -> int:
+    """Return the bytes of all operands and results; for attention, whose operands may be views of
+    one tensor, the bytes that it accesses."""
+    if workload.attention is not None:
+        return bytes_moved(workload)
+    return sum(math.prod(shape) * DTYPE_BYTES[dtype] for _, shape, dtype in shapes(workload))
+
+
+def weight_bytes(workload: Workload) -> int:
+    """Return the bytes of the filter, or of its gradient; none for attention."""
+    if workload.attention is not None:
+        return 0
+    dtype = workload.out_dtype if workload.op == "wgrad" else workload.dtype
+    return math.prod(_convolved(workload)[1]) * DTYPE_BYTES[dtype]
