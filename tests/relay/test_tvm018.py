@@ -81,6 +81,7 @@ def test_other_names_are_those_of_tvm() -> None:
 
 def test_modules_of_tvm_018() -> None:
     from convoy.relay.tvm018 import nd, te
+    from convoy.relay.tvm018.arith import Analyzer
     from convoy.relay.tvm018.contrib import download, graph_executor, utils
     from convoy.relay.tvm018.contrib.utils import tempdir
     from convoy.relay.tvm018.ir.module import IRModule
@@ -93,6 +94,7 @@ def test_modules_of_tvm_018() -> None:
     assert IRModule is tvm.IRModule is relay.IRModule
     assert mlp is relay.testing.mlp
     assert nd is tvm.nd
+    assert Analyzer().simplify(te.var("n") * 0) == 0
     assert download.download_testdata
     assert Path(tempdir().path).is_dir() or utils
     assert get_const_tuple((tvm.tir.IntImm("int32", 3),)) == (3,)
@@ -317,6 +319,12 @@ def test_removed_parts_say_what_replaces_them() -> None:
         option["tuner"]("task")
     with pytest.raises(RemovedFromTvm, match="to_relax"):
         relay.backend.te_compiler.get().lower(None, "llvm")
+
+    class Fallback(autotvm.FallbackContext):  # type: ignore[name-defined, misc]
+        pass
+
+    with pytest.raises(RemovedFromTvm, match="convoy tune"):
+        Fallback()
     measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=10), runner=None)
     with pytest.raises(RemovedFromTvm):
         option["tuner"]("task", measure)

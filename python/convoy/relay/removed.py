@@ -87,6 +87,10 @@ class Removed:
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse()
 
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """Let a class be derived; making one of it is a use."""
+        return (type("Removed", (), {"__init__": lambda *args, **kwargs: self._refuse()}),)
+
     def __enter__(self) -> NoReturn:
         self._refuse()
 
