@@ -245,6 +245,61 @@ def test_results_whose_size_depends_on_values() -> None:
             np.testing.assert_array_equal(found.numpy(), want)
 
 
+class Slices(nn.Module):
+    """Slices whose bounds are an input."""
+
+    def __init__(self, bounds: str) -> None:
+        super().__init__()
+        self.bounds = bounds
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        if self.bounds == "end":
+            return x[:n] * 2
+        if self.bounds == "both":
+            return x[n - 1 : n + 1, ::2]
+        return torch.narrow(x, 1, n, 2)
+
+
+def check_slices(graph: Any, model: Any, bounds: range) -> None:
+    inputs = [("x", ((4, 3), "float32")), ("n", ((), "int64"))]
+    mod, params = relay.frontend.from_pytorch(graph, inputs)
+    run = relay.create_executor("vm", mod=mod).evaluate()
+    x = torch.randn(4, 3)
+    for n in bounds:
+        expected = model(x, torch.tensor(n)).numpy()
+        np.testing.assert_array_equal(run(x.numpy(), np.int64(n), **params).numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("which", "bounds"), [("end", range(-5, 6)), ("both", range(-2, 6)), ("narrow", range(2))]
+)
+def test_bounds_that_are_inputs(which: str, bounds: range) -> None:
+    model = Slices(which)
+    graph = torch.jit.trace(model, (torch.ones(4, 3), torch.tensor(1)))
+    check_slices(graph, model, bounds)
+
+
+def _scripted_slice(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    if int(n) > 1:
+        return x[1 - int(n) :] + 1
+    return x[int(n) :]
+
+
+def test_bounds_of_a_script() -> None:
+    check_slices(torch.jit.script(_scripted_slice), _scripted_slice, range(-5, 6))
+
+
+def test_writes_between_bounds_that_are_inputs_are_refused() -> None:
+    def write(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        part = x[n:]
+        part += 1
+        return x
+
+    graph = torch.jit.trace(write, (torch.ones(4, 3), torch.tensor(1)))
+    with pytest.raises(UnsupportedOp, match="aten::slice: a number that is computed at run time"):
+        relay.frontend.from_pytorch(graph, [("x", (4, 3)), ("n", ((), "int64"))])
+
+
 def test_operators_without_a_converter_are_decomposed() -> None:
     class Model(nn.Module):
         def forward(self, x):
