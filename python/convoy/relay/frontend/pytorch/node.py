@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 #: Operands of Python's operators on numbers, by their names in the operators on tensors.
 _OPERANDS = {"a": "self", "b": "other"}
 
