@@ -359,6 +359,53 @@ def test_quantized_convolutions_and_linear_layers() -> None:
     assert np.abs(got - want).max() <= 1.01 * step  # halves may round either way
 
 
+_Q = torch.ops.quantized
+QUANTIZED = {
+    "mul_scalar": lambda q: _Q.mul_scalar(q, 2.5),
+    "mul_scalar, negative": lambda q: _Q.mul_scalar(q, -3.0),
+    "mul_scalar, zero": lambda q: _Q.mul_scalar(q, 0.0),
+    "add_scalar": lambda q: _Q.add_scalar(q, 2.5),
+    "add_scalar, large": lambda q: _Q.add_scalar(q, 20.0),
+    "add_scalar, small": lambda q: _Q.add_scalar(q, -20.0),
+    "hardswish": lambda q: _Q.hardswish(q, 0.04, 10),
+    "leaky_relu": lambda q: _Q.leaky_relu(q, 0.1, False, 0.04, 10),
+    "elu": lambda q: _Q.elu(q, 0.05, 30),
+    "relu6": lambda q: _Q.relu6(q),
+    "sigmoid": lambda q: _Q.sigmoid(q, 1 / 256, 0),
+    "of the range": lambda q: torch.tanh(torch.sigmoid(F.hardsigmoid(q))),
+    "joined": lambda q: torch.cat([q, q.relu()], 1),
+}
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_operators_on_quantized_tensors(name: str) -> None:
+    """Values are those of PyTorch; halfway between two steps they may be one step away."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return QUANTIZED[name](
+                torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)
+            ).dequantize()
+
+    x = torch.arange(-120, 120).reshape(1, 2, 10, 12) / 15
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(Model(), x), [("x", x.shape)])
+    distance = np.abs(run_stock(mod, x.numpy(), params=params)[0] - Model()(x).numpy())
+    assert distance.max() <= 0.051
+    assert np.mean(distance > 1e-5) < 0.04
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_quantize_at_run_time() -> None:
+    from torch.ao.quantization import quantize_dynamic
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    model = quantize_dynamic(model, {nn.Linear}, torch.qint8)
+    x = torch.randn(5, 8)
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(model, x), [("x", x.shape)])
+    got = run_stock(mod, x.numpy(), params=params)[0]
+    np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_models_in_training_mode_are_converted_for_inference() -> None:
     torch.manual_seed(4)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))

@@ -26,7 +26,7 @@ from convoy.relay.frontend.pytorch import (
     indexing,
     linear,
     normalization,
-    quantized,
+    quantized_operators,
     recurrent,
     reduction,
     resize,
@@ -51,8 +51,8 @@ from convoy.relay.types import TensorType, TupleType, Type
 
 __all__ = [
     "activation", "arithmetic", "converted_ops", "convolution", "creation", "from_pytorch",
-    "indexing", "linear", "normalization", "quantized", "recurrent", "reduction", "resize", "shape",
-    "splitting", "vision",
+    "indexing", "linear", "normalization", "quantized_operators", "recurrent", "reduction",
+    "resize", "shape", "splitting", "vision",
 ]  # fmt: skip
 
 

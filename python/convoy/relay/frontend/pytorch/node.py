@@ -25,6 +25,12 @@ def arguments_of(node: Any, inputs: Sequence[Any]) -> tuple[str, str, dict[str, 
     return node.kind(), schema.overload_name, dict(zip(names, inputs, strict=True))
 
 
+def quantizes(value: Any) -> bool:
+    """Return whether a value of a graph is only a scale or a zero point."""
+    kinds = [use.user.kind() for use in value.uses()]
+    return all(k.startswith("quantized::") or k == "aten::quantize_per_tensor" for k in kinds)
+
+
 def where(node: Any) -> str:
     """Return where in the user's source a node comes from."""
     lines = [s.strip() for s in node.sourceRange().splitlines() if ".py" in s]
