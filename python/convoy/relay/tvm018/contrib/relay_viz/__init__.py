@@ -1,4 +1,4 @@
-"""Draw a module as trees of its functions, with a parser and a plotter that a script may replace."""
+"""Draw the functions of a module, by a parser and a plotter that a script may replace."""
 
 from __future__ import annotations
 
