@@ -299,6 +299,10 @@ def test_names_of_2018() -> None:
     np.testing.assert_array_equal(executor.evaluate()(value).asnumpy(), 2)
     lib = relay.build(mod, "llvm", cache=False)
     assert "ModuleID" in lib.get_source()
+    assert lib.get_lib().imported_modules == []
+    softmax = relay.Function([x], relay.nn.softmax(x))
+    lib = relay.build(tvm.IRModule.from_expr(softmax), "cuda", cache=False)
+    assert "__global__" in lib.lib.imported_modules[0].get_source()
     assert str(relay.sum(x, axis=[0]).attrs.axis) == "[0]"
 
 
