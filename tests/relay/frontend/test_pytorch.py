@@ -428,6 +428,33 @@ def test_mistakes_are_named() -> None:
         relay.frontend.from_pytorch(linear, [])
     with pytest.raises(InvalidOption, match="input_infos"):
         relay.frontend.from_pytorch(linear, {"x": (1, 2)})
+    pair = torch.jit.trace(lambda p: p[0] + p[1], ((torch.ones(2), torch.ones(2)),))
+    with pytest.raises(InvalidOption, match="a shape for each item"):
+        relay.frontend.from_pytorch(pair, [("p", (2,))])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantized_convolutions_over_one_axis() -> None:
+    from torch.ao.nn.quantized import Conv1d
+
+    layer = Conv1d(3, 4, 3, stride=2, padding=1)
+    weight = torch.quantize_per_tensor(torch.randn(4, 3, 3), 0.02, 0, torch.qint8)
+    layer.set_weight_bias(weight, torch.randn(4))
+    layer.scale, layer.zero_point = 0.05, 90
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(torch.quantize_per_tensor(x, 0.03, 100, torch.quint8)).dequantize()
+
+    x = torch.randn(2, 3, 11)
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(Model(), x), [("x", x.shape)])
+    distance = np.abs(run_stock(mod, x.numpy(), params=params)[0] - Model()(x).numpy())
+    assert distance.max() <= 0.0501
+    assert np.mean(distance > 1e-5) < 0.05
 
 
 def _raising(x: torch.Tensor) -> torch.Tensor:
