@@ -22,6 +22,7 @@ VALUES = {
 
 def test_same_bytes_as_tvm() -> None:
     tensors = {k: tvm.runtime.tensor(v) for k, v in VALUES.items()}
+    assert isinstance(relay.save_param_dict(tensors), bytearray)
     assert sorted(relay.save_param_dict(tensors)) == sorted(tvm.runtime.save_param_dict(tensors))
     for saved in (relay.save_param_dict(VALUES), bytes(tvm.runtime.save_param_dict(tensors))):
         again = relay.load_param_dict(saved)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from convoy import relay
+from convoy.errors import RelaySyntaxError
 from convoy.relay import testing
 from convoy.relay.ast import Call, Op
 from convoy.relay.visit import post_order
@@ -84,3 +86,18 @@ def test_first_text_of_a_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", script, str(tmp_path / "net.relay")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) <= GRAMMAR + READ_TEXT * operators(mod)
+
+
+def test_collection_goes_on_after_reading() -> None:
+    mod = chain(1)
+    relay.parse(mod.astext())
+    relay.load_json(relay.save_json(mod))
+    with pytest.raises(RelaySyntaxError):
+        relay.parse("#[")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        relay.parse(mod.astext())
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -81,6 +81,7 @@ def test_other_names_are_those_of_tvm() -> None:
 
 def test_modules_of_tvm_018() -> None:
     from convoy.relay.tvm018 import nd, te
+    from convoy.relay.tvm018.arith import Analyzer
     from convoy.relay.tvm018.contrib import download, graph_executor, utils
     from convoy.relay.tvm018.contrib.utils import tempdir
     from convoy.relay.tvm018.ir.module import IRModule
@@ -93,6 +94,7 @@ def test_modules_of_tvm_018() -> None:
     assert IRModule is tvm.IRModule is relay.IRModule
     assert mlp is relay.testing.mlp
     assert nd is tvm.nd
+    assert Analyzer().simplify(te.var("n") * 0) == 0
     assert download.download_testdata
     assert Path(tempdir().path).is_dir() or utils
     assert get_const_tuple((tvm.tir.IntImm("int32", 3),)) == (3,)
@@ -297,6 +299,10 @@ def test_names_of_2018() -> None:
     np.testing.assert_array_equal(executor.evaluate()(value).asnumpy(), 2)
     lib = relay.build(mod, "llvm", cache=False)
     assert "ModuleID" in lib.get_source()
+    assert lib.get_lib().imported_modules == []
+    softmax = relay.Function([x], relay.nn.softmax(x))
+    lib = relay.build(tvm.IRModule.from_expr(softmax), "cuda", cache=False)
+    assert "__global__" in lib.lib.imported_modules[0].get_source()
     assert str(relay.sum(x, axis=[0]).attrs.axis) == "[0]"
 
 
@@ -317,6 +323,12 @@ def test_removed_parts_say_what_replaces_them() -> None:
         option["tuner"]("task")
     with pytest.raises(RemovedFromTvm, match="to_relax"):
         relay.backend.te_compiler.get().lower(None, "llvm")
+
+    class Fallback(autotvm.FallbackContext):  # type: ignore[name-defined, misc]
+        pass
+
+    with pytest.raises(RemovedFromTvm, match="convoy tune"):
+        Fallback()
     measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=10), runner=None)
     with pytest.raises(RemovedFromTvm):
         option["tuner"]("task", measure)
@@ -357,3 +369,58 @@ def test_a_library_has_its_name(tmp_path: Path) -> None:
     module = tvm.contrib.graph_executor.GraphModule(tvm.runtime.load_module(path)["net"](tvm.cpu()))
     module.run(x=np.ones(3, "float32"))
     np.testing.assert_array_equal(module.get_output(0).numpy(), 2)
+
+
+def test_drawings_as_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from convoy.relay.tvm018.contrib import relay_viz
+    from convoy.relay.tvm018.contrib.relay_viz.interface import VizEdge, VizNode
+    from convoy.relay.tvm018.contrib.relay_viz.terminal import TermGraph, TermPlotter, TermVizParser
+
+    x, w = relay.var("x", shape=(2, 3)), relay.var("w", shape=(4, 3))
+    shared = relay.nn.relu(x)
+    body = relay.Tuple([relay.nn.dense(shared, w), shared])
+    mod = tvm.IRModule.from_expr(relay.Function([x, w], body))
+    mod["other"] = relay.Function([x], relay.add(x, relay.const(1.0)))
+    relay_viz.RelayVisualizer(mod, {"w": None}).render()
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in printed if line.startswith("@")] == [
+        "@main(%x, %w)", "@other(%x)",
+    ]  # fmt: skip
+    assert printed[1:5] == [
+        "   Tuple", "      Call", "         nn.dense", "         Call",
+    ]  # fmt: skip
+    assert "Var(Param) name_hint: w, type: Tensor[(4, 3), float32]" in printed[7]
+    assert "Const shape: (), dtype: float32" in printed[-1]
+    assert sum("nn.relu" in line for line in printed) == 1
+
+    class Parser(TermVizParser):
+        def get_node_edges(self, node: Any, params: Any, ids: Any) -> Any:
+            if isinstance(node, relay.Var):
+                return VizNode(ids[node], "Mine", ""), []
+            return super().get_node_edges(node, params, ids)
+
+    class Graph(TermGraph):
+        def node(self, viz_node: VizNode) -> None:
+            super().node(viz_node)
+            if viz_node.type_name == "Mine":
+                super().node(VizNode("below " + viz_node.identity, "below", ""))
+                super().edge(VizEdge("below " + viz_node.identity, viz_node.identity))
+
+    class Plot(TermPlotter):
+        def create_graph(self, name: str) -> Graph:
+            self._name_to_graph[name] = Graph(name)
+            return self._name_to_graph[name]
+
+    file = tmp_path / "mod.txt"
+    relay_viz.RelayVisualizer(mod, {}, Plot(), Parser()).render(str(file))
+    lines = file.read_text().splitlines()
+    assert sum("Mine" in line for line in lines) == sum("below" in line for line in lines) == 3
+    with pytest.raises(RemovedFromTvm, match="TermPlotter"):
+        relay_viz.DotPlotter()
+
+
+def test_dense_layers_by_values_are_removed() -> None:
+    from convoy.relay import data_dep_optimization
+
+    with pytest.raises(RemovedFromTvm, match="sparse_dense"):
+        data_dep_optimization.bsr_dense.convert(None, {}, (16, 1), 0.8)

@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from convoy.errors import InvalidOption
 from convoy.graph_executor.module import Executor, GraphModule
@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from convoy.ir.artifact import TensorInfo
     from convoy.relay.module import IRModule
     from convoy.runtime.compiled import CompiledModule
+
+
+class DeviceCode:
+    """Kernels that TVM compiled, for a reader.
+
+    Attributes:
+        type_key: The kind of code, "cuda".
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.type_key: str = module.kind
+        self._module = module
+
+    def get_source(self, fmt: str = "") -> str:
+        """Return the source, or the code in a format of TVM's such as "ptx"."""
+        return str(self._module.inspect_source(fmt))
 
 
 class GraphExecutorFactoryModule:
@@ -59,20 +75,30 @@ class GraphExecutorFactoryModule:
         Returns:
             The text; a comment in its place for a module of the cache of builds, which is linked.
         """
-        parts = [getattr(self.module.module, "mod", self.module.module)]
-        for part in parts:
-            parts.extend(part.imports)
-            if part.kind == "llvm":
-                return str(part.inspect_source("asm" if fmt == "asm" else "ll"))
+        for module in self._modules():
+            if module.kind == "llvm":
+                return str(module.inspect_source("asm" if fmt == "asm" else "ll"))
         return "; linked by an earlier build: build with cache=False to see its code\n"
+
+    @property
+    def imported_modules(self) -> list[DeviceCode]:
+        """The kernels that TVM compiled for the GPU; those of libraries have no source."""
+        return [DeviceCode(module) for module in self._modules() if module.kind == "cuda"]
+
+    def _modules(self) -> list[Any]:
+        """Return the modules of TVM inside the compiled one, each before those it imports."""
+        found = [getattr(self.module.module, "mod", self.module.module)]
+        for module in found:
+            found.extend(module.imports)
+        return found
 
     def get_params(self) -> dict[str, object]:
         """Return no parameters: bound ones are constants inside the module."""
         return {}
 
-    def get_lib(self) -> CompiledModule:
-        """Return the compiled module."""
-        return self.module
+    def get_lib(self) -> GraphExecutorFactoryModule:
+        """Return the library, which is not apart from the graph."""
+        return self
 
     def get_graph_json(self) -> str:
         """Return inputs and outputs as JSON; the graph itself is inside the module."""
@@ -91,9 +117,9 @@ class GraphExecutorFactoryModule:
         return self.get_graph_json()
 
     @property
-    def lib(self) -> CompiledModule:
-        """The compiled module."""
-        return self.module
+    def lib(self) -> GraphExecutorFactoryModule:
+        """What `get_lib` returns."""
+        return self
 
     @property
     def params(self) -> dict[str, object]:
@@ -141,14 +167,12 @@ def _info(tensors: Iterable[TensorInfo]) -> list[tuple[str, tuple[int, ...], str
 
 def create(
     graph_json_str: str,
-    libmod: GraphExecutorFactoryModule | CompiledModule,
+    libmod: GraphExecutorFactoryModule,
     device: tvm.runtime.Device | Sequence[tvm.runtime.Device],
 ) -> GraphModule:
     """Make a GraphModule of the three parts that iterating over a built library yields."""
     del graph_json_str  # the graph is inside the library
     devices = device if isinstance(device, (list, tuple)) else [device]
-    if hasattr(libmod, "session"):  # what `lib.lib` is
-        return GraphModule(Executor(libmod.session(devices[0])))
     if not isinstance(libmod, GraphExecutorFactoryModule):
         raise InvalidOption(f"a {type(libmod).__name__}", "the library that relay.build made")
     return GraphModule(libmod[libmod.libmod_name](*devices))

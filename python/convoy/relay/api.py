@@ -6,11 +6,13 @@ from typing import Any
 
 from convoy.errors import RelaySyntaxError
 from convoy.relay.ast import Expr
+from convoy.relay.collection import without_collection
 from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
 from convoy.relay.source import Source
 
 
+@without_collection
 def parse(
     source: str,
     source_name: str = "from_string",
@@ -41,6 +43,7 @@ def fromtext(source: str, source_name: str = "from_string") -> IRModule:
     return parse(source, source_name)
 
 
+@without_collection
 def parse_expr(source: str, source_name: str = "from_string") -> Expr:
     """Read one expression from Relay text, without type inference; the version line is optional."""
     from convoy.relay.text import parse_expr_text  # loads the grammar

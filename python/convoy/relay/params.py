@@ -58,14 +58,14 @@ def read_params(data: bytes) -> dict[str, np.ndarray]:
     return arrays
 
 
-def save_param_dict(params: Mapping[str, Any]) -> bytes:
+def save_param_dict(params: Mapping[str, Any]) -> bytearray:
     """Write numpy arrays or TVM tensors by name as the bytes of a parameter file."""
     names = [name.encode("utf-8") for name in params]
     parts = [struct.pack("<QQQ", _MAGIC, 0, len(names))]
     parts += [struct.pack("<Q", len(name)) + name for name in names]
     parts.append(struct.pack("<Q", len(names)))
     parts += [encode(to_array(value, f"params['{name}']")) for name, value in params.items()]
-    return b"".join(parts)
+    return bytearray().join(parts)
 
 
 def to_array(value: Any, what: str = "a value") -> np.ndarray:

@@ -57,7 +57,13 @@ REMOVED = {
     "contrib.hexagon": _DEVICES,
     "contrib.ethosu": _DEVICES,
     "contrib.tedd": "TE schedules are no longer part of TVM",
-    "contrib.relay_viz": "Print a module with mod.show(), a built network with convoy's report",
+    **{
+        f"contrib.relay_viz.{name}": "contrib.relay_viz.TermPlotter draws modules as text"
+        for name in ("DotPlotter", "DotVizParser", "dot")
+    },
+    "relay.data_dep_optimization": (
+        "Sparse weights are given by relay.nn.sparse_dense; FoldConstant computes transposed ones"
+    ),
     "contrib.pipeline_executor": "Convoy runs independent operators on several CUDA streams",
     "contrib.pipeline_executor_build": "Convoy runs independent operators on several CUDA streams",
     "contrib.torch": "convoy.compile takes a PyTorch module",
@@ -86,6 +92,10 @@ class Removed:
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse()
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """Let a class be derived; making one of it is a use."""
+        return (type("Removed", (), {"__init__": lambda *args, **kwargs: self._refuse()}),)
 
     def __enter__(self) -> NoReturn:
         self._refuse()

@@ -245,6 +245,61 @@ def test_results_whose_size_depends_on_values() -> None:
             np.testing.assert_array_equal(found.numpy(), want)
 
 
+class Slices(nn.Module):
+    """Slices whose bounds are an input."""
+
+    def __init__(self, bounds: str) -> None:
+        super().__init__()
+        self.bounds = bounds
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        if self.bounds == "end":
+            return x[:n] * 2
+        if self.bounds == "both":
+            return x[n - 1 : n + 1, ::2]
+        return torch.narrow(x, 1, n, 2)
+
+
+def check_slices(graph: Any, model: Any, bounds: range) -> None:
+    inputs = [("x", ((4, 3), "float32")), ("n", ((), "int64"))]
+    mod, params = relay.frontend.from_pytorch(graph, inputs)
+    run = relay.create_executor("vm", mod=mod).evaluate()
+    x = torch.randn(4, 3)
+    for n in bounds:
+        expected = model(x, torch.tensor(n)).numpy()
+        np.testing.assert_array_equal(run(x.numpy(), np.int64(n), **params).numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("which", "bounds"), [("end", range(-5, 6)), ("both", range(-2, 6)), ("narrow", range(2))]
+)
+def test_bounds_that_are_inputs(which: str, bounds: range) -> None:
+    model = Slices(which)
+    graph = torch.jit.trace(model, (torch.ones(4, 3), torch.tensor(1)))
+    check_slices(graph, model, bounds)
+
+
+def _scripted_slice(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    if int(n) > 1:
+        return x[1 - int(n) :] + 1
+    return x[int(n) :]
+
+
+def test_bounds_of_a_script() -> None:
+    check_slices(torch.jit.script(_scripted_slice), _scripted_slice, range(-5, 6))
+
+
+def test_writes_between_bounds_that_are_inputs_are_refused() -> None:
+    def write(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        part = x[n:]
+        part += 1
+        return x
+
+    graph = torch.jit.trace(write, (torch.ones(4, 3), torch.tensor(1)))
+    with pytest.raises(UnsupportedOp, match="aten::slice: a number that is computed at run time"):
+        relay.frontend.from_pytorch(graph, [("x", (4, 3)), ("n", ((), "int64"))])
+
+
 def test_operators_without_a_converter_are_decomposed() -> None:
     class Model(nn.Module):
         def forward(self, x):
@@ -304,6 +359,53 @@ def test_quantized_convolutions_and_linear_layers() -> None:
     assert np.abs(got - want).max() <= 1.01 * step  # halves may round either way
 
 
+_Q = torch.ops.quantized
+QUANTIZED = {
+    "mul_scalar": lambda q: _Q.mul_scalar(q, 2.5),
+    "mul_scalar, negative": lambda q: _Q.mul_scalar(q, -3.0),
+    "mul_scalar, zero": lambda q: _Q.mul_scalar(q, 0.0),
+    "add_scalar": lambda q: _Q.add_scalar(q, 2.5),
+    "add_scalar, large": lambda q: _Q.add_scalar(q, 20.0),
+    "add_scalar, small": lambda q: _Q.add_scalar(q, -20.0),
+    "hardswish": lambda q: _Q.hardswish(q, 0.04, 10),
+    "leaky_relu": lambda q: _Q.leaky_relu(q, 0.1, False, 0.04, 10),
+    "elu": lambda q: _Q.elu(q, 0.05, 30),
+    "relu6": lambda q: _Q.relu6(q),
+    "sigmoid": lambda q: _Q.sigmoid(q, 1 / 256, 0),
+    "of the range": lambda q: torch.tanh(torch.sigmoid(F.hardsigmoid(q))),
+    "joined": lambda q: torch.cat([q, q.relu()], 1),
+}
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_operators_on_quantized_tensors(name: str) -> None:
+    """Values are those of PyTorch; halfway between two steps they may be one step away."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return QUANTIZED[name](
+                torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)
+            ).dequantize()
+
+    x = torch.arange(-120, 120).reshape(1, 2, 10, 12) / 15
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(Model(), x), [("x", x.shape)])
+    distance = np.abs(run_stock(mod, x.numpy(), params=params)[0] - Model()(x).numpy())
+    assert distance.max() <= 0.051
+    assert np.mean(distance > 1e-5) < 0.04
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_quantize_at_run_time() -> None:
+    from torch.ao.quantization import quantize_dynamic
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    model = quantize_dynamic(model, {nn.Linear}, torch.qint8)
+    x = torch.randn(5, 8)
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(model, x), [("x", x.shape)])
+    got = run_stock(mod, x.numpy(), params=params)[0]
+    np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_models_in_training_mode_are_converted_for_inference() -> None:
     torch.manual_seed(4)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
@@ -326,6 +428,33 @@ def test_mistakes_are_named() -> None:
         relay.frontend.from_pytorch(linear, [])
     with pytest.raises(InvalidOption, match="input_infos"):
         relay.frontend.from_pytorch(linear, {"x": (1, 2)})
+    pair = torch.jit.trace(lambda p: p[0] + p[1], ((torch.ones(2), torch.ones(2)),))
+    with pytest.raises(InvalidOption, match="a shape for each item"):
+        relay.frontend.from_pytorch(pair, [("p", (2,))])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantized_convolutions_over_one_axis() -> None:
+    from torch.ao.nn.quantized import Conv1d
+
+    layer = Conv1d(3, 4, 3, stride=2, padding=1)
+    weight = torch.quantize_per_tensor(torch.randn(4, 3, 3), 0.02, 0, torch.qint8)
+    layer.set_weight_bias(weight, torch.randn(4))
+    layer.scale, layer.zero_point = 0.05, 90
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(torch.quantize_per_tensor(x, 0.03, 100, torch.quint8)).dequantize()
+
+    x = torch.randn(2, 3, 11)
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(Model(), x), [("x", x.shape)])
+    distance = np.abs(run_stock(mod, x.numpy(), params=params)[0] - Model()(x).numpy())
+    assert distance.max() <= 0.0501
+    assert np.mean(distance > 1e-5) < 0.05
 
 
 def _raising(x: torch.Tensor) -> torch.Tensor:

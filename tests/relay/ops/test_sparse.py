@@ -94,6 +94,12 @@ def test_reshape(old: list[int], new: list[int], shape: list[int]) -> None:
     np.testing.assert_array_equal(sizes, shape)
 
 
+def test_reshape_to_the_same_shape_keeps_all_coordinates() -> None:
+    places, sizes = np.array([[0, 100], [3, 1]]), np.array([5, 20])
+    got, _ = evaluate(relay.sparse_reshape, places, sizes, np.array([5, -1]))
+    np.testing.assert_array_equal(got, places)
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=6))
 @settings(max_examples=20, deadline=None)
 def test_empty_rows(pairs: list[tuple[int, int]]) -> None:
@@ -147,3 +153,9 @@ def test_matrices_that_do_not_fit() -> None:
     matrix = (np.ones(2, "float32"), np.zeros(3, "int32"), np.array([0, 1, 2], "int32"))
     with pytest.raises(RelayTypeError, match="one column each"):
         relay.transform.InferType()(relay.IRModule.from_expr(relay.nn.sparse_dense(x, matrix)))
+
+
+def test_rows_without_a_segment_are_left_out() -> None:
+    data, ids = RNG.uniform(-1, 1, (3, 2)).astype("float32"), np.array([0, 2], "int32")
+    (got,) = evaluate(lambda d, i: relay.segment_sum(d, i, 4), data, ids)
+    np.testing.assert_array_equal(got, [data[0], [0, 0], data[1], [0, 0]])

@@ -13,6 +13,7 @@ from typing import Any
 
 from convoy.errors import ConvoyError, RelaySyntaxError
 from convoy.relay.ast import Expr
+from convoy.relay.collection import without_collection
 from convoy.relay.infer import infer_module
 from convoy.relay.json_format import (  # noqa: F401
     decode_data_types,
@@ -28,6 +29,7 @@ from convoy.relay.module import IRModule
 from convoy.relay.types import Type
 
 
+@without_collection
 def load_json(text: str | bytes) -> Any:
     """Read a `save_json` file; infer the types of a module.
 

@@ -157,12 +157,16 @@ def convert_scatter_elements(op: OpCall) -> RelaxExpr:
 
 @converter("scatter_nd")
 def convert_scatter_nd(op: OpCall) -> RelaxExpr:
-    """Emit a scatter; Relax has the coordinates along the last axis."""
-    ndim = len(op.type(1).shape)
-    for position in range(3):
-        op.shape(position)  # TVM takes minutes for unknown sizes
-    indices = op.permute(op.args[1], [*range(1, ndim), 0])
-    return relax.op.scatter_nd(op.args[0], indices, op.args[2], op.attrs["mode"])
+    """Emit a scatter; Relax has the coordinates along the last axis.
+
+    Updates beyond the last coordinate have no place and are left out.
+    """
+    _, places, rows = (op.shape(position) for position in range(3))  # TVM takes minutes for Any
+    indices = op.permute(op.args[1], [*range(1, len(places)), 0])
+    updates = op.args[2]
+    if len(places) == 2 and rows[0] > places[1]:
+        updates = relax.op.strided_slice(updates, [0], [0], [places[1]])
+    return relax.op.scatter_nd(op.args[0], indices, updates, op.attrs["mode"])
 
 
 @builder("adv_index")

@@ -144,7 +144,10 @@ def infer_sparse_reshape(call: Inputs) -> Type:
 
 @expansion("sparse_reshape")
 def expand_sparse_reshape(call: Call, args: Sequence[Expr]) -> Expr:
-    """Compute flat positions with 64 bits, and coordinates of those."""
+    """Compute flat positions with 64 bits, and coordinates of those.
+
+    Between equal shapes coordinates stay as they are, also those outside of the shape.
+    """
     indices, old, new = (plain("cast", a, dtype="int64") for a in args)
     old_sizes = _numbers(old, type_of(call, 1).concrete_shape[0])
     new_sizes = _numbers(new, type_of(call, 2).concrete_shape[0])
@@ -162,9 +165,12 @@ def expand_sparse_reshape(call: Call, args: Sequence[Expr]) -> Expr:
         columns.insert(0, plain("floor_mod", flat, divisor))
         flat = plain("floor_divide", flat, divisor)
     shape = plain("stack", Tuple(new_sizes), axis=0)
+    moved = plain("stack", Tuple(columns), axis=1)
+    if len(old_sizes) == len(new_sizes):
+        moved = plain("where", plain("all", plain("equal", shape, old), axis=None), indices, moved)
     return Tuple(
         [
-            plain("cast", plain("stack", Tuple(columns), axis=1), dtype=type_of(call, 0).dtype),
+            plain("cast", moved, dtype=type_of(call, 0).dtype),
             plain("cast", shape, dtype=type_of(call, 2).dtype),
         ]
     )

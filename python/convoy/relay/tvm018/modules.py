@@ -26,6 +26,7 @@ MOVED = {
     "": "tvm",
     "relay": "convoy.relay",
     "tir": "tvm.tirx",
+    "arith": "tvm.sym",
     "parser": "convoy.relay.api",
     "expr": "tvm.tirx",
     "ndarray": f"{PACKAGE}.nd",

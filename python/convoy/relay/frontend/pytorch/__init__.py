@@ -26,7 +26,7 @@ from convoy.relay.frontend.pytorch import (
     indexing,
     linear,
     normalization,
-    quantized,
+    quantized_operators,
     recurrent,
     reduction,
     resize,
@@ -51,8 +51,8 @@ from convoy.relay.types import TensorType, TupleType, Type
 
 __all__ = [
     "activation", "arithmetic", "converted_ops", "convolution", "creation", "from_pytorch",
-    "indexing", "linear", "normalization", "quantized", "recurrent", "reduction", "resize", "shape",
-    "splitting", "vision",
+    "indexing", "linear", "normalization", "quantized_operators", "recurrent", "reduction",
+    "resize", "shape", "splitting", "vision",
 ]  # fmt: skip
 
 
@@ -141,8 +141,10 @@ def _variable(info: Any, of_graph: Any, default_dtype: str) -> Var:
         name, given = info
         return var(name, _type(given, of_graph, default_dtype))
     except (TypeError, ValueError):
-        raise InvalidOption(f"input_infos with {info!r}", "(name, shape) or (name, (shape, dtype))"
-                            ) from None  # fmt: skip
+        expected = "(name, shape) or (name, (shape, dtype))"
+        if of_graph is not None and of_graph.kind() in ("TupleType", "ListType"):
+            expected = "(name, [a shape for each item]) for a tuple or list"
+        raise InvalidOption(f"input_infos with {info!r}", expected) from None
 
 
 def _type(given: Any, of_graph: Any, default_dtype: str) -> Type:

@@ -8,7 +8,7 @@ from typing import Any
 from convoy.errors import ConvoyError, UnsupportedOp
 from convoy.relay.ast import Constant, Expr, TupleWrapper
 from convoy.relay.frontend.common import dtype_of, infer_shape, value_of
-from convoy.relay.frontend.pytorch.quantized import in_real, on_integers
+from convoy.relay.frontend.pytorch.quantized_operators import in_real, on_integers
 from convoy.relay.frontend.pytorch.registry import Call, constant, converter_of
 from convoy.relay.frontend.pytorch.values import Opaque, Quantized
 

@@ -41,6 +41,8 @@ def convert_slice(call: Call) -> Expr:
     data, axis = call["self"], call.axis() if call.get("dim") is not None else 0
     size = dims(data)[axis]
     start, end, step = call.get("start", 0), call.get("end", 2**31 - 1), call.get("step", 1)
+    if any(isinstance(v, Expr) and value_of(v) is None for v in (start, end)):
+        return R.take(data, _places(call, start, end, call.whole(step), axis), axis=axis)
     start, end = call.whole(start), min(call.whole(end), 2**31 - 1)
     if isinstance(size, int):
         start, end, step = slice(start, end, step).indices(size)
@@ -51,10 +53,31 @@ def convert_slice(call: Call) -> Expr:
     return R.strided_slice(data, begin=[start], end=[end], strides=[step], axes=[axis])
 
 
+def _places(call: Call, start: Any, end: Any, step: int, axis: int) -> Expr:
+    """Return the places of a slice whose bounds are computed at run time."""
+    size = dims(call["self"])[axis]
+    if not isinstance(size, int):
+        size = R.take(R.shape_of(call["self"], "int64"), const(np.int64(axis)), axis=0)
+    limits = [cast(call.tensor(v), "int64") for v in (0, size)]
+
+    def clipped(bound: Any) -> Expr:
+        place = cast(reshape(call.tensor(bound), ()), "int64")
+        place = R.where(R.less(place, limits[0]), R.add(place, limits[1]), place)
+        return R.minimum(R.maximum(place, limits[0]), limits[1])
+
+    first = clipped(start)
+    last = R.maximum(clipped(end), first)
+    return R.arange(first, last, const(np.int64(step)), dtype="int64")
+
+
 @convert("narrow")
 def narrow(call: Call) -> Expr:
-    start, length = call.whole(call.get("start")), call.whole(call.get("length"))
+    start, length = call.get("start"), call.whole(call.get("length"))
     axis = call.axis()
+    if isinstance(start, Expr) and value_of(start) is None:
+        places = R.add(cast(reshape(start, (1,)), "int64"), const(np.arange(length)))
+        return taken(call["self"], places, axis)
+    start = call.whole(start)
     start = start + infer_shape(call["self"])[axis] if start < 0 else start
     return R.strided_slice(call["self"], begin=[start], end=[start + length], axes=[axis])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from convoy.errors import RelayTypeError, UnsupportedOp
 from convoy.relay.ast import Expr
-from convoy.relay.frontend.common import dims, dtype_of, infer_shape, rank, reshape, value_of
+from convoy.relay.frontend.common import cast, dims, dtype_of, infer_shape, rank, reshape, value_of
 from convoy.relay.frontend.pytorch.arithmetic import as_bool
 from convoy.relay.frontend.pytorch.registry import DTYPES, Call
 from convoy.relay.frontend.pytorch.values import Quantized
@@ -37,6 +37,13 @@ def _number(value: Any, *_: Any) -> Any:
             "Leave out .item(), int() and float() in the model",
         )  # fmt: skip
     return array.item()
+
+
+def _integer(value: Any) -> Any:
+    """Return a Python integer, or the tensor of one that is computed at run time."""
+    if isinstance(value, Expr) and value_of(value) is None and "int" in dtype_of(value):
+        return cast(reshape(value, ()), "int64")
+    return _number(value)
 
 
 def _on_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +110,7 @@ PYTHON_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::dim": lambda t: rank(_real(t)),
     "aten::len": lambda v: infer_shape(v)[0] if isinstance(v, Expr) else len(v),
     "aten::numel": lambda t: math.prod(infer_shape(_real(t))),
-    "aten::Int": _number, "aten::IntImplicit": _number, "aten::ScalarImplicit": _number,
+    "aten::Int": _integer, "aten::IntImplicit": _integer, "aten::ScalarImplicit": _number,
     "aten::item": _number,
     "aten::Float": lambda v: float(_number(v)), "aten::FloatImplicit": lambda v: float(_number(v)),
     "aten::Bool": _truth,

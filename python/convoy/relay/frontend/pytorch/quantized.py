@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ import numpy as np
 from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Constant, Expr
 from convoy.relay.frontend.common import const, infer_shape, rank, value_of
-from convoy.relay.frontend.pytorch.registry import Call, convert, converter_of
+from convoy.relay.frontend.elementwise import round_even
+from convoy.relay.frontend.pytorch.registry import Call, convert
 from convoy.relay.frontend.pytorch.values import Opaque, Quantized
 from convoy.relay.op import nn
 from convoy.relay.op import tensor as R
@@ -22,8 +22,6 @@ def quantized(real: Expr, scale: Any, zero_point: Any, dtype: str) -> Quantized:
     s, z = _scale(scale), _zero(zero_point)
     info = np.iinfo(dtype)
     steps = R.divide(real, s)
-    from convoy.relay.frontend.elementwise import round_even
-
     shifted = R.add(round_even(steps), const(z.value.astype("float32")))
     values = R.cast(R.clip(shifted, float(info.min), float(info.max)), dtype)
     return Quantized(values, s, z)
@@ -118,13 +116,21 @@ def _finish(
     return Quantized(result, s, z)
 
 
-@convert("conv1d", "conv2d", "conv2d_relu", "conv1d_relu", namespace="quantized")
+@convert("conv1d", "conv1d_relu", namespace="quantized")
+def conv1d(call: Call) -> Quantized:
+    """Convolve over the second of two axes, of which the first has one element."""
+    data = call.get("qx")
+    flat = Quantized(R.expand_dims(data.expr, 2), data.scale, data.zero_point)
+    name = call.name.replace("1d", "2d")
+    wide = conv2d(Call(name, {**call.args, "qx": flat}, call.default_dtype))
+    return Quantized(R.squeeze(wide.expr, (2,)), wide.scale, wide.zero_point)
+
+
+@convert("conv2d", "conv2d_relu", namespace="quantized")
 def conv2d(call: Call) -> Quantized:
     """Convolve integers and requantize."""
     import torch
 
-    if "1d" in call.short:
-        raise call.error("a quantized convolution over one axis", "two axes")
     packed = call.get("packed_weight")
     found = packed.object
     weight, bias = torch.ops.quantized.conv2d_unpack(found)
@@ -165,68 +171,23 @@ def linear(call: Call) -> Quantized:
     return result
 
 
-@convert("add", "add_relu", "mul", "mul_relu", namespace="quantized")
-def binary(call: Call) -> Quantized:
-    """Add or multiply quantized tensors, in real numbers."""
-    left, right = (call.get(n).dequantized() for n in ("qa", "qb"))
-    real = (R.add if "add" in call.short else R.multiply)(left, right)
-    if call.short.endswith("relu"):
-        real = nn.relu(real)
-    return quantized(real, call.get("scale"), call.args["zero_point"], "uint8")
+@convert("linear_dynamic", "linear_relu_dynamic", namespace="quantized")
+def linear_dynamic(call: Call) -> Expr:
+    """Apply a fully connected layer to real numbers that are rounded to 8 bits by their range."""
+    weight, bias = _packed(call, "linear_unpack")
+    steps = 127.0 if call.args.get("reduce_range") else 255.0
+    result = nn.dense(_rounded(call["X"], steps), const(weight.dequantize().numpy()), units=None)
+    if bias is not None:
+        result = R.add(result, const(bias.detach().numpy()))
+    return nn.relu(result) if "relu" in call.short else result
 
 
-@convert("cat", namespace="quantized")
-def cat(call: Call) -> Quantized:
-    parts = [p.dequantized() for p in call.get("qx")]
-    joined = R.concatenate(parts, axis=call.get("dim"))
-    return quantized(joined, call.get("scale"), call.args["zero_point"], "uint8")
-
-
-@convert("add_scalar", "mul_scalar", namespace="quantized")
-def scalar(call: Call) -> Quantized:
-    raise call.error("a quantized tensor and a number", "two quantized tensors")
-
-
-# Operators that keep scale and zero point: they work on the integers.
-_KEEPING = (
-    "max_pool2d", "relu", "view", "reshape", "flatten", "permute", "transpose", "contiguous",
-    "select", "slice", "unsqueeze", "squeeze", "dropout", "clone", "detach", "chunk", "unbind",
-)  # fmt: skip
-
-
-def on_integers(call: Call) -> Any:
-    """Convert an operator that keeps scale and zero point, None where it does not."""
-    name = next((n for n, v in call.args.items() if isinstance(v, Quantized)), None)
-    if name is None or call.short not in _KEEPING:
-        return None
-    data = call.args[name]
-    if call.short == "relu":
-        dtype = data.expr.checked_type.dtype if data.expr.checked_type_ else "uint8"
-        zero = const(np.asarray(data.zero_point.value, dtype))
-        return Quantized(R.maximum(data.expr, zero), data.scale, data.zero_point)
-    converter = converter_of(call.name)
-    assert converter is not None
-    result = converter(Call(call.name, {**call.args, name: data.expr}, call.default_dtype))
-    if isinstance(result, Sequence):
-        return [Quantized(r, data.scale, data.zero_point) for r in result]
-    return Quantized(result, data.scale, data.zero_point)
-
-
-# Operators whose result has the scale of the input.
-_REQUANTIZED = (
-    "adaptive_avg_pool2d", "avg_pool2d", "mean", "upsample_nearest2d", "upsample_bilinear2d",
-    "hardsigmoid", "hardtanh", "leaky_relu", "relu6", "hardswish", "sigmoid",
-)  # fmt: skip
-
-
-def in_real(call: Call) -> Any:
-    """Convert an operator on the real numbers, and quantize its result again."""
-    name = next((n for n, v in call.args.items() if isinstance(v, Quantized)), None)
-    converter = converter_of(call.name)
-    if name is None or call.short not in _REQUANTIZED or converter is None:
-        return None
-    data = call.args[name]
-    if call.short in ("sigmoid", "hardsigmoid"):
-        raise call.error("quantized", "real numbers", "Dequantize before it")
-    real = converter(Call(call.name, {**call.args, name: data.dequantized()}, call.default_dtype))
-    return quantized(real, data.scale, data.zero_point, "uint8")
+def _rounded(x: Expr, steps: float) -> Expr:
+    """Round to whole steps from the minimum to the maximum of a tensor, zero being one of them."""
+    zero, last = const(np.float32(0)), const(np.float32(steps))
+    low, high = R.minimum(R.min(x), zero), R.maximum(R.max(x), zero)
+    step = R.divide(R.subtract(high, low), last)
+    step = R.where(R.equal(step, zero), const(np.float32(0.1)), step)
+    offset = round_even(R.divide(R.negative(low), step))
+    places = R.add(round_even(R.divide(x, step)), offset)
+    return R.multiply(R.subtract(R.clip(places, 0.0, steps), offset), step)

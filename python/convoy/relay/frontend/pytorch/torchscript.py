@@ -11,7 +11,7 @@ from convoy.relay.builder import var
 from convoy.relay.frontend.common import cast, dtype_of
 from convoy.relay.frontend.pytorch.context import Context
 from convoy.relay.frontend.pytorch.control_flow import branch, loop
-from convoy.relay.frontend.pytorch.node import arguments_of, where
+from convoy.relay.frontend.pytorch.node import arguments_of, quantizes, where
 from convoy.relay.frontend.pytorch.python_values import PYTHON_FUNCTIONS
 from convoy.relay.frontend.pytorch.registry import Call, constant, to_numpy
 from convoy.relay.frontend.pytorch.values import Opaque, Values, View, write_back
@@ -144,7 +144,8 @@ class Script:
         value = getattr(owner.object, name)
         path = f"{owner.path}.{name}" if owner.path else name
         if isinstance(value, torch.Tensor):
-            result: Any = self._parameter(path, value)
+            scale = value.numel() == 1 and quantizes(node.output())
+            result: Any = constant(value) if scale else self._parameter(path, value)
         elif isinstance(
             value, (torch.nn.Module, torch._C.ScriptObject, torch.jit.RecursiveScriptModule)
         ):

@@ -224,7 +224,8 @@ def write_back(call: Call) -> Write | None:
     if name == "slice":
         axis = call.axis() if call.get("dim") is not None else 0
         size = infer_shape(call["self"])[axis]
-        bounds = slice(call.get("start"), call.get("end"), call.get("step", 1)).indices(size)
+        start, end = call.whole(call.get("start", 0)), call.whole(call.get("end", size))
+        bounds = slice(start, end, call.get("step", 1)).indices(size)
         return lambda base, new: written(base, new, axis, *bounds)
     if name == "narrow":
         axis, start = call.axis(), call.whole(call.get("start"))
