@@ -10,12 +10,14 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from ...graph.expr import dtype_of, is_tensor, shape_of
+from ...graph.expr import dtype_of, is_tensor, op_name, shape_of, with_layer
+from ...normalize.name_layers import NameLayers
 from ...onnx.builder import Builder
 
 
 class RelaxBuilder(Builder):
-    """Bindings of a :class:`relax.BlockBuilder`, ``block``, named after the nodes."""
+    """Bindings of a :class:`relax.BlockBuilder`, ``block``, named after the nodes, as are the
+    layers of convolutions and matmuls."""
 
     def __init__(self) -> None:
         self.block = relax.BlockBuilder()
@@ -37,6 +39,8 @@ class RelaxBuilder(Builder):
 
     def emit(self, expr: relax.Expr, name: str) -> relax.Expr:
         if not isinstance(expr, relax.Var | GenericConst):
+            if op_name(expr) in NameLayers.ops:
+                expr = with_layer(expr, name)
             expr = self.block.emit(expr, re.sub(r"\W+", "_", name).strip("_"))
         if is_tensor(expr):
             shape_of(expr)
