@@ -10,8 +10,8 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from ...graph.expr import dtype_of, is_tensor, op_name, shape_of, with_layer
-from ...normalize.name_layers import NameLayers
+from ...graph.expr import dtype_of, is_tensor, shape_of
+from ...normalize.name_layers import named
 from ...onnx.builder import Builder
 
 
@@ -39,9 +39,7 @@ class RelaxBuilder(Builder):
 
     def emit(self, expr: relax.Expr, name: str) -> relax.Expr:
         if not isinstance(expr, relax.Var | GenericConst):
-            if op_name(expr) in NameLayers.ops:
-                expr = with_layer(expr, name)
-            expr = self.block.emit(expr, re.sub(r"\W+", "_", name).strip("_"))
+            expr = self.block.emit(named(expr, name), re.sub(r"\W+", "_", name).strip("_"))
         if is_tensor(expr):
             shape_of(expr)
         return expr
