@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -115,5 +114,4 @@ def show(placement: Placement, reasons: bool = False, every: bool = False) -> No
     if explanation is not None:
         say("", *explain.details(explanation), "", *explain.consequences(explanation))
     for native in dict.fromkeys(map(str, placement.native)):
-        text = f"left to TVM's own kernels: {native}"
-        say(*textwrap.wrap(text, explain.WIDTH, subsequent_indent="    "))
+        say(f"left to TVM's own kernels: {native}")
