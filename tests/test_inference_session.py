@@ -26,7 +26,7 @@ Y = np.einsum("nchw,kc->nkhw", 2 * X, WEIGHTS[..., 0, 0])
 
 @pytest.fixture(scope="module")
 def session() -> convoy.InferenceSession:
-    return convoy.InferenceSession(to_relax(relay.parse(RELAY), {"w": WEIGHTS}), "llvm")
+    return convoy.InferenceSession(to_relax(relay.parse(RELAY), {"w": WEIGHTS}), target="llvm")
 
 
 def test_run_returns_the_outputs_that_were_asked_for(session: convoy.InferenceSession) -> None:
@@ -60,6 +60,29 @@ def test_mistakes(session: convoy.InferenceSession, names, feed, match) -> None:
         session.run(names, feed)
 
 
+def test_providers_choose_the_target(session, tmp_path: Path) -> None:
+    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    here = convoy.InferenceSession(session.compiled, None, both)
+    assert here.get_providers() == ["CPUExecutionProvider"]
+    np.testing.assert_array_equal(here.run(None, FEED, None)[0], session.run(None, FEED)[0])
+    (tmp_path / "net.relay").write_text(RELAY)
+    built = convoy.InferenceSession(tmp_path / "net.relay", providers=both[1:])
+    assert built.compiled.meta.target == "llvm"
+    with pytest.raises(errors.InvalidOption, match="providers without CPUExecutionProvider"):
+        convoy.InferenceSession(session.compiled, providers=both[:1])
+    with pytest.raises(errors.InvalidOption, match="providers= and target="):
+        convoy.InferenceSession(session.compiled, providers=both, target="llvm")
+    with pytest.raises(errors.InvalidOption, match='target="llvm"'):
+        convoy.InferenceSession(session.compiled, "llvm")
+
+
+@pytest.mark.parametrize("name", ["io_binding", "run_with_iobinding", "run_async", "get_modelmeta"])
+def test_other_methods_of_onnxruntime_name_what_to_use(session, name: str) -> None:
+    with pytest.raises(errors.InvalidOption, match=f"InferenceSession.{name}; expected get_inputs"):
+        getattr(session, name)
+    assert not hasattr(session, "absent")
+
+
 def test_compiled_modules_in_memory_and_in_files(session, tmp_path: Path) -> None:
     path = tmp_path / "net.so"
     session.compiled.export_library(path)
@@ -70,14 +93,14 @@ def test_compiled_modules_in_memory_and_in_files(session, tmp_path: Path) -> Non
         ):
             np.testing.assert_array_equal(mine, theirs)
     with pytest.raises(errors.InvalidOption, match="target= for a module that is compiled"):
-        convoy.InferenceSession(path, "llvm")
+        convoy.InferenceSession(path, target="llvm")
     with pytest.raises(errors.InvalidOption, match="precision= for"):
         convoy.InferenceSession(path, precision="float16")
 
 
 def test_model_files_are_built(tmp_path: Path) -> None:
     (tmp_path / "net.relay").write_text(RELAY)
-    built = convoy.InferenceSession(tmp_path / "net.relay", "llvm", precision="float32")
+    built = convoy.InferenceSession(tmp_path / "net.relay", target="llvm", precision="float32")
     assert [output.name for output in built.get_outputs()] == ["output_0", "output_1"]
 
 
@@ -90,14 +113,14 @@ def test_open_axes_of_a_model_file(tmp_path: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
     onnx.save(model, path)
     with pytest.raises(errors.DynamicShape, match="shapes="):
-        convoy.InferenceSession(path, "llvm")
-    session = convoy.InferenceSession(path, "llvm", shapes={"x": (2, 3)})
+        convoy.InferenceSession(path, target="llvm")
+    session = convoy.InferenceSession(path, target="llvm", shapes={"x": (2, 3)})
     assert session.get_inputs()[0].shape == [2, 3]
     for given in (path, model, path.read_bytes()):
-        session = convoy.InferenceSession(given, "llvm", batch=2)
+        session = convoy.InferenceSession(given, target="llvm", batch=2)
         assert session.get_inputs()[0].shape == [2, 3]
     with pytest.raises(errors.InvalidModel, match="got bytes, which cannot be read"):
-        convoy.InferenceSession(b"none", "llvm")
+        convoy.InferenceSession(b"none", target="llvm")
     with pytest.raises(errors.InvalidModel, match="got a int; expected a path"):
         convoy.from_onnx(5)
     with pytest.raises(errors.InvalidOption, match="shapes="):

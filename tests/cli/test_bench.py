@@ -42,7 +42,7 @@ QUICK = ("--target", "llvm", "--seconds", "0.02")
 def test_relay_at_two_batch_sizes(tmp_path: Path) -> None:
     model, found, html = (tmp_path / name for name in ("net.relay", "bench.json", "bench.html"))
     model.write_text(RELAY)
-    options = ("--json", found, "--html", html, "--against", "onnxruntime")
+    options = ("--out", found, "--html", html, "--against", "onnxruntime")
     printed = run("bench", model, "--batch", 1, 3, *QUICK, *options)
     assert "Where the time goes at batch 3" in printed and "onnxruntime reads ONNX" in printed
     assert max(map(len, printed.splitlines())) <= 80
@@ -99,7 +99,7 @@ def test_onnx_against_onnxruntime(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "net.onnx")
     out = tmp_path / "bench.json"
     run("bench", tmp_path / "net.onnx", "--batch", "2,5", *QUICK, "--against", "onnxruntime,torch",
-        "--json", out)  # fmt: skip
+        "--out", out)  # fmt: skip
     rows = json.loads(out.read_text())["rows"]
     peers = [row for row in rows if row["system"] == "onnxruntime"]
     assert [row["batch"] for row in peers] == [2, 5]
@@ -122,8 +122,11 @@ def test_exported_program_against_torch(tmp_path: Path) -> None:
     program = torch.export.export(Net().eval(), (torch.zeros(2, 3, 12, 12),))
     torch.export.save(program, tmp_path / "net.pt2")
     out = tmp_path / "bench.json"
-    run("bench", tmp_path / "net.pt2", *QUICK, "--against", "torch", "--json", out)
-    mine, peer = json.loads(out.read_text())["rows"]
+    printed = run(
+        "bench", tmp_path / "net.pt2", *QUICK, "--against", "torch", "--out", out, "--json"
+    )
+    assert printed == out.read_text() + "\n"
+    mine, peer = json.loads(printed)["rows"]
     assert (mine["batch"], peer["system"]) == (2, "torch")
     assert peer["error"] < 1e-5 and peer["p50_ms"] > 0
     assert {"body.0", "head"} <= {layer["name"] for layer in mine["layers"]}
@@ -132,7 +135,7 @@ def test_exported_program_against_torch(tmp_path: Path) -> None:
     sizes = ({0: torch.export.Dim("batch", min=1, max=64)},)
     program = torch.export.export(Net().eval(), (torch.zeros(2, 3, 12, 12),), dynamic_shapes=sizes)
     torch.export.save(program, tmp_path / "open.pt2")
-    shape = models.read(tmp_path / "open.pt2", batch=5).mod["main"].params[0].ty.shape
+    shape = models.read(tmp_path / "open.pt2", batch=5)["main"].params[0].ty.shape
     assert [int(size) for size in shape.values] == [5, 3, 12, 12]
     with pytest.raises(errors.DynamicShape, match="--batch"):
         models.read(tmp_path / "open.pt2")
@@ -147,6 +150,7 @@ def test_exported_program_against_torch(tmp_path: Path) -> None:
         (("a.onnx", "--batch", "many"), "--batch many"),
         (("a.onnx", "--against", "tensorrt"), "torch, torch.compile, onnxruntime"),
         (("absent.pt2",), "does not exist"),
+        (("absent.pt2", "--end", "y"), "--end for an exported program"),
     ],
 )
 def test_mistakes(arguments: tuple[str, ...], match: str) -> None:

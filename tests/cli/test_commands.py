@@ -70,7 +70,7 @@ def test_numbers_and_files_that_do_not_fit(text: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("bench", "--json"), ("bench", "--html"), ("run", "--outputs"), ("tune", "--write-list")],
+    [("bench", "--out"), ("bench", "--html"), ("run", "--outputs"), ("tune", "--write-list")],
 )
 def test_files_are_checked_before_the_work(
     arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

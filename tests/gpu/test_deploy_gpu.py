@@ -127,7 +127,7 @@ def test_c_api_names_a_gpu_that_is_not_there(module: Path) -> None:
 
 def test_bench_on_a_gpu(module: Path, tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
-    done = CliRunner().invoke(app, ["bench", str(module), "--json", str(out), "--seconds", "0.5"])
+    done = CliRunner().invoke(app, ["bench", str(module), "--out", str(out), "--seconds", "0.5"])
     assert done.exit_code == 0, done.output
     (row,) = json.loads(out.read_text())["rows"]
     assert 0 < row["device_ms"] <= 1.2 * row["p50_ms"]

@@ -21,6 +21,13 @@ _DTYPES = {
 }  # fmt: skip
 
 
+#: Operators on two bools that become logical ones.
+BOOL_PAIRS = (
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "add", "multiply", "maximum", "minimum",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Data:
     """Shape, dtype and values of an input: ``"f:2,3"`` is normal float32 of shape (2, 3), ``"p"``
@@ -136,6 +143,8 @@ def _binary() -> dict[str, Operator]:
         "bitwise_xor",
     ]:
         found[f"{name}_int64"] = _one(f"{name}_int64", ["i:3,5", "i:5"], getattr(op, name))
+    for name in BOOL_PAIRS:
+        found[f"{name}_bool"] = _one(f"{name}_bool", ["t:3,5", "t:5"], getattr(op, name))
     for name in ["left_shift", "right_shift"]:
         found[name] = _one(name, ["j:3,5<50", "j:3,5<4"], getattr(op, name))
     for name in ["floor_divide", "floor_mod", "mod"]:

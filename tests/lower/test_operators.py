@@ -14,7 +14,7 @@ import convoy
 from convoy.errors import ConvoyError, UnsupportedOp
 from convoy.lower import decompose
 
-from ..graph.operators import all_operators
+from ..graph.operators import BOOL_PAIRS, all_operators
 
 OPERATORS = all_operators()
 
@@ -57,6 +57,8 @@ def by_numpy(name: str, x: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
         return [x * others[0] + others[1]]
     if name in ("max_bool", "min_bool"):
         return [x.max(1) if name == "max_bool" else x.min(1)]
+    if name.endswith("_bool"):
+        return [getattr(np, name.removesuffix("_bool"))(x, *others)]
     if name == "pixel_shuffle":
         apart = x.reshape(1, 2, 2, 2, 3, 3)
         return [apart.transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 6, 6)]
@@ -71,8 +73,9 @@ def by_numpy(name: str, x: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     "name",
-    ["ewise_fma", "max_bool", "min_bool", "pixel_shuffle", "median", "median_all", "median_first"],
-)
+    ["ewise_fma", "max_bool", "min_bool", "pixel_shuffle", "median", "median_all", "median_first",
+     *(f"{name}_bool" for name in BOOL_PAIRS)],
+)  # fmt: skip
 def test_other_operators_mean_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled for the CPU, also what is only decomposed for a GPU."""
     monkeypatch.setattr(decompose, "on_gpu", lambda: True)

@@ -480,6 +480,20 @@ def test_symbolic_shape_is_refused():
         normalize(bb.get())
 
 
+@pytest.mark.parametrize("rows", [2**28, 2**27])
+def test_tensors_beyond_32_bits_of_index_are_refused(rows):
+    """The input has 8 elements a row, the result 16."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((rows, 8), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit_output(op.concat([x, x], 1))
+        bb.emit_func_output(y)
+    name = "x" if rows == 2**28 else "gv"
+    with pytest.raises(errors.InvalidOption, match=f"'{name}'.*2147483648 elements.*batch"):
+        normalize(bb.get())
+
+
 def test_blocked_layout_is_refused():
     net = Net((1, 4, 6, 6))
     y = net.emit(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import DynamicShape, InvalidModel, InvalidOption
 from ..frontend import model_file
@@ -19,34 +18,27 @@ EXPORTED = ".pt2"
 COMPILED = ".so"
 
 
-@dataclass(frozen=True)
-class Network:
-    """A Relax module with the values of those of its parameters that are not bound."""
-
-    mod: tvm.IRModule
-    params: dict[str, object] | None = None
-
-
 def read(
     path: Path,
     params: Path | None = None,
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
-) -> Network:
-    """Read a model file or a program of ``torch.export.save``.
+    outputs: Sequence[str] | None = None,
+) -> tvm.IRModule:
+    """Read a model file or a program of ``torch.export.save``, its parameters bound.
 
     Raises:
         InvalidOption, DynamicShape, InvalidModel: As :func:`convoy.frontend.model_file.read`.
+        UnsupportedOp: As :func:`convoy.compile`, for a program.
     """
-    if path.suffix == EXPORTED:
-        if params is not None:
-            raise InvalidOption("--params for an exported program", "none: it has its weights")
-        if shapes:
-            raise InvalidOption(
-                "--shape for an exported program", "--batch for what it leaves open"
-            )
-        return _imported(exported_program(path), path, batch)
-    return Network(model_file.read(path, params, batch, shapes))
+    if path.suffix != EXPORTED:
+        return model_file.read(path, params, batch, shapes, outputs)
+    given = {"--params": params, "--shape": shapes, "--end": outputs}
+    if named := [name for name, value in given.items() if value]:
+        raise InvalidOption(
+            f"{named[0]} for an exported program", "--batch alone, for what it leaves open"
+        )
+    return _imported(exported_program(path), batch)
 
 
 def exported_program(path: Path) -> torch.export.ExportedProgram:
@@ -67,46 +59,40 @@ def exported_program(path: Path) -> torch.export.ExportedProgram:
         ) from err
 
 
-def _imported(program: Any, path: Path, batch: int | None) -> Network:
-    from tvm.relax.frontend import detach_params
-    from tvm.relax.frontend.torch import from_exported_program
+def _imported(program: torch.export.ExportedProgram, batch: int | None) -> tvm.IRModule:
+    """Convert a program, exported anew where it leaves sizes open: the first ones are the batch,
+    others those of its example inputs.
 
-    from ..graph.bind import straight_line
-    from ..normalize.name_layers import NameLayers
+    Raises:
+        DynamicShape: The batch is open, and none is given.
+        InvalidOption: The program was exported with another batch.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
 
-    try:
-        mod = from_exported_program(
-            program, keep_params_as_input=True, unwrap_unit_return_tuple=True
+    from ..pytorch.importer import to_relax
+
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    inputs = [nodes[name].meta["val"] for name in program.graph_signature.user_inputs]
+    is_open = [
+        [isinstance(size, torch.SymInt) for size in getattr(value, "shape", ())] for value in inputs
+    ]
+    if batch is None and any(axes[:1] == [True] for axes in is_open):
+        raise DynamicShape(
+            "an exported program with an open first size", "a number", "Give it with --batch."
         )
-    except Exception as err:  # any error of an operator's converter
-        raise InvalidModel(
-            f"{path}, which TVM's PyTorch importer does not convert ({type(err).__name__}: {err})",
-            "a program that it converts",
-        ) from err
-    mod, found = detach_params(mod)
-    mod = _with_batch(mod, batch)
-    signature = program.graph_signature
-    return Network(NameLayers(signature.inputs_to_parameters)(straight_line(mod)), found)
-
-
-def _with_batch(mod: tvm.IRModule, batch: int | None) -> tvm.IRModule:
-    """The module for a batch size, where the program leaves it open. Raises for any other."""
-    import tvm
-    from tvm import relax
-
-    func = mod["main"]
-    data = func.params[0].ty.shape.values
-    if data and isinstance(data[0], tvm.tirx.Var):
-        if batch is None:
-            raise DynamicShape(
-                f"an exported program whose {func.params[0].name!r} has an open first size",
-                "a number",
-                "Give it with --batch.",
-            )
-        return relax.transform.BindSymbolicVars({data[0]: batch}, "main")(mod)
-    if batch is not None and data and int(data[0]) != batch:
+    fixed = [value.shape[0] for value, axes in zip(inputs, is_open, strict=True) if axes]
+    if batch is not None and fixed and not is_open[0][0] and fixed[0] != batch:
         raise InvalidOption(
-            f"--batch {batch} for a program exported with {int(data[0])}",
+            f"--batch {batch} for a program exported with {fixed[0]}",
             "a program exported with torch.export.Dim for its first size",
         )
-    return mod
+    if any(map(any, is_open)):
+        examples, structure = pytree.tree_flatten(program.example_inputs)
+        given = [
+            torch.zeros((batch, *x.shape[1:]), dtype=x.dtype) if axes[:1] == [True] else x
+            for x, axes in zip(examples, is_open, strict=True)
+        ]
+        args, kwargs = pytree.tree_unflatten(given, structure)
+        program = torch.export.export(program.module(), args, kwargs)
+    return to_relax(program)

@@ -41,6 +41,7 @@ def bench(
     against: Sequence[str] = (),
     params: Path | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    outputs: Sequence[str] | None = None,
     seconds: float = 2.0,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -58,6 +59,7 @@ def bench(
         against: Peers, of :data:`convoy.bench.systems.PEERS`.
         params: Parameters of a Relay model; none: random ones.
         shapes: Shapes of inputs by name, for those that a model leaves open.
+        outputs: Names of tensors to end an ONNX model at, instead of its own outputs.
         seconds: Of timing, for each system and batch size.
         options: More keyword arguments of :func:`convoy.build`.
 
@@ -75,7 +77,7 @@ def bench(
     for batch in batches:
         before, started = used_bytes(target), time.perf_counter()
         with report.stage("load" if path.suffix == models.COMPILED else "build"):
-            given = (target, precision, params, shapes, options or {}, report)
+            given = (target, precision, params, shapes, outputs, options or {}, report)
             compiled = _compiled(path, batch, *given)
         build_s, target = time.perf_counter() - started, compiled.meta.target
         with report.stage("measure"):
@@ -92,12 +94,14 @@ def _compiled(
     precision: str | None,
     params: Path | None,
     shapes: Mapping[str, Sequence[int]] | None,
+    outputs: Sequence[str] | None,
     options: Mapping[str, Any],
     progress: Progress,
 ) -> CompiledModule:
     if path.suffix == models.COMPILED:
-        if shapes:
-            raise InvalidOption("--shape for a module that is compiled", "a model")
+        if shapes or outputs:
+            name = "--shape" if shapes else "--end"
+            raise InvalidOption(f"{name} for a module that is compiled", "a model")
         compiled = load(path)
         own = _batch(compiled)
         if batch not in (None, own):
@@ -109,9 +113,9 @@ def _compiled(
         return compiled
     from .. import pipeline
 
-    model = models.read(path, params, batch, shapes)
+    mod = models.read(path, params, batch, shapes, outputs)
     more = {**options, "progress": progress} if target == "cuda" else {}
-    return pipeline.build(model.mod, target, model.params, precision=precision, **more)
+    return pipeline.build(mod, target, precision=precision, **more)
 
 
 def _batch(compiled: CompiledModule) -> int:

@@ -15,7 +15,9 @@ from . import options
 from .options import (
     Backends,
     BudgetSeconds,
+    End,
     Html,
+    Json,
     Kernels,
     Objective,
     Params,
@@ -54,6 +56,7 @@ def bench(
     ] = "",
     params: Params = None,
     shape: Shape = None,
+    end: End = "",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
     records: Records = None,
@@ -63,11 +66,9 @@ def bench(
     seconds: Annotated[
         float, typer.Option(help="Seconds of timing for each system and batch size.")
     ] = 2.0,
-    as_json: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--json", help="Write the result as JSON."),
-    ] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Write the result as JSON.")] = None,  # noqa: UP045
     html: Html = None,
+    as_json: Json = False,
 ) -> None:
     """Measure latency, throughput, memory, build time, and time by layer.
 
@@ -79,7 +80,7 @@ def bench(
     from ..paths import check_writable
 
     path, batches = _arguments(arguments, batch or [])
-    for file in filter(None, (as_json, html)):
+    for file in filter(None, (out, html)):
         check_writable(file)
     placing = options.placement_options(objective, backends, records, "exact", kernels, budget)
     result = measure(
@@ -90,14 +91,19 @@ def bench(
         against=[name for name in against.split(",") if name],
         params=params,
         shapes=options.shapes(shape or []),
+        outputs=options.ends(end),
         seconds=seconds,
         options={**placing, "streams": streams},
     )
-    if as_json is not None:
-        as_json.write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
+    text = json.dumps(result.to_json(), indent=1)
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
     if html is not None:
         page.write(html, result)
-    show(result)
+    if as_json:
+        print(text)
+    else:
+        show(result)
 
 
 def _arguments(arguments: list[str], batch: list[str]) -> tuple[Path, list[int]]:

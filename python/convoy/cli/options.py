@@ -17,7 +17,7 @@ from ..ir.defaults import BACKENDS, BUDGET_S
 if TYPE_CHECKING:
     import tvm
 
-Model = Annotated[Path, typer.Argument(help="Relay text, Relay JSON or ONNX file.")]
+Model = Annotated[Path, typer.Argument(help="Relay text or JSON, ONNX, or torch.export (.pt2).")]
 Params = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Parameters (save_param_dict or .npz); default: random ones."),
@@ -95,13 +95,16 @@ def read_model(
     end: str = "",
 ) -> tvm.IRModule:
     """Read a model file as the options say; raises InvalidOption and the errors of reading."""
-    from ..frontend import model_file
+    from ..bench import models
     from ..progress import Stages
 
     with Stages().stage("import"):
-        return model_file.read(
-            path, params, batch, shapes(shape or []), end.split(",") if end else None
-        )
+        return models.read(path, params, batch, shapes(shape or []), ends(end))
+
+
+def ends(text: str) -> list[str] | None:
+    """Return the names in ``--end``; None for the model's own outputs."""
+    return text.split(",") if text else None
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

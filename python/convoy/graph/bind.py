@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from ..errors import DynamicShape, InvalidOption, UnsupportedOp
+from ..ir.sizes import check_elements
 from .expr import dtype_of, is_tensor, numpy_dtype, op_name, shape_of
 from .rewriter import bindings_of, main_function
 
@@ -56,12 +57,13 @@ def bind_params(mod: tvm.IRModule, params: Params | None) -> tvm.IRModule:
 
 def check_static(mod: tvm.IRModule) -> None:
     """Raise DynamicShape for a symbolic dimension of an input, UnsupportedOp for control flow and
-    for an operator whose result has no static shape."""
+    for an operator whose result has no static shape, InvalidOption for a tensor of too many
+    elements."""
     _, func = main_function(mod)
 
-    def check(expr: relax.Expr) -> None:
+    def check(expr: relax.Var) -> None:
         if is_tensor(expr):
-            shape_of(expr)
+            check_elements(expr.name, shape_of(expr))
 
     for param in func.params:
         check(param)

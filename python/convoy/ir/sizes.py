@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidOption
 
-#: The largest size of an axis: kernels index with 32 bits.
+#: The largest size of an axis, and of a tensor: kernels index with 32 bits.
 LARGEST = 2**31 - 1
 
 
@@ -30,6 +31,20 @@ def check_shape(name: str, shape: Sequence[Any]) -> None:
     """
     if not all(_within(size, 0) for size in shape):
         raise InvalidOption(f"shape {shape!r} for input {name!r}", f"sizes from 0 to {LARGEST}")
+
+
+def check_elements(name: str, shape: Sequence[int]) -> None:
+    """Check the number of elements of a tensor.
+
+    Raises:
+        InvalidOption: More than :data:`LARGEST`.
+    """
+    if math.prod(shape) > LARGEST:
+        raise InvalidOption(
+            f"tensor {name!r} of shape {tuple(shape)}, {math.prod(shape)} elements",
+            f"at most {LARGEST} in a tensor",
+            "Give a smaller batch, or smaller images.",
+        )
 
 
 def _within(size: Any, least: int) -> bool:

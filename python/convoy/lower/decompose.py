@@ -13,9 +13,10 @@ from tvm.relax import op
 from ..graph.expr import dtype_of, is_tensor, make_const, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, calls_of
 from ..graph.target import on_gpu
+from .bools import OF_BOOLS
 
 #: Missing in TVM.
-_ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle max min")
+_ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle")
 #: A median is sorted by the host, which cannot read a GPU's memory; a split copies all parts, where
 #: slices are fused with what reads them.
 _ON_GPU = relax_ops("median split")
@@ -24,7 +25,7 @@ _ON_GPU = relax_ops("median split")
 class Decompose(Rewriter):
     """Decompose ``ops``; a module without any of them is returned unchanged."""
 
-    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU
+    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU | OF_BOOLS.keys()
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
@@ -33,18 +34,15 @@ class Decompose(Rewriter):
         if not _concerned(old):
             return None
         name = op_name(call)
+        if name in OF_BOOLS:
+            return OF_BOOLS[name](self.emit, call)
         if name == "relax.ewise_fma":
             return op.add(self.emit(op.multiply(call.args[0], call.args[1])), call.args[2])
         if name == "relax.nn.pixel_shuffle":
             return self._pixel_shuffle(call.args[0], int(call.attrs.upscale_factor), shape_of(old))
         if name == "relax.median":
             return self._median(call, old)
-        if name == "relax.split":
-            return self._split(call, old)
-        reduce = op.max if name == "relax.max" else op.min
-        number = self.emit(op.astype(call.args[0], "int8"))
-        reduced = self.emit(reduce(number, call.attrs.axis, call.attrs.keepdims))
-        return op.astype(reduced, "bool")
+        return self._split(call, old)
 
     def _pixel_shuffle(self, x: relax.Expr, factor: int, shape: tuple[int, ...]) -> relax.Expr:
         """(..., c * f * f, h, w) -> (..., c, h * f, w * f)"""
@@ -86,6 +84,6 @@ class Decompose(Rewriter):
 
 def _concerned(call: relax.Call) -> bool:
     name = op_name(call)
-    if name in ("relax.max", "relax.min"):
+    if name in OF_BOOLS:
         return dtype_of(call.args[0]) == "bool"
     return name in _ANYWHERE or on_gpu()

@@ -6,31 +6,29 @@ An importer or :class:`NameLayers` gives a call the name of its layer, and every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from tvm import relax
 
-from ..graph.expr import layer_of, relax_ops, with_layer
+from ..graph.expr import layer_of, op_name, relax_ops, with_layer
 from ..graph.rewriter import Rewriter
 from ..ir.layer import layer_name
 
+_NAMED = relax_ops(
+    "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose"
+    " matmul"
+)
+
+
+def named(expr: relax.Expr, layer: str) -> relax.Expr:
+    """A convolution or matmul with the name of its layer; other expressions stay."""
+    return with_layer(expr, layer) if op_name(expr) in _NAMED else expr
+
 
 class NameLayers(Rewriter):
-    """Name convolutions and matmuls after the parameters that are their weights.
+    """Name convolutions and matmuls after the parameters that are their weights."""
 
-    Args:
-        names: Names of weights by the name of the parameter, where they differ.
-    """
-
-    ops: ClassVar[frozenset[str] | None] = relax_ops(
-        "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose"
-        " nn.conv3d_transpose matmul"
-    )
-
-    def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        super().__init__()
-        self._names = names or {}
+    ops: ClassVar[frozenset[str] | None] = _NAMED
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         weight = call.args[1]
@@ -38,4 +36,4 @@ class NameLayers(Rewriter):
             weight = made.args[0]  # behind a transposition or a cast
         if not isinstance(weight, relax.Var) or weight in self.value_of:
             return None
-        return with_layer(call, layer_name(self._names.get(weight.name, weight.name)))
+        return with_layer(call, layer_name(weight.name))

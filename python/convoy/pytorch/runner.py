@@ -107,6 +107,7 @@ class GraphRunner:
         self._session, self._turns, self._batched = session, turns, batched
         self._device, self._on_stream = session.device, tvm_ffi.use_raw_stream
         self._index: int = session.device.index
+        self._raw, self._context = -1, None
         self.inputs = [torch.from_dlpack(session.input(i)) for i in range(len(session.meta.inputs))]
         self._addresses = [buffer.data_ptr() for buffer in self.inputs]
         self._outputs: tuple[Any, Tensors] = (None, ())  # of the session, and as torch's
@@ -116,7 +117,7 @@ class GraphRunner:
                 self(self.inputs)
 
     def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
-        if torch.cuda.current_device() != self._index:
+        if torch._C._cuda_getDevice() != self._index:
             with torch.cuda.device(self._index):
                 return self(inputs, rows)
         with self._turns.lock:
@@ -126,13 +127,20 @@ class GraphRunner:
                 buffers = _cut(buffers, self._batched.inputs, rows)
             for buffer, address, given in zip(buffers, self._addresses, inputs, strict=True):
                 if given.data_ptr() != address:
-                    buffer.copy_(given, non_blocking=True)
-            with self._on_stream(self._device, raw):
+                    buffer.copy_(given, True)
+            with self._stream(raw):
                 self._session.run()
             results = self._results()
             if rows is not None:
                 results = _cut(results, self._batched.results, rows)
             return [result.clone() for result in results]
+
+    def _stream(self, raw: int) -> Any:
+        """The context in which TVM's current stream is torch's; the same one for the same stream,
+        since only one thread at a time is in it."""
+        if raw != self._raw:
+            self._raw, self._context = raw, self._on_stream(self._device, raw)
+        return self._context
 
     def _results(self) -> Tensors:
         """The session's output tensors, as torch's; they are others only after a run that was not a

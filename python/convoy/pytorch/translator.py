@@ -19,6 +19,7 @@ from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
 from .complex_pairs import RealModule, has_complex
 from .constants import Constants
+from .layer_names import name_layers
 from .masked import select_by_mask
 from .refusal import EXPECTED, check_known, is_unknown, refused
 
@@ -92,6 +93,7 @@ def _converted(
         return relax.const(importer._convert_pytorch_tensor_to_tvm(value))
     if convert is None:  # of several results, which are looked up one by one
         return None
+    name_layers(importer.block_builder, node)
     try:
         return _checked(importer, convert, node)
     except Exception as err:

@@ -49,6 +49,20 @@ def test_names_stay_in_an_exported_module(tmp_path: Path) -> None:
         session.output("none")
 
 
+def test_layers_have_the_names_of_their_nodes() -> None:
+    node = onnx.helper.make_node
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "/stem/conv/Conv"),
+        node("GlobalAveragePool", ["c"], ["p"], "pool"),
+        node("Flatten", ["p"], ["f"], "flat"),
+        node("MatMul", ["f", "v"], ["y"]),
+    ]
+    weights = {"w": values(4, 3, 3, 3), "v": values(4, 5)}
+    network = model(nodes, {"x": values(1, 3, 8, 8)}, weights=weights)
+    built = convoy.build(convoy.from_onnx(network), "llvm")
+    assert built.meta.layers == ("/stem/conv/Conv", "y")
+
+
 def test_weights_that_are_listed_as_inputs_are_weights() -> None:
     proto, feeds = network()
     weight = proto.graph.initializer[0]

@@ -11,11 +11,13 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ...graph.expr import dtype_of, is_tensor, shape_of
+from ...normalize.name_layers import named
 from ...onnx.builder import Builder
 
 
 class RelaxBuilder(Builder):
-    """Bindings of a :class:`relax.BlockBuilder`, ``block``, named after the nodes."""
+    """Bindings of a :class:`relax.BlockBuilder`, ``block``, named after the nodes, as are the
+    layers of convolutions and matmuls."""
 
     def __init__(self) -> None:
         self.block = relax.BlockBuilder()
@@ -37,7 +39,7 @@ class RelaxBuilder(Builder):
 
     def emit(self, expr: relax.Expr, name: str) -> relax.Expr:
         if not isinstance(expr, relax.Var | GenericConst):
-            expr = self.block.emit(expr, re.sub(r"\W+", "_", name).strip("_"))
+            expr = self.block.emit(named(expr, name), re.sub(r"\W+", "_", name).strip("_"))
         if is_tensor(expr):
             shape_of(expr)
         return expr
