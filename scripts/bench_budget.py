@@ -149,6 +149,7 @@ def within(times: Times, known: CostModel, budget: float, each: float) -> dict[W
     backends = [mock.MagicMock() for _ in range(3)]
     for backend, name in zip(backends, ("cudnn", "cutlass", "hopper"), strict=True):
         backend.name, backend.estimate_us.return_value = name, None
+        backend.prepare.return_value = {}
     clock: Callable[[], float] = lambda: each * len(done)  # noqa: E731
     model = MeasuredCost(backends, Device(), known, budget=budget, clock=clock)  # type: ignore[arg-type]
     with mock.patch("convoy.measure.protocol.measure", measure):

@@ -128,6 +128,20 @@ def test_what_is_estimated_is_not_measured_beyond_the_budget(measured):
     assert measured[1:] == [(SMALL, "a", "k0")], "it is no operation on its own: never estimated"
 
 
+def test_an_estimated_candidate_that_does_not_build_is_not_selected(measured):
+    class Refusing(Listed):
+        def prepare(self, jobs, device):
+            failures = [c for _, c in jobs if c.kernel in ("k0", "k3")]
+            return dict.fromkeys(failures, CompileFailed("this engine", "another one"))
+
+    backends = [Listed("a"), Refusing("b")]
+    model = costs(backends, measured, 0.0, Estimated())
+    found = price_workloads([SMALL], backends, Device(), model, operations=[[SMALL]])[SMALL]
+    assert not measured and not found.measured
+    assert [offer.candidate.key for offer in found.failed] == ["b:k3"]
+    assert len(found.unmeasured) == 9, "a:k0 builds, and b:k0 was never tried"
+
+
 def test_an_operation_that_occurs_often_counts_as_often(measured):
     class Both(Estimated):
         def estimates(self, workload, candidates):

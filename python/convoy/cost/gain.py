@@ -93,6 +93,15 @@ class Belief:
         return slow and self.next()[0] > self.best_us / 2
 
     @property
+    def assumed(self) -> Candidate | None:
+        """The candidate that estimates select; None if one is measured."""
+        return (
+            None
+            if self._measured
+            else min(self._left, key=lambda c: (self._left[c], c), default=None)
+        )
+
+    @property
     def best_us(self) -> float:
         """Time of the network's operations of this workload by the best candidate known."""
         return self._count * math.exp(min(self._measured or self._expected().values(), default=0.0))

@@ -144,6 +144,7 @@ class MeasuredCost(CostModel):
                     self._expected = self._seen + _to_come(self._seen - seen, budget, left())
                     belief.add(candidate, self._measure(belief.workload, candidate))
         self._left = left()
+        self._build_assumed(beliefs)
         known = sum(key in self._best for key in self._workloads)
         _log.info(
             "%d kernels measured in %.1f s; of %d workloads %d are measured, %d estimated",
@@ -151,13 +152,27 @@ class MeasuredCost(CostModel):
             len(self._workloads) - known,
         )  # fmt: skip
 
-    def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> None:
-        """Have each backend build its candidates ahead of time."""
+    def _build_assumed(self, beliefs: Sequence[Belief]) -> None:
+        """Build what estimates select, so that a candidate that does not build fails now, and the
+        next best one is selected."""
+        while pairs := [(belief, c) for belief in beliefs if (c := belief.assumed) is not None]:
+            refused = self._prepare([(belief.workload, candidate) for belief, candidate in pairs])
+            for belief, candidate in pairs:
+                if (error := refused.get(candidate)) is not None:
+                    failed = Measurement(failure=str(error))
+                    belief.add(candidate, failed)
+                    self._keep((belief.workload.key, *_id(candidate)), failed)
+            beliefs = [belief for belief, candidate in pairs if candidate in refused]
+
+    def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> dict[Candidate, ConvoyError]:
+        """Have each backend build its candidates ahead of time; return the errors."""
+        refused: dict[Candidate, ConvoyError] = {}
         by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
         for workload, candidate in pairs:
             by_backend.setdefault(candidate.backend, []).append((workload, candidate))
         for name, own in by_backend.items():
-            self._backends[name].prepare(own, self._device)
+            refused |= self._backends[name].prepare(own, self._device)
+        return refused
 
     def _is_ready(self, candidate: Candidate) -> bool:
         key = candidate.backend, candidate.config
