@@ -284,7 +284,7 @@ def compile_placement(
     report = stages(progress)
     meta = describe(placement.module, target, precision, plan)
     with report.stage("lower and compile"):
-        program = lower(placement, with_arch(target, plan.device), find_backends(backends))
+        program = lower(placement, with_arch(target, plan.device), find_backends(backends), report)
     try:
         with report.stage("schedule"):
             timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
