@@ -87,8 +87,9 @@ class MeasuredCost(CostModel):
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        costs = super() if self._recorded is None else self._recorded
-        return costs.estimates(workload, candidates)
+        if self._recorded is None:
+            return super().estimates(workload, candidates)
+        return self._recorded.estimates(workload, candidates)
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
         if self._recorded is not None:
