@@ -148,14 +148,18 @@ def within(times: Times, known: CostModel, budget: float, each: float) -> dict[W
 
     backends = [mock.MagicMock() for _ in range(3)]
     for backend, name in zip(backends, ("cudnn", "cutlass", "hopper"), strict=True):
-        backend.name = name
+        backend.name, backend.estimate_us.return_value = name, None
+        backend.prepare.return_value = {}
     clock: Callable[[], float] = lambda: each * len(done)  # noqa: E731
     model = MeasuredCost(backends, Device(), known, budget=budget, clock=clock)  # type: ignore[arg-type]
     with mock.patch("convoy.measure.protocol.measure", measure):
+        model.weigh(dict.fromkeys(times, 1))
         model.prefetch([(workload, list(found)) for workload, found in times.items()])
         measured = {w: model.measurements(w, list(found)) for w, found in times.items()}
     chosen = {}
     for workload, found in measured.items():
+        if not any(found):
+            found = model.estimates(workload, list(times[workload]))
         pairs = zip(found, times[workload], strict=True)
         chosen[workload] = min((device_us(us), c) for us, c in pairs if us is not None)[1]
     return chosen

@@ -132,11 +132,13 @@ def show_placement(mod: tvm.IRModule) -> Plan:
     return placement.plan
 
 
-def run(mod: tvm.IRModule, target: str, precision: str, x: np.ndarray) -> np.ndarray:
-    """Compile, export, load, run and time the network; return its output."""
+def run(
+    mod: tvm.IRModule, target: str, precision: str, x: np.ndarray, plan: Plan | None
+) -> np.ndarray:
+    """Compile as planned, export, load, run and time the network; return its output."""
     import convoy
 
-    built = convoy.build(mod, target, precision=precision)
+    built = convoy.build(mod, target, precision=precision, plan=plan)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet.so"
         built.export_library(path)
@@ -171,7 +173,7 @@ def main() -> int:
 
     step(f"compiling for {target} in {precision}, exporting, loading")
     x = picture(224)
-    y = run(mod, target, precision, x)
+    y = run(mod, target, precision, x, plan if target == "cuda" else None)
 
     step("checking against the original network, compiled by stock TVM for the CPU")
     expected = reference(mod, x)

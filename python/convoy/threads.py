@@ -7,7 +7,7 @@ import functools
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -51,10 +51,26 @@ def _old_objects_kept() -> Iterator[None]:
         gc.unfreeze()
 
 
-def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """``[function(item) for item in items]`` on as many threads as there are cores, up to 8."""
-    threads = min(8, len(items), len(os.sched_getaffinity(0)))
+def workers() -> int:
+    """Number of threads that :func:`in_threads` uses at most: one for each core, up to 8."""
+    return min(8, len(os.sched_getaffinity(0)))
+
+
+def in_threads(
+    function: Callable[[T], R],
+    items: Sequence[T],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[R]:
+    """``[function(item) for item in items]`` on several threads; ``progress`` is called by this one
+    with the number of results and the number of items."""
+
+    def counted(results: Iterable[R]) -> Iterator[R]:
+        for done, result in enumerate(results, 1):
+            progress(done, len(items))
+            yield result
+
+    threads = min(workers(), len(items))
     if threads <= 1:
-        return list(map(function, items))
+        return list(counted(map(function, items)))
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(function, items))
+        return list(counted(pool.map(function, items)))

@@ -103,7 +103,6 @@ def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> 
 
 
 def test_place_explains_itself(text: Path) -> None:
-    pytest.importorskip("xgboost", reason="needs the tune extra")
     options = ("--backends", "cutlass,depthwise", "--costs", "predicted", "--search", "exact")
     printed = run("place", text, *options, "--explain")
     assert "chosen" in printed and "declined" in printed and "under sync" in printed

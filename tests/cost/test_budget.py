@@ -84,33 +84,90 @@ def costs(backends, measured, budget, recorded=None):
     )
 
 
-def test_best_guesses_come_first_and_the_largest_workload_of_them(measured):
+def test_every_workload_comes_first_and_then_what_is_far_from_the_least(measured):
     backends = [Listed("a"), Listed("b")]
     price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, 6.0))
-    assert measured == [
-        *((w, b, "k0") for w in (LARGE, SMALL) for b in ("a", "b")),
-        *((LARGE, b, "k1") for b in ("a", "b")),
-    ]
+    first = [(LARGE, "a", "k0"), (SMALL, "a", "k0")]
+    assert measured[:2] == first and len(measured) == 6
+    assert measured[2] == (SMALL, "b", "k0"), "12 us, where its bytes and arithmetic take 2"
 
 
-def test_what_similar_workloads_promise_comes_before_first_guesses(measured):
-    class Estimated(Unrecorded):
-        def estimates(self, workload, candidates):
-            if workload != SMALL:
-                return [None] * len(candidates)
-            return [Measurement(kernel_us=2.0 if c.key == "b:k3" else 5.0) for c in candidates]
+class Estimated(Unrecorded):
+    """Estimates one workload, kernel k3 of backend b as the fastest."""
 
+    workload = SMALL
+
+    def estimates(self, workload, candidates):
+        if workload != self.workload:
+            return [None] * len(candidates)
+        return [Measurement(kernel_us=2.0 if c.key == "b:k3" else 5.0) for c in candidates]
+
+
+def test_of_estimated_candidates_the_most_promising_comes_first(measured):
     backends = [Listed("a"), Listed("b")]
-    model = costs(backends, measured, 5.0, Estimated())
+    model = costs(backends, measured, 3.0, Estimated())
     found = price_workloads([SMALL, LARGE], backends, Device(), model)
-    assert measured == [
-        (SMALL, "b", "k3"),
-        *((w, b, "k0") for w in (LARGE, SMALL) for b in ("a", "b")),
-    ]
-    assert len(found[SMALL].unmeasured) == 7, "an estimate is no measurement"
+    assert measured[0] == (LARGE, "a", "k0"), "nothing is known of it"
+    assert [(b, k) for workload, b, k in measured if workload == SMALL][:1] in ([], [("b", "k3")])
+    assert len(measured) == 3
+    measured.clear()
+    found = price_workloads(
+        [SMALL], backends, Device(), costs(backends, measured, 1.0, Estimated())
+    )
+    assert measured == [(SMALL, "b", "k3")]
+    assert len(found[SMALL].unmeasured) == 9, "an estimate is no measurement"
 
 
-def test_something_is_known_of_every_workload_without_a_budget(measured):
+def test_what_is_estimated_is_not_measured_beyond_the_budget(measured):
+    backends = [Listed("a")]
+    model = costs(backends, measured, 0.0, Estimated())
+    found = price_workloads([SMALL, LARGE], backends, Device(), model, operations=[[SMALL, LARGE]])
+    assert measured == [(LARGE, "a", "k0")] and not found[SMALL].measured
+    model = costs(backends, measured, 0.0, Estimated())
+    price_workloads([SMALL], backends, Device(), model, operations=[[LARGE]])
+    assert measured[1:] == [(SMALL, "a", "k0")], "it is no operation on its own: never estimated"
+
+
+def test_an_estimated_candidate_that_does_not_build_is_not_selected(measured):
+    class Refusing(Listed):
+        def prepare(self, jobs, device):
+            failures = [c for _, c in jobs if c.kernel in ("k0", "k3")]
+            return dict.fromkeys(failures, CompileFailed("this engine", "another one"))
+
+    backends = [Listed("a"), Refusing("b")]
+    model = costs(backends, measured, 0.0, Estimated())
+    found = price_workloads([SMALL], backends, Device(), model, operations=[[SMALL]])[SMALL]
+    assert not measured and not found.measured
+    assert [offer.candidate.key for offer in found.failed] == ["b:k3"]
+    assert len(found.unmeasured) == 9, "a:k0 builds, and b:k0 was never tried"
+
+
+def test_an_operation_that_occurs_often_counts_as_often(measured):
+    class Both(Estimated):
+        def estimates(self, workload, candidates):
+            us = 5.0 if workload == SMALL else 10.0
+            return [Measurement(kernel_us=us) for _ in candidates]
+
+    backends = [Listed("a")]
+    for times, first in ((1, LARGE), (9, SMALL)):
+        measured.clear()
+        model = costs(backends, measured, 1.0, Both())
+        operations = [[SMALL]] * times + [[LARGE]]
+        price_workloads([SMALL, LARGE], backends, Device(), model, operations=operations)
+        assert [workload for workload, *_ in measured] == [first]
+
+
+def test_measuring_ends_where_nothing_is_to_be_gained(measured):
+    class Slow(Estimated):
+        def estimates(self, workload, candidates):
+            return [Measurement(kernel_us=5.0 if c.kernel == "k0" else 500.0) for c in candidates]
+
+    backends = [Listed("a")]
+    price_workloads([SMALL], backends, Device(), costs(backends, measured, 100.0, Slow()))
+    assert len(measured) < 5
+
+
+def test_something_is_measured_of_what_nothing_is_known_of_without_a_budget(measured):
     backends = [Listed("a")]
     found = price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, 0.0))
     assert measured == [(LARGE, "a", "k0"), (SMALL, "a", "k0")]
@@ -150,7 +207,7 @@ def test_recorded_backends_are_neither_asked_nor_measured(measured):
 
         def measurements(self, workload, candidates):
             known = [c.key for c in self.candidates(workload)]
-            return [Measurement(kernel_us=1.0) if c.key in known else None for c in candidates]
+            return [Measurement(kernel_us=99.0) if c.key in known else None for c in candidates]
 
     backends = [Listed("a"), Listed("b")]
     model = costs(backends, measured, 100.0, Known())

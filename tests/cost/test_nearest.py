@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from convoy import paths
+from convoy.cost.model import CostModel
 from convoy.cost.nearest import Neighbours
 from convoy.cost.price import price
 from convoy.cost.recorded import RecordedCost
-from convoy.ir.candidate import Candidate
+from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
+from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 from convoy.records.environment import Environment, for_device
 from convoy.records.record import HostSample, Record
 from convoy.records.store import RecordStore
@@ -136,24 +139,25 @@ def test_the_records_of_far_workloads_are_not_read() -> None:
     assert found == of(known, H200).estimates(conv(71), [FAST])
 
 
+class Both:
+    """A backend with two candidates for everything."""
+
+    name, after_others_us = "cudnn", (0.0, 0.0)
+
+    def accepts(self, *_: object) -> None:
+        return None
+
+    def check(self, candidate: Candidate) -> None:
+        pass
+
+    def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]
+        return [[FAST, SLOW] for _ in workloads]
+
+    def estimate_us(self, *_: object) -> None:
+        return None
+
+
 def test_only_operations_without_any_record_are_estimated() -> None:
-    from convoy.partition.match_graph import MatchGraph, Op, Subgraph
-
-    class Backend:
-        name, after_others_us = "cudnn", (0.0, 0.0)
-
-        def accepts(self, *_: object) -> None:
-            return None
-
-        def check(self, candidate: Candidate) -> None:
-            pass
-
-        def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]
-            return [[FAST, SLOW] for _ in workloads]
-
-        def estimate_us(self, *_: object) -> None:
-            return None
-
     def graph(workload: Workload) -> MatchGraph:
         one = Subgraph("a#0", ("a",), ("a",), workload, "a")
         return MatchGraph((Op("a", ("x",)),), (one,), ("x",), ("a",), None, ("cudnn",), H200)
@@ -163,6 +167,44 @@ def test_only_operations_without_any_record_are_estimated() -> None:
     known = next(w for w in records.recorded() if w.op == "fprop")
     unknown = dataclasses.replace(known, n=5)
     for workload, estimated in ((known, False), (unknown, True)):
-        offers = price([graph(workload)], [Backend()], H200, costs)[workload]  # type: ignore[list-item]
+        offers = price([graph(workload)], [Both()], H200, costs)[workload]  # type: ignore[list-item]
         assert offers.measured
         assert all(offer.measurement.estimated is estimated for offer in offers.measured)
+
+
+def test_estimates_of_alternatives_are_scaled_by_what_is_measured() -> None:
+    """An operation's fused form is estimated like its bare form, which took half as long."""
+    bare, fused = conv(28), conv(28, epilogue=Epilogue(activation="relu"))
+
+    class Bare(Both):
+        name = "bare"
+
+        def accepts(self, workload: Workload, _device: Device) -> Decline | None:
+            return Decline("bare", "an epilogue") if workload == fused else None
+
+        def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]
+            return [[Candidate("bare", "kernel")] for _ in workloads]
+
+    class Half(CostModel):
+        estimating = True
+
+        def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
+            known = [c.backend == "bare" for c in candidates]
+            return [Measurement(kernel_us=5.0, samples=9) if k else None for k in known]
+
+        def estimates(self, workload, candidates):  # type: ignore[no-untyped-def]
+            us = 10.0 if workload == bare else 12.0
+            return [Measurement(us, 1.0, e2e_us=us + 9.0) for _ in candidates]
+
+    subgraphs = (
+        Subgraph("a#0", ("a", "b"), ("b",), fused, "a", declines=(Decline("bare", "an epilogue"),)),
+        Subgraph("a#1", ("a",), ("a",), bare, "a"),
+    )
+    operations, backends = (Op("a", ("x",)), Op("b", ("a",))), ("cudnn", "bare")
+    graph = MatchGraph(operations, subgraphs, ("x",), ("b",), None, backends, H200)
+    offers = price([graph], [Both(), Bare()], H200, Half())  # type: ignore[list-item]
+    for offer in offers[fused].measured:
+        assert offer.measurement.estimated and offer.measurement.kernel_us == pytest.approx(6.0)
+        assert offer.measurement.e2e_us == pytest.approx(15.0)
+    assert len(offers[fused].measured) == 2
+    assert [offer.measurement.kernel_us for offer in offers[bare].measured] == [5.0]

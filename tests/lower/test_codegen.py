@@ -29,14 +29,22 @@ def kernels(count: int) -> tvm.IRModule:
     return schedule_kernels(TARGET)(tvm.IRModule(named))
 
 
-@pytest.mark.parametrize("count", [1, codegen.KERNELS, codegen.KERNELS + 1])
-def test_every_kernel_is_in_one_program(count: int) -> None:
-    library = build_kernels(kernels(count), TARGET)
+@pytest.mark.parametrize(
+    ("count", "cores", "programs"),
+    [(1, 1, 1), (8, 1, 1), (9, 1, 2), (1, 4, 1), (5, 4, 2), (9, 4, 4), (9, 16, 4)],
+)
+def test_every_kernel_is_in_one_program(
+    count: int, cores: int, programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    steps: list[tuple[int, int]] = []
+    library = build_kernels(kernels(count), TARGET, lambda _, *step: steps.append(step))
+    assert steps == [(done, programs) for done in range(1, programs + 1)]
     found = [
         re.findall(r"\b(double\d+)_kernel\([^;]*\{", program.inspect_source())
         for program in library.imports
     ]
-    assert len(found) == -(-count // codegen.KERNELS)
+    assert len(found) == programs
     names = [f"double{i}" for i in range(count)]
     assert sorted(itertools.chain(*found)) == sorted(names)
     assert all(library.implements_function(name) for name in names)
@@ -52,15 +60,17 @@ def test_programs_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch)
 
     compile_one = codegen._compiled
     monkeypatch.setattr(codegen, "_compiled", compiled)
-    assert len(build_kernels(kernels(codegen.KERNELS + 1), TARGET).imports) == 2
+    assert len(build_kernels(kernels(codegen.MOST + 1), TARGET).imports) == 2
 
 
-def test_what_kernels_call_is_in_each_program() -> None:
+def test_what_kernels_call_is_in_each_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+
     def function(launched: bool) -> tirx.PrimFunc:
         func = tirx.PrimFunc([], tirx.Evaluate(0))
         return func.with_attr("tirx.kernel_launch_params", ["blockIdx.x"]) if launched else func
 
-    count = codegen.KERNELS + 1
+    count = codegen.MOST + 1
     mod = tvm.IRModule({f"f{i}": function(i > 0) for i in range(count + 1)})
     parts = codegen.programs(mod)
     names = [{var.name_hint for var in part.get_global_vars()} for part in parts]

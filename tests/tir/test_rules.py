@@ -20,7 +20,7 @@ from convoy.ir.artifact import Meta
 from convoy.lower import codegen
 from convoy.lower import compile as compiling
 from convoy.lower.executable import lower, lower_module
-from convoy.lower.lowered import Lowered, _compiled
+from convoy.lower.lowered import Lowered, _kernels
 from convoy.streams import durations, program
 from convoy.tir import fallback
 from convoy.tir import rules as schedules
@@ -91,7 +91,7 @@ class BindsNothing(ScheduleRule):
 
 @pytest.fixture(autouse=True)
 def nothing_compiled_before() -> None:
-    _compiled.cache_clear()
+    _kernels.cache_clear()
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ Usual = tuple[float, float, float, float]
 Origin = tuple[str, str]
 Again = Callable[[Workload, Candidate], Measurement]
 Ready = Callable[[Candidate], bool]
-Prepare = Callable[[Sequence[tuple[Workload, Candidate]]], None]
+Prepare = Callable[[Sequence[tuple[Workload, Candidate]]], object]
 
 
 @dataclass(frozen=True)

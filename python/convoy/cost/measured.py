@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..backends.base import Backend
 from ..errors import CacheUnwritable, ConvoyError, LibraryMissing
@@ -14,34 +15,33 @@ from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
 from .chained import estimate_us
-from .guesses import Guess, in_order
+from .estimates import estimated
+from .gain import Belief
 from .model import CostModel
-from .nearest import least_us
 from .recorded import RecordedCost
 
 #: Candidates that are built ahead together while a budget lasts.
-AT_ONCE = 32
+AT_ONCE = 16
+#: Measuring ends before the budget where the next measurement is expected to gain less than this
+#: part of the network's time.
+LEAST_GAIN = 1e-4
 #: A kernel whose records have no time as a link of a chain is measured again if, as a link, it is
 #: estimated to beat the best known one by this many microseconds.
 LEAST_GAIN_US = 0.3
-#: The search continues while the best kernel takes more than this many times the minimum.
-SLOW = 5.0
+_log = logging.getLogger("convoy")
 
 
 class MeasuredCost(CostModel):
     """Measures candidates on the GPU that is present; what the records hold is not measured again.
 
-    Nothing is known of what is left out.
-
     Args:
         most: Candidates of one backend that are measured for a workload, recorded ones counted:
             its best guesses, by priority. None: all of them.
-        budget: Seconds of measuring in all. The best by records of similar workloads comes first,
-            for all workloads, then the best guess of every backend, then the next ones; a backend
-            with a recorded candidate for a workload is not measured for it again. Whatever the
-            budget, the first of them for a workload of which nothing is known is measured, and the
-            best guesses of backends where what is known takes SLOW times what its bytes and
-            arithmetic would. None: everything is measured.
+        budget: Seconds of measuring in all, which go to the measurements with the largest expected
+            gain (:mod:`.gain`); what is left out is estimated. A backend with a recorded candidate
+            for a workload is not measured for it again. Whatever the budget, one candidate is
+            measured for a workload that nothing is known of and that cannot be estimated. None:
+            everything is measured.
         proceed: Asked before each measurement; once it says no, nothing more is measured.
     """
 
@@ -65,10 +65,13 @@ class MeasuredCost(CostModel):
         self._device, self._recorded, self._save = device, recorded, save
         self._progress, self._clock = progress, clock
         self.thorough, self._left = budget is None, budget
+        self.estimating = budget is not None and recorded is not None
+        self._occurrences: Mapping[Workload, int] | None = None
         self._done: dict[tuple[str, str, str], Measurement] = {}
         self._best: dict[str, float] = {}  # least kernel_us by workload
         self._ready: dict[tuple[str, str], bool] = {}
         self._seen, self._expected = 0, 0
+        self._workloads: set[str] = set()
 
     def _known(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
         if self._recorded is None:
@@ -82,23 +85,36 @@ class MeasuredCost(CostModel):
     def candidates(self, workload: Workload) -> list[Candidate]:
         return self._recorded.candidates(workload) if self._recorded else []
 
+    def weigh(self, occurrences: Mapping[Workload, int]) -> None:
+        self._occurrences = occurrences
+
+    def estimates(
+        self, workload: Workload, candidates: Sequence[Candidate]
+    ) -> list[Measurement | None]:
+        if self._recorded is None:
+            return super().estimates(workload, candidates)
+        return self._recorded.estimates(workload, candidates)
+
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
-        wanted: list[tuple[Workload, Candidate]] = []
         if self._recorded is not None:
             workloads = [workload for workload, _ in jobs]
             self._recorded.calibrate(
                 workloads, list(self._backends), self._again, self._is_ready, self._prepare
             )
+        pairs: list[tuple[Workload, Candidate]] = []
+        beliefs: list[Belief] = []
         for workload, candidates in jobs:
+            self._workloads.add(workload.key)
             self._known(workload, candidates)
-            for candidate in self._wanted(workload, candidates):
-                if (workload.key, *_id(candidate)) not in self._done:
-                    wanted.append((workload, candidate))
-        self._expected += len(wanted)
+            left = [c for c in self._wanted(workload, candidates) if not self._found(workload, c)]
+            pairs += [(workload, candidate) for candidate in left]
+            if left and self._left is not None:
+                beliefs.append(self._belief(workload, candidates, left))
+        self._expected += len(pairs)
         if self._left is None:
-            self._prepare(wanted)
+            self._prepare(pairs)
         else:
-            self._measure_within_budget(wanted)
+            self._measure_within_budget(beliefs)
         self._measure_links(jobs)
 
     def _measure_links(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
@@ -109,7 +125,7 @@ class MeasuredCost(CostModel):
             plain = [
                 (found.kernel_us, candidate)
                 for candidate in candidates
-                if (found := self._done.get((workload.key, *_id(candidate)))) is not None
+                if (found := self._found(workload, candidate)) is not None
                 and found.kernel_us is not None
                 and found.chained_us is None
                 and self._backends[candidate.backend].is_programmatic(candidate)
@@ -128,37 +144,68 @@ class MeasuredCost(CostModel):
             if self._left is not None:
                 self._left -= self._clock() - began
 
-    def _measure_within_budget(self, wanted: Sequence[tuple[Workload, Candidate]]) -> None:
-        """Measure the most promising guesses while the budget lasts."""
-        estimates = super().estimates if self._recorded is None else self._recorded.estimates
-        ordered = in_order(wanted, estimates, self._device)
+    def _found(self, workload: Workload, candidate: Candidate) -> Measurement | None:
+        return self._done.get((workload.key, *_id(candidate)))
 
-        def counts(guess: Guess) -> bool:
-            """Whether a candidate is measured that the budget leaves out."""
-            key = guess.workload.key
-            return key not in self._best or (guess.rank <= 1 and self._is_slow(guess.workload))
+    def _belief(
+        self, workload: Workload, candidates: Sequence[Candidate], left: Sequence[Candidate]
+    ) -> Belief:
+        """What is known of a workload's candidates, some of which are ``left`` to measure."""
+        operations = self._occurrences
+        count = 1 if operations is None else operations.get(workload, 0)
+        found = estimated(workload, candidates, self._backends, self._device, self.estimates)
+        estimates = dict(zip(candidates, found, strict=True))
+        own = {candidate: estimates[candidate] for candidate in left}
+        belief = Belief(workload, own, self._device, max(count, 1), required=not count)
+        for candidate, estimate in estimates.items():
+            if (known := self._found(workload, candidate)) is not None:
+                belief.add(candidate, known, estimate)
+        return belief
 
-        for start in range(0, len(ordered), AT_ONCE):
-            batch = ordered[start : start + AT_ONCE]
-            began, left = self._clock(), self._left or 0.0
-            needed = [guess for guess in batch if left > 0 or counts(guess)]
-            self._prepare([(guess.workload, guess.candidate) for guess in needed])
-            for guess in needed:
-                if self._clock() - began < left or counts(guess):
-                    self._measure(guess.workload, guess.candidate)
-            self._left = left - (self._clock() - began)
+    def _measure_within_budget(self, beliefs: Sequence[Belief]) -> None:
+        """Measure what promises the largest gain while the budget lasts."""
+        began, budget, seen = self._clock(), self._left or 0.0, self._seen
 
-    def _is_slow(self, workload: Workload) -> bool:
-        """Whether the best known time is far above the roofline."""
-        return self._best[workload.key] > SLOW * least_us(workload, self._device)
+        def left() -> float:
+            return budget - (self._clock() - began)
 
-    def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> None:
-        """Have each backend build its candidates ahead of time."""
+        least = LEAST_GAIN * sum(belief.best_us for belief in beliefs)
+        while batch := _most_gain(beliefs, least, left() > 0):
+            self._prepare([(belief.workload, candidate) for belief, candidate in batch])
+            for belief, candidate in batch:
+                if left() > 0 or belief.blind:
+                    self._expected = self._seen + _to_come(self._seen - seen, budget, left())
+                    belief.add(candidate, self._measure(belief.workload, candidate))
+        self._left = left()
+        self._build_assumed(beliefs)
+        known = sum(key in self._best for key in self._workloads)
+        _log.info(
+            "%d kernels measured in %.1f s; of %d workloads %d are measured, %d estimated",
+            self._seen - seen, budget - self._left, len(self._workloads), known,
+            len(self._workloads) - known,
+        )  # fmt: skip
+
+    def _build_assumed(self, beliefs: Sequence[Belief]) -> None:
+        """Build what estimates select, so that a candidate that does not build fails now, and the
+        next best one is selected."""
+        while pairs := [(belief, c) for belief in beliefs if (c := belief.assumed) is not None]:
+            refused = self._prepare([(belief.workload, candidate) for belief, candidate in pairs])
+            for belief, candidate in pairs:
+                if (error := refused.get(candidate)) is not None:
+                    failed = Measurement(failure=str(error))
+                    belief.add(candidate, failed)
+                    self._keep((belief.workload.key, *_id(candidate)), failed)
+            beliefs = [belief for belief, candidate in pairs if candidate in refused]
+
+    def _prepare(self, pairs: Sequence[tuple[Workload, Candidate]]) -> dict[Candidate, ConvoyError]:
+        """Have each backend build its candidates ahead of time; return the errors."""
+        refused: dict[Candidate, ConvoyError] = {}
         by_backend: dict[str, list[tuple[Workload, Candidate]]] = {}
         for workload, candidate in pairs:
             by_backend.setdefault(candidate.backend, []).append((workload, candidate))
         for name, own in by_backend.items():
-            self._backends[name].prepare(own, self._device)
+            refused |= self._backends[name].prepare(own, self._device)
+        return refused
 
     def _is_ready(self, candidate: Candidate) -> bool:
         key = candidate.backend, candidate.config
@@ -184,7 +231,7 @@ class MeasuredCost(CostModel):
         wanted: set[Candidate] = set()
         for name in {candidate.backend for candidate in candidates}:
             own = [c for c in candidates if c.backend == name]
-            unknown = [c for c in own if (workload.key, *_id(c)) not in self._done]
+            unknown = [c for c in own if not self._found(workload, c)]
             known = len(own) - len(unknown)
             if known and self._left is not None:
                 continue
@@ -202,15 +249,15 @@ class MeasuredCost(CostModel):
             for candidate in candidates:
                 if candidate in wanted and self._proceed():
                     self._measure(workload, candidate)
-        return [self._done.get((workload.key, *_id(c))) for c in candidates]
+        return [self._found(workload, c) for c in candidates]
 
-    def _measure(self, workload: Workload, candidate: Candidate) -> None:
+    def _measure(self, workload: Workload, candidate: Candidate) -> Measurement:
         """Measure a candidate once and save the result; a failure is a measurement as well."""
         from ..measure import protocol
 
         key = (workload.key, *_id(candidate))
         if key in self._done:
-            return
+            return self._done[key]
         self._seen += 1
         if self._progress:
             label = f"{workload.key} {candidate.kernel}"
@@ -226,6 +273,7 @@ class MeasuredCost(CostModel):
         self._keep(key, found)
         if save:
             save(workload, candidate, found)
+        return found
 
     def _keep(self, key: tuple[str, str, str], found: Measurement) -> None:
         self._done.setdefault(key, found)
@@ -235,3 +283,22 @@ class MeasuredCost(CostModel):
 
 def _id(candidate: Candidate) -> tuple[str, str]:
     return candidate.backend, candidate.kernel
+
+
+def _to_come(measured: int, budget: float, left: float) -> int:
+    """Measurements that there is time left for at the pace so far, one at least."""
+    return max(1, int(measured * left / (budget - left))) if left < budget else 1
+
+
+def _most_gain(
+    beliefs: Sequence[Belief], least_us: float, all_of_them: bool
+) -> list[tuple[Belief, Candidate]]:
+    """Candidates to measure next, one of a workload: those that have to be, then the largest
+    expected gains above ``least_us``; without ``all_of_them`` the former alone."""
+    found = []
+    for belief in beliefs:
+        gain, candidate = belief.next()
+        if candidate is not None and (belief.blind or (all_of_them and gain > least_us)):
+            found.append((not belief.blind, -gain, belief.workload.key, belief, candidate))
+    found.sort(key=lambda item: item[:3])
+    return [(belief, candidate) for *_, belief, candidate in found[:AT_ONCE]]

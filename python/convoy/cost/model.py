@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
@@ -39,7 +39,7 @@ class CostModel(abc.ABC):
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        """Return estimates (measurements without samples) for an operation without measurements;
+        """Return estimates (measurements without samples) for a workload without measurements;
         None for an unknown candidate. Optional."""
         return [None] * len(candidates)
 
@@ -49,6 +49,9 @@ class CostModel(abc.ABC):
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
         """Announce all candidates to come, so that they can be built in parallel. Optional."""
+
+    def weigh(self, occurrences: Mapping[Workload, int]) -> None:
+        """Announce how many operations of the network may run as each workload. Optional."""
 
     def calibrate(
         self,

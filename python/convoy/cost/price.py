@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..backends.base import Backend
@@ -10,17 +11,15 @@ from ..errors import InvalidOption, LibraryMissing
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.measurement import Measurement
+from ..ir.objective import device_us
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.alternatives import Declined, plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
 from .cache import in_network, stays, touched_bytes
 from .chained import as_links
+from .estimates import estimated, scaled
 from .model import CostModel
-from .native import native_measurement
-
-#: How far a kernel's own model may be off, as the spread of its estimate.
-_MODEL_SPREAD = 0.15
 
 
 def price(
@@ -91,31 +90,39 @@ def _estimate(
     offers: Mapping[Workload, Offers],
     costs: CostModel,
 ) -> None:
-    """Give candidates of operations of which nothing is measured an estimate: of the kernel's own
-    model (:meth:`Backend.estimate_us`), or the cost model's."""
+    """Estimate the candidates of workloads of which nothing is measured, scaled by the error of the
+    estimates for measured alternatives of the operation."""
     if not costs.estimating:
         return
     by_name = {backend.name: backend for backend in backends}
-    for group in plausible(graph, list(by_name), declined(offers)):
-        found = [offers[subgraph.require_workload()] for subgraph in group]
-        if any(not offer.measurement.estimated for own in found for offer in own.measured):
-            continue
-        for own in found:
+
+    def estimates(own: Offers, candidates: Sequence[Candidate]) -> list[Measurement | None]:
+        return estimated(own.workload, candidates, by_name, device, costs.estimates)
+
+    for operation in _operations(graph, list(by_name), offers):
+        alternatives = [offers[workload] for workload in dict.fromkeys(operation)]
+        measured = [own for own in alternatives if _is_measured(own)]
+        factors = [
+            device_us(offer.measurement) / device_us(estimate)
+            for own in measured
+            for offer in [min(own.measured, key=lambda offer: device_us(offer.measurement))]
+            for estimate in estimates(own, [offer.candidate])
+            if estimate is not None
+        ]
+        factor = statistics.geometric_mean(factors) if factors else 1.0
+        for own in alternatives:
+            if own in measured:
+                continue
             candidates, own.unmeasured[:] = list(own.unmeasured), []
-            estimates = costs.estimates(own.workload, candidates)
-            for candidate, estimate in zip(candidates, estimates, strict=True):
-                us = by_name[candidate.backend].estimate_us(own.workload, candidate, device)
-                own_estimate = _modelled(us) if us is not None else estimate
-                if own_estimate is None:
+            for candidate, estimate in zip(candidates, estimates(own, candidates), strict=True):
+                if estimate is None:
                     own.unmeasured.append(candidate)
                 else:
-                    own.measured.append(Offer(candidate, own_estimate))
+                    own.measured.append(Offer(candidate, scaled(estimate, factor)))
 
 
-def _modelled(kernel_us: float) -> Measurement:
-    """The estimate for a kernel that takes so long by its own model."""
-    host = native_measurement(kernel_us)
-    return dataclasses.replace(host, kernel_spread_us=_MODEL_SPREAD * kernel_us)
+def _is_measured(offers: Offers) -> bool:
+    return any(not offer.measurement.estimated for offer in offers.measured)
 
 
 def _roots(graph: MatchGraph) -> list[Workload]:
@@ -153,6 +160,8 @@ def price_workloads(
         again = {workload: Offers(workload) for workload in bare}
         proposals |= _proposals(again, backends, device, costs, compiled=False)
         found |= again
+    if operations is not None:
+        costs.weigh(Counter(workload for own in operations for workload in set(own)))
     costs.prefetch(list(proposals.items()))
     for workload, candidates in proposals.items():
         offers = found[workload]

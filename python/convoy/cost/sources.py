@@ -33,10 +33,10 @@ def named(
     records: str | os.PathLike[str] | None = None,
     host_times: bool = True,
 ) -> CostModel:
-    """A cost model that needs no GPU, by name: recorded or predicted; ``host_times`` as
-    :func:`cost_model`.
+    """A cost model that needs no GPU, by name: "recorded", or "predicted", which also estimates;
+    ``host_times`` as :func:`cost_model`.
 
-    Raises InvalidOption for another name, and what PredictedCost raises.
+    Raises InvalidOption for another name.
     """
     if name not in ("recorded", "predicted"):
         raise InvalidOption(f"costs {name!r}", f"one of {', '.join(COSTS)}, or a CostModel")
@@ -44,12 +44,8 @@ def named(
 
     store = _store(records)
     hosts = HostTimes() if host_times else None
-    recorded = RecordedCost(store, environments.for_device(device), hosts)
-    if name == "recorded":
-        return recorded
-    from .predicted import PredictedCost
-
-    return PredictedCost(store, device, recorded)
+    estimated_for = device if name == "predicted" else None
+    return RecordedCost(store, environments.for_device(device), hosts, estimated_for)
 
 
 def _store(records: str | os.PathLike[str] | None) -> RecordStore:

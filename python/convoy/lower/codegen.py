@@ -12,16 +12,24 @@ import tvm
 from tvm import tirx
 from tvm.tirx.build import codegen_build, split_host_device_mods
 
-from ..threads import in_threads
+from ..progress import Progress
+from ..threads import in_threads, workers
 
-#: Kernels of a program. Reading its headers takes about as long as compiling two of them.
-KERNELS = 8
+#: Kernels of a program, at least (where cores are free) and at most. Reading its headers takes
+#: about as long as compiling two of them.
+FEWEST, MOST = 2, 8
 #: The attribute of functions that are launched; others are called by them.
 _LAUNCHED = "tirx.kernel_launch_params"
 
 
-def build(functions: tvm.IRModule, target: tvm.target.Target, pipeline: str) -> tvm.runtime.Module:
-    """Compile functions for a target, after TVM's pipeline of that name, into one module."""
+def build(
+    functions: tvm.IRModule,
+    target: tvm.target.Target,
+    pipeline: str,
+    progress: Progress = lambda label, done, total: None,
+) -> tvm.runtime.Module:
+    """Compile functions for a target, after TVM's pipeline of that name, into one module;
+    ``progress`` is told of each compiled program."""
     host = target.host or (target if target.kind.name == "llvm" else tvm.target.Target("llvm"))
     lower, finish_host, finish_device = tirx.get_tir_pipeline(pipeline)
     bound = tirx.transform.BindTarget(target.with_host(host))(functions)
@@ -29,7 +37,8 @@ def build(functions: tvm.IRModule, target: tvm.target.Target, pipeline: str) -> 
     library = codegen_build(finish_host()(on_host), host)
     for own, kernels in on_device.items():
         parts = programs(tirx.transform.SkipAssert()(finish_device()(kernels)))
-        for program in in_threads(functools.partial(_compiled, own), parts):
+        compiled = functools.partial(_compiled, own)
+        for program in in_threads(compiled, parts, functools.partial(progress, "NVRTC")):
             library.import_module(program)
     return library
 
@@ -39,7 +48,7 @@ def programs(kernels: tvm.IRModule) -> list[tvm.IRModule]:
     functions = kernels.functions_items()
     launched = [item for item in functions if _LAUNCHED in item[1].attrs]
     called = [item for item in functions if _LAUNCHED not in item[1].attrs]
-    count = max(1, -(-len(launched) // KERNELS))
+    count = max(1, -(-len(launched) // MOST), min(workers(), len(launched) // FEWEST))
     return [
         tvm.IRModule(dict(called + launched[i::count]), attrs=kernels.attrs) for i in range(count)
     ]

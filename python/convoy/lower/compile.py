@@ -11,6 +11,7 @@ from typing import TypeVar
 import tvm
 from tvm import te, tirx
 
+from ..progress import Progress
 from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
 from . import codegen, cuda_headers, cuda_source
 from .programmatic import pipeline
@@ -18,7 +19,11 @@ from .programmatic import pipeline
 B = TypeVar("B")
 
 
-def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+def build_kernels(
+    functions: tvm.IRModule,
+    target: tvm.target.Target,
+    progress: Progress = lambda label, done, total: None,
+) -> tvm.runtime.Module:
     """Compile the functions of a module into one runtime module.
 
     Arguments are not checked: the virtual machine passes tensors of the declared types, and checks
@@ -27,7 +32,7 @@ def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.run
     cuda_source.register()
     context = tvm.transform.PassContext(config={"tirx.disable_assert": True})
     with target, context, cuda_headers.visible():
-        return codegen.build(without_source(functions), target, pipeline(target))
+        return codegen.build(without_source(functions), target, pipeline(target), progress)
 
 
 def compiled(

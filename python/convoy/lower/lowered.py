@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import vm_build
 from tvm_ffi import StructuralKey
 
+from ..progress import Progress, stages
 from ..tir import Rescheduled, rescheduled
 from .compile import build_kernels, compiled
 from .executable import lower_calls
@@ -23,6 +24,7 @@ class Lowered:
     Args:
         calls: A module behind :func:`executable.lower_calls`.
         external: Runtime modules with the functions that it calls and that no kernel is for.
+        progress: Reports the compilation of its kernels.
     """
 
     def __init__(
@@ -30,8 +32,10 @@ class Lowered:
         calls: tvm.IRModule,
         target: tvm.target.Target,
         external: Sequence[tvm.runtime.Module] = (),
+        progress: Progress | None = None,
     ) -> None:
         self.calls, self.target, self.external = calls, target, list(external)
+        self._report = stages(progress)
 
     @classmethod
     def of(
@@ -40,11 +44,12 @@ class Lowered:
         target: str | tvm.target.Target,
         external: Sequence[tvm.runtime.Module] = (),
         suffix: str = "",
+        progress: Progress | None = None,
     ) -> Lowered:
         """Lower a module whose chosen subgraphs are calls of external functions; ``suffix`` is
         appended to the names of kernels."""
         target = tvm.target.Target(target) if isinstance(target, str) else target
-        return cls(lower_calls(mod, target, suffix), target, external)
+        return cls(lower_calls(mod, target, suffix), target, external, progress)
 
     @cached_property
     def kernels(self) -> tvm.runtime.Module | None:
@@ -57,9 +62,9 @@ class Lowered:
         functions = vm_build._filter_tir(named)
         if functions is None:
             return None
-        library, repaired = _compiled(
-            StructuralKey(functions), StructuralKey(self.target), pipeline(self.target)
-        )
+        key = StructuralKey(functions), StructuralKey(self.target), pipeline(self.target)
+        with self._report.stage("compile kernels"):
+            library, repaired = _kernels(*key).compiled(self._report)
         if repaired is not None:
             for var, func in repaired.functions_items():
                 self.calls[self.calls.get_global_var(var.name_hint)] = func
@@ -87,12 +92,25 @@ class Lowered:
         return rescheduled(self.calls)
 
 
+class _Kernels:
+    """Kernels that are compiled when they are first asked for."""
+
+    def __init__(self, functions: tvm.IRModule, target: tvm.target.Target) -> None:
+        self._functions, self._target = functions, target
+        self._found: tuple[tvm.runtime.Module, tvm.IRModule | None] | None = None
+
+    def compiled(self, progress: Progress) -> tuple[tvm.runtime.Module, tvm.IRModule | None]:
+        """The library, and the functions with simpler schedules if some did not compile."""
+        if self._found is None:
+            library, built = compiled(
+                self._functions, self._target,
+                lambda mod: build_kernels(mod, self._target, progress),
+            )  # fmt: skip
+            self._found = library, None if built is self._functions else built
+        return self._found
+
+
 @functools.lru_cache(maxsize=2)
-def _compiled(
-    functions: StructuralKey, target: StructuralKey, _pipeline: str
-) -> tuple[tvm.runtime.Module, tvm.IRModule | None]:
-    """Compile kernels, once for programs with equal kernels, such as those for several streams and
-    for one. If some kernels fell back to simpler schedules, the program has these."""
-    mod = functions.key
-    library, built = compiled(mod, target.key, lambda mod: build_kernels(mod, target.key))
-    return library, None if built is mod else built
+def _kernels(functions: StructuralKey, target: StructuralKey, _pipeline: str) -> _Kernels:
+    """The same for programs with equal kernels, such as those for several streams and for one."""
+    return _Kernels(functions.key, target.key)

@@ -16,6 +16,7 @@ from ..lower import executable as lowering
 from ..lower.lowered import Lowered
 from ..partition.rewrite import rewrite, with_constant_weights
 from ..placement.placement import Placement
+from ..progress import Progress
 from ..runtime import create_module
 from ..runtime.compiled import CompiledModule
 from ..tir import Rescheduled
@@ -28,14 +29,17 @@ def rewritten(placement: Placement) -> tvm.IRModule:
 
 
 def lower(
-    placement: Placement, target: str | tvm.target.Target, backends: Sequence[Backend]
+    placement: Placement,
+    target: str | tvm.target.Target,
+    backends: Sequence[Backend],
+    progress: Progress,
 ) -> Lowered:
     """Lower to calls of kernels and of external functions, which are built here, once."""
     plan, mod = placement.plan, rewritten(placement)
     constant = with_constant_weights(mod)
     built = build_entries(plan, {backend.name: backend for backend in backends}, constant)
     functions = create_module(built.entries, built.blobs, arch=plan.device.arch)
-    return Lowered.of(mod, target, [functions], plan.suffix)
+    return Lowered.of(mod, target, [functions], plan.suffix, progress)
 
 
 def link_unscheduled(

@@ -219,7 +219,8 @@ def place(
             :func:`build` does by default; a number selects each kernel on its own.
         kernels: "shipped" uses cuDNN and kernels that are already compiled, and runs nvcc only for
             operations that nothing else supports; "all" compiles every candidate.
-        budget: Time budget for measuring candidates, in seconds; None measures all of them.
+        budget: Time budget for measuring candidates, in seconds, which goes to those with the
+            largest expected gain; workloads that are left out are estimated. None measures all.
 
     Returns:
         The placement: the selected subgraphs and their plan.
@@ -284,7 +285,7 @@ def compile_placement(
     report = stages(progress)
     meta = describe(placement.module, target, precision, plan)
     with report.stage("lower and compile"):
-        program = lower(placement, with_arch(target, plan.device), find_backends(backends))
+        program = lower(placement, with_arch(target, plan.device), find_backends(backends), report)
     try:
         with report.stage("schedule"):
             timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
