@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import convoy
 from convoy.errors import UnsupportedOp
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-nn = torch.nn
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    nn = torch.nn
 
 
 class Repeated(nn.Module):
