@@ -69,6 +69,16 @@ def test_as_pytorch(name: str) -> None:
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_angles_of_real_elements_are_not_on_the_cut() -> None:
+    """The first and the last element of a spectrum are real: their angles are 0 or pi."""
+    x = sample()[..., :4]
+
+    def angles(x: Any) -> Any:
+        return fft.rfft(x).angle()[..., ::2]
+
+    torch.testing.assert_close(convoy.compile(angles, x, cache=False)(x), angles(x))
+
+
 def test_complex_buffers() -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:

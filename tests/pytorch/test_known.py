@@ -10,6 +10,7 @@ import tvm
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+import convoy  # noqa: E402
 from convoy.errors import UnsupportedOp  # noqa: E402
 from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
@@ -27,6 +28,7 @@ class Holder(nn.Module):
         self.function = function
         self.register_buffer("ready", torch.tensor(1, dtype=torch.uint8))
         self.mask = torch.tensor([True, False, True, True])
+        self.temperature = nn.Parameter(torch.tensor([0.25]))
 
     def forward(self, x: Any) -> Any:
         return self.function(self, x)
@@ -66,6 +68,7 @@ KNOWN = {
     "sizes": lambda net, x: x[:, torch.combinations(torch.arange(4))[:, 1]] + net.mask.nonzero()[1],
     "selected": lambda net, x: x[:, net.mask],
     "padding": lambda net, x: F.pad(x, (net.ready, net.ready + 1)),
+    "parameter": lambda net, x: x / net.temperature.item(),
     "like an input": lambda net, x: x + 1 if x.new_ones(2, 2).triu().any() else x,
 }
 
@@ -74,6 +77,19 @@ KNOWN = {
 def test_known(name: str) -> None:
     got, want = imported(KNOWN[name])
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_masks_among_the_inputs_of_a_transformer_are_not_read() -> None:
+    torch.manual_seed(1)
+    net = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    other = torch.where(torch.rand(3, 3) > 0.5, mask.T, 0)
+    args = torch.randn(2, 4, 8), torch.randn(2, 3, 8)
+    fast = convoy.compile(net, args, {"tgt_mask": mask}, cache=False)
+    for given in (mask, other):
+        with torch.no_grad():
+            want = net(*args, tgt_mask=given)
+        torch.testing.assert_close(fast(*args, tgt_mask=given), want, rtol=1e-4, atol=1e-5)
 
 
 def overwritten(x: Any) -> Any:

@@ -101,6 +101,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.inverse(x[..., :5]), torch.linalg.solve(x[..., :5], x[..., 5]),
         torch.linalg.solve(x[..., :5], x.mT[..., :5, :], left=False), torch.linalg.det(x[..., :5]),
         torch.linalg.solve(x[0, 0, :, 2:], x[..., 1:4]),
+        torch.linalg.cholesky(x @ x.mT + torch.eye(5)),
+        torch.linalg.cholesky(x @ x.mT + torch.eye(5), upper=True),
+        *(
+            torch.linalg.solve_triangular(x[..., :5] + 3 * torch.eye(5), x, upper=upper)
+            for upper in (True, False)
+        ),
+        torch.linalg.solve_triangular(x[..., :5], x.mT, upper=True, left=False, unitriangular=True),
     ),
     "others": lambda x: (
         F.rrelu(x), torch.sort(x, stable=True, dim=1)[0],

@@ -38,6 +38,10 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda x: x if x.sum() > 0 else -x,
         r"trace at blocks\.1\.head \(Called\), line \d+ of \S+test_refusal\.py \(GuardOnData",
     ),
+    "a number": (
+        lambda x: x * x.amax().item(),
+        r"_local_scalar_dense\.default in blocks\.1\.head \(Called\)\).*Leave out item",
+    ),
     "a packed sequence": (
         lambda x: nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([4, 2, 1])).data,
         r"blocks\.1\.head \(Called\)",
@@ -71,10 +75,23 @@ def test_a_function_has_no_place() -> None:
         convoy.compile(lambda x: torch.linalg.qr(x)[0], torch.eye(3), cache=False)
 
 
-def test_scripted_and_quantized_modules() -> None:
-    scripted = nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(4, 4)))
-    with pytest.raises(UnsupportedOp, match=r"the scripted module 1 \(RecursiveScriptModule\)"):
-        convoy.compile(scripted, torch.eye(4), cache=False)
+def test_inputs_and_buffers_that_are_written_to() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return x * 2
+
+    with pytest.raises(UnsupportedOp, match=r"changes 'calls'.*an argument and a result"):
+        convoy.compile(Counts(), torch.eye(3), cache=False)
+    with pytest.raises(UnsupportedOp, match=r"writes to input 1; .*x\.clone\(\)"):
+        convoy.compile(lambda x, y: y.add_(x), (torch.eye(3), torch.eye(3)), cache=False)
+
+
+def test_quantized_modules() -> None:
     quantized = nn.Sequential(torch.ao.nn.quantized.ReLU6())
     with pytest.raises(UnsupportedOp, match=r"the quantized module 0 \(ReLU6\)"):
         convoy.compile(quantized, torch.eye(4), cache=False)

@@ -56,13 +56,15 @@ class AccumulateInFloat32(Rewriter):
         return relax.op.astype(self.emit(wide), narrow)
 
     def _wide(self, expr: relax.Expr, old: relax.Expr) -> relax.Expr:
-        """A 16-bit operand in float32; without the rounding where only this call reads it."""
+        """A 16-bit operand in float32; without the rounding where only this call reads it, unless
+        the network wrote the cast."""
         if isinstance(expr, relax.Tuple) and isinstance(old, relax.Tuple):
             pairs = zip(expr.fields, old.fields, strict=True)
             return relax.Tuple([self._wide(*pair) for pair in pairs])
         if not is_tensor(expr) or dtype_of(expr) not in NARROW:
             return expr
         made = self.producer(expr, "relax.astype")
-        if made is not None and dtype_of(made.args[0]) == "float32" and self.uses[old] == 1:
+        is_own = op_name(self.values.get(old, old)) != "relax.astype"
+        if made is not None and is_own and self.uses[old] == 1:
             return made.args[0]
         return self.emit(relax.op.astype(expr, "float32"))

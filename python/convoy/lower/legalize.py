@@ -29,6 +29,7 @@ from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
 from . import (
+    legalize_bfloat16,
     legalize_nan,
     legalize_pool,
     legalize_resize,
@@ -49,6 +50,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
     """
     return relax.transform.LegalizeOps(
         {
+            "relax.astype": legalize_bfloat16.astype,
             "relax.nn.conv2d": _conv2d,
             "relax.matmul": _matmul,
             "relax.nn.max_pool2d": legalize_pool.max_pool2d,

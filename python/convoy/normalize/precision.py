@@ -4,8 +4,9 @@ Convolutions and matrix products take operands of the policy's dtype and accumul
 (the accumulation is the kernel's affair, see ``accumulate.py``); one that was written for 16-bit
 operands with a float32 result keeps that result. Operators that only move or
 combine values follow their inputs, sensitive ones run in float32, as do divisions by what these
-give, and any operator that is not listed gets the dtypes that it was written for. Function inputs
-and outputs keep their dtype: an input is cast once, constants are cast at compile time.
+give, and any operator that is not listed gets the dtypes that it was written for. A network's own
+casts stay: what it casts to float32 may be too large for 16 bits. Function inputs and outputs keep
+their dtype: an input is cast once, constants are cast at compile time.
 """
 
 from __future__ import annotations
@@ -145,9 +146,9 @@ class ApplyPrecision(Rewriter):
             wide = self.producer(call.args[0])
             if wide is not None and dtype_of(old) == self.dtype and self._widens(wide):
                 return call_like(wide, list(wide.args), out_dtype=None)
-            # In float32 a cast to 16 bit rounds; otherwise the policy decides instead.
-            keeps = self.dtype == "float32"
-            return self.cast(call.args[0], dtype_of(old)) if keeps else call.args[0]
+            # In float32 a cast to 16 bit rounds; 16 bits are those of the policy otherwise.
+            widens = "float32" in (self.dtype, dtype_of(old))
+            return self.cast(call.args[0], dtype_of(old) if widens else self.dtype)
         if name in DATA_OPERANDS:
             dtype = self._followed(call.args[: DATA_OPERANDS[name]]) or self.dtype
             data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]

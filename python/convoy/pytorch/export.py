@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn.modules import transformer
 
 from ..errors import ConvoyError, InvalidOption
 from .known import Known
 from .refusal import check_python, untraceable
+from .scripted import in_python
 from .structure import Structure, flatten, unflatten
 
 
@@ -34,7 +36,18 @@ def exported(
     Raises:
         UnsupportedOp: The function cannot be traced.
     """
-    check_python(function)
+    check_python(function, training)
+    args, kwargs = unflatten(arguments, tensors)
+    with in_python(function, args, kwargs) as traceable:
+        return _traced(traceable, arguments, tensors, training)
+
+
+def _traced(
+    function: Callable[..., Any],
+    arguments: Structure,
+    tensors: tuple[torch.Tensor, ...],
+    training: bool,
+) -> tuple[ExportedProgram, Structure]:
     found: list[Structure] = []
     failure: Exception | None = None
     try:
@@ -54,15 +67,15 @@ def exported(
 
 
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
-    with torch.set_grad_enabled(training), quiet():
+    with torch.set_grad_enabled(training), quiet(), _masks_unread():
         return torch.export.export(flat, tensors)
 
 
 def _is_dynamic(program: ExportedProgram) -> bool:
-    """Whether a size depends on values of tensors."""
-    values = (node.meta.get("val") for node in program.graph.nodes)
-    sizes = (size for one in values if isinstance(one, torch.Tensor) for size in one.shape)
-    return any(isinstance(size, torch.SymInt) for size in sizes)
+    """Whether a size or a number depends on values of tensors."""
+    values = [node.meta.get("val") for node in program.graph.nodes]
+    sizes = [size for one in values if isinstance(one, torch.Tensor) for size in one.shape]
+    return any(isinstance(one, torch.SymInt | torch.SymFloat) for one in (*values, *sizes))
 
 
 class _Flat(torch.nn.Module):
@@ -79,13 +92,17 @@ class _Flat(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.function, self.arguments, self.found = function, arguments, found
-        held = list(self.buffers())
+        held = self._numbers()
         # In a function: torch.export replaces the tensors that it finds in attributes.
         self.values = (lambda: held) if knows else None
 
+    def _numbers(self) -> list[torch.Tensor]:
+        """Buffers, and parameters of one element, such as a temperature."""
+        return [*self.buffers(), *(one for one in self.parameters() if one.numel() == 1)]
+
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
-        mode = nullcontext() if self.values is None else Known(self.buffers(), self.values())
+        mode = nullcontext() if self.values is None else Known(self._numbers(), self.values())
         with mode:
             result = self.function(*args, **kwargs)
         results, structure = flatten(result, objects=True)
@@ -93,6 +110,18 @@ class _Flat(torch.nn.Module):
         if not results:
             raise InvalidOption("a module without any tensor among its results", "one or more")
         return tuple(results)
+
+
+@contextmanager
+def _masks_unread() -> Iterator[None]:
+    """Have PyTorch's transformers apply the masks that they are given. They read whether a mask is
+    causal, which selects a kernel and not a result."""
+    before = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = before
 
 
 @contextmanager

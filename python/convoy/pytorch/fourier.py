@@ -23,6 +23,8 @@ def _times(parts: Sequence[Any], matrix: np.ndarray[Any, Any], dim: int) -> Any:
             f"a Fourier transform of {matrix.shape[0] // len(parts)} elements",
             f"one whose matrix has {_MOST_ELEMENTS} elements at most",
         )
+    # Sines of multiples of pi: imaginary parts that are zero must not be on the cut of an angle.
+    matrix = np.where(np.abs(matrix) < 1e-12 * np.abs(matrix).max(), 0.0, matrix)
     whole = torch.cat([part.movedim(dim, -1) for part in parts], -1)
     return whole @ torch.from_numpy(matrix.astype("float32")).to(whole)
 

@@ -23,6 +23,7 @@ from .refusal import EXPECTED, PARTS, called
 from .structure import Structure
 from .translator import decomposed, translate
 
+_READ = torch.ops.aten._local_scalar_dense.default
 _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -141,13 +142,24 @@ def _decompositions(program: ExportedProgram) -> Any:
 def _check(program: ExportedProgram, training: bool) -> None:
     """Raise UnsupportedOp for what a compiled function cannot do as PyTorch does."""
     signature = program.graph_signature
-    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if changed:
-        name = changed[0].removeprefix("function.")
+    for name in signature.buffers_to_mutate.values():
         raise UnsupportedOp(
-            f"a module that changes {name!r} when it is called",
+            f"a module that changes {name.removeprefix('function.')!r} when it is called",
             "one without side effects",
-            "module.eval() first: batch norm then leaves its statistics alone.",
+            "module.eval() first: batch norm then leaves its statistics alone. Other state may be "
+            "an argument and a result.",
+        )
+    for name in signature.user_inputs_to_mutate.values():
+        raise UnsupportedOp(
+            f"a module that writes to input {name.removeprefix('tensors_')}",
+            "one without side effects",
+            "x = x.clone() before it is written to.",
+        )
+    for node in program.graph.find_nodes(op="call_function", target=_READ):
+        raise UnsupportedOp(
+            f"a number that is read from a tensor while the module runs ({called(node)})",
+            "the tensor",
+            "Leave out item(): a tensor without axes computes as a number does.",
         )
     for node in program.graph.nodes:
         drawn = training and node.target is torch.ops.convoy.uniform.default

@@ -29,8 +29,8 @@ class Known(TorchFunctionMode):
     """A mode to trace in, which computes what is known.
 
     Args:
-        buffers: Those of the module, as the trace has them.
-        values: Of the buffers.
+        buffers: Those of the module, and parameters of one element, as the trace has them.
+        values: Of these.
     """
 
     def __init__(self, buffers: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:

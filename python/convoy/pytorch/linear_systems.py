@@ -1,4 +1,4 @@
-"""Small systems of linear equations, as of camera matrices, by Gauss-Jordan elimination."""
+"""Small systems of linear equations, as of camera matrices, and Cholesky factors, unrolled."""
 
 from __future__ import annotations
 
@@ -57,10 +57,38 @@ def _determinant(a: Any) -> Any:
     return _eliminated(a, a[..., :0])[1], a, pivots  # gradients need the others
 
 
+def _cholesky(a: Any, upper: bool = False) -> Any:
+    """Columns of the lower factor, each from what those before it leave; only one triangle of ``a``
+    is read."""
+    n = a.shape[-1]
+    if n > _MOST_ROWS:
+        return NotImplemented
+    lower = a.mT.tril() if upper else a.tril()
+    left, columns = lower + lower.tril(-1).mT, []
+    for k in range(n):
+        column = left[..., k] / left[..., k, k].sqrt().unsqueeze(-1)
+        left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
+        columns.append(column)
+    factor = torch.stack(columns, -1).tril()
+    return factor.mT if upper else factor
+
+
+def _triangular(
+    a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    if unitriangular:
+        unit = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        return _solve((a.triu(1) if upper else a.tril(-1)) + unit, b, left=left)
+    return _solve(a.triu() if upper else a.tril(), b, left=left)
+
+
 #: Without the check of the result of PyTorch's own, which is an error for a singular matrix.
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.inverse.default: _inverse,
     _aten.linalg_inv.default: _inverse,
     _aten.linalg_solve.default: _solve,
+    _aten.linalg_solve_triangular.default: _triangular,
     _aten._linalg_det.default: _determinant,
+    _aten.linalg_cholesky.default: lambda a, *, upper=False: _cholesky(a, upper),
+    _aten.cholesky.default: _cholesky,
 }

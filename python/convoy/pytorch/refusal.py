@@ -20,13 +20,14 @@ _OTHERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
 WRAPPED = "function"
 
 
-def check_python(function: Callable[..., Any]) -> None:
-    """Raise UnsupportedOp for submodules whose operations PyTorch does not show to a trace."""
+def check_python(function: Callable[..., Any], training: bool) -> None:
+    """Raise UnsupportedOp for quantized submodules, and for scripted ones that are to be trained:
+    what they are converted to has other parameters."""
     if not isinstance(function, torch.nn.Module):
         return
     for name, module in function.named_modules():
         quantized = type(module).__module__.startswith(_QUANTIZED)
-        if quantized or isinstance(module, torch.jit.ScriptModule):
+        if quantized or (training and isinstance(module, torch.jit.ScriptModule)):
             how = "quantized" if quantized else "scripted"
             where = f" {name}" if name else ""
             raise UnsupportedOp(

@@ -1,0 +1,39 @@
+"""Modules of 16 bits that compute parts of themselves in float32, and casts that round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import convoy
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+X = torch.tensor([[1000.0, 2000, -300, 5], [1, 2, 3, 4]])
+MASK = torch.tensor([[0.0, 0, 0, 0], [1, 1, 1, 0]])
+
+#: Of values in 16 bits, of which float16 would overflow.
+CASES: dict[str, Callable[[Any, Any], Any]] = {
+    "mean of squares": lambda x, mask: (x.float() * x.float()).mean(-1),
+    "mask of a whole row": lambda x, mask: ((1 - mask).float() * -1e9 + x.float()).softmax(-1),
+    "smallest number": lambda x, mask: torch.where(
+        mask > 2, x.float(), torch.finfo(torch.float32).min
+    ).softmax(-1),
+    "product": lambda x, mask: (x.float() * x.float() * x.float() * 1e-6).to(x.dtype),
+    "overflow": lambda x, mask: (x.float() * 100).to(x.dtype).float(),
+    "rounded": lambda x, mask: (x.float() + 0.03).to(x.dtype) * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_casts_of_a_module_stay(dtype: str) -> None:
+    x, mask = (value.to(getattr(torch, dtype)) for value in (X, MASK))
+
+    def function(x: Any, mask: Any) -> tuple[Any, ...]:
+        return tuple(case(x, mask) for case in CASES.values())
+
+    got = convoy.compile(function, (x, mask), cache=False)(x, mask)
+    for name, one, want in zip(CASES, got, function(x, mask), strict=True):
+        torch.testing.assert_close(one, want, rtol=1e-6, atol=0, msg=lambda m, n=name: f"{n}: {m}")

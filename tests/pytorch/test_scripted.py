@@ -1,0 +1,87 @@
+"""TorchScript modules, alone and inside of others, against PyTorch."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import convoy
+from convoy.errors import UnsupportedOp
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    nn = torch.nn
+
+
+class Repeated(nn.Module):
+    """With control flow that a script keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.norm.running_var.fill_(0.5)
+
+    def forward(self, x: torch.Tensor, times: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.norm(self.conv(x))
+        for i in range(2):
+            y = torch.relu(y) - i
+        return y if times < 3 else y * times, y.mean()
+
+
+class Around(nn.Module):
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.blocks, self.unused = nn.ModuleList([inner]), torch.jit.script(nn.ReLU())
+
+    def forward(self, x: Any) -> Any:
+        return self.blocks[0](x * 2)[0] + 1
+
+
+def saved(module: Any) -> Any:
+    file = io.BytesIO()
+    torch.jit.save(module, file)
+    file.seek(0)
+    return torch.jit.load(file)
+
+
+X = torch.randn(1, 3, 6, 6, generator=torch.Generator().manual_seed(1))
+SCRIPTED = {
+    "scripted": lambda: torch.jit.script(Repeated().eval()),
+    "traced and loaded": lambda: saved(torch.jit.trace(Repeated().eval(), X)),
+    "frozen": lambda: torch.jit.freeze(torch.jit.script(Repeated().eval())),
+    "inside": lambda: Around(torch.jit.script(Repeated())).eval(),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_as_pytorch(name: str) -> None:
+    net = SCRIPTED[name]()
+    before = dict(net.named_modules()) if name == "inside" else {}
+    fast = convoy.compile(net, X, cache=False)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(X), net(X), rtol=1e-4, atol=1e-5)
+    assert all(net.get_submodule(path) is module for path, module in before.items())
+
+
+def test_arguments_by_keyword() -> None:
+    net = torch.jit.script(Repeated().eval())
+    fast = convoy.compile(net, X, {"times": 3}, cache=False)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(X, times=3), net(X, times=3), rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_converted_is_named() -> None:
+    class Named(nn.Module):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            found: dict[str, torch.Tensor] = {}
+            found["x"] = torch.relu(x)
+            return found
+
+    net = nn.Sequential(nn.ReLU(), torch.jit.script(Named()))
+    with pytest.raises(UnsupportedOp, match="the scripted module 1 "):
+        convoy.compile(net, X, cache=False)
