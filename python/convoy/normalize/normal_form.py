@@ -28,6 +28,7 @@ The passes, in order:
     PackProducts         linear layers that attention reads -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
+    WidenChannels        channels of convolutions in 16 bit -> multiples of 8
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
     PadStemChannels      few input channels -> as many as tensor cores load
 """
@@ -64,6 +65,7 @@ from .short_sums import ShortSums
 from .simplify import Simplify
 from .taps import TrimFilters
 from .training_norms import ExpandTrainingNorms
+from .wide_channels import WidenChannels
 
 #: Module attribute with the dtype policy.
 POLICY_ATTR = "convoy.dtype"
@@ -137,6 +139,7 @@ def passes(dtype: str) -> list[Pass]:
         PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
+        WidenChannels(),
         PadHeads(),
     ]
 
