@@ -8,6 +8,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.normalize.normal_form import normalize
+from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import Net
@@ -75,3 +76,30 @@ def test_heads_that_split_the_last_axis_stay():
     mod = net.finish(net.emit(op.multiply(y, factors)))
     assert epilogues(mod) == ["bias"]
     check_same(mod)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_products_of_two_activations(transposed, batch):
+    """Of one matrix each they are GEMMs, however many axes of size 1 they have."""
+    net = Net((batch, 1, 96, 128))
+    other = net.emit(op.tanh(net.x))
+    if transposed:
+        other = net.emit(op.reshape(other, (batch, 128, 1, 96)))
+        other = net.emit(op.permute_dims(other, [0, 2, 1, 3]))
+    else:
+        other = net.emit(op.permute_dims(other, [0, 1, 3, 2]))
+    mod = net.finish(net.relu(net.emit(op.matmul(net.x, other))))
+    assert epilogues(mod) == (["relu"] if batch == 1 else [])
+    normal = normalize(mod, dtype="float32")
+    found = longest(find_subgraphs(normal))
+    chosen = {subgraph.id: f"product_{i}" for i, subgraph in enumerate(found)}
+    sizes = [[shape for _, shape, _ in s.workload.operand_shapes()] for s in found]
+    assert sizes == [[(96, 128), (96, 128), (96, 96)]] * (batch == 1)
+    rewrite(normal, chosen, subgraphs=found)  # checks the operands
+
+
+def test_short_products_are_left_to_tvm():
+    net = Net((1, 1, 16, 32))
+    other = net.emit(op.permute_dims(net.x, [0, 1, 3, 2]))
+    assert epilogues(net.finish(net.emit(op.matmul(net.x, other)))) == []

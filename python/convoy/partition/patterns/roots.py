@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from tvm import relax
@@ -13,6 +14,7 @@ from ...graph.expr import (
     ints,
     op_name,
     padding_of,
+    permutation_of,
     rank_of,
     shape_of,
 )
@@ -20,6 +22,8 @@ from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView
 
+#: Multiply-adds of a product of two activations from which on a library is asked.
+LEAST_WORK = 2**20
 _CONVOLUTIONS = {"relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 
 
@@ -76,22 +80,39 @@ def _gradient_root(binding: relax.Binding) -> Root | None:
 
 
 def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
-    """(n, c) x (c, k); the weights become (k, c), which rewrite folds where they are constant."""
+    """(n, c) x (c, k); the weights become (k, c), which rewrite folds where they are constant.
+
+    So are products of more axes, if all but the last two have size 1: of two activations, since
+    linear layers have two axes. Short ones are left to TVM, which fuses what is around them.
+    """
     call = binding.value
     if op_name(call) != "relax.matmul":
         return None
     a, b = call.args
-    if rank_of(a) != 2 or rank_of(b) != 2 or dtype_of(a) != dtype_of(b):
+    if not (_is_matrix(a) and _is_matrix(b)) or dtype_of(a) != dtype_of(b):
         return None
     if dtype_of(a) not in FLOAT_DTYPES or dtype_of(binding.var) not in FLOAT_DTYPES:
         return None
-    (n, c), (_, k) = shape_of(a), shape_of(b)
-    made = graph.value.get(b) if isinstance(b, relax.Var) else None
-    if made is not None and op_name(made) == "relax.permute_dims":
-        weights = made.args[0]  # the only permutation of two axes that does something
-    else:
-        weights = relax.op.permute_dims(b, [1, 0])
+    (n, c), k = shape_of(a)[-2:], shape_of(b)[-1]
+    if rank_of(binding.var) > 2 and n * c * k < LEAST_WORK:
+        return None
     workload = Workload(
         "matmul", n, 1, 1, c, k, 1, 1, dtype=dtype_of(a), out_dtype=dtype_of(binding.var)
     )
-    return Root(workload, [a, weights])
+    return Root(workload, [a, _transposed(b, graph)])
+
+
+def _is_matrix(expr: relax.Expr) -> bool:
+    return rank_of(expr) >= 2 and math.prod(shape_of(expr)[:-2]) == 1
+
+
+def _transposed(matrix: relax.Expr, graph: GraphView) -> relax.Expr:
+    """The transpose of a matrix: what it is the transpose of, where it is one."""
+    made = graph.value.get(matrix) if isinstance(matrix, relax.Var) else None
+    if made is not None and op_name(made) == "relax.permute_dims":
+        before = shape_of(made.args[0])
+        moved = [axis for axis in permutation_of(made) if before[axis] > 1]
+        if len(moved) < 2 or moved != sorted(moved):
+            return made.args[0]
+    axes = list(range(rank_of(matrix)))
+    return relax.op.permute_dims(matrix, [*axes[:-2], axes[-1], axes[-2]])
