@@ -15,6 +15,7 @@ The passes, in order:
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonSubexpr  what is computed twice -> computed once
+    ShortProducts        linear layers over a few heads, permuted -> element-wise
     ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
     MoveNorms            norms of rows before the rows are permuted
@@ -61,6 +62,7 @@ from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
 from .shape_outputs import shape_outputs
+from .short_products import ShortProducts
 from .short_sums import ShortSums
 from .simplify import Simplify
 from .taps import TrimFilters
@@ -126,6 +128,7 @@ def passes(dtype: str) -> list[Pass]:
         ChannelsLast(),
         Simplify(),
         relax.transform.EliminateCommonSubexpr(call_only=True),
+        ShortProducts(),
         ShortSums(),
         RecognizeRowNorms(),
         MoveNorms(),
