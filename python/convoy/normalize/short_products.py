@@ -64,10 +64,13 @@ class ShortProducts(Rewriter):
         return self._as_moved(self._mixed(x, axes[-1], matrix), axes, shape)
 
     def _permuted(self, expr: relax.Expr) -> Moved | None:
-        """What a value is a permutation of that has another axis last, and the permutation."""
+        """What a value is a permutation of that has another axis last, and the permutation; None
+        for inputs of the network, whose layout is what convolutions are about to change."""
         view = self.producer(expr, "relax.reshape")
         made = self.producer(view.args[0] if view is not None else expr, "relax.permute_dims")
         if made is None or shape_of(made)[-1] != shape_of(expr)[-1]:
+            return None
+        if self.producer(made.args[0]) is None:
             return None
         axes = permutation_of(made)
         return (made.args[0], axes) if axes[-1] != len(axes) - 1 else None
