@@ -52,8 +52,9 @@ class ShortProducts(Rewriter):
         if name == "relax.reshape":
             return self.reshaped(call.args[0], shape)
         if name == "relax.add":
-            found = self._shifted(*call.args, shape)
-            return found if found is not None else self._shifted(*reversed(call.args), shape)
+            x, other = call.args
+            found = self._shifted(x, other, shape)
+            return found if found is not None else self._shifted(other, x, shape)
         if name == "relax.nn.softmax":
             return self._softmax(call)
         matrix = _matrix(call)
