@@ -9,12 +9,14 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from convoy.graph.expr import shape_of
+from convoy.graph.expr import op_name, shape_of
+from convoy.graph.rewriter import bindings_of
 
 from ..graph.nets import Net, count_ops
 from .test_normalize import check_same, convs
 
 TOLERANCE = 4e-3  # of float16
+RESIZE = "relax.image.resize2d"
 
 
 def chain(net: Net) -> relax.Expr:
@@ -83,6 +85,17 @@ def test_infinite_constants_end_a_wide_chain() -> None:
     y = net.emit(op.maximum(net.conv(net.x, 12), low))
     normal = check_same(net.finish(net.conv(y, 8)), "float16", TOLERANCE)
     assert convs(normal)
+
+
+@pytest.mark.parametrize(("classes", "resized"), [(3, 3), (12, 16)])
+def test_a_few_results_are_cut_before_they_are_resized(classes: int, resized: int) -> None:
+    net = Net((1, 16, 4, 4))
+    y = net.emit(op.sigmoid(net.conv(net.x, classes, bias=True)))
+    y = net.emit(op.image.resize2d(y, (8, 8), layout="NCHW"))
+    normal = check_same(net.finish(y), "float16", TOLERANCE)
+    assert shape_of(convs(normal)[0])[-1] % 8 == 0
+    (resize,) = (b.value for b in bindings_of(normal["main"]) if op_name(b.value) == RESIZE)
+    assert shape_of(resize)[-1] == resized
 
 
 @pytest.mark.parametrize("classes", [1, 3])
