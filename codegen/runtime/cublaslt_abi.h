@@ -31,6 +31,8 @@ enum MatmulDescAttribute : int {
 // Bits: an activation and the bias may be set together. kGelu is the tanh form.
 enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32 };
 
+enum LayoutAttribute : int { kLayoutBatchCount = 5, kLayoutStridedBatchOffset = 6 };
+
 enum PreferenceAttribute : int {
   kPreferenceMaxWorkspace = 1,
   kPreferenceReductionSchemeMask = 3,
@@ -83,6 +85,8 @@ struct HeuristicResult {
   X(::convoy::cublaslt::Status, cublasLtMatrixLayoutCreate,                                        \
     (::convoy::cublaslt::MatrixLayout*, ::convoy::cublaslt::DataType, uint64_t, uint64_t,          \
      int64_t))                                                                                     \
+  X(::convoy::cublaslt::Status, cublasLtMatrixLayoutSetAttribute,                                  \
+    (::convoy::cublaslt::MatrixLayout, ::convoy::cublaslt::LayoutAttribute, const void*, size_t))  \
   X(::convoy::cublaslt::Status, cublasLtMatrixLayoutDestroy, (::convoy::cublaslt::MatrixLayout))   \
   X(::convoy::cublaslt::Status, cublasLtMatmulPreferenceCreate, (::convoy::cublaslt::Preference*)) \
   X(::convoy::cublaslt::Status, cublasLtMatmulPreferenceSetAttribute,                              \

@@ -26,11 +26,12 @@ int PlaceOf(const Workload& load, Role role) {
   return -1;
 }
 
-// Whether the result is one matrix product: the pixels of x and y are the same rows.
+// Whether the result is one matrix product, or one for each group of a matmul: the pixels of x and y
+// are the same rows.
 bool IsGemm(const Workload& load) {
-  return load.op != Op::kAttention && !load.depth.is_3d && load.groups == 1 && load.r == 1 &&
-         load.s == 1 && load.stride[0] == 1 && load.stride[1] == 1 &&
-         load.padding == std::array<int64_t, 4>{0, 0, 0, 0};
+  return load.op != Op::kAttention && !load.depth.is_3d &&
+         (load.groups == 1 || load.is_batched()) && load.r == 1 && load.s == 1 &&
+         load.stride[0] == 1 && load.stride[1] == 1 && load.padding == std::array<int64_t, 4>{0, 0, 0, 0};
 }
 
 // cuBLASLt's epilogue; 0 where it has none that is the same.
@@ -45,11 +46,21 @@ uint32_t EpilogueOf(const Epilogue& epilogue) {
   }
 }
 
-LtDescriptor Layout(cublaslt::DataType type, int64_t rows, int64_t columns) {
+// Matrices behind each other, `batch` of them.
+LtDescriptor Layout(cublaslt::DataType type, int64_t rows, int64_t columns, int64_t batch = 1) {
   const CublasLtApi& api = CublasLt();
   void* raw = nullptr;
   CheckCublasLt(api.cublasLtMatrixLayoutCreate(&raw, type, rows, columns, rows), "a layout");
-  return LtDescriptor(raw, api.cublasLtMatrixLayoutDestroy);
+  LtDescriptor layout(raw, api.cublasLtMatrixLayoutDestroy);
+  auto set = [&](cublaslt::LayoutAttribute attribute, auto value) {
+    CheckCublasLt(api.cublasLtMatrixLayoutSetAttribute(raw, attribute, &value, sizeof(value)),
+                  "a layout of a batch");
+  };
+  if (batch > 1) {
+    set(cublaslt::kLayoutBatchCount, static_cast<int32_t>(batch));
+    set(cublaslt::kLayoutStridedBatchOffset, int64_t{rows * columns});
+  }
+  return layout;
 }
 
 template <typename T>
@@ -109,7 +120,7 @@ LtGemm::LtGemm(const Workload& load) : epilogue_(EpilogueOf(load.epilogue)) {
   compute_ = load.dtype == Dtype::kFloat32 && load.tf32 ? cublaslt::kCompute32FFastTF32
                                                         : cublaslt::kCompute32F;
   cublaslt::DataType in = ToCublasLt(load.dtype), out = ToCublasLt(load.out_dtype);
-  int64_t pixels = load.n * load.h * load.w;
+  int64_t pixels = load.n * load.h * load.w, batch = load.groups;
   transpose_a_ = transpose_b_ = cublaslt::kNoTranspose;
   int x = PlaceOf(load, Role::kX), w = PlaceOf(load, Role::kW), y = PlaceOf(load, Role::kY);
   switch (load.op) {
@@ -130,9 +141,9 @@ LtGemm::LtGemm(const Workload& load) : epilogue_(EpilogueOf(load.epilogue)) {
       a = w, b = x, d = y;
       c = PlaceOf(load, Role::kResidual), bias = PlaceOf(load, Role::kBias);
       transpose_a_ = cublaslt::kTranspose;
-      a_layout = Layout(in, load.c, load.k);
-      b_layout = Layout(in, load.c, pixels);
-      d_layout = Layout(out, load.k, pixels);
+      a_layout = Layout(in, load.c / batch, load.k / batch, batch);
+      b_layout = Layout(in, load.c / batch, pixels, batch);
+      d_layout = Layout(out, load.k / batch, pixels, batch);
       if (c >= 0) c_layout = Layout(out, load.k, pixels);
   }
 }

@@ -56,6 +56,8 @@ void CheckGemm(const Workload& load);
 //   fprop, matmul  y^T  = w x^T     (k, pixels), with the bias along the rows
 //   dgrad          dx^T = w^T dy^T  (c, pixels)
 //   wgrad          dw^T = x^T dy    (c, k)
+//
+// A batched matmul is one such product for each group.
 class LtGemm {
  public:
   // Throws as CheckGemm does.

@@ -154,6 +154,12 @@ void ListOperands(Workload* load) {
   Shape w =
       matmul ? Shape{load->k, load->c} : Shape{load->k, load->r, load->s, load->c / load->groups};
   Shape y = matmul ? Shape{load->n, load->k} : Shape{load->n, load->p, load->q, load->k};
+  if (load->is_batched()) {
+    int64_t c = load->c / load->groups, k = load->k / load->groups;
+    x = {load->groups, load->n, c};
+    w = {load->groups, k, c};
+    y = {load->groups, load->n, k};
+  }
   if (const Depth& depth = load->depth; depth.is_3d) {
     x.insert(x.begin() + 1, depth.d);
     w.insert(w.begin() + 1, depth.t);
@@ -263,6 +269,10 @@ Workload Workload::FromJson(const json::Object& object) {
   load.tf32 = GetString(object, "math", "default") == "tf32";
   if (Find(object, "epilogue") != nullptr) {
     load.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));
+  }
+  if (load.is_batched() && (load.fused() || load.h * load.w * load.r * load.s != 1)) {
+    TVM_FFI_THROW(InvalidWorkload) << "a batched matmul with an epilogue, rows or taps in "
+                                   << json::Stringify(object) << "; expected n, c and k alone";
   }
   if (load.op == Op::kAttention) {
     load.attention = ParseAttention(Require<json::Object>(object, "attention"), load);

@@ -74,6 +74,8 @@ struct Depth {
 
 // Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k);
 // over volumes x (n,d,h,w,c), filter (k,t,r,s,c/groups), y (n,o,p,q,k).
+// A matmul has x (n,c), filter (k,c), y (n,k); of several groups it is batched: x (groups,n,c/groups),
+// filter (groups,k/groups,c/groups), y (groups,n,k/groups), without an epilogue.
 // Attention has n batches of `groups` heads, h queries, w keys, c / groups elements of q and k, and
 // k / groups of v and o.
 struct Workload {
@@ -94,6 +96,8 @@ struct Workload {
     return epilogue.residual || epilogue.bias || epilogue.affine_relu ||
            epilogue.activation != Activation::kNone;
   }
+
+  bool is_batched() const { return op == Op::kMatmul && groups > 1; }
 
   // Throws InvalidWorkload naming the field that is missing, of another type or out of range.
   static Workload FromJson(const json::Object& object);

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from convoy.backends import registry
 from convoy.backends.cublaslt import FIRST_CHOICE, CublasLtBackend, cublas_version_number
 from convoy.errors import ConvoyError, InvalidOption
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
@@ -50,6 +51,13 @@ def test_declines_with_a_reason(workload: Workload, reason: str) -> None:
     assert isinstance(decline, Decline) and reason in decline.reason
 
 
+def test_batched_products_are_cublaslts_alone() -> None:
+    batched = gemm(groups=4)
+    assert BACKEND.accepts(batched, H200) is None
+    for name in ("cudnn", "cutlass", "hopper", "depthwise", "attention"):
+        assert registry.get(name).accepts(batched, H200) is not None, name
+
+
 def test_declines_old_gpus() -> None:
     decline = BACKEND.accepts(gemm(), Device("NVIDIA V100", 70, 80))
     assert decline is not None and "7.0" in decline.reason
@@ -71,10 +79,13 @@ def workloads(draw: st.DrawFn) -> Workload:
         residual_last=residual and activation != "none" and draw(st.booleans()),
     )
     dtype = draw(st.sampled_from(("float16", "bfloat16", "float32")))
+    groups = draw(st.sampled_from((1, 1, 1, 2, 3)))
+    fused = op == "fprop" or (op == "matmul" and groups == 1)
     return Workload(
-        op, draw(st.integers(1, 9)), side, side, draw(st.integers(1, 99)), draw(st.integers(1, 99)),
-        r, r, dtype=dtype, out_dtype=draw(st.sampled_from((dtype, "float32"))),
-        epilogue=epilogue if op in ("fprop", "matmul") else Epilogue(),
+        op, draw(st.integers(1, 9)), side, side, groups * draw(st.integers(1, 33)),
+        groups * draw(st.integers(1, 33)), r, r, groups=groups, dtype=dtype,
+        out_dtype=draw(st.sampled_from((dtype, "float32"))),
+        epilogue=epilogue if fused else Epilogue(),
     )  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from .network import Emulation
         ((40, 20, 30, 24), None, 2),
         ((36000, 8), [0], 3),  # the product, and a view of it in parts
         ((17, 31, 41), None, 2),
+        ((20011, 9), [0], 3),  # a prime number of rows
+        ((40022,), None, 3),
     ],
 )
 def test_sum_of_products(shape: tuple[int, ...], axes: list[int] | None, launches: int) -> None:

@@ -161,6 +161,20 @@ def test_samples_are_elements_of_the_whole(data: st.DataObject) -> None:
     np.testing.assert_allclose(sample.values, whole[index], atol=1e-12)
 
 
+@pytest.mark.parametrize("sizes", [(1, 5, 7, 2), (6, 40, 3, 3), (9, 16, 33, 20)])
+def test_each_matrix_of_a_batch_with_its_own(sizes: tuple[int, int, int, int]) -> None:
+    rows, k, c, batch = sizes
+    workload = Workload("matmul", rows, 1, 1, batch * c, batch * k, 1, 1, groups=batch)
+    of = operands(workload)
+    (whole,) = reference.full(workload, of)
+    np.testing.assert_allclose(whole, np.einsum("grc,gkc->grk", of["x"], of["w"]), atol=1e-12)
+    functions = {name: reference.Operand(array) for name, array in of.items()}
+    (sample,) = reference.sample(workload, functions, np.random.default_rng(5))
+    index = sample.starts[:, None] + np.arange(sample.run)
+    assert index.min() >= 0 and index.max() == whole.size - 1
+    np.testing.assert_allclose(sample.values, whole.reshape(-1)[index], atol=1e-12)
+
+
 def test_samples_are_many_and_spread() -> None:
     workload = Workload("fprop", 32, 56, 56, 64, 256, 1, 1)
     rng = np.random.default_rng(0)

@@ -51,7 +51,35 @@ NORMS = {
         x, e(op.broadcast_to(e(op.maximum(length(e, x), number(1e-12))), SHAPE))
     ),
 }
+
+
+def centred(e: Any, x: Any, axis: int = -1) -> Any:
+    return e(op.subtract(x, e(op.mean(x, [axis], keepdims=True))))
+
+
+def layer_norm(e: Any, x: Any, of: Any = None) -> Any:
+    difference = centred(e, x)
+    return e(op.divide(difference, e(op.sqrt(mean_square(e, difference if of is None else of)))))
+
+
+def with_variance(e: Any, x: Any) -> Any:
+    variance = e(op.add(e(op.variance(x, [2], keepdims=True)), number(1e-5)))
+    return e(op.divide(centred(e, x), e(op.sqrt(variance))))
+
+
+SHIFT = relax.const(np.linspace(-1, 3, 8, dtype="float32"))
+LAYER_NORMS = {
+    "plain": layer_norm,
+    "variance": with_variance,
+    "scaled and shifted": lambda e, x: op.add(
+        SHIFT, e(op.multiply(relax.const(GAMMA), layer_norm(e, x)))
+    ),
+}
 OTHERS = {
+    "distances from means of another axis": lambda e, x: op.divide(
+        centred(e, x, 1), e(op.sqrt(mean_square(e, centred(e, x))))
+    ),
+    "squares of what has its mean": lambda e, x: layer_norm(e, x, x),
     "another axis": lambda e, x: op.divide(x, e(op.sqrt(mean_square(e, x, 1)))),
     "a bound that counts": lambda e, x: op.divide(x, e(op.maximum(length(e, x), number(0.5)))),
     "of another tensor": lambda e, x: op.divide(x, e(op.sqrt(mean_square(e, e(op.tanh(x)))))),
@@ -70,10 +98,17 @@ def test_a_norm_is_one_operator(name: str) -> None:
     check_same(mod)
 
 
+@pytest.mark.parametrize("name", LAYER_NORMS)
+def test_a_layer_norm_is_one_operator(name: str) -> None:
+    mod = network(LAYER_NORMS[name])
+    assert operators(mod) == ["nn.layer_norm"]
+    check_same(mod)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_quotients_stay(name: str) -> None:
     mod = network(OTHERS[name])
-    assert "nn.rms_norm" not in operators(mod)
+    assert not {"nn.rms_norm", "nn.layer_norm"} & set(operators(mod))
     check_same(mod)
 
 

@@ -350,6 +350,8 @@ CUBLASLT = {
     "kRelu": "CUBLASLT_EPILOGUE_RELU",
     "kBias": "CUBLASLT_EPILOGUE_BIAS",
     "kGelu": "CUBLASLT_EPILOGUE_GELU",
+    "kLayoutBatchCount": "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT",
+    "kLayoutStridedBatchOffset": "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET",
     "kPreferenceMaxWorkspace": "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES",
     "kPreferenceReductionSchemeMask": "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK",
     "kPreferenceMinAlignmentA": "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES",
@@ -395,7 +397,7 @@ CONVOY_CUBLASLT_FUNCTIONS(DECLARE)
             f"offsetof(convoy::cublaslt::HeuristicResult, {ours})", f"offsetof({result}, {theirs})"
         )
     names = re.findall(r"X\([^,]+, (cublasLt\w+),", text)
-    assert len(names) == 15
+    assert len(names) == 16
     for name in names:
         source += (
             f"static_assert(std::is_same<decltype(Sizes((Ours_{name})nullptr)), "

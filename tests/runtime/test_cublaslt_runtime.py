@@ -60,6 +60,20 @@ def test_results_of_every_operation_and_epilogue(fakes: Fakes) -> None:
     assert not [line for line in lines if "VIOLATION" in line]
 
 
+def test_results_of_a_batch(fakes: Fakes) -> None:
+    """Each matrix of the batch is multiplied with its own."""
+    error, lines = run(
+        fakes,
+        """
+        w = gemm(c=15, k=21, groups=3)
+        assert [shape for _, shape, _ in w.operand_shapes()] == [(3, 6, 5), (3, 7, 5), (3, 6, 7)]
+        result([off(w, backend.propose(w, current_device())[0]), calls()])
+        """,
+    )
+    assert error < 1e-5
+    assert not [line for line in lines if "VIOLATION" in line]
+
+
 def test_candidates_are_the_algorithms_of_the_heuristic(fakes: Fakes) -> None:
     found, lines = run(
         fakes,
@@ -133,6 +147,7 @@ def test_capture_and_replay(fakes: Fakes) -> None:
         ('algo="12"', "hexadecimal"),
         ("workload=small().to_json()", "no GEMM"),
         ('workload=gemm(activation="gelu").to_json()', "no GEMM"),
+        ('workload=gemm("fprop", c=15, k=21, groups=3).to_json()', "no GEMM"),
     ],
 )
 def test_damaged_entries_are_refused(change: str, word: str, fakes: Fakes) -> None:

@@ -28,7 +28,7 @@ ACTIVATIONS = ("none", "relu", "gelu_tanh")
 
 class CublasLtBackend(Backend):
     """The first ``limit`` algorithms of cuBLASLt's heuristic for 1x1 convolutions, their gradients
-    and matmuls.
+    and matmuls, batched ones too.
 
     The heuristic needs the GPU. Where it is not there the one candidate is the heuristic's first
     choice, which the machine that loads the module asks for; so does one whose cuBLASLt is of
@@ -50,7 +50,7 @@ class CublasLtBackend(Backend):
         if w.op == "attention":
             return self._decline("op attention", "use the attention backend")
         if (
-            w.groups > 1
+            (w.groups > 1 and not w.is_batched)
             or w.is_3d
             or (w.r, w.s, w.stride, w.padding) != (1, 1, (1, 1), (0, 0, 0, 0))
         ):

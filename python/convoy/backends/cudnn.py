@@ -53,6 +53,8 @@ class CudnnBackend(Backend):
             return self._decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"
             )
+        if workload.is_batched:
+            return self._decline("a batched matmul", "use the cublaslt backend")
         if workload.op in ("dgrad", "wgrad") and epilogue.name:
             return self._decline(
                 f"epilogue {epilogue.name} on {workload.op}", "leave the epilogue to TVM"

@@ -42,6 +42,9 @@ def shapes(workload: Workload) -> list[Operand]:
 
 def _convolved(w: Workload) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return the shapes of input, filter and output."""
+    if w.is_batched:
+        batch, own_c, own_k = w.groups, w.c // w.groups, w.k // w.groups
+        return (batch, w.n, own_c), (batch, own_k, own_c), (batch, w.n, own_k)
     if w.op == "matmul":
         return (w.n, w.c), (w.k, w.c), (w.n, w.k)
     planes = (w.depth.d, w.depth.t, w.depth.o)

@@ -31,9 +31,11 @@ class Workload:
     Sizes always describe the *forward* convolution: input ``(n, h, w, c)``, filter
     ``(k, r, s, c // groups)``, output ``(n, p, q, k)``. ``dgrad`` computes the input from
     output and filter, ``wgrad`` the filter from input and output. ``matmul`` is
-    ``(n, c) x (k, c)^T -> (n, k)`` and has ``h = w = r = s = 1``. ``attention`` has ``n`` batches
-    of ``groups`` heads, ``h`` queries, ``w`` keys and ``r = s = 1``; a head has ``c // groups``
-    elements in q and k and ``k // groups`` in v and o. The rest is in ``attention``.
+    ``(n, c) x (k, c)^T -> (n, k)`` and has ``h = w = r = s = 1``; with several groups it is
+    batched: one product of ``n`` rows for each, without an epilogue. ``attention`` has ``n``
+    batches of ``groups`` heads, ``h`` queries, ``w`` keys and ``r = s = 1``; a head has
+    ``c // groups`` elements in q and k and ``k // groups`` in v and o. The rest is in
+    ``attention``.
 
     A 3d convolution has its third spatial axis in ``depth``, before the others: input
     ``(n, d, h, w, c)``, filter ``(k, t, r, s, c // groups)``, output ``(n, o, p, q, k)``. It is
@@ -44,6 +46,7 @@ class Workload:
     ========  =========================================================================
     fprop     x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], [y], [y2]
     matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
+    batched   a (groups,n,c/groups), b (groups,k/groups,c/groups), y (groups,n,k/groups)
     attention q, k, v, [bias], o, of the shapes of their views
     dgrad     dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
     wgrad     dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
@@ -104,6 +107,11 @@ class Workload:
             )
         if self.attention is not None:
             self._check_attention(self.attention)
+        if self.is_batched and (self.epilogue != NO_EPILOGUE or self.h * self.w > 1):
+            raise InvalidWorkload(
+                f"a batched matmul of {self.h}x{self.w} with epilogue {self.epilogue.name!r}",
+                "rows (n) alone, without an epilogue",
+            )
 
     def _check_attention(self, attention: Attention) -> None:
         plain = (self.r, self.s, *self.stride, *self.dilation) == (1,) * 6 and not any(self.padding)
@@ -118,6 +126,11 @@ class Workload:
     def is_3d(self) -> bool:
         """Whether it is a 3d convolution, with operands of five axes."""
         return self.depth != IMAGES
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether it is a matmul for each of several groups, with operands of three axes."""
+        return self.op == "matmul" and self.groups > 1
 
     @property
     def pixels(self) -> int:

@@ -54,6 +54,10 @@ def _apart(builder: relax.BlockBuilder, x: relax.Expr, axes: list[int]) -> tuple
         return x, fits[-1 if len(axes) == len(shape) else 0]
     count = math.prod(shape[: len(axes)])
     root = min(math.isqrt(count), _MOST_PARTS)
-    parts = max(n for n in range(1, root + 1) if count % n == 0)
-    sizes = [parts, count // parts, *shape[len(axes) :]]
-    return builder.emit(relax.op.reshape(x, sizes)), 1
+    parts, rest = max(n for n in range(1, root + 1) if count % n == 0), shape[len(axes) :]
+    if 2 * parts < root:  # a count of few or large factors: zeros make it a multiple
+        parts, extra = root, -count % root
+        rows = builder.emit(relax.op.reshape(x, [count, *rest]))
+        x = builder.emit(relax.op.nn.pad(rows, [0, extra, *(0,) * (2 * len(rest))]))
+        count += extra
+    return builder.emit(relax.op.reshape(x, [parts, count // parts, *rest])), 1

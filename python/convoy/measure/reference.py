@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ir.workload import Workload
 from . import attention_reference as attention
+from . import matmul_reference as batched
 from .convolution_reference import Array, Pixels, dgrad, fprop, pixel_number, wgrad
 from .convolution_reference import Operand as Operand
 
@@ -47,6 +48,8 @@ def sample(
     """
     if workload.op == "attention":
         return [Sample("o", *attention.sample(workload, operands, rng))]
+    if workload.is_batched:
+        return [Sample("y", *batched.sample(workload, operands, rng, SAMPLES))]
     if workload.op == "dgrad":
         return [_sample_dgrad(workload, operands, rng)]
     if workload.op == "wgrad":
@@ -61,6 +64,8 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
     shapes = {name: shape for name, shape, _ in workload.operand_shapes()}
     if workload.op == "attention":
         return [attention.full(workload, functions)]
+    if workload.is_batched:
+        return [batched.full(workload, functions)]
     if workload.op == "dgrad":
         (dx,) = _whole_pixels(
             _volume(shapes["dx"]), lambda at, c: dgrad(workload, functions, at, c)

@@ -15,6 +15,7 @@ The passes, in order:
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonSubexpr  what is computed twice -> computed once
+    ShortProducts        linear layers over a few heads, permuted -> element-wise
     ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
     MoveNorms            norms of rows before the rows are permuted
@@ -28,6 +29,7 @@ The passes, in order:
     PackProducts         linear layers that attention reads -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
+    WidenChannels        channels of convolutions in 16 bit -> multiples of 8
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
     PadStemChannels      few input channels -> as many as tensor cores load
 """
@@ -60,10 +62,12 @@ from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
 from .shape_outputs import shape_outputs
+from .short_products import ShortProducts
 from .short_sums import ShortSums
 from .simplify import Simplify
 from .taps import TrimFilters
 from .training_norms import ExpandTrainingNorms
+from .wide_channels import WidenChannels
 
 #: Module attribute with the dtype policy.
 POLICY_ATTR = "convoy.dtype"
@@ -124,6 +128,7 @@ def passes(dtype: str) -> list[Pass]:
         ChannelsLast(),
         Simplify(),
         relax.transform.EliminateCommonSubexpr(call_only=True),
+        ShortProducts(),
         ShortSums(),
         RecognizeRowNorms(),
         MoveNorms(),
@@ -137,6 +142,7 @@ def passes(dtype: str) -> list[Pass]:
         PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
+        WidenChannels(),
         PadHeads(),
     ]
 

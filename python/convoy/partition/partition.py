@@ -48,6 +48,7 @@ def partition(
         for subgraph in find_subgraphs(module)
     ]
     found = [subgraph for subgraph in found if not _is_left_to_tvm(subgraph, backends)]
+    found = _without_products_of_attention(found)
     _, func = main_function(module)
     ops = operations(module, {name for subgraph in found for name in subgraph.ops})
     made = {op.name for op in ops}  # an input may be a result as it is
@@ -67,6 +68,14 @@ def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
     """Whether no backend takes an attention: its operations are then priced one by one."""
     is_attention = subgraph.require_workload().op == "attention"
     return is_attention and bool(backends) and len(subgraph.declines) == len(backends)
+
+
+def _without_products_of_attention(found: Sequence[Subgraph]) -> list[Subgraph]:
+    """Subgraphs but for the batched products that an attention computes: a kernel for both of them
+    and the softmax between them is faster, and their workloads need not be priced."""
+    workloads = [(subgraph, subgraph.require_workload()) for subgraph in found]
+    inside = {op for subgraph, load in workloads if load.op == "attention" for op in subgraph.ops}
+    return [s for s, load in workloads if not (load.is_batched and inside.issuperset(s.ops))]
 
 
 def distinct(graphs: Iterable[MatchGraph]) -> list[MatchGraph]:

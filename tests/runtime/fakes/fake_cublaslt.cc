@@ -17,6 +17,8 @@ namespace {
 struct Layout {
   uint64_t rows, columns;
   int64_t ld;
+  int32_t batch = 1;
+  int64_t stride = 0;
 };
 struct Operation {
   int transpose_a = 0, transpose_b = 0;
@@ -48,9 +50,7 @@ float At(const float* matrix, const Layout& layout, bool transpose, uint64_t row
   return transpose ? matrix[row * layout.ld + column] : matrix[column * layout.ld + row];
 }
 
-void Run(void* data) {
-  Call call;
-  std::memcpy(&call, data, sizeof(call));
+void RunOne(const Call& call) {
   const Operation& operation = call.operation;
   uint64_t depth = operation.transpose_a ? call.a_layout.rows : call.a_layout.columns;
   for (uint64_t column = 0; column < call.d_layout.columns; ++column) {
@@ -68,6 +68,17 @@ void Run(void* data) {
       }
       call.d[column * call.d_layout.ld + row] = y;
     }
+  }
+}
+
+void Run(void* data) {
+  Call call;
+  std::memcpy(&call, data, sizeof(call));
+  for (int32_t i = 0; i < call.d_layout.batch; ++i) {
+    RunOne(call);
+    call.a += call.a_layout.stride;
+    call.b += call.b_layout.stride;
+    call.d += call.d_layout.stride;
   }
 }
 
@@ -97,6 +108,15 @@ API int cublasLtMatmulDescDestroy(Operation* operation) { return delete operatio
 API int cublasLtMatrixLayoutCreate(Layout** layout, int, uint64_t rows, uint64_t columns,
                                    int64_t ld) {
   return *layout = new Layout{rows, columns, ld}, 0;
+}
+API int cublasLtMatrixLayoutSetAttribute(Layout* layout, int attribute, const void* value,
+                                         size_t bytes) {
+  void* field = attribute == 5   ? static_cast<void*>(&layout->batch)
+                : attribute == 6 ? static_cast<void*>(&layout->stride)
+                                 : nullptr;
+  if (field == nullptr) return 7;
+  std::memcpy(field, value, bytes);
+  return 0;
 }
 API int cublasLtMatrixLayoutDestroy(Layout* layout) { return delete layout, 0; }
 API int cublasLtMatmulPreferenceCreate(Preference** preference) {
@@ -140,6 +160,7 @@ API int cublasLtMatmul(void*, Operation* operation, const float* alpha, const fl
   Record("matmul algo=" + std::to_string(algo->data[0]) + " bytes=" + std::to_string(bytes));
   if (workspace == nullptr || bytes != algo->data[0] * 1024) Record("VIOLATION: workspace");
   if (*alpha != 1) Record("VIOLATION: alpha");
+  if (la->batch != ld->batch || lb->batch != ld->batch) Record("VIOLATION: batches");
   Call call{*operation, *la, *lb, *ld, a, b, c, d, *beta};
   using Launch = int (*)(void*, const char*, void (*)(void*), const void*, size_t);
   static auto launch = reinterpret_cast<Launch>(dlsym(RTLD_DEFAULT, "fake_cuda_launch"));

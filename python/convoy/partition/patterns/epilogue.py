@@ -61,6 +61,8 @@ class Chain:
 
 def _alternatives(graph: GraphView, var: relax.Var, root: Root) -> list[Site]:
     chains = [Chain([var], var)]
+    if root.workload.is_batched:
+        return [_site(root, *chains)]
     while (longer := extended(graph, chains[-1])) is not None:
         chains.append(longer)
     chains += [dual for chain in chains if (dual := _with_affine_relu(graph, chain)) is not None]

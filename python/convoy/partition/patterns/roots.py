@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from tvm import relax
@@ -13,6 +14,7 @@ from ...graph.expr import (
     ints,
     op_name,
     padding_of,
+    permutation_of,
     rank_of,
     shape_of,
 )
@@ -20,6 +22,9 @@ from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView
 
+#: Multiply-adds of products of two activations from which on a library is asked, and the fewest
+#: rows, columns and summands of each.
+LEAST_WORK, _FEWEST = 2**20, 8
 _CONVOLUTIONS = {"relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 
 
@@ -76,22 +81,40 @@ def _gradient_root(binding: relax.Binding) -> Root | None:
 
 
 def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
-    """(n, c) x (c, k); the weights become (k, c), which rewrite folds where they are constant."""
+    """(n, c) x (c, k); the weights become (k, c), which rewrite folds where they are constant.
+
+    Products with more axes are those of two activations, since linear layers have two: a GEMM for
+    each matrix, or one GEMM. Short ones are left to TVM, which fuses what is around them.
+    """
     call = binding.value
     if op_name(call) != "relax.matmul":
         return None
     a, b = call.args
-    if rank_of(a) != 2 or rank_of(b) != 2 or dtype_of(a) != dtype_of(b):
+    if min(rank_of(a), rank_of(b)) < 2 or dtype_of(a) != dtype_of(b):
         return None
     if dtype_of(a) not in FLOAT_DTYPES or dtype_of(binding.var) not in FLOAT_DTYPES:
         return None
-    (n, c), (_, k) = shape_of(a), shape_of(b)
-    made = graph.value.get(b) if isinstance(b, relax.Var) else None
-    if made is not None and op_name(made) == "relax.permute_dims":
-        weights = made.args[0]  # the only permutation of two axes that does something
-    else:
-        weights = relax.op.permute_dims(b, [1, 0])
+    counts = {math.prod(shape_of(value)[:-2]) for value in (a, b, binding.var)}
+    if len(counts) > 1:  # one of them is repeated
+        return None
+    (count,), (n, c), k = counts, shape_of(a)[-2:], shape_of(b)[-1]
+    if rank_of(binding.var) > 2 and (min(n, c, k) < _FEWEST or count * n * c * k < LEAST_WORK):
+        return None
     workload = Workload(
-        "matmul", n, 1, 1, c, k, 1, 1, dtype=dtype_of(a), out_dtype=dtype_of(binding.var)
-    )
-    return Root(workload, [a, weights])
+        "matmul", n, 1, 1, count * c, count * k, 1, 1,
+        groups=count, dtype=dtype_of(a), out_dtype=dtype_of(binding.var),
+    )  # fmt: skip
+    return Root(workload, [a, _transposed(b, graph)])
+
+
+def _transposed(matrices: relax.Expr, graph: GraphView) -> relax.Expr:
+    """The transposes of matrices: what they are the transposes of, where they are that."""
+    made = graph.value.get(matrices) if isinstance(matrices, relax.Var) else None
+    if made is not None and op_name(made) == "relax.permute_dims":
+        before, own = shape_of(made.args[0]), shape_of(matrices)[-2:]
+        order = [axis for axis in permutation_of(made) if before[axis] > 1]
+        swapped = [*order[:-2], *order[:-3:-1]]
+        if len(order) < 2 or (min(own) > 1 and swapped == sorted(order)):
+            return made.args[0]
+    axes = list(range(rank_of(matrices)))
+    return relax.op.permute_dims(matrices, [*axes[:-2], axes[-1], axes[-2]])

@@ -1,0 +1,172 @@
+"""Convolutions in 16 bit whose channels are no multiple of 8, with channels of zeros up to one.
+
+Kernels for tensor cores load 8 channels at once: of other counts CUTLASS takes none, and cuDNN has
+few kernels. Filters of zeros add output channels, and the next convolution's filters have zeros for
+them, so that between two convolutions nothing is padded or cut: element-wise operators, pools and
+resizes work on the wide tensor. Other readers of a value get its first channels, and what no
+convolution made is padded: copies that are fused with the operators around them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from ..graph.expr import (
+    as_numpy,
+    call_like,
+    dtype_of,
+    ints,
+    is_const,
+    make_const,
+    op_name,
+    rank_of,
+    relax_ops,
+    shape_of,
+)
+from ..graph.rewriter import Rewriter, bindings_of, main_function
+from ..ops.activation import ELU, HARDSWISH, MISH
+
+#: Channels that kernels load at once; images with fewer are stems (:mod:`.channels`).
+VECTOR = 8
+_CONV = "relax.nn.conv2d"
+#: Operators whose results are finite wherever their operands are: the channels that are added are
+#: multiplied by zeros in the end.
+_UNARY = relax_ops(
+    "nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.softplus sigmoid tanh clip abs negative"
+) | {ELU, HARDSWISH, MISH}
+_BINARY = relax_ops("add subtract multiply maximum minimum")
+_POOLS = relax_ops("nn.max_pool2d nn.avg_pool2d nn.adaptive_avg_pool2d image.resize2d")
+_OTHERS = relax_ops("nn.pad mean reshape astype")
+
+
+class WidenChannels(Rewriter):
+    """Widen convolutions with constant filters, in NHWC, without groups or depthwise."""
+
+    ops: ClassVar[frozenset[str] | None] = frozenset({_CONV}) | _UNARY | _BINARY | _POOLS | _OTHERS
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: The wide tensors of which values are the first channels.
+        self._wide: dict[relax.Expr, relax.Expr] = {}
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        _, func = main_function(mod)
+        calls = (binding.value for binding in bindings_of(func))
+        return super().__call__(mod) if any(map(_is_narrow, calls)) else mod
+
+    def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        name, wide = op_name(call), None
+        if name == _CONV:
+            wide = self._convolution(call) if _is_plain(call) else None
+        elif name in _BINARY:
+            wide = self._binary(call)
+        elif call.args[0] in self._wide:
+            wide = self._along(call, self._wide[call.args[0]])
+        if wide is None:
+            return None
+        return self._cut(self.emit(wide), shape_of(call)[-1])
+
+    def _cut(self, wide: relax.Expr, channels: int) -> relax.Expr:
+        """The first channels of a tensor, which readers that take all of them do without."""
+        if shape_of(wide)[-1] == channels:
+            return wide
+        axis = rank_of(wide) - 1
+        narrow = self.emit(relax.op.strided_slice(wide, [axis], [0], [channels]))
+        self._wide[narrow] = wide
+        return narrow
+
+    def _convolution(self, call: relax.Call) -> relax.Expr | None:
+        data, kernel = call.args
+        k, _, _, c = shape_of(kernel)
+        if int(call.attrs.groups) > 1:  # depthwise
+            if data not in self._wide:
+                return None
+            extra = shape_of(self._wide[data])[-1] - k
+            wide = [self._wide[data], _padded(kernel, 0, extra)]
+            return call_like(call, wide, groups=k + extra)
+        more = -k % VECTOR if 2 * (-k % VECTOR) <= max(2 * k, c) else 0
+        if data in self._wide or c > VECTOR:
+            data = self._widened(data, -(-c // VECTOR) * VECTOR)
+        extra = shape_of(data)[-1] - c
+        if not more and not extra:
+            return None
+        return call_like(call, [data, _padded(_padded(kernel, 3, extra), 0, more)])
+
+    def _widened(self, value: relax.Expr, channels: int) -> relax.Expr:
+        """A value with zeros, or whatever the tensor that it is cut from has, behind its
+        channels."""
+        extra = channels - shape_of(value)[-1]
+        if not extra:
+            return value
+        if is_const(value):
+            return _padded(value, rank_of(value) - 1, extra)
+        if value not in self._wide:
+            width = [0] * (2 * rank_of(value) - 1)
+            self._wide[value] = self.emit(relax.op.nn.pad(value, [*width, extra]))
+        return self._wide[value]
+
+    def _binary(self, call: relax.Call) -> relax.Expr | None:
+        """An element-wise operator of which one operand is wide already."""
+        channels = shape_of(call)[-1:]
+        along = [arg for arg in call.args if shape_of(arg)[-1:] == channels]  # not spread
+        sizes = {shape_of(self._wide[arg])[-1] for arg in along if arg in self._wide}
+        if len(sizes) != 1 or any(is_const(arg) and not _is_finite(arg) for arg in call.args):
+            return None
+        (size,) = sizes
+        return call_like(call, [self._widened(a, size) if a in along else a for a in call.args])
+
+    def _along(self, call: relax.Call, wide: relax.Expr) -> relax.Expr | None:
+        """An operator that treats all channels alike, of a wide tensor."""
+        name, source, result = op_name(call), call.args[0], shape_of(call)
+        if result[-1:] != shape_of(source)[-1:]:
+            return None
+        mostly_zeros = 2 * result[-1] <= shape_of(wide)[-1]
+        if mostly_zeros and name not in _UNARY:  # a resize would write several times as much
+            return None
+        if name == "relax.reshape":
+            return self.reshaped(wide, (*result[:-1], shape_of(wide)[-1]))
+        if name == "relax.nn.pad" and any(ints(call.attrs.pad_width)[-2:]):
+            return None
+        if name == "relax.mean":
+            axes = call.attrs.axis
+            if axes is None or any(axis % rank_of(source) == rank_of(source) - 1 for axis in axes):
+                return None
+        if name in _POOLS and str(call.attrs.layout) != "NHWC":
+            return None
+        return call_like(call, [wide, *call.args[1:]])
+
+
+def _is_plain(call: relax.Call) -> bool:
+    """A 2-d convolution that may be widened: of 16-bit images in NHWC, by constants."""
+    if op_name(call) != _CONV or not is_const(call.args[1]):
+        return False
+    attrs, c = call.attrs, shape_of(call.args[0])[-1]
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
+    if layouts != ("NHWC", "OHWI", "NHWC") or dtype_of(call.args[0]) not in ("float16", "bfloat16"):
+        return False
+    return int(attrs.groups) == 1 or int(attrs.groups) == c == shape_of(call.args[1])[0]
+
+
+def _is_narrow(call: relax.Expr) -> bool:
+    """Whether a convolution's channels are no multiple of the vector, stems aside."""
+    if not isinstance(call, relax.Call) or not _is_plain(call) or int(call.attrs.groups) > 1:
+        return False
+    k, _, _, c = shape_of(call.args[1])
+    return k % VECTOR > 0 or (c > VECTOR and c % VECTOR > 0)
+
+
+def _is_finite(constant: relax.Expr) -> bool:
+    return bool(np.isfinite(as_numpy(constant).astype("float32")).all())
+
+
+def _padded(constant: relax.Expr, axis: int, extra: int) -> relax.Expr:
+    """A constant with zeros at the end of an axis."""
+    if not extra:
+        return constant
+    values = as_numpy(constant)
+    width = [(0, extra if i == axis else 0) for i in range(values.ndim)]
+    return make_const(np.pad(values, width), dtype_of(constant))

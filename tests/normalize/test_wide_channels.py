@@ -1,0 +1,106 @@
+"""Convolutions of 16 bit get multiples of 8 channels, and stay what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from convoy.graph.expr import op_name, shape_of
+from convoy.graph.rewriter import bindings_of
+
+from ..graph.nets import Net, count_ops
+from .test_normalize import check_same, convs
+
+TOLERANCE = 4e-3  # of float16
+RESIZE = "relax.image.resize2d"
+
+
+def chain(net: Net) -> relax.Expr:
+    y = net.relu(net.conv(net.x, 26, bias=True))
+    return net.relu(net.conv(net.max_pool(y), 16, r=1))
+
+
+def residual(net: Net) -> relax.Expr:
+    y = net.relu(net.conv(net.x, 18, bias=True))
+    return net.conv(net.relu(net.add(y, net.conv(y, 18, bias=True))), 16)
+
+
+def depthwise(net: Net) -> relax.Expr:
+    y = net.relu(net.conv(net.x, 27, r=1, bias=True))
+    y = net.emit(op.nn.silu(net.conv(y, 27, groups=27, bias=True)))
+    return net.conv(y, 16, r=1)
+
+
+def excited(net: Net) -> relax.Expr:
+    """Scaled by a function of the means, and by one of each pixel."""
+    y = net.relu(net.conv(net.x, 20, bias=True))
+    mean = net.emit(op.mean(y, [2, 3], keepdims=True))
+    scale = net.emit(op.sigmoid(net.conv(mean, 20, r=1, bias=True)))
+    y = net.emit(op.multiply(y, scale))
+    each = net.emit(op.sigmoid(net.conv(y, 1, bias=True)))
+    return net.conv(net.emit(op.multiply(y, each)), 16)
+
+
+def parts(net: Net) -> relax.Expr:
+    """Slices of a convolution, each with a convolution of its own, put side by side."""
+    y = net.relu(net.conv(net.x, 52, r=1))
+    one, other = (net.emit(op.strided_slice(y, [1], [i], [i + 26])) for i in (0, 26))
+    one = net.relu(net.conv(one, 26))
+    other = net.relu(net.conv(net.add(one, other), 26))
+    return net.conv(net.concat(one, other), 16, r=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "moves"), [(chain, 0), (residual, 0), (depthwise, 0), (excited, 0), (parts, 3)]
+)
+def test_all_convolutions_are_wide(body: Callable[[Net], relax.Expr], moves: int) -> None:
+    net = Net((2, 16, 9, 8))
+    normal = check_same(net.finish(body(net)), "float16", TOLERANCE)
+    for conv in convs(normal):
+        assert not shape_of(conv)[-1] % 8 and not shape_of(conv.args[0])[-1] % 8
+    assert count_ops(normal).get("relax.nn.pad", 0) == moves  # of what no convolution made
+
+
+def test_nothing_is_widened_in_float32() -> None:
+    net = Net((1, 16, 8, 8))
+    (first, _) = convs(check_same(net.finish(chain(net))))
+    assert shape_of(first)[-1] == 26
+
+
+def test_the_last_channels_are_cut_from_results() -> None:
+    net = Net((1, 16, 8, 8))
+    y = net.conv(net.x, 21, r=1, bias=True)
+    normal = check_same(net.finish(y, net.emit(op.nn.softmax(y, 1))), "float16", TOLERANCE)
+    assert shape_of(convs(normal)[0])[-1] == 24
+
+
+def test_infinite_constants_end_a_wide_chain() -> None:
+    """Zeros of filters times infinity would be no number."""
+    net = Net((1, 16, 4, 4))
+    low = relax.const(tvm.runtime.tensor([[[[-float("inf")]]]]).numpy().astype("float32"))
+    y = net.emit(op.maximum(net.conv(net.x, 12), low))
+    normal = check_same(net.finish(net.conv(y, 8)), "float16", TOLERANCE)
+    assert convs(normal)
+
+
+@pytest.mark.parametrize(("classes", "resized"), [(3, 3), (12, 16)])
+def test_a_few_results_are_cut_before_they_are_resized(classes: int, resized: int) -> None:
+    net = Net((1, 16, 4, 4))
+    y = net.emit(op.sigmoid(net.conv(net.x, classes, bias=True)))
+    y = net.emit(op.image.resize2d(y, (8, 8), layout="NCHW"))
+    normal = check_same(net.finish(y), "float16", TOLERANCE)
+    assert shape_of(convs(normal)[0])[-1] % 8 == 0
+    (resize,) = (b.value for b in bindings_of(normal["main"]) if op_name(b.value) == RESIZE)
+    assert shape_of(resize)[-1] == resized
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_few_results_of_few_channels_stay(classes: int) -> None:
+    """Of 8 channels, wide results would move more than the convolution does."""
+    net = Net((1, 8, 8, 8))
+    normal = check_same(net.finish(net.conv(net.x, classes)), "float16", TOLERANCE)
+    assert shape_of(convs(normal)[0])[-1] == classes
