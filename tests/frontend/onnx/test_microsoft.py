@@ -86,8 +86,9 @@ def test_a_product_with_an_activation() -> None:
     np.testing.assert_allclose(y, np.where(plain < 0, 0.3 * plain, plain), 1e-5)
 
 
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
 @pytest.mark.parametrize("quantized", [True, False])
-def test_a_quantized_product(quantized: bool) -> None:
+def test_a_quantized_product(quantized: bool, alpha: float) -> None:
     """Scales and zero points for each row of a transposed matrix."""
     feeds = {"x": bytes_of(3, 4)}
     weights = {
@@ -97,10 +98,10 @@ def test_a_quantized_product(quantized: bool) -> None:
         "ys": np.array(0.05, "f4"), "yz": np.array(128, "uint8"),
     }  # fmt: skip
     names = list(weights) if quantized else list(weights)[:-2]
-    call = node("QGemm", ["x", *names], ["y"], transB=1)
+    call = node("QGemm", ["x", *names], ["y"], transB=1, alpha=alpha)
     (y,) = run(model([call], feeds, weights=weights), feeds)
     exact = (feeds["x"].astype(int) - 120) @ (weights["w"].astype(int) - weights["wz"][:, None]).T
-    plain = (exact + weights["b"]) * (0.01 * weights["ws"])
+    plain = (exact + weights["b"]) * (alpha * 0.01 * weights["ws"])
     if not quantized:
         np.testing.assert_allclose(y, plain, 1e-5)
     else:

@@ -125,15 +125,17 @@ def matmul_integer_to_float(call: Call) -> Value:
 @converter("QGemm", domain=DOMAIN)
 def qgemm(call: Call) -> Value:
     """Inputs: a, its scale and zero point, the same of b, an int32 bias, and those of y, without
-    which the result is float32."""
+    which the result is float32. The factor alpha is part of the scale, also of the bias."""
     attrs = {name: int(call.attrs.get(name, 0)) for name in ("transA", "transB")}
     a, b = without_zero(call, 0, 2), without_zero(call, 3, 5, [-1, 1] if attrs["transB"] else None)
     bias = [call.value(6)] if call.has(6) else []
-    product = call.do("Gemm", a, b, *bias, **attrs)
+    product = call.cast(call.do("Gemm", a, b, *bias, **attrs), "float32")
+    alpha = float(call.attrs.get("alpha", 1.0))
+    if alpha != 1:
+        product = call.do("Mul", product, np.asarray(alpha, "float32"))
     if call.has(7):
         return requantized(call, product, 1, 4, 7, 8, (1, -1))
-    scale = call.do("Mul", call.value(1), call.value(4))
-    return call.do("Mul", call.cast(product, "float32"), scale)
+    return call.do("Mul", product, call.do("Mul", call.value(1), call.value(4)))
 
 
 @converter("DynamicQuantizeLSTM", domain=DOMAIN)
