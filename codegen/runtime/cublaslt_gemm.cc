@@ -31,7 +31,8 @@ int PlaceOf(const Workload& load, Role role) {
 bool IsGemm(const Workload& load) {
   return load.op != Op::kAttention && !load.depth.is_3d &&
          (load.groups == 1 || load.is_batched()) && load.r == 1 && load.s == 1 &&
-         load.stride[0] == 1 && load.stride[1] == 1 && load.padding == std::array<int64_t, 4>{0, 0, 0, 0};
+         load.stride[0] == 1 && load.stride[1] == 1 &&
+         load.padding == std::array<int64_t, 4>{0, 0, 0, 0};
 }
 
 // cuBLASLt's epilogue; 0 where it has none that is the same.
