@@ -37,7 +37,7 @@ def test_estimates_promise_no_more_than_was_measured() -> None:
     assert estimate_us(100.0) == 99.0 and estimate_us(1.0) == pytest.approx(0.81)
 
 
-@pytest.mark.parametrize(("wanted", "expected"), [("1", [4.5, 5.0]), ("0", [None, None])])
+@pytest.mark.parametrize(("wanted", "expected"), [("1", [5.25, 5.5]), ("0", [None, None])])
 def test_kernels_that_start_early_have_a_time_as_links(
     monkeypatch: pytest.MonkeyPatch, wanted: str, expected: list[float | None]
 ) -> None:

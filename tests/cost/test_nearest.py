@@ -150,6 +150,9 @@ class Both:
     def check(self, candidate: Candidate) -> None:
         pass
 
+    def is_programmatic(self, candidate: Candidate) -> bool:
+        return False
+
     def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]
         return [[FAST, SLOW] for _ in workloads]
 

@@ -14,7 +14,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
-from .chained import estimate_us
+from .chained import chained_us
 from .estimates import estimated
 from .gain import Belief
 from .model import CostModel
@@ -132,7 +132,7 @@ class MeasuredCost(CostModel):
             ]
             if plain:
                 us, candidate = min(plain)
-                gain = self._best[workload.key] - estimate_us(us)
+                gain = self._best[workload.key] - (chained_us(Measurement(us)) or us)
                 if gain > LEAST_GAIN_US:
                     gains.append((-gain, workload.key, workload, candidate))
         for _, _, workload, candidate in sorted(gains):
