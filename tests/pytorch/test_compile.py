@@ -381,3 +381,38 @@ def test_tensors_move_to_the_device_and_back() -> None:
     assert seen == ["meta", "meta"] == [result.device.type for result in results]
     (result,) = between_devices(run, cpu, [meta])([torch.ones(2)])
     assert result.device == meta
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_in_float32_of_a_16_bit_network_stay_so(dtype: Any) -> None:
+    """Linear attention with sums that 16 bits cannot hold, and a bound that float16 rounds to 0."""
+
+    class LinearAttention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.out = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+
+        def forward(self, x: Any) -> Any:
+            q, k, v = (part.relu().float() * 300 for part in self.qkv(x).chunk(3, -1))
+            ones = torch.ones_like(v[..., :1])
+            result = q @ (k.transpose(1, 2) @ torch.cat([v, ones], -1))
+            result = result[..., :-1] / (result[..., -1:] + 1e-15)
+            return self.out((result / 300).to(x.dtype))
+
+    torch.manual_seed(0)
+    net, x = LinearAttention().eval().to(dtype), torch.randn(2, 64, 8).to(dtype)
+    with torch.no_grad():
+        want = net(x).float()
+    tolerance = 4e-3 if dtype == torch.float16 else 3e-2
+    assert (convoy.compile(net, x)(x).float() - want).norm() <= tolerance * want.norm()
+
+
+def test_weights_within_a_larger_buffer() -> None:
+    """As those of a checkpoint that is mapped into memory: aligned to nothing but their size."""
+    net = torch.nn.Linear(5, 7).bfloat16()
+    flat = torch.cat([torch.zeros(3).bfloat16(), net.weight.detach().reshape(-1)])
+    net.weight = torch.nn.Parameter(flat[3:].view(7, 5))
+    x = torch.randn(2, 5).bfloat16()
+    with torch.no_grad():
+        want = net(x).float()
+    assert (convoy.compile(net, x)(x).float() - want).norm() <= 1e-2 * want.norm()

@@ -2,10 +2,11 @@
 
 Convolutions and matrix products take operands of the policy's dtype and accumulate in float32
 (the accumulation is the kernel's affair, see ``accumulate.py``); one that was written for 16-bit
-operands with a float32 result keeps that result. Operators that only move or
-combine values follow their inputs, sensitive ones run in float32, as do divisions by what these
-give, and any operator that is not listed gets the dtypes that it was written for. A network's own
-casts stay: what it casts to float32 may be too large for 16 bits. Function inputs and outputs keep
+operands with a float32 result keeps that result. Operators that only move or combine values follow
+their inputs, sensitive ones run in float32, as do divisions by what these give, and any operator
+that is not listed gets the dtypes that it was written for. A network's own casts stay: what it
+casts to float32 may be too large for 16 bits. So do its products in float32 if it has others in 16
+bit; not those of attention, whose kernels have scores in float32. Function inputs and outputs keep
 their dtype: an input is cast once, constants are cast at compile time.
 """
 
@@ -29,7 +30,7 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter
+from ..graph.rewriter import Rewriter, used_vars
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.optimizer import SQUARED_NORM, UPDATE
@@ -66,6 +67,8 @@ NORMS = relax_ops(
     """
 )
 
+_SOFTMAX = "relax.nn.softmax"
+
 #: And of data in 16 bit, which theirs is as large as.
 _SCALES = relax_ops("nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm")
 
@@ -89,6 +92,17 @@ class ApplyPrecision(Rewriter):
         super().__init__()
         self.dtype = compute_dtype(policy)
         self._casts: dict[tuple[relax.Var, str], relax.Expr] = {}
+        self._is_mixed = False  # whether the network has products in the policy's 16 bit
+        self._scores: set[relax.Var] = set()  # products that a softmax is of
+
+    def start(self, func: relax.Function) -> None:
+        self._is_mixed = self.dtype != "float32" and any(
+            op_name(value) in COMPUTE and all(dtype_of(a) == self.dtype for a in value.args)
+            for value in self.values.values()
+        )
+        if self._is_mixed:
+            exponents = [v for v in self.values.values() if op_name(v) == _SOFTMAX]
+            self._scores = {v for value in exponents for v in self._origins(value.args[0])}
 
     def cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
         """A float tensor (or tuple of tensors) in ``dtype``; anything else as it is."""
@@ -136,7 +150,7 @@ class ApplyPrecision(Rewriter):
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name = op_name(call)
         floats = all(is_tensor(a) and dtype_of(a) in FLOAT_DTYPES for a in call.args)
-        if name in COMPUTE and floats:
+        if name in COMPUTE and floats and not self._stays_wide(old):
             args = [self.cast(a, self.dtype) for a in call.args]
             return call_like(call, args, out_dtype="float32" if self._widens(old) else None)
         if name in (DGRAD, DGRAD_3D, WGRAD) and floats:
@@ -177,6 +191,32 @@ class ApplyPrecision(Rewriter):
             return None
         args = [self.as_declared(new, was.ty) for new, was in zip(call.args, old.args, strict=True)]
         return call_like(call, args)
+
+    def _stays_wide(self, product: relax.Call) -> bool:
+        """Whether a network in 16 bit computes a product in float32 on purpose."""
+        if not self._is_mixed or any(dtype_of(a) != "float32" for a in product.args):
+            return False
+        weights = (v for arg in product.args for v in self._origins(arg))
+        return self.old.var not in self._scores and not any(
+            op_name(self.values[v]) == _SOFTMAX for v in weights
+        )
+
+    def _origins(self, expr: relax.Expr) -> set[relax.Var]:
+        """The products and softmaxes that an old value is computed from, through operators that
+        move or combine values."""
+        found, seen, left = set(), set(), used_vars(expr)
+        while left:
+            var = left.pop()
+            value = self.values.get(var)
+            if var in seen or value is None:
+                continue
+            seen.add(var)
+            name = op_name(value)
+            if name in COMPUTE or name == _SOFTMAX:
+                found.add(var)
+            elif name in FOLLOW or name == "relax.astype" or isinstance(value, relax.TupleGetItem):
+                left += used_vars(value)
+        return found
 
     def _is_wide(self, divisor: relax.Expr) -> bool:
         """Whether a divisor is computed in float32: a norm may be zero in 16 bit, and its bound."""

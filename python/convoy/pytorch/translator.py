@@ -71,6 +71,7 @@ def _inputs(program: ExportedProgram) -> tuple[torch.Tensor, ...]:
 def _importer(constants: Constants | None, computed: Collection[str] = ()) -> Any:
     """TVM's importer with Convoy's converters; operators without one are ``computed``."""
     importer = ExportedProgramImporter()
+    importer._convert_pytorch_tensor_to_tvm = _tensor
     own = {
         name: functools.partial(lambda convert, node: convert(node, importer), convert)
         for name, convert in operators.CONVERTERS.items()
@@ -83,6 +84,15 @@ def _importer(constants: Constants | None, computed: Collection[str] = ()) -> An
         }
     )
     return importer
+
+
+def _tensor(value: torch.Tensor) -> Any:
+    """A tensor of TVM. DLPack needs memory aligned to 64 bytes, which slices of checkpoints need
+    not have; what TVM's importer does otherwise, by way of NumPy, has no bfloat16."""
+    aligned = value.layout != torch.strided or value.data_ptr() % 64 == 0
+    return ExportedProgramImporter._convert_pytorch_tensor_to_tvm(
+        value if aligned else value.detach().clone()
+    )
 
 
 def _converted(
