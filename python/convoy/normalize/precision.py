@@ -101,8 +101,8 @@ class ApplyPrecision(Rewriter):
             for value in self.values.values()
         )
         if self._is_mixed:
-            exponents = [v for v in self.values.values() if op_name(v) == _SOFTMAX]
-            self._scores = {v for value in exponents for v in self._origins(value.args[0])}
+            softmaxes = [v for v in self.values.values() if op_name(v) == _SOFTMAX]
+            self._scores = {v for value in softmaxes for v in self._origins(value.args[0])}
 
     def cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
         """A float tensor (or tuple of tensors) in ``dtype``; anything else as it is."""
