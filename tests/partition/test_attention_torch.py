@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from ..attention.graphs import check
+from convoy.normalize.normal_form import normalize
+
+from ..attention.graphs import attentions, check
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -14,19 +16,22 @@ nn, F = torch.nn, torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def checked(module, *inputs, count=1, wanted=None):
-    """Check a torch module; returns the attention workloads that are found in it."""
+def imported(module, *inputs):
     from convoy.pytorch.importer import to_relax, trace
     from convoy.pytorch.structure import flatten
 
+    tensors, structure = flatten((inputs, {}))
+    return to_relax(trace(module, structure, tensors).program)
+
+
+def checked(module, *inputs, count=1, wanted=None):
+    """Check a torch module; returns the attention workloads that are found in it."""
     torch.manual_seed(0)
     module = module.eval()
     if wanted is None:
         with torch.no_grad():
             wanted = module(*inputs).numpy()
-    tensors, structure = flatten((inputs, {}))
-    relax_module = to_relax(trace(module, structure, tensors).program)
-    return check(relax_module, [x.numpy() for x in inputs], wanted, count)
+    return check(imported(module, *inputs), [x.numpy() for x in inputs], wanted, count)
 
 
 class Sdpa(nn.Module):
@@ -78,6 +83,15 @@ def test_encoder_layer_reads_the_projection_in_place():
     a = found.attention
     assert a.q.shape == a.k.shape == a.v.shape
     assert [a.q.offset, a.k.offset, a.v.offset] == [0, 64, 128]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scales_in_float32_are_the_kernels(dtype):
+    """PyTorch scales 16-bit queries and keys in float32, which its own kernels do, too."""
+    module = imported(Encoder().eval().to(dtype), torch.randn(3, 9, 64).to(dtype))
+    (subgraph,) = attentions(normalize(module, dtype=str(dtype).removeprefix("torch.")))
+    a = subgraph.require_workload().attention
+    assert a.scale == 0.25 and a.q.shape == a.k.shape == a.v.shape == (27, 192)
 
 
 class CrossAttention(nn.Module):
