@@ -19,6 +19,7 @@ The passes, in order:
     ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
     MoveNorms            norms of rows before the rows are permuted
+    MovePermutations     permutations of rows behind linear layers, where they end
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
@@ -58,6 +59,7 @@ from .name_layers import NameLayers
 from .norms_of_rows import MoveNorms
 from .packed_products import PackProducts
 from .paddings import FoldPaddings
+from .permuted_rows import MovePermutations
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
@@ -132,6 +134,7 @@ def passes(dtype: str) -> list[Pass]:
         ShortSums(),
         RecognizeRowNorms(),
         MoveNorms(),
+        MovePermutations(),
         FoldPaddings(),
         TrimFilters(),
         MoveReshapes(),
