@@ -12,6 +12,7 @@ The passes, in order:
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
+    RecognizeFolds       transposed convolutions that add up patches -> sums of the patches
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonSubexpr  what is computed twice -> computed once
@@ -57,6 +58,7 @@ from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
 from .norms_of_rows import MoveNorms
+from .overlapping_patches import RecognizeFolds
 from .packed_products import PackProducts
 from .paddings import FoldPaddings
 from .permuted_rows import MovePermutations
@@ -126,6 +128,7 @@ def passes(dtype: str) -> list[Pass]:
         Simplify(),
         RecognizeActivations(),
         DecomposeBatchNorm(),
+        RecognizeFolds(),
         HeightOne(),
         ChannelsLast(),
         Simplify(),
