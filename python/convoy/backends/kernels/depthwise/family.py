@@ -13,8 +13,8 @@ from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from ..kernel import Launch as KernelLaunch
-from . import grouped, space
-from .kernels import DepthwiseKernel, GroupedKernel, kernel_from_json
+from . import grouped, space, staged
+from .kernels import DepthwiseKernel, GroupedKernel, StagedKernel, kernel_from_json
 
 Launch = KernelLaunch[DepthwiseKernel]
 
@@ -45,29 +45,34 @@ def depthwise_backend(
     return KernelBackend(family, progress=progress)
 
 
-def _rules(workload: Workload) -> ModuleType:
-    """The module that knows the kernels for the workload, and which of them fit."""
-    return space if workload.is_depthwise else grouped
+def _rules(launch: Launch) -> ModuleType:
+    """The module that knows the launch's kernel."""
+    rules = {GroupedKernel: grouped, StagedKernel: staged}
+    return rules.get(type(launch.kernel), space)
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
-    rules = _rules(workload)
-    valid = [x for x in rules.launches(workload) if not _why_not(x, workload, device)]
-    return sorted(valid, key=lambda x: (_estimate_us(x, workload, device), x.swizzle))
+    rules = (space,) if workload.is_depthwise else (grouped, staged)
+    valid = [
+        x for own in rules for x in own.launches(workload) if not _why_not(x, workload, device)
+    ]
+    return sorted(
+        valid, key=lambda x: (_estimate_us(x, workload, device), x.kernel.name, x.swizzle)
+    )
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
-    if isinstance(launch.kernel, GroupedKernel) == workload.is_depthwise:
+    if (_rules(launch) is space) != workload.is_depthwise:
         return f"{launch.kernel.name} takes other convolutions"
-    return str(_rules(workload).why_not(launch, workload, device))
+    return str(_rules(launch).why_not(launch, workload, device))
 
 
 def _workspace_bytes(launch: Launch, workload: Workload, device: Device) -> int:
-    return int(_rules(workload).workspace_bytes(launch, workload, device))
+    return int(_rules(launch).workspace_bytes(launch, workload, device))
 
 
 def _estimate_us(launch: Launch, workload: Workload, device: Device) -> float:
-    return float(_rules(workload).guess_us(launch, workload, device))
+    return float(_rules(launch).guess_us(launch, workload, device))
 
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
