@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import shutil
 import subprocess
 import tempfile
@@ -89,8 +88,10 @@ class Kernels:
 
 def _pairs(tile_at: Callable[[int, ctypes.Array], int]) -> Iterator[tuple[int, int]]:
     out = (ctypes.c_int * 2)()
-    for index in itertools.takewhile(lambda index: tile_at(index, out), itertools.count()):
+    index = 0
+    while tile_at(index, out):
         yield out[0], out[1]
+        index += 1
 
 
 def _shape(launch: Launch, w: Workload, sm_count: int) -> Shape:

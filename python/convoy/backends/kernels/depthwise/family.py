@@ -3,6 +3,7 @@ forward on tensor cores, on sm_80 and later. See docs/design/depthwise-kernels.m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -52,13 +53,21 @@ def _rules(launch: Launch) -> ModuleType:
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
-    rules = (space,) if workload.is_depthwise else (grouped, staged)
-    valid = [
-        x for own in rules for x in own.launches(workload) if not _why_not(x, workload, device)
-    ]
-    return sorted(
-        valid, key=lambda x: (_estimate_us(x, workload, device), x.kernel.name, x.swizzle)
-    )
+    """All launches; where two kernels run the workload, theirs in turns, so that both are among
+    the first."""
+
+    def valid(rules: ModuleType) -> list[Launch]:
+        found = [x for x in rules.launches(workload) if not _why_not(x, workload, device)]
+        return sorted(found, key=us)
+
+    def us(launch: Launch) -> tuple[float, int]:
+        return _estimate_us(launch, workload, device), launch.swizzle
+
+    if workload.is_depthwise:
+        return valid(space)
+    kernels = sorted(filter(None, map(valid, (staged, grouped))), key=lambda own: us(own[0]))
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*kernels))
+    return [launch for launch in turns if launch is not None]
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
