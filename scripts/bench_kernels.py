@@ -3,6 +3,7 @@
 
     python scripts/bench_kernels.py times --layer /2 --ops dgrad     own kernels, strided dgrad
     python scripts/bench_kernels.py times --backend cutlass --list tvm-pr10110 --batches 8
+    python scripts/bench_kernels.py times --backend depthwise --list grouped --ops fprop
     python scripts/bench_kernels.py launch --out launch.json
 
 ``times`` measures every candidate that a backend proposes for each layer, in a process that may
@@ -95,9 +96,12 @@ def candidates(
 ) -> list[tuple[Layer, list[Any]]]:
     """The candidates of each layer that the backend takes, their kernels compiled."""
     from convoy.backends import registry
+    from convoy.backends.kernels.backend import KernelBackend
     from convoy.ir.candidate import Decline
 
     backend = registry.get(options.backend)
+    if isinstance(backend, KernelBackend):
+        backend = KernelBackend(backend.family, options.candidates)
     jobs = []
     for layer in chosen:
         proposed = backend.propose(layer.workload, device)

@@ -31,6 +31,7 @@ from convoy.backends.kernels.depthwise.kernels import (
     FILTERS,
     ConvKernel,
     GroupedKernel,
+    StagedKernel,
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
@@ -176,6 +177,7 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
         yield "depthwise", WgradKernel(size)
     for dtype in ("float16", "bfloat16"):
         yield "depthwise", GroupedKernel(dtype)
+        yield "depthwise", StagedKernel(dtype)
 
 
 def small() -> Iterator[tuple[str, Kernel]]:

@@ -4,6 +4,7 @@
 #include "depthwise_conv_library.cuh"
 #include "depthwise_wgrad_library.cuh"
 #include "grouped_conv_library.cuh"
+#include "staged_conv_library.cuh"
 
 namespace convoy::depthwise {
 alignas(16) float weights[64 << 10], shared[64 << 10];
@@ -99,6 +100,19 @@ extern "C" int32_t run_grouped(const ConvoyShape* shape, const ConvoyOperands* o
 extern "C" int grouped_tile_at(int index, int* out) {
   if (index >= kGroupedTileCount) return 0;
   out[0] = kGroupedTiles[index].rows, out[1] = kGroupedTiles[index].columns;
+  return 1;
+}
+
+// The staged one of __half, as run_depthwise.
+extern "C" int32_t run_staged(const ConvoyShape* shape, const ConvoyOperands* operands) {
+  using Kernel = StagedConv<__half>;
+  return run<Kernel, StagedParams>(
+      *shape, operands, [](const Kernel::State&) {}, shared, kStagedThreads);
+}
+
+extern "C" int staged_tile_at(int index, int* out) {
+  if (index >= kStagedTileCount) return 0;
+  out[0] = kStagedTiles[index].rows, out[1] = kStagedTiles[index].columns;
   return 1;
 }
 

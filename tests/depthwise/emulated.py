@@ -7,14 +7,15 @@ import functools
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from convoy import paths
-from convoy.backends.kernels.depthwise import grouped
-from convoy.backends.kernels.depthwise.kernels import GroupedKernel
+from convoy.backends.kernels.depthwise import grouped, staged
+from convoy.backends.kernels.depthwise.kernels import GroupedKernel, StagedKernel
 from convoy.backends.kernels.depthwise.space import Launch, Tile
 from convoy.backends.kernels.library import Operands, Shape
 from convoy.backends.kernels.toolkit import find_toolkit
@@ -63,16 +64,18 @@ class Kernels:
         size, pointer = DTYPE_BYTES[launch.kernel.dtype], operands and ctypes.byref(operands)
         if isinstance(launch.kernel, GroupedKernel):
             return self._library.run_grouped(ctypes.byref(shape), pointer)
+        if isinstance(launch.kernel, StagedKernel):
+            return self._library.run_staged(ctypes.byref(shape), pointer)
         kernel = launch.kernel.filter
         return self._library.run_depthwise(size, kernel, ctypes.byref(shape), pointer)
 
     def grouped_tiles(self) -> tuple[grouped.Tile, ...]:
         """The tiles of the grouped convolution."""
-        found: list[grouped.Tile] = []
-        out = (ctypes.c_int * 2)()
-        while self._library.grouped_tile_at(len(found), out):
-            found.append(grouped.Tile(*out))
-        return tuple(found)
+        return tuple(grouped.Tile(*pair) for pair in _pairs(self._library.grouped_tile_at))
+
+    def staged_tiles(self) -> tuple[staged.Tile, ...]:
+        """The tiles of the staged one."""
+        return tuple(staged.Tile(*pair) for pair in _pairs(self._library.staged_tile_at))
 
     def tiles(self, size: int, wgrad: bool) -> tuple[Tile, ...]:
         """The tiles that the headers list for a filter size."""
@@ -81,6 +84,14 @@ class Kernels:
         while self._library.tile_at(size, wgrad, len(found), out):
             found.append(Tile(*out))
         return tuple(found)
+
+
+def _pairs(tile_at: Callable[[int, ctypes.Array], int]) -> Iterator[tuple[int, int]]:
+    out = (ctypes.c_int * 2)()
+    index = 0
+    while tile_at(index, out):
+        yield out[0], out[1]
+        index += 1
 
 
 def _shape(launch: Launch, w: Workload, sm_count: int) -> Shape:

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from convoy.backends.kernels.depthwise import grouped as grouped_rules
 from convoy.backends.kernels.depthwise import space
+from convoy.backends.kernels.depthwise import staged as staged_rules
 from convoy.backends.kernels.depthwise.family import depthwise_backend
 from convoy.backends.kernels.depthwise.kernels import (
     FILTERS,
     ConvKernel,
     GroupedKernel,
+    StagedKernel,
     WgradKernel,
 )
 from convoy.ir.candidate import Decline
@@ -63,6 +65,8 @@ def test_every_tile_is_right(kernels, w, seed, sm_count):
 @settings(max_examples=30)
 @given(w=grouped(), seed=st.integers(0, 99), sm_count=st.sampled_from([1, 4, 132]))
 @example(Workload("fprop", 2, 14, 14, 48, 48, 3, 3, (2, 2), (1, 1, 1, 1), (1, 1), 2), 0, 1)
+@example(Workload("fprop", 9, 6, 40, 40, 60, 3, 3, (1, 1), (1, 1, 1, 1), (1, 1), 5), 1, 1)
+@example(Workload("fprop", 3, 9, 34, 12, 128, 1, 5, (1, 1), (0, 2, 0, 2), (1, 1), 2), 2, 4)
 def test_every_grouped_tile_is_right(kernels, w, seed, sm_count):
     check_all_tiles(kernels, w, seed, sm_count)
 
@@ -93,16 +97,20 @@ def test_library_and_rules_accept_the_same(kernels, w, size, tile):
         assert kernels.workspace(launch, w) == space.workspace_bytes(launch, w, Device())
 
 
+@pytest.mark.parametrize(
+    ("rules", "kind"), [(grouped_rules, GroupedKernel), (staged_rules, StagedKernel)]
+)
 @settings(max_examples=200)
-@given(w=grouped(), tile=st.integers(0, 13))
-def test_grouped_library_and_rules_accept_the_same(kernels, w, tile):
-    launch = grouped_rules.launch_of(GroupedKernel(w.dtype), tile, w.epilogue.activation)
-    fits = not grouped_rules.why_not(launch, w, Device())
+@given(w=grouped(), tile=st.integers(0, 17))
+def test_grouped_library_and_rules_accept_the_same(kernels, rules, kind, w, tile):
+    launch = rules.launch_of(kind(w.dtype), tile, w.epilogue.activation)
+    fits = not rules.why_not(launch, w, Device())
     assert kernels.check(launch, w) == (BACKEND.accepts(w, Device()) is None and fits)
 
 
 def test_grouped_tiles_are_those_of_the_headers(kernels):
     assert kernels.grouped_tiles() == grouped_rules.TILES
+    assert kernels.staged_tiles() == staged_rules.TILES
 
 
 @pytest.mark.parametrize("size", FILTERS)

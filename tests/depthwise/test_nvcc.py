@@ -12,6 +12,8 @@ from convoy.backends.kernels.depthwise.kernels import (
     FILTERS,
     ConvKernel,
     GroupedKernel,
+    StagedKernel,
+    TensorCoreKernel,
     WgradKernel,
 )
 from convoy.backends.kernels.library import KernelLibrary
@@ -26,7 +28,7 @@ KERNELS = [
         for size in FILTERS
         for dtype in DTYPES
     ),
-    *map(GroupedKernel, DTYPES[:2]),
+    *(kind(dtype) for kind in (GroupedKernel, StagedKernel) for dtype in DTYPES[:2]),
 ]
 #: Bytes of a thread. The most are 144, of the tile 4x2x7 of 3x3 with stride 2, the fastest of many
 #: layers all the same: three blocks an SM without spills are slower than four with them.
@@ -50,5 +52,5 @@ def test_compiles(tmp_path, kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_half_precision_ships(kernel):
     """Where this fails, sources have changed: run tuning/ship_kernels.py --arch 80."""
-    ships = kernel.dtype == "float16" or isinstance(kernel, GroupedKernel)
+    ships = kernel.dtype == "float16" or isinstance(kernel, TensorCoreKernel)
     assert shipped.has(kernel) == ships

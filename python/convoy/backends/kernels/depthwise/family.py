@@ -3,6 +3,7 @@ forward on tensor cores, on sm_80 and later. See docs/design/depthwise-kernels.m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -13,8 +14,8 @@ from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..compile import Progress
 from ..kernel import Launch as KernelLaunch
-from . import grouped, space
-from .kernels import DepthwiseKernel, GroupedKernel, kernel_from_json
+from . import grouped, space, staged
+from .kernels import DepthwiseKernel, GroupedKernel, StagedKernel, kernel_from_json
 
 Launch = KernelLaunch[DepthwiseKernel]
 
@@ -45,29 +46,42 @@ def depthwise_backend(
     return KernelBackend(family, progress=progress)
 
 
-def _rules(workload: Workload) -> ModuleType:
-    """The module that knows the kernels for the workload, and which of them fit."""
-    return space if workload.is_depthwise else grouped
+def _rules(launch: Launch) -> ModuleType:
+    """The module that knows the launch's kernel."""
+    rules = {GroupedKernel: grouped, StagedKernel: staged}
+    return rules.get(type(launch.kernel), space)
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
-    rules = _rules(workload)
-    valid = [x for x in rules.launches(workload) if not _why_not(x, workload, device)]
-    return sorted(valid, key=lambda x: (_estimate_us(x, workload, device), x.swizzle))
+    """All launches; where two kernels run the workload, theirs in turns, so that both are among
+    the first."""
+
+    def valid(rules: ModuleType) -> list[Launch]:
+        found = [x for x in rules.launches(workload) if not _why_not(x, workload, device)]
+        return sorted(found, key=us)
+
+    def us(launch: Launch) -> tuple[float, int]:
+        return _estimate_us(launch, workload, device), launch.swizzle
+
+    if workload.is_depthwise:
+        return valid(space)
+    kernels = sorted(filter(None, map(valid, (staged, grouped))), key=lambda own: us(own[0]))
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*kernels))
+    return [launch for launch in turns if launch is not None]
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
-    if isinstance(launch.kernel, GroupedKernel) == workload.is_depthwise:
+    if (_rules(launch) is space) != workload.is_depthwise:
         return f"{launch.kernel.name} takes other convolutions"
-    return str(_rules(workload).why_not(launch, workload, device))
+    return str(_rules(launch).why_not(launch, workload, device))
 
 
 def _workspace_bytes(launch: Launch, workload: Workload, device: Device) -> int:
-    return int(_rules(workload).workspace_bytes(launch, workload, device))
+    return int(_rules(launch).workspace_bytes(launch, workload, device))
 
 
 def _estimate_us(launch: Launch, workload: Workload, device: Device) -> float:
-    return float(_rules(workload).guess_us(launch, workload, device))
+    return float(_rules(launch).guess_us(launch, workload, device))
 
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:

@@ -95,16 +95,14 @@ class WgradKernel(FilterKernel):
 
 
 @dataclass(frozen=True, order=True)
-class GroupedKernel(DepthwiseLibrary):
-    """fprop of grouped convolutions on tensor cores, in float16 or bfloat16.
+class TensorCoreKernel(DepthwiseLibrary):
+    """Base of the fprops of grouped convolutions on tensor cores, in float16 or bfloat16.
 
     Raises InvalidOption for another dtype.
     """
 
     dtype: str = "float16"
 
-    family: ClassVar[str] = "grouped_conv"
-    template: ClassVar[str] = "GroupedConv"
     fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": checks.one_of(("float16", "bfloat16"))}
 
     def __post_init__(self) -> None:
@@ -112,16 +110,30 @@ class GroupedKernel(DepthwiseLibrary):
 
     @property
     def name(self) -> str:
-        return f"grouped_conv_{SHORT[self.dtype]}"
+        return f"{self.family}_{SHORT[self.dtype]}"
 
     @property
     def arguments(self) -> str:
         return ELEMENT[self.dtype]
 
 
-DepthwiseKernel = ConvKernel | WgradKernel | GroupedKernel
+class GroupedKernel(TensorCoreKernel):
+    """Reads inputs from global memory."""
 
-_KINDS: tuple[type[DepthwiseKernel], ...] = (ConvKernel, WgradKernel, GroupedKernel)
+    family: ClassVar[str] = "grouped_conv"
+    template: ClassVar[str] = "GroupedConv"
+
+
+class StagedKernel(TensorCoreKernel):
+    """Copies inputs to shared memory."""
+
+    family: ClassVar[str] = "staged_conv"
+    template: ClassVar[str] = "StagedConv"
+
+
+DepthwiseKernel = ConvKernel | WgradKernel | GroupedKernel | StagedKernel
+
+_KINDS: tuple[type[DepthwiseKernel], ...] = (ConvKernel, WgradKernel, GroupedKernel, StagedKernel)
 
 
 def kernel_from_json(data: object) -> DepthwiseKernel:

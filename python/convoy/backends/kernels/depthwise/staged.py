@@ -1,0 +1,161 @@
+"""The grouped convolution that stages its inputs in shared memory: tiles, launches, their times.
+
+Mirrors ``codegen/depthwise/staged_tiles.cuh`` and the checks of its library; tests compare them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from ....ir.device import Device
+from ....ir.workload import Workload
+from ..kernel import Launch as KernelLaunch
+from .kernels import DepthwiseKernel, StagedKernel
+from .space import ACTIVATIONS
+
+Launch = KernelLaunch[DepthwiseKernel]
+
+#: Bytes of shared memory that every GPU gives a block.
+MOST_SHARED = 96 << 10
+_WARPS, _STEP, _WIDEST = 4, 16, 32
+
+
+class Tile(NamedTuple):
+    """Tile of a warp: 16 x rows pixels, 8 x columns output channels. A block has four times as many
+    pixels."""
+
+    rows: int
+    columns: int
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a block."""
+        return _WARPS * 16 * self.rows
+
+    @property
+    def outputs(self) -> int:
+        """Output channels of a group that a block computes."""
+        return 8 * self.columns
+
+
+TILES = (
+    *(Tile(rows, columns) for columns in (1, 2, 3, 4) for rows in (1, 2, 4)),
+    *(Tile(rows, columns) for columns in (6, 8) for rows in (1, 2)),
+)
+
+
+class Block(NamedTuple):
+    """A block's groups; images, rows and columns of outputs; rows and columns of inputs; and
+    elements from one to the next pixel and output channel in shared memory."""
+
+    groups: int
+    images: int
+    rows: int
+    columns: int
+    input_rows: int
+    input_columns: int
+    input_pitch: int
+    weight_pitch: int
+    steps: int
+
+    @property
+    def input_pixels(self) -> int:
+        """Pixels of inputs of a tile."""
+        return self.images * self.input_rows * self.input_columns
+
+    def shared_bytes(self, tile: Tile) -> int:
+        """Shared memory with the inputs of one tile."""
+        weights = self.groups * tile.outputs * self.weight_pitch
+        return 2 * (weights + self.input_pixels * self.input_pitch) + 16 * self.steps
+
+
+@functools.lru_cache(maxsize=4096)
+def block_of(w: Workload, tile: Tile) -> Block:
+    """How a problem is divided among blocks; see ``staged_block`` of ``staged_tiles.cuh``."""
+    channels, outputs = w.c // w.groups, w.k // w.groups
+    groups = 1 if outputs > tile.outputs else min(w.groups, -(-32 // channels))
+    columns = _evenly(w.q, _WIDEST)
+    rows = _evenly(w.p, max(1, tile.pixels // columns))
+    images = min(w.n, max(1, tile.pixels // (rows * columns)))
+    steps = -(-w.r * w.s * channels // _STEP)
+    return Block(
+        groups,
+        images,
+        rows,
+        columns,
+        (rows - 1) * w.stride[0] + (w.r - 1) * w.dilation[0] + 1,
+        (columns - 1) * w.stride[1] + (w.s - 1) * w.dilation[1] + 1,
+        _pitch(groups * channels, w.stride[1]),
+        _pitch(steps * _STEP, 1),
+        steps,
+    )
+
+
+def _evenly(length: int, most: int) -> int:
+    return -(-length // -(-length // most))
+
+
+def _pitch(elements: int, stride: int) -> int:
+    unit = 32 if stride % 2 else 16
+    return (elements + unit // 2 - 1) // unit * unit + unit // 2
+
+
+def launch_of(kernel: StagedKernel, tile: int, activation: str) -> Launch:
+    """The launch of a tile."""
+    return Launch(kernel, swizzle=tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation))
+
+
+def why_not(launch: Launch, w: Workload, device: Device) -> str:
+    """Return why a launch cannot run a workload that the family accepts; empty if it can."""
+    tile, activation = divmod(launch.swizzle, len(ACTIVATIONS))
+    if launch.kernel.dtype != w.dtype:
+        return f"{launch.kernel.name} is of another dtype"
+    if tile >= len(TILES):
+        return f"{launch.kernel.name} has no tile for swizzle {launch.swizzle}"
+    if ACTIVATIONS[activation] != w.epilogue.activation:
+        return f"swizzle {launch.swizzle} stands for another activation"
+    if w.k // w.groups % 4:
+        return f"{w.k // w.groups} outputs a group: a multiple of 4"
+    needed = block_of(w, TILES[tile]).shared_bytes(TILES[tile])
+    return f"{needed} bytes of shared memory" if needed > MOST_SHARED else ""
+
+
+def launches(w: Workload) -> list[Launch]:
+    """The launches of all tiles except those with column tiles outside the problem."""
+    kernel = StagedKernel(w.dtype)
+    outputs = -(-(w.k // w.groups) // 8)
+    used = [tile for tile in range(len(TILES)) if TILES[tile].columns <= outputs]
+    return [launch_of(kernel, tile, w.epilogue.activation) for tile in used]
+
+
+def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
+    """None is needed."""
+    return 0
+
+
+#: A launch until its first result, and microseconds of a step of a warp that waits for shared
+#: memory.
+_START_US, _WAIT_US = 3.0, 0.03
+#: Bytes that an SM reads from shared memory, and copies to it, in a microsecond; multiplications.
+_READ, _COPIED, _MULTIPLIED = 128 * 1500.0, 32 * 1500.0, 0.5 * 1500.0
+_EFFICIENCY = 0.8
+
+
+def guess_us(launch: Launch, w: Workload, device: Device) -> float:
+    """Time of a launch: that of its bytes, of an SM's work or of one warp after another."""
+    tile = TILES[launch.swizzle // len(ACTIVATIONS)]
+    block, size = block_of(w, tile), 2
+    slabs = -(-w.groups // block.groups) * -(-(w.k // w.groups) // tile.outputs)
+    tiles = -(-w.n // block.images) * -(-w.p // block.rows) * -(-w.q // block.columns)
+    pixels = block.images * block.rows * block.columns
+    tasks = block.groups * -(-pixels // (16 * tile.rows))
+    read = tasks * block.steps * 256 * (2 * tile.rows + tile.columns) / _READ
+    multiplied = tasks * block.steps * tile.rows * tile.columns / _MULTIPLIED
+    copied = block.input_pixels * block.groups * (w.c // w.groups) * size / _COPIED
+    resident = max(1, min(4, (224 << 10) // block.shared_bytes(tile)))
+    waves = max(1.0, slabs * tiles / (device.sm_count * resident))
+    busy = max(1.0, slabs * tiles / device.sm_count) * max(read, multiplied, copied)
+    waiting = waves * -(-tasks // _WARPS) * block.steps * _WAIT_US
+    moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
+    return _START_US + max(moved, busy, waiting)
