@@ -13,6 +13,7 @@ from convoy.backends.kernels.depthwise.family import depthwise_backend
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.errors import LibraryMissing
 from convoy.ir.device import Device
+from convoy.ir.workload import Workload
 
 pytestmark = pytest.mark.gpu
 
@@ -75,6 +76,27 @@ def test_candidates_against_float64(libraries, w):
             assert error < TOLERANCE[w.dtype], f"{launch.label}: {error}"
             guards = torch.cat([whole[:GUARD], whole[-GUARD:]])
             assert guards.isnan().all(), f"{launch.label} writes beyond its result"
+
+
+def test_problems_of_a_process_share_kernels(libraries):
+    """What is prepared later, with less shared memory, takes none from what was prepared before."""
+    torch = pytest.importorskip("torch")
+    problems, tensors = [], []
+    for c, groups in ((216, 9), (256, 2), (64, 2)):
+        same = {"padding": (1, 1, 1, 1), "groups": groups}
+        w = Workload("fprop", 8, 28, 28, c, c, 3, 3, **same)
+        shapes = [shape for _, shape, _ in w.operand_shapes()]
+        tensors += [torch.zeros(*shape, device="cuda").half() for shape in shapes]
+        x, filters, y = (tensor.data_ptr() for tensor in tensors[-3:])
+        for launch in map(BACKEND.launch_of, BACKEND.propose(w, Device())):
+            operands = Operands(x, filters, *[None] * 4, y, None, None)
+            problem = Shape.of(w, 132, swizzle=launch.swizzle), operands
+            needed = libraries[launch.kernel].prepare(*problem).footprint().shared_bytes
+            problems.append((needed, libraries[launch.kernel], problem))
+    problems.sort(key=lambda entry: -entry[0])
+    for prepared in [library.prepare(*problem) for _, library, problem in problems]:
+        prepared.launch(torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
 
 
 EXTRA = ("residual", "bias")
