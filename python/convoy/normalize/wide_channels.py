@@ -126,19 +126,22 @@ class WidenChannels(Rewriter):
 
     def _becomes_permuted(self, var: relax.Var) -> bool:
         """Whether all that reads an old value, element by element, copies or widens it."""
-        for reader in self._readers.get(var) or [None]:
-            call = None if reader is None else self.values[reader]
-            name = op_name(call)
-            if name == _PERMUTE or (_is_linear(call) and call.args[0].same_as(var)):
-                continue
-            if name == "relax.reshape":
-                alike = shape_of(call)[-1:] == shape_of(var)[-1:]
-            else:
-                others = (a for a in call.args if not a.same_as(var)) if name in _BINARY else ()
-                alike = name in _UNARY | _BINARY and all(map(is_const, others))
-            if not alike or not self._becomes_permuted(reader):
-                return False
-        return True
+        return all(
+            reader is not None and self._copies(self.values[reader], var, reader)
+            for reader in self._readers.get(var) or [None]
+        )
+
+    def _copies(self, call: relax.Expr, var: relax.Var, result: relax.Var) -> bool:
+        name = op_name(call)
+        if name == _PERMUTE or _is_linear(call):
+            return True
+        if name == "relax.reshape":
+            alike = shape_of(call)[-1:] == shape_of(var)[-1:]
+        else:
+            alike = name in _UNARY | _BINARY and all(
+                is_const(a) or a.same_as(var) for a in call.args
+            )
+        return alike and self._becomes_permuted(result)
 
     def _widened(self, value: relax.Expr, channels: int) -> relax.Expr:
         """A value with zeros, or whatever the tensor that it is cut from has, behind its
@@ -195,11 +198,13 @@ def _is_plain(call: relax.Call) -> bool:
     return int(attrs.groups) == 1 or int(attrs.groups) == c == shape_of(call.args[1])[0]
 
 
-def _is_linear(call: relax.Expr | None) -> bool:
+def _is_linear(call: relax.Expr) -> bool:
     """A product of 16-bit rows and a constant matrix."""
-    if op_name(call) != _MATMUL or dtype_of(call.args[0]) not in ("float16", "bfloat16"):
+    if op_name(call) != _MATMUL:
         return False
-    return is_const(call.args[1]) and rank_of(call.args[0]) == 2 == rank_of(call.args[1])
+    data, weights = call.args
+    narrow = dtype_of(data) in ("float16", "bfloat16")
+    return narrow and is_const(weights) and rank_of(data) == 2 == rank_of(weights)
 
 
 def _is_narrow(call: relax.Expr) -> bool:
