@@ -13,6 +13,7 @@ from convoy.graph.expr import op_name, shape_of
 from convoy.graph.rewriter import bindings_of
 
 from ..graph.nets import Net, count_ops
+from .test_moved_rows import calls, constant, network
 from .test_normalize import check_same, convs
 
 TOLERANCE = 4e-3  # of float16
@@ -104,3 +105,30 @@ def test_few_results_of_few_channels_stay(classes: int) -> None:
     net = Net((1, 8, 8, 8))
     normal = check_same(net.finish(net.conv(net.x, classes)), "float16", TOLERANCE)
     assert shape_of(convs(normal)[0])[-1] == classes
+
+
+def mixer(tokens: int, hidden: int, turned: bool = True) -> tvm.IRModule:
+    """Linear layers over the tokens of (2, tokens, 16), which are the last axis for them."""
+
+    def body(e: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+        y = e(op.permute_dims(e(op.nn.relu(x)), [0, 2, 1])) if turned else e(op.nn.relu(x))
+        y = e(op.add(e(op.matmul(y, constant(tokens, hidden))), constant(hidden)))
+        y = e(op.matmul(e(op.nn.gelu(y)), constant(hidden, tokens)))
+        y = e(op.add(y, constant(tokens)))
+        return op.add(x, e(op.permute_dims(y, [0, 2, 1])) if turned else y)
+
+    return network(body, *((2, tokens, 16) if turned else (2, 16, tokens)))
+
+
+@pytest.mark.parametrize(("tokens", "hidden"), [(49, 24), (50, 36), (48, 33)])
+def test_tokens_are_wide_where_they_are_permuted(tokens: int, hidden: int) -> None:
+    normal = check_same(mixer(tokens, hidden), "float16", TOLERANCE)
+    sizes = [shape_of(call.args[1]) for call in calls(normal, "matmul")]
+    wide = [-(-size // 8) * 8 for size in (tokens, hidden)]
+    assert sizes == [tuple(wide), tuple(reversed(wide))]
+
+
+def test_linear_layers_are_not_copied_to_be_wide() -> None:
+    """Their data is no copy, and what they give is returned."""
+    normal = check_same(mixer(49, 24, turned=False), "float16", TOLERANCE)
+    assert [shape_of(call.args[1]) for call in calls(normal, "matmul")] == [(49, 24), (24, 49)]

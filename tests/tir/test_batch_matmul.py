@@ -81,6 +81,7 @@ PRODUCTS = [
     Product(20, 40, 70, 16, (True, True), scaled=True),
     Product(3, 32, 32, 320, out="float32", scaled=True),
     Product(2, 21, 35, 301),
+    Product(4, 32, 32, 784, (False, True), scaled=True),  # XCiT's: 16 threads share a sum
     Product(2, 21, 16, 304, (False, True)),
     Product(1, 9, 24, 130, (True, False), "float32", "float32"),
 ]
@@ -116,8 +117,13 @@ def test_cuda(backwards: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "product", [Product(2, 1, 64, 64), Product(2, 64, 4, 64), Product(2, 64, 64, 4)], ids=str
-)
+    "product",
+    [
+        Product(2, 1, 64, 64), Product(2, 64, 4, 64), Product(2, 64, 64, 4),
+        Product(1176, 9, 32, 9),  # VOLO's weighted windows
+    ],
+    ids=str,
+)  # fmt: skip
 def test_declines_without_tiles(product: Product) -> None:
     with TARGET:
         assert BatchMatmul().apply(product.func(), TARGET, False) is None

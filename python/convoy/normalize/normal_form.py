@@ -31,7 +31,7 @@ The passes, in order:
     PackProducts         linear layers that attention reads -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
-    WidenChannels        channels of convolutions in 16 bit -> multiples of 8
+    WidenChannels        channels of convolutions and of tokens in 16 bit -> multiples of 8
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
     PadStemChannels      few input channels -> as many as tensor cores load
 """

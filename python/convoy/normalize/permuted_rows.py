@@ -90,15 +90,15 @@ class MovePermutations(Rewriter):
             rows = self._rows(call.args[0])
             if rows is None or list(rows.axes) == sorted(rows.axes):
                 continue
-            moved, undone = [var], set()
+            moved, undone = [var], set[relax.Var]()
             if self._ends(rows, moved, undone):
                 self._moved.update(dict.fromkeys(moved, rows))
                 self._undone |= undone
 
     def _rows(self, expr: relax.Expr) -> _Rows | None:
-        call, columns = self.values.get(expr), shape_of(expr)[-1]
+        call, columns = self.values.get(expr, expr), shape_of(expr)[-1]
         while op_name(call) == _RESHAPE:
-            call = self.values.get(call.args[0])
+            call = self.values.get(call.args[0], call.args[0])
         if op_name(call) != _PERMUTE:
             return None
         axes, shape = permutation_of(call), shape_of(call)
@@ -110,7 +110,9 @@ class MovePermutations(Rewriter):
         collects what is to be moved, and the permutations that are undone."""
         for var in moved:
             for reader in self._readers.get(var) or [None]:
-                call = None if reader is None else self.values[reader]
+                if reader is None:
+                    return False
+                call = self.values[reader]
                 if op_name(call) == _PERMUTE and rows.are_undone(call):
                     undone.add(reader)
                 elif self._is_of_rows(call, var):
@@ -119,16 +121,16 @@ class MovePermutations(Rewriter):
                     return False
         return True
 
-    def _is_of_rows(self, call: relax.Expr | None, var: relax.Var) -> bool:
+    def _is_of_rows(self, call: relax.Expr, var: relax.Var) -> bool:
         """Whether an operator works on each row of its operand."""
         name = op_name(call)
         if name == _RESHAPE:
             return shape_of(call)[-1:] == shape_of(var)[-1:]
         if name == _MATMUL:
-            return _is_linear(call) and bool(call.args[0].same_as(var))
-        if name in NORMS:
-            return is_of_last_axis(call)
-        if name not in UNARY | BINARY or shape_of(call) != shape_of(var):
+            return _is_linear(call)
+        if name not in UNARY | BINARY | NORMS or shape_of(call) != shape_of(var):
+            return False
+        if name in NORMS and not is_of_last_axis(call):
             return False
         return all(arg.same_as(var) or _is_of_columns(arg) for arg in call.args)
 

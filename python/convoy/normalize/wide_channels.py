@@ -1,10 +1,12 @@
-"""Convolutions in 16 bit whose channels are no multiple of 8, with channels of zeros up to one.
+"""Convolutions and linear layers in 16 bit, with channels of zeros up to a multiple of 8.
 
-Kernels for tensor cores load 8 channels at once: of other counts CUTLASS takes none, and cuDNN has
-few kernels. Filters of zeros add output channels, and the next convolution's filters have zeros for
-them, so that between two convolutions nothing is padded or cut: element-wise operators, pools and
-resizes work on the wide tensor. Other readers of a value get its first channels, and what no
-convolution made is padded: copies that are fused with the operators around them.
+Kernels for tensor cores load 8 channels at once: of other counts CUTLASS takes none, and libraries
+have few kernels. Filters of zeros add output channels, and the next convolution's filters have
+zeros for them, so that between two convolutions nothing is padded or cut: element-wise operators,
+pools and resizes work on the wide tensor. Other readers of a value get its first channels, and what
+no convolution made is padded: copies that are fused with the operators around them. Linear layers
+are widened where such a copy is there already, as in networks that mix tokens: tokens are the
+columns of a permutation before these layers and become rows again behind them.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from ..graph.expr import (
 )
 from ..graph.rewriter import Rewriter, bindings_of, main_function
 from ..ops.activation import ELU, HARDSWISH, MISH
+from .attention_reads import readers_of
 
 #: Channels that kernels load at once; images with fewer are stems (:mod:`.channels`).
 VECTOR = 8
-_CONV = "relax.nn.conv2d"
+_CONV, _MATMUL, _PERMUTE = "relax.nn.conv2d", "relax.matmul", "relax.permute_dims"
 #: Operators whose results are finite wherever their operands are: the channels that are added are
 #: multiplied by zeros in the end.
 _UNARY = relax_ops(
@@ -44,9 +47,12 @@ _OTHERS = relax_ops("nn.pad mean reshape astype")
 
 
 class WidenChannels(Rewriter):
-    """Widen convolutions with constant filters, in NHWC, without groups or depthwise."""
+    """Widen convolutions with constant filters, in NHWC, without groups or depthwise, and linear
+    layers."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({_CONV}) | _UNARY | _BINARY | _POOLS | _OTHERS
+    ops: ClassVar[frozenset[str] | None] = (
+        frozenset({_CONV, _MATMUL}) | _UNARY | _BINARY | _POOLS | _OTHERS
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,10 +64,15 @@ class WidenChannels(Rewriter):
         calls = (binding.value for binding in bindings_of(func))
         return super().__call__(mod) if any(map(_is_narrow, calls)) else mod
 
+    def start(self, func: relax.Function) -> None:
+        self._readers = readers_of(func, self.values)
+
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name, wide = op_name(call), None
         if name == _CONV:
             wide = self._convolution(call) if _is_plain(call) else None
+        elif name == _MATMUL:
+            wide = self._linear(call) if _is_linear(call) else None
         elif name in _BINARY:
             wide = self._binary(call)
         elif call.args[0] in self._wide:
@@ -95,6 +106,42 @@ class WidenChannels(Rewriter):
         if not more and not extra:
             return None
         return call_like(call, [data, _padded(_padded(kernel, 3, extra), 0, more)])
+
+    def _linear(self, call: relax.Call) -> relax.Expr | None:
+        data, weights = call.args
+        c, k = shape_of(weights)
+        if data in self._wide or self._is_permuted(data):
+            data = self._widened(data, -(-c // VECTOR) * VECTOR)
+        extra = shape_of(data)[-1] - c
+        more = -k % VECTOR if k > VECTOR and self._becomes_permuted(self.old.var) else 0
+        if not more and not extra:
+            return None
+        return call_like(call, [data, _padded(_padded(weights, 0, extra), 1, more)])
+
+    def _is_permuted(self, value: relax.Expr) -> bool:
+        """Whether a value is the copy that a permutation makes."""
+        while (made := self.producer(value, "relax.reshape")) is not None:
+            value = made.args[0]
+        return self.producer(value, _PERMUTE) is not None
+
+    def _becomes_permuted(self, var: relax.Var) -> bool:
+        """Whether all that reads an old value, element by element, copies or widens it."""
+        return all(
+            reader is not None and self._copies(self.values[reader], var, reader)
+            for reader in self._readers.get(var) or [None]
+        )
+
+    def _copies(self, call: relax.Expr, var: relax.Var, result: relax.Var) -> bool:
+        name = op_name(call)
+        if name == _PERMUTE or _is_linear(call):
+            return True
+        if name == "relax.reshape":
+            alike = shape_of(call)[-1:] == shape_of(var)[-1:]
+        else:
+            alike = name in _UNARY | _BINARY and all(
+                is_const(a) or a.same_as(var) for a in call.args
+            )
+        return alike and self._becomes_permuted(result)
 
     def _widened(self, value: relax.Expr, channels: int) -> relax.Expr:
         """A value with zeros, or whatever the tensor that it is cut from has, behind its
@@ -151,8 +198,20 @@ def _is_plain(call: relax.Call) -> bool:
     return int(attrs.groups) == 1 or int(attrs.groups) == c == shape_of(call.args[1])[0]
 
 
+def _is_linear(call: relax.Expr) -> bool:
+    """A product of 16-bit rows and a constant matrix."""
+    if op_name(call) != _MATMUL:
+        return False
+    data, weights = call.args
+    narrow = dtype_of(data) in ("float16", "bfloat16")
+    return narrow and is_const(weights) and rank_of(data) == 2 == rank_of(weights)
+
+
 def _is_narrow(call: relax.Expr) -> bool:
-    """Whether a convolution's channels are no multiple of the vector, stems aside."""
+    """Whether the channels of a convolution, stems aside, or linear layer are no multiple of the
+    vector."""
+    if _is_linear(call):
+        return any(size % VECTOR > 0 for size in shape_of(call.args[1]))
     if not isinstance(call, relax.Call) or not _is_plain(call) or int(call.attrs.groups) > 1:
         return False
     k, _, _, c = shape_of(call.args[1])

@@ -20,7 +20,7 @@ from .window import ReductionRule, finish_output, inline_consumers
 
 _FEWEST = 8  # rows, columns and summands; with fewer a tile has no use for its loads
 _BLOCKS = 132  # fewer leave SMs of an H200 idle
-_THREADS = 256
+_THREADS, _MOST_THREADS = 256, 1024
 _STEP = 16  # summands of a thread between two loads of a tile
 
 #: Threads along either side of a tile, and results of each of them along it; largest tile first.
@@ -62,8 +62,9 @@ def _axes(block: s_tir.SBlock) -> _Axes | None:
         return None
     one, other = (max(side, key=lambda i: (extents[i], i)) for side in sides)
     axes = _Axes(min(one, other), max(one, other), summed[0])
-    fits = min(extents[i] for i in (axes.row, axes.column, axes.summed)) >= _FEWEST
-    return axes if fits else None
+    rows, columns, summands = (extents[i] for i in (axes.row, axes.column, axes.summed))
+    few = max(min(rows, columns), summands) < _STEP  # as windows of 3x3 elements that are weighted
+    return None if few or min(rows, columns, summands) < _FEWEST else axes
 
 
 def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axes: _Axes) -> None:
@@ -77,7 +78,9 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
     batch = [i for i in range(len(loops)) if i not in (axes.row, axes.column, axes.summed)]
     count = math.prod(extents[i] for i in batch)
     threads, own = _tile(count, extents[axes.row], extents[axes.column])
-    parts = _parts(extents[axes.summed], threads)
+    tile = threads * own
+    blocks = count * -(-extents[axes.row] // tile) * -(-extents[axes.column] // tile)
+    parts = _parts(extents[axes.summed], threads, blocks)
 
     rows, y, i = sch.split(row, factors=[None, threads, own])
     columns, x, j = sch.split(column, factors=[None, threads, own])
@@ -113,10 +116,12 @@ def _tile(batch: int, rows: int, columns: int) -> tuple[int, int]:
     return _TILES[-1]
 
 
-def _parts(length: int, threads: int) -> int:
-    """Threads that share a sum: as fill a block, with two steps or more for each."""
+def _parts(length: int, threads: int, blocks: int) -> int:
+    """Threads that share a sum: as fill a block, with two steps or more for each; where there is
+    fewer blocks than SMs, as many as a block may have."""
+    most = _MOST_THREADS if blocks < _BLOCKS else _THREADS
     parts = 1
-    while 2 * parts * threads**2 <= _THREADS and length >= 4 * parts * _STEP:
+    while 2 * parts * threads**2 <= most and length >= 4 * parts * _STEP:
         parts *= 2
     return parts
 
