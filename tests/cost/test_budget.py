@@ -118,6 +118,28 @@ def test_of_estimated_candidates_the_most_promising_comes_first(measured):
     assert len(found[SMALL].unmeasured) == 9, "an estimate is no measurement"
 
 
+def test_a_slow_kernel_is_a_word_about_its_kind(measured, monkeypatch):
+    """cuDNN rearranges tensors around an engine, whatever its knobs; estimates did not know."""
+
+    class Optimistic(Estimated):
+        def estimates(self, workload, candidates):
+            return [Measurement(kernel_us=2.0 if c.backend == "a" else 5.0) for c in candidates]
+
+    class OneEngine(Listed):
+        def propose(self, workload, device):
+            return [Candidate(self.name, f"eng41_k2={i}", priority=i) for i in range(5)]
+
+    def measure(workload, candidate, binary, device, best_us=None):
+        measured.append((candidate.backend, candidate.kernel))
+        return Measurement(kernel_us=80.0 if candidate.backend == "a" else 6.0, samples=1)
+
+    monkeypatch.setattr("convoy.measure.protocol.measure", measure)
+    backends = [OneEngine("a"), Listed("b")]
+    model = costs(backends, measured, 2.0, Optimistic())
+    price_workloads([SMALL], backends, Device(), model)
+    assert [backend for backend, _ in measured] == ["a", "b"]
+
+
 def test_what_is_estimated_is_not_measured_beyond_the_budget(measured):
     backends = [Listed("a")]
     model = costs(backends, measured, 0.0, Estimated())

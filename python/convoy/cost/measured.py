@@ -15,13 +15,15 @@ from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
 from .chained import chained_us
+from .errors import Errors
 from .estimates import estimated
 from .gain import Belief
 from .model import CostModel
 from .recorded import RecordedCost
 
-#: Candidates that are built ahead together while a budget lasts.
-AT_ONCE = 16
+#: Candidates that are built ahead together while a budget lasts, and those of them that are measured
+#: before gains are computed again.
+AT_ONCE, IN_TURN = 16, 4
 #: Measuring ends before the budget where the next measurement is expected to gain less than this
 #: part of the network's time.
 LEAST_GAIN = 1e-4
@@ -71,6 +73,7 @@ class MeasuredCost(CostModel):
         self._best: dict[str, float] = {}  # least kernel_us by workload
         self._ready: dict[tuple[str, str], bool] = {}
         self._seen, self._expected = 0, 0
+        self._errors = Errors()
         self._workloads: set[str] = set()
 
     def _known(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
@@ -156,7 +159,7 @@ class MeasuredCost(CostModel):
         found = estimated(workload, candidates, self._backends, self._device, self.estimates)
         estimates = dict(zip(candidates, found, strict=True))
         own = {candidate: estimates[candidate] for candidate in left}
-        belief = Belief(workload, own, self._device, max(count, 1), required=not count)
+        belief = Belief(workload, own, self._device, max(count, 1), not count, self._errors)
         for candidate, estimate in estimates.items():
             if (known := self._found(workload, candidate)) is not None:
                 belief.add(candidate, known, estimate)
@@ -170,9 +173,14 @@ class MeasuredCost(CostModel):
             return budget - (self._clock() - began)
 
         least = LEAST_GAIN * sum(belief.best_us for belief in beliefs)
+        built: set[tuple[Workload, Candidate]] = set()
         while batch := _most_gain(beliefs, least, left() > 0):
-            self._prepare([(belief.workload, candidate) for belief, candidate in batch])
-            for belief, candidate in batch:
+            ahead = {(belief.workload, candidate) for belief, candidate in batch[:IN_TURN]}
+            if not ahead <= built:
+                pairs = [(belief.workload, candidate) for belief, candidate in batch]
+                self._prepare([pair for pair in pairs if pair not in built])
+                built.update(pairs)
+            for belief, candidate in batch[:IN_TURN]:
                 if left() > 0 or belief.blind:
                     self._expected = self._seen + _to_come(self._seen - seen, budget, left())
                     belief.add(candidate, self._measure(belief.workload, candidate))
