@@ -19,8 +19,8 @@ import numpy as np
 from ..ir.candidate import Candidate
 from ..ir.workload import Workload
 
-#: Standard deviations of the parts: of a workload, of a kind of kernel, of a kind for a workload, of
-#: a kernel; and of what measurements of other candidates say nothing about. Chosen by
+#: Standard deviations of the parts: of a workload, of a kind of kernel, of a kind for a workload,
+#: of a kernel; and of what measurements of other candidates say nothing about. Chosen by
 #: ``scripts/bench_budget.py``.
 PARTS = (0.3, 0.3, 0.4, 0.3)
 OWN = 0.3

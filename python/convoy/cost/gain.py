@@ -95,8 +95,7 @@ class Belief:
         """The candidate that estimates select; None if one is measured."""
         if self._measured or not self._left:
             return None
-        expected = self._expected()
-        return min(expected, key=lambda candidate: (expected[candidate][0], candidate))
+        return _least(self._expected())
 
     @property
     def best_us(self) -> float:
@@ -110,8 +109,7 @@ class Belief:
         if not expected:
             return 0.0, None
         if self.required and not self._measured:
-            first = min(expected, key=lambda candidate: (expected[candidate][0], candidate))
-            return self._count * math.exp(expected[first][0]), first
+            return self.best_us, _least(expected)
         first, second = sorted([*(log for log, _ in expected.values()), math.inf])[:2]
 
         def gain(log: float, spread: float) -> float:
@@ -133,6 +131,11 @@ class Belief:
                 found[candidate] = log + error, spread
             self._known = len(self._errors), found
         return self._known[1]
+
+
+def _least(expected: Mapping[Candidate, tuple[float, float]]) -> Candidate:
+    """The candidate with the least mean."""
+    return min(expected, key=lambda candidate: (expected[candidate][0], candidate))
 
 
 def _faster_us(known: float, expected: float, spread: float) -> float:

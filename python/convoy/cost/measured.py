@@ -21,8 +21,8 @@ from .gain import Belief
 from .model import CostModel
 from .recorded import RecordedCost
 
-#: Candidates that are built ahead together while a budget lasts, and those of them that are measured
-#: before gains are computed again.
+#: Candidates that are built ahead together while a budget lasts, and those of them that are
+#: measured before gains are computed again.
 AT_ONCE, IN_TURN = 16, 4
 #: Measuring ends before the budget where the next measurement is expected to gain less than this
 #: part of the network's time.
