@@ -95,7 +95,8 @@ struct GroupedConv {
     state->grid = dim3(unsigned(across), unsigned((needed + turns - 1) / turns));
     state->shared_bytes = shared_bytes(s, tile);
     state->kernel = choose(s.swizzle / kActivations, Places());
-    return allow_shared(state->kernel, state->shared_bytes);
+    // Not shared_bytes: the limit is the kernel's, and other launches may need more.
+    return allow_shared(state->kernel, kMostGroupedShared);
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {

@@ -106,7 +106,8 @@ struct StagedConv {
     state->grid = dim3(unsigned(across), unsigned(parts(tiles, turns)));
     state->shared_bytes = int(block.shared_bytes(tile, p.stages));
     state->kernel = choose(s.swizzle / kActivations, Places());
-    return allow_shared(state->kernel, state->shared_bytes);
+    // Not shared_bytes: the limit is the kernel's, and other launches may need more.
+    return allow_shared(state->kernel, kMostStagedShared);
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {

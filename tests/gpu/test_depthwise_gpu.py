@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 
 from convoy.backends.kernels.compile import compile_many
 from convoy.backends.kernels.depthwise.family import depthwise_backend
+from convoy.backends.kernels.depthwise.kernels import StagedKernel
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.errors import LibraryMissing
 from convoy.ir.device import Device
+from convoy.ir.workload import Workload
 
 pytestmark = pytest.mark.gpu
 
@@ -75,6 +78,29 @@ def test_candidates_against_float64(libraries, w):
             assert error < TOLERANCE[w.dtype], f"{launch.label}: {error}"
             guards = torch.cat([whole[:GUARD], whole[-GUARD:]])
             assert guards.isnan().all(), f"{launch.label} writes beyond its result"
+
+
+def test_a_launch_keeps_its_shared_memory(libraries):
+    """Launches of one kernel need different amounts; the limit is the kernel's."""
+    torch = pytest.importorskip("torch")
+    large = Workload("fprop", 64, 14, 14, 576, 576, 3, 3, padding=(1, 1, 1, 1), groups=24)
+    small = dataclasses.replace(large, h=9, w=9)
+    candidates = [c for c in BACKEND.propose(large, Device()) if "staged" in c.kernel]
+    compiled = libraries[StagedKernel("float16")]
+    for launch in map(BACKEND.launch_of, candidates):
+        prepared = []
+        for w in (large, small):
+            sizes = [size for _, size, _ in w.operand_shapes()]
+            x, filt, y = (torch.zeros(*size, device="cuda").half() for size in sizes)
+            operands = Operands(
+                *(x.data_ptr(), filt.data_ptr(), None, None, None, None),
+                *(y.data_ptr(), None, None),
+            )
+            shape = Shape.of(w, Device().sm_count, swizzle=launch.swizzle)
+            prepared.append((compiled.prepare(shape, operands), x, filt, y))
+        for ready, *_ in prepared:
+            ready.launch(torch.cuda.current_stream().cuda_stream)
+        torch.cuda.synchronize()
 
 
 EXTRA = ("residual", "bias")
