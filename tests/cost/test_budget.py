@@ -315,3 +315,27 @@ def test_a_link_that_should_be_faster_is_measured_again(measured, budget, again)
     backends = [Chained("a"), Listed("b")]
     price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, budget, Plain()))
     assert measured == again
+
+
+def test_a_recorded_kernel_is_measured_as_a_link_where_that_promises_most(measured):
+    class Programmatic(Listed):
+        def is_programmatic(self, candidate):
+            return True
+
+    class Plain(Unrecorded):
+        """Kernels of SMALL without times as links; LARGE is estimated."""
+
+        def measurements(self, workload, candidates):
+            known = Measurement(kernel_us=9.0, samples=1)
+            return [known if workload == SMALL else None for _ in candidates]
+
+        def estimates(self, workload, candidates):
+            near = {"k0": 8.0, "k1": 8.4}
+            return [Measurement(kernel_us=near.get(c.kernel, 400.0)) for c in candidates]
+
+    for times, first in ((1, LARGE), (9, SMALL)):
+        measured.clear()
+        model = costs([Programmatic("a")], measured, 1.0, Plain())
+        operations = [[SMALL]] * times + [[LARGE]]
+        price_workloads([SMALL, LARGE], [Programmatic("a")], Device(), model, operations=operations)
+        assert [(workload, kernel) for workload, _, kernel in measured] == [(first, "k0")]
