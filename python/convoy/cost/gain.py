@@ -6,8 +6,8 @@ to be faster than what would be selected without it or, for the candidate that w
 slower than the next one.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
-of the networks' kernels are 3.5% above the best after 50 measurements of a network at one batch
-size, and 7.6% without any records (geometric means).
+of the networks' kernels are 3.6% above the best after 50 measurements of a network at one batch
+size, and 7.4% without any records (geometric means).
 """
 
 from __future__ import annotations
