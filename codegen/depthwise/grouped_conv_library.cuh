@@ -95,7 +95,7 @@ struct GroupedConv {
     state->grid = dim3(unsigned(across), unsigned((needed + turns - 1) / turns));
     state->shared_bytes = shared_bytes(s, tile);
     state->kernel = choose(s.swizzle / kActivations, Places());
-    // Not shared_bytes: the limit is the kernel's, and other launches may need more.
+    // As much as any problem takes: others of the process may share the kernel.
     return allow_shared(state->kernel, kMostGroupedShared);
   }
 

@@ -106,7 +106,7 @@ struct StagedConv {
     state->grid = dim3(unsigned(across), unsigned(parts(tiles, turns)));
     state->shared_bytes = int(block.shared_bytes(tile, p.stages));
     state->kernel = choose(s.swizzle / kActivations, Places());
-    // Not shared_bytes: the limit is the kernel's, and other launches may need more.
+    // As much as any problem takes: others of the process may share the kernel.
     return allow_shared(state->kernel, kMostStagedShared);
   }
 

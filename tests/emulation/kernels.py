@@ -11,12 +11,15 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from tvm import tirx
 
 from convoy.backends.kernels.toolkit import Toolkit, find_toolkit
 from convoy.errors import LibraryMissing
+from convoy.lower.compile import build_kernels
 
 _HERE = Path(__file__).parent
 _HOOKS = ("target.build.cuda", "tvm_callback_cuda_compile")
@@ -57,6 +60,18 @@ def emulated(backwards: bool = False) -> Iterator[None]:
     finally:
         register(_HOOKS[0], build)
         register(_HOOKS[1], compile_ptx)
+
+
+def emulate(
+    func: tirx.PrimFunc, target: tvm.target.Target, *arrays: np.ndarray, backwards: bool = False
+) -> list[np.ndarray]:
+    """Arrays behind a run of a scheduled kernel on copies of them."""
+    mod = tvm.IRModule({"kernel": func.with_attr("global_symbol", "kernel")})
+    with emulated(backwards):
+        library = build_kernels(mod, target)
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    library["kernel"](*tensors)
+    return [tensor.numpy() for tensor in tensors]
 
 
 def compile_source(

@@ -18,10 +18,12 @@ from .network import Emulation
     [
         ((40, 20, 30, 24), [0, 1, 2], 2),  # images are the parts
         ((40, 20, 30, 24), None, 2),
-        ((36000, 8), [0], 3),  # the product, and a view of it in parts
+        ((36000, 8), [0], 2),  # the operands are views of parts
         ((17, 31, 41), None, 2),
         ((20011, 9), [0], 3),  # a prime number of rows
-        ((40022,), None, 3),
+        ((40022,), None, 3),  # the product of a prime
+        ((3, 2400, 8), [1], 2),  # parts of an axis between others
+        ((2, 30011, 3), [1], 3),
     ],
 )
 def test_sum_of_products(shape: tuple[int, ...], axes: list[int] | None, launches: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from convoy.backends.kernels.compile import compile_many
 from convoy.backends.kernels.depthwise.family import depthwise_backend
-from convoy.backends.kernels.depthwise.kernels import StagedKernel
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.errors import LibraryMissing
 from convoy.ir.device import Device
@@ -80,27 +78,25 @@ def test_candidates_against_float64(libraries, w):
             assert guards.isnan().all(), f"{launch.label} writes beyond its result"
 
 
-def test_a_launch_keeps_its_shared_memory(libraries):
-    """Launches of one kernel need different amounts; the limit is the kernel's."""
+def test_problems_of_a_process_share_kernels(libraries):
+    """What is prepared later, with less shared memory, takes none from what was prepared before."""
     torch = pytest.importorskip("torch")
-    large = Workload("fprop", 64, 14, 14, 576, 576, 3, 3, padding=(1, 1, 1, 1), groups=24)
-    small = dataclasses.replace(large, h=9, w=9)
-    candidates = [c for c in BACKEND.propose(large, Device()) if "staged" in c.kernel]
-    compiled = libraries[StagedKernel("float16")]
-    for launch in map(BACKEND.launch_of, candidates):
-        prepared = []
-        for w in (large, small):
-            sizes = [size for _, size, _ in w.operand_shapes()]
-            x, filt, y = (torch.zeros(*size, device="cuda").half() for size in sizes)
-            operands = Operands(
-                *(x.data_ptr(), filt.data_ptr(), None, None, None, None),
-                *(y.data_ptr(), None, None),
-            )
-            shape = Shape.of(w, Device().sm_count, swizzle=launch.swizzle)
-            prepared.append((compiled.prepare(shape, operands), x, filt, y))
-        for ready, *_ in prepared:
-            ready.launch(torch.cuda.current_stream().cuda_stream)
-        torch.cuda.synchronize()
+    problems, tensors = [], []
+    for c, groups in ((216, 9), (256, 2), (64, 2)):
+        same = {"padding": (1, 1, 1, 1), "groups": groups}
+        w = Workload("fprop", 8, 28, 28, c, c, 3, 3, **same)
+        shapes = [shape for _, shape, _ in w.operand_shapes()]
+        tensors += [torch.zeros(*shape, device="cuda").half() for shape in shapes]
+        x, filters, y = (tensor.data_ptr() for tensor in tensors[-3:])
+        for launch in map(BACKEND.launch_of, BACKEND.propose(w, Device())):
+            operands = Operands(x, filters, *[None] * 4, y, None, None)
+            problem = Shape.of(w, 132, swizzle=launch.swizzle), operands
+            needed = libraries[launch.kernel].prepare(*problem).footprint().shared_bytes
+            problems.append((needed, libraries[launch.kernel], problem))
+    problems.sort(key=lambda entry: -entry[0])
+    for prepared in [library.prepare(*problem) for _, library, problem in problems]:
+        prepared.launch(torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
 
 
 EXTRA = ("residual", "bias")

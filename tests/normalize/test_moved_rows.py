@@ -206,3 +206,60 @@ def test_a_narrow_part_of_a_wide_value_is_cast_by_itself() -> None:
 
     normal = normalize(network(body, 2, 30, 16), dtype="float16")
     assert {math.prod(shape_of(call)) for call in calls(normal, "astype")} == {2 * 16}
+
+
+def layers(e: Any, rows: Any, *widths: int) -> Any:
+    """Linear layers with biases, activations and a norm between them."""
+    for width in widths:
+        rows = e(op.matmul(rows, constant(shape_of(rows)[-1], width)))
+        rows = e(op.nn.gelu(e(op.add(rows, constant(1, 1, width)))))
+    return e(op.nn.layer_norm(rows, constant(widths[-1]), constant(widths[-1]), [-1]))
+
+
+def test_permutations_of_rows_around_linear_layers_are_gone() -> None:
+    def body(e: Any, x: Any) -> Any:
+        tokens = e(op.permute_dims(e(op.nn.relu(x)), [1, 0, 2]))
+        y = e(op.permute_dims(layers(e, tokens, 24, 16), [1, 0, 2]))
+        return op.add(x, y)
+
+    normal = check_same(network(body, 3, 10, 16))
+    assert "permute_dims" not in names(normal)
+    assert names(normal)[-2:] == ["add", "reshape"], "the sum is of the product"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_permutations_behind_layers(data: Any) -> None:
+    """In any order and back in any order, with any axes as columns."""
+    rows, columns = (2, 3, 5), (2, 4)
+    before = data.draw(st.permutations(range(3)))
+    behind = data.draw(st.sampled_from([np.argsort(before), data.draw(st.permutations(range(3)))]))
+    inside = data.draw(st.permutations(range(5)))
+    needed = data.draw(st.booleans())
+
+    def body(e: Any, x: Any) -> Any:
+        shape = tuple([*rows, *columns][axis] for axis in np.argsort(inside))
+        y = e(op.permute_dims(e(op.reshape(e(op.nn.relu(x)), shape)), inside))
+        y = e(op.permute_dims(y, [*before, 3, 4]))
+        lead = shape_of(y)[:3]
+        y = layers(e, e(op.reshape(y, (1, 30, 8))), 12)
+        z = e(op.permute_dims(e(op.reshape(y, (*lead, 12))), [*map(int, behind), 3]))
+        return op.add(z, e(op.reshape(y, shape_of(z)))) if needed else z
+
+    check_same(network(body, 30, 8))
+
+
+def test_windows_are_permuted_before_the_layer_that_widens_them() -> None:
+    """Attention reads no view of windows: behind the layer there would be more to copy."""
+
+    def body(e: Any, x: Any) -> Any:
+        y = e(op.permute_dims(e(op.reshape(x, (2, 3, 2, 3, 16))), [0, 2, 1, 3, 4]))
+        y = e(
+            op.reshape(e(op.matmul(e(op.reshape(y, (4, 9, 16))), constant(16, 48))), (4, 9, 3, 16))
+        )
+        q, k, v = (e(op.take(y, relax.const(i), 2)) for i in range(3))
+        weights = e(op.nn.softmax(e(op.matmul(q, e(op.permute_dims(k, [0, 2, 1])))), -1))
+        return op.matmul(weights, v)
+
+    moved = calls(check_same(network(body, 6, 6, 16)), "permute_dims")
+    assert [shape_of(call)[-1] for call in moved if rank_of(call) == 5] == [16]

@@ -6,7 +6,11 @@ import math
 
 import pytest
 
-from ..attention.graphs import check
+from convoy.graph.expr import op_name
+from convoy.graph.rewriter import bindings_of
+from convoy.normalize.normal_form import normalize
+
+from ..attention.graphs import attentions, check
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -14,19 +18,22 @@ nn, F = torch.nn, torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def checked(module, *inputs, count=1, wanted=None):
-    """Check a torch module; returns the attention workloads that are found in it."""
+def imported(module, *inputs):
     from convoy.pytorch.importer import to_relax, trace
     from convoy.pytorch.structure import flatten
 
+    tensors, structure = flatten((inputs, {}))
+    return to_relax(trace(module, structure, tensors).program)
+
+
+def checked(module, *inputs, count=1, wanted=None):
+    """Check a torch module; returns the attention workloads that are found in it."""
     torch.manual_seed(0)
     module = module.eval()
     if wanted is None:
         with torch.no_grad():
             wanted = module(*inputs).numpy()
-    tensors, structure = flatten((inputs, {}))
-    relax_module = to_relax(trace(module, structure, tensors).program)
-    return check(relax_module, [x.numpy() for x in inputs], wanted, count)
+    return check(imported(module, *inputs), [x.numpy() for x in inputs], wanted, count)
 
 
 class Sdpa(nn.Module):
@@ -78,6 +85,46 @@ def test_encoder_layer_reads_the_projection_in_place():
     a = found.attention
     assert a.q.shape == a.k.shape == a.v.shape
     assert [a.q.offset, a.k.offset, a.v.offset] == [0, 64, 128]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scales_in_float32_are_the_kernels(dtype):
+    """PyTorch scales 16-bit queries and keys in float32, which its own kernels do, too."""
+    module = imported(Encoder().eval().to(dtype), torch.randn(3, 9, 64).to(dtype))
+    (subgraph,) = attentions(normalize(module, dtype=str(dtype).removeprefix("torch.")))
+    a = subgraph.require_workload().attention
+    assert a.scale == 0.25 and a.q.shape == a.k.shape == a.v.shape == (27, 192)
+
+
+class TokensFirst(nn.Module):
+    """Batches first outside, tokens first inside, as PyTorch's module computes in training mode
+    and torchvision's vision transformers are exported."""
+
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.heads, self.norm = heads, nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        parts = self.qkv(self.norm(x).transpose(0, 1)).unflatten(-1, (3, c))
+        parts = parts.unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+        q, k, v = (
+            p.view(t, b * self.heads, -1).transpose(0, 1).view(b, self.heads, t, -1) for p in parts
+        )
+        y = F.scaled_dot_product_attention(q, k, v).permute(2, 0, 1, 3).reshape(b * t, c)
+        return x + self.out(y).view(t, b, c).transpose(0, 1)
+
+
+def test_rows_are_not_permuted_for_layers():
+    (found,) = checked(TokensFirst(), torch.randn(3, 9, 32))
+    a = found.attention
+    assert a.q.shape == a.k.shape == a.v.shape == (3 * 9, 96), "the result of one layer"
+    assert math.prod(a.o.shape) == 3 * 9 * 32 and a.o.strides[-1] == 32, "rows of all heads"
+    module = normalize(imported(TokensFirst().eval(), torch.randn(3, 9, 32)))
+    inside = {name for subgraph in attentions(module) for name in subgraph.ops}
+    moves = [b.var.name for b in bindings_of(module["main"]) if "permute" in op_name(b.value)]
+    assert moves and inside.issuperset(moves)
 
 
 class CrossAttention(nn.Module):

@@ -416,3 +416,22 @@ def test_weights_within_a_larger_buffer() -> None:
     with torch.no_grad():
         want = net(x).float()
     assert (convoy.compile(net, x)(x).float() - want).norm() <= 1e-2 * want.norm()
+
+
+def test_weights_that_a_16_bit_module_computes_are_rounded_once() -> None:
+    class Standardized(nn.Conv2d):
+        def forward(self, x: Any) -> Any:
+            flat = self.weight.reshape(1, self.out_channels, -1)
+            flat = nn.functional.batch_norm(flat, None, None, training=True, momentum=0.0)
+            return nn.functional.conv2d(x, flat.reshape_as(self.weight))
+
+    torch.manual_seed(0)
+    module, x = Standardized(96, 8, 3).half(), torch.zeros(1, 96, 3, 3, dtype=torch.float16)
+    wide = module.weight.double().reshape(8, -1)
+    scale = (wide.var(1, correction=0, keepdim=True) + 1e-5).rsqrt()
+    weights = ((wide - wide.mean(1, keepdim=True)) * scale).reshape_as(module.weight)
+    run = convoy.compile(module, (x,))
+    for channel, row, column in ((0, 0, 0), (50, 1, 2), (95, 2, 2)):
+        x.zero_()[0, channel, row, column] = 1
+        wanted = weights[:, channel, row, column].half()
+        assert torch.equal(run(x).flatten(), wanted)

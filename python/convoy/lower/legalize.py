@@ -33,7 +33,6 @@ from . import (
     legalize_nan,
     legalize_pool,
     legalize_resize,
-    legalize_sums,
     legalize_take,
     legalize_training,
 )
@@ -59,7 +58,6 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.image.resize2d": legalize_resize.resize2d,
             "relax.concat": _concat,
             "relax.mean": _mean,
-            "relax.sum": legalize_sums.sum_in_parts,
             "relax.take": legalize_take.take,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
@@ -138,56 +136,23 @@ def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: 
     return te.compute(tuple(int(d) for d in out_shape), element, name="depthwise")
 
 
-#: Rows of a mean from which on it is worth a second kernel, and the blocks that a GPU has room for.
-_LONG, _BLOCKS = 2048, 512
-
-
 def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Lower few images with many pixels to means of parts, so that more of a GPU works on it."""
+    """The mean of floats, added up in float32."""
     dtype, shape = dtype_of(call), shape_of(call.args[0])
     if dtype not in ("float32", "float16", "bfloat16"):
         return default_legalize(bb, call)
-    rank, keepdims = len(shape), bool(call.attrs.keepdims)
-    axes = list(range(rank)) if call.attrs.axis is None else ints(call.attrs.axis)
-    axes = sorted(a % rank for a in axes)
-    wide = accumulator_dtype(dtype)
-    if axes == list(range(rank)):
-        total = bb.emit(relax.op.sum(bb.emit(relax.op.astype(call.args[0], wide)), axes, keepdims))
-        share = relax.const(1 / math.prod(shape), wide)
-        return relax.op.astype(bb.emit(relax.op.multiply(total, share)), dtype)
-    parts = parts_of_mean(shape) if axes == list(range(1, rank - 1)) and on_gpu() else 1
-    if parts == 1:
-        return _mean_of(bb, call.args[0], axes, keepdims, wide, dtype)
-    rows = math.prod(shape[1:-1]) // parts
-    apart = bb.emit(relax.op.reshape(call.args[0], (shape[0], parts, rows, shape[-1])))
-    means = bb.emit(_mean_of(bb, apart, [2], False, wide, wide))
-    if keepdims and rank > 3:
-        means = bb.emit(relax.op.reshape(means, (shape[0], parts, *(1,) * (rank - 3), shape[-1])))
-    return _mean_of(bb, means, [1], keepdims, wide, dtype)
-
-
-def parts_of_mean(shape: tuple[int, ...]) -> int:
-    """Parts of equal size, near the root of the number of rows, for a mean over all axes but the
-    first and the last; 1 where one kernel does."""
-    rows, blocks = math.prod(shape[1:-1]), shape[0] * -(-shape[-1] // 8)
-    if rows < _LONG or blocks >= _BLOCKS or shape[-1] < 8:
-        return 1
-    root = math.isqrt(rows)
-    return max(n for n in range(1, root + 1) if rows % n == 0)
-
-
-def _mean_of(
-    bb: relax.BlockBuilder, x: relax.Expr, axes: list[int], keepdims: bool, wide: str, dtype: str
-) -> relax.Call:
-    """The mean along axes, added up in ``wide``."""
-    count = math.prod(shape_of(x)[axis] for axis in axes)
+    axes = list(range(len(shape))) if call.attrs.axis is None else ints(call.attrs.axis)
+    count = math.prod(shape[axis] for axis in axes)
+    wide, keepdims = accumulator_dtype(dtype), bool(call.attrs.keepdims)
 
     def mean(x: te.Tensor) -> te.Tensor:
         total = topi.sum(topi.cast(x, wide), axis=axes, keepdims=keepdims)
         scale = tvm.tirx.const(1.0 / count, wide)
         return te.compute(total.shape, lambda *i: (total(*i) * scale).astype(dtype), name="mean")
 
-    return bb.call_te(mean, x, primfunc_name_hint="mean", primfunc_attrs={**FUSABLE, MEAN: True})
+    return bb.call_te(
+        mean, call.args[0], primfunc_name_hint="mean", primfunc_attrs={**FUSABLE, MEAN: True}
+    )
 
 
 def _concat(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

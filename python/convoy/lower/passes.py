@@ -26,6 +26,7 @@ from .legalize_nan import keeps_nan
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
 from .power import RewritePower
 from .row_norms import RowNorms
+from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
 from .tails import fuse_tails
 
@@ -62,6 +63,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
         relax.backend.DispatchSortScan(),
         *([RowNorms(), GroupNorms()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
+        *([SplitReductions()] if on_gpu() else []),
         RewritePower(),  # pow() of negative bases on CUDA
         tvm.transform.Sequential(fuse_passes(keep_nan)),
     ]

@@ -22,10 +22,18 @@ from ..graph.expr import (
     is_const,
     make_const,
     op_name,
+    relax_ops,
     shape_of,
 )
 from ..graph.rewriter import Rewriter
 from ..ops import DGRAD, DGRAD_3D, conv_attrs
+
+#: Relative rounding error of weights from which a scale is left beside them; 16-bit floats without
+#: subnormals have 2e-4.
+_MOST_ROUNDING = 1e-3
+#: Scales of values that a sum with others hides.
+_SMALL = 2.0**-8
+_VIEWS = relax_ops("reshape permute_dims")
 
 
 def channel_constant(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
@@ -55,7 +63,29 @@ class FoldAffine(Rewriter):
         self._ours: set[relax.Var] = set()  # emitted here, read once by construction
 
     def start(self, func: relax.Function) -> None:
-        self._old_of: dict[relax.Var, relax.Var] = {}
+        small = self._small()
+        self._hidden: set[relax.Expr] = set()
+        for var, value in reversed(self.values.items()):
+            if op_name(value) == "relax.add":
+                pairs = (tuple(value.args), tuple(reversed(value.args)))
+                self._hidden.update(a for a, b in pairs if not (is_const(b) or b in small))
+            elif op_name(value) in _VIEWS and var in self._hidden:
+                self._hidden.add(value.args[0])
+
+    def _small(self) -> set[relax.Expr]:
+        """Values that are scaled down, and sums of such alone."""
+        small: set[relax.Expr] = set()
+        for var, value in self.values.items():
+            name = op_name(value)
+            if name == "relax.multiply":
+                scales = [channel_constant(c, x) for x, c in (value.args, value.args[::-1])]
+                if any(s is not None and (abs(s) < _SMALL).all() for s in scales):
+                    small.add(var)
+            elif (name in _VIEWS and value.args[0] in small) or (
+                name == "relax.add" and all(is_const(a) or a in small for a in value.args)
+            ):
+                small.add(var)
+        return small
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name = op_name(call)
@@ -158,8 +188,23 @@ class FoldAffine(Rewriter):
             scaled = array.astype(np.float64) * values
         else:
             return None
+        if self.old.var not in self._hidden and _loses_digits(scaled, array):
+            return None
         new = self.emit(call_like(made, [made.args[0], make_const(scaled.astype(array.dtype))]))
         return new
+
+
+def _loses_digits(scaled: np.ndarray, weights: np.ndarray) -> bool:
+    """Whether float16 holds scaled weights worse than the weights themselves: a layer scale of 1e-5
+    makes them subnormal, which only a sum with a value that is not scaled so hides."""
+    return _rounding(scaled) > max(_MOST_ROUNDING, 2 * _rounding(weights.astype(np.float64)))
+
+
+def _rounding(values: np.ndarray) -> float:
+    """Relative L2 error of values in float16."""
+    with np.errstate(over="ignore"):
+        error = np.linalg.norm(values - values.astype(np.float16))
+    return float(error / (np.linalg.norm(values) or 1.0))
 
 
 class ThenFoldAffine(Rewriter):

@@ -12,6 +12,7 @@ The passes, in order:
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
+    RecognizeFolds       transposed convolutions that add up patches -> sums of the patches
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonSubexpr  what is computed twice -> computed once
@@ -19,6 +20,7 @@ The passes, in order:
     ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
     MoveNorms            norms of rows before the rows are permuted
+    MovePermutations     permutations of rows behind linear layers, where they end
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
     MoveReshapes         reshapes of matrix products behind what is fused with them
@@ -56,8 +58,10 @@ from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
 from .name_layers import NameLayers
 from .norms_of_rows import MoveNorms
+from .overlapping_patches import RecognizeFolds
 from .packed_products import PackProducts
 from .paddings import FoldPaddings
+from .permuted_rows import MovePermutations
 from .precision import ApplyPrecision, compute_dtype
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
@@ -124,6 +128,7 @@ def passes(dtype: str) -> list[Pass]:
         Simplify(),
         RecognizeActivations(),
         DecomposeBatchNorm(),
+        RecognizeFolds(),
         HeightOne(),
         ChannelsLast(),
         Simplify(),
@@ -132,6 +137,7 @@ def passes(dtype: str) -> list[Pass]:
         ShortSums(),
         RecognizeRowNorms(),
         MoveNorms(),
+        MovePermutations(),
         FoldPaddings(),
         TrimFilters(),
         MoveReshapes(),

@@ -24,13 +24,10 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, result_of, used_vars
+from ..graph.rewriter import Rewriter
 from .affine import channel_constant
+from .attention_reads import feeds_attention, readers_of
 
-#: Operators that may be between a linear layer and a product of attention.
-_BETWEEN = relax_ops(
-    "reshape permute_dims astype multiply divide nn.layer_norm nn.rms_norm broadcast_to"
-)
 #: Elements that a part is a multiple of, so that kernels can load it.
 _VECTOR = 8
 
@@ -54,12 +51,7 @@ class PackProducts(Rewriter):
     ops: ClassVar[frozenset[str] | None] = relax_ops("matmul add")
 
     def start(self, func: relax.Function) -> None:
-        self._readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
-        for var, value in self.values.items():
-            for used in used_vars(value):
-                self._readers[used].append(var)
-        for used in used_vars(result_of(func)):
-            self._readers[used].append(None)
+        self._readers = readers_of(func, self.values)
         together: dict[tuple[relax.Expr, ...], list[_Layer]] = defaultdict(list)
         for var in self.values:
             if (layer := self._layer(var)) is not None:
@@ -89,20 +81,9 @@ class PackProducts(Rewriter):
         if added is not None and op_name(added) == "relax.add":
             bias = channel_constant(added.args[1], call)
             layer = _Layer(call, readers[0], bias) if bias is not None else layer
-        return layer if layer.columns % _VECTOR == 0 and self._is_of_attention(layer.end) else None
-
-    def _is_of_attention(self, var: relax.Var) -> bool:
-        """Whether everything that reads a variable ends in products of more than two axes."""
-        waiting, seen = [var], {var}
-        while waiting:
-            for reader in self._readers[waiting.pop()] or [None]:
-                name = op_name(self.values.get(reader))
-                if name in _BETWEEN and reader not in seen:
-                    waiting.append(reader)
-                    seen.add(reader)
-                elif name != "relax.matmul" or rank_of(reader) < 3:
-                    return False
-        return True
+        if layer.columns % _VECTOR or not feeds_attention(layer.end, self.values, self._readers):
+            return None
+        return layer
 
     def _pack(self, layers: Sequence[_Layer]) -> None:
         first = layers[0].product

@@ -48,7 +48,7 @@ FOLLOW = relax_ops(
     nn.adaptive_avg_pool2d mean max min nn.pad concat split strided_slice reshape permute_dims
     broadcast_to expand_dims squeeze flatten stack tile repeat flip take nn.pixel_shuffle
     image.resize2d zeros_like ones_like
-    convoy.relu_backward convoy.activation_backward
+    convoy.fold convoy.relu_backward convoy.activation_backward
     convoy.max_pool2d_backward convoy.avg_pool2d_backward
     """
 )

@@ -19,14 +19,14 @@ from ..ops import DGRAD, DGRAD_3D
 from ..ops.activation import ELU, HARDSWISH, MISH
 from .norms_of_rows import is_of_last_axis
 
-_UNARY = relax_ops(
+UNARY = relax_ops(
     """
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.softplus sigmoid tanh clip erf exp
     negative abs sqrt rsqrt astype
     """
 ) | {ELU, HARDSWISH, MISH}
-_BINARY = relax_ops("add subtract multiply divide maximum minimum")
-_NORMS = relax_ops("nn.layer_norm nn.rms_norm")
+BINARY = relax_ops("add subtract multiply divide maximum minimum")
+NORMS = relax_ops("nn.layer_norm nn.rms_norm")
 
 
 _ROOTS = relax_ops("matmul nn.conv2d nn.conv3d") | {DGRAD, DGRAD_3D}
@@ -35,7 +35,7 @@ _ROOTS = relax_ops("matmul nn.conv2d nn.conv3d") | {DGRAD, DGRAD_3D}
 class MoveReshapes(Rewriter):
     """Apply element-wise operators, and norms of the last axis, before the reshape of a product."""
 
-    ops: ClassVar[frozenset[str] | None] = _UNARY | _BINARY | _NORMS | _ROOTS | {"relax.reshape"}
+    ops: ClassVar[frozenset[str] | None] = UNARY | BINARY | NORMS | _ROOTS | {"relax.reshape"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,9 +49,9 @@ class MoveReshapes(Rewriter):
             return self.reshaped(call.args[0], shape)
         if name in _ROOTS:
             return self._product(call) if name != "relax.matmul" or len(shape) == 2 else None
-        if name in _NORMS and not is_of_last_axis(call):
+        if name in NORMS and not is_of_last_axis(call):
             return None
-        operands = call.args if name in _BINARY else call.args[:1]
+        operands = call.args if name in BINARY else call.args[:1]
         whole = [arg for arg in operands if shape_of(arg) == shape]
         sources = [source for arg in whole if (source := self._source(arg)) is not None]
         if not sources:
@@ -62,7 +62,7 @@ class MoveReshapes(Rewriter):
         args = [self._beside(arg, product, shape) for arg in operands]
         if None in args:
             return None
-        args, axes = [*args, *call.args[len(args) :]], {"axes": [-1]} if name in _NORMS else {}
+        args, axes = [*args, *call.args[len(args) :]], {"axes": [-1]} if name in NORMS else {}
         return relax.op.reshape(self._product(call_like(call, args, **axes)), shape)
 
     def _product(self, call: relax.Call) -> relax.Expr:

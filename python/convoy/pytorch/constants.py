@@ -58,7 +58,29 @@ class Constants:
             (node.args, node.kwargs), lambda one: self._values[one]
         )
         with torch.no_grad():
-            self._values[node] = node.target(*args, **kwargs)
+            self._values[node] = _computed(node, args, kwargs)
+
+
+def _computed(node: Node, args: Any, kwargs: Any) -> Any:
+    """Results of an operator. Those in 16 bit are computed in float32 and rounded, as on a GPU:
+    PyTorch's operators for the CPU round sums and statistics on the way."""
+    operator, declared = node.target, node.meta.get("val")
+    leaves = _pytree.tree_leaves((args, kwargs, declared))
+    is_view = getattr(operator, "is_view", True)
+    if is_view or declared is None or not any(map(_is_narrow, leaves)):
+        return operator(*args, **kwargs)
+    wide = _pytree.tree_map(lambda x: x.float() if _is_narrow(x) else x, (args, kwargs))
+    results, spec = _pytree.tree_flatten(operator(*wide[0], **wide[1]))
+    expected = _pytree.tree_leaves(declared)
+    rounded = [
+        x.to(like.dtype) if isinstance(like, torch.Tensor) and isinstance(x, torch.Tensor) else x
+        for x, like in zip(results, expected, strict=True)
+    ]
+    return _pytree.tree_unflatten(rounded, spec)
+
+
+def _is_narrow(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
 
 
 def is_random(operator: object) -> bool:

@@ -19,7 +19,7 @@ from .window import ReductionRule, finish_output, inline_consumers
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
-_BLOCKS = 64  # fewer leave most of a GPU idle
+_BLOCKS = 264  # fewer leave part of a GPU idle
 _UNROLLED = 16  # steps of a thread that are written out
 #: Parts times threads of a block: every thread adds all parts of its channels.
 _LONGEST_SUM = 16384
@@ -117,10 +117,12 @@ def _join_parts(
 
 def _lanes(groups: int, others: int, fewest: int) -> int:
     """Threads side by side: the largest divisor of ``groups`` that leaves enough blocks, or the
-    smallest from ``fewest`` on."""
+    smallest from ``fewest`` on. An even one where it can be: a sector of memory has two
+    vectors."""
     fits = [n for n in range(fewest, min(groups, _CHANNEL_THREADS) + 1) if groups % n == 0]
     enough = [n for n in fits if others * groups // n >= _BLOCKS]
-    return max(enough, default=min(fits, default=1))
+    even = [n for n in enough if n % 2 == 0]
+    return max(even or enough, default=min(fits, default=1))
 
 
 def _parts(rows: int, lanes: int) -> int:

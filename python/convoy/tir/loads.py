@@ -26,7 +26,11 @@ STAGED = "convoy.staged"
 
 @dataclass
 class Load:
-    """All reads of one buffer in a block's body."""
+    """All reads of one buffer in a block's body.
+
+    Attributes:
+        indices: Along the dimensions that are longer than one element.
+    """
 
     buffer: tirx.Buffer
     indices: list[tirx.Expr]
@@ -68,16 +72,24 @@ def loads_of(block: s_tir.SBlock) -> list[Load]:
             return
         known = found.get(load.source)
         if known is None:
-            entry = Load(load.source, list(load.indices), _key(load) in guarded, True)
-            found[load.source] = entry
+            found[load.source] = Load(load.source, _indices(load), _key(load) in guarded, True)
         else:
-            same = tvm_ffi.structural_equal(known.indices, list(load.indices))
+            same = tvm_ffi.structural_equal(known.indices, _indices(load))
             known.uniform = known.uniform and same
             known.guarded = known.guarded or _key(load) in guarded
 
     tvm_ffi.structural_walk(block.body, [(tvm.ir.Call, mark)])
     tvm_ffi.structural_walk(block.body, [(tvm.ir.TensorLoad, collect)])
     return list(found.values())
+
+
+def _indices(load: tvm.ir.TensorLoad) -> list[tirx.Expr]:
+    dims = zip(load.indices, load.source.shape, strict=True)
+    return [index for index, size in dims if not _is_one(size)]
+
+
+def _is_one(size: tirx.Expr) -> bool:
+    return isinstance(size, tirx.IntImm) and int(size) == 1
 
 
 def _key(load: tvm.ir.TensorLoad) -> int:
@@ -130,7 +142,7 @@ def alignment(load: Load, var: tirx.Var) -> int:
     known = analyzer.modular_set(analyzer.simplify(load.indices[-1] - var))
     steps = [int(known.coeff), int(known.base)]
     if len(load.indices) > 1:
-        length = load.buffer.shape[-1]
+        length = next(size for size in reversed(load.buffer.shape) if not _is_one(size))
         steps.append(int(length) if isinstance(length, tirx.IntImm) else 1)
     return math.gcd(16, *steps)
 
@@ -140,7 +152,7 @@ def vectorize_copy(
 ) -> None:
     """Make the last loop of a copying block below loop ``at`` 16-byte accesses (or what divides
     it and ``aligned`` elements), and write out the other loops there."""
-    below = loops_below(sch, block, at)
+    below = [loop for loop in loops_below(sch, block, at) if int(sch.get(loop).extent) > 1]
     if not below:
         return  # one element
     *around, loop = below
@@ -216,7 +228,7 @@ def is_guarded_copy(block: s_tir.SBlock) -> bool:
     return all(
         str(load.source.dtype) == str(written.dtype)
         and scope_of(load.source) == "global"
-        and contiguous_in(Load(load.source, list(load.indices), True, True), last)
+        and contiguous_in(Load(load.source, _indices(load), True, True), last)
         for load in loads
     )
 

@@ -1,16 +1,16 @@
 """GPU kernels of norms over the last axis: layer norm, RMS norm, softmax.
 
-A block takes some rows, a few threads for each. The elements of a row are read once, 16 bytes a
-thread, and kept in shared memory in float32; a statistic is the sum (or maximum) of what each
-thread of the row found. Mean and variance are taken one after the other, as the difference of large
-squares would lose digits. Loops are bound to threads; run serially they compute the same.
+Some threads share a row: a part of a warp, a warp, or several for long rows. A thread reads its
+elements once, 16 bytes at a time, and keeps them in registers in float32. A statistic is the sum
+(or maximum) of what the threads of the row found: lanes exchange it by shuffles, warps through
+shared memory. Mean and variance are taken one after the other, as the difference of large squares
+would lose digits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tvm import tirx
@@ -19,13 +19,23 @@ from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
-from .loads import vector_width
+from .loads import itemsize, vector_width
 
-#: Longest row, in elements: one block keeps it in 48 KB of shared memory.
-LONGEST_ROW = 11264
+#: Elements of a row that one thread keeps in registers, and threads of the longest row.
+_MOST_KEPT, _MOST_LANES = 32, 512
+#: Longest row, in elements.
+LONGEST_ROW = _MOST_KEPT * _MOST_LANES
 _SMS = 132
 _THREADS = 128
-_LANES = 32
+_WARP = 32
+#: Fewest bytes that the threads of a row load together, and threads that keep a GPU busy.
+_TOGETHER, _BUSY = 64, 256 * _SMS
+#: Elements of gamma and beta that are loaded at once.
+_VECTOR = 4
+
+_LOWEST = float("-inf")
+
+Join = Callable[[Expr, Expr], Expr]
 
 
 @dataclass(frozen=True)
@@ -74,17 +84,34 @@ class RowNorm:
 
     @property
     def lanes(self) -> int:
-        """Threads that share a row."""
+        """Threads that share a row, a power of two; more of them where there are few rows."""
         groups = self.columns // self.width
-        most = min(groups, _LANES if groups <= 8 * _LANES else _THREADS)
-        even = max(n for n in range(1, most + 1) if groups % n == 0)
-        return even if 2 * even >= most else most
+        least = _TOGETHER // (self.width * itemsize(self.dtype))
+        lanes = 1
+        while lanes < min(groups, _WARP) and (lanes < least or self.rows * lanes < _BUSY):
+            lanes *= 2
+        while lanes * _MOST_KEPT < self.columns:
+            lanes *= 2
+        return lanes
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are so few rows that their time is that of loads that wait for others."""
+        return self.rows * self.lanes < _BUSY
+
+    @property
+    def steps(self) -> int:
+        """Loads of a thread."""
+        return -(-self.columns // (self.width * self.lanes))
 
     @property
     def parts(self) -> int:
-        """Rows of a block: few where there are not enough blocks otherwise."""
-        most = min(_THREADS // self.lanes, LONGEST_ROW // self.columns, self.rows // (2 * _SMS))
-        return max(1, most)
+        """Rows of a block, a power of two: whole warps, few where there are not enough blocks
+        otherwise; one row of several warps."""
+        if self.lanes > _WARP:
+            return 1
+        wanted = max(self.rows // (2 * _SMS), _WARP // self.lanes)
+        return min(_THREADS // self.lanes, 1 << (wanted.bit_length() - 1))
 
 
 def kernel(norm: RowNorm) -> tirx.PrimFunc:
@@ -98,7 +125,7 @@ def kernel(norm: RowNorm) -> tirx.PrimFunc:
 
 
 class _Kernel:
-    """A kernel under construction, with its parameters and shared memory."""
+    """A kernel under construction, with its parameters, registers and shared memory."""
 
     def __init__(self, norm: RowNorm) -> None:
         self.norm = norm
@@ -107,139 +134,148 @@ class _Kernel:
             T.arg(f"v{i}", T.buffer((norm.columns,), "float32")) for i in range(norm.vectors)
         ]
         self.out = T.arg("y", T.buffer((norm.rows, norm.columns), norm.out_dtype))
-        parts, lanes = norm.parts, norm.lanes
-        self.row = T.sblock_alloc_buffer((parts, norm.columns), "float32", scope="shared")
-        self.found = [
-            T.sblock_alloc_buffer((parts, lanes), "float32", scope="shared") for _ in range(2)
-        ]
-        self.loaded = T.sblock_alloc_buffer((norm.width,), norm.dtype, scope="local")
-        self.stored = T.sblock_alloc_buffer((norm.width,), norm.out_dtype, scope="local")
-        self.mine = T.sblock_alloc_buffer((1,), "float32", scope="local")
-        self.total = T.sblock_alloc_buffer((2,), "float32", scope="local")
+        self.loaded = _registers((norm.steps, norm.width), norm.dtype)
+        self.kept = _registers((norm.steps, norm.width), "float32")
+        self.factors = [_registers((norm.steps, norm.width), "float32") for _ in self.vectors]
+        self.stored = _registers((norm.width,), norm.out_dtype)
+        self.row_values = _registers((2,), "float32")
+        warps = norm.lanes // _WARP
+        if warps > 1:
+            self.of_warps = T.sblock_alloc_buffer((2, warps), "float32", scope="shared")
 
     def emit(self) -> None:
         norm = self.norm
-        with T.thread_binding(0, -(-norm.rows // norm.parts), thread="blockIdx.x") as block:
-            if norm.kind == "layer_norm":
-                self._layer_norm(block)
-            elif norm.kind == "rms_norm":
-                self._rms_norm(block)
-            else:
-                self._softmax(block, norm.kind == "log_softmax")
-
-    def _layer_norm(self, block: Expr) -> None:
-        count, epsilon = float(self.norm.columns), self.norm.epsilon
-        with self._threads(block) as at:
-            self._load(at, _add, 0.0, 0)
-        with self._threads(block) as at:
-            mean = self._statistic(at, 0, _add) / count
-            self._each(at, lambda s, x: s + (x - mean) * (x - mean), 0.0, 1)
-        with self._threads(block) as at:
-            mean = self._statistic(at, 0, _add) / count
-            variance = self._statistic(at, 1, _add) / count
-            scale = tirx.rsqrt(variance + epsilon)
-            gamma, beta = self.vectors
-            self._store(at, lambda x, c: (x - mean) * scale * gamma[c] + beta[c])
-
-    def _rms_norm(self, block: Expr) -> None:
-        with self._threads(block) as at:
-            self._load(at, lambda s, x: s + x * x, 0.0, 0)
-        with self._threads(block) as at:
-            square = self._statistic(at, 0, _add) / float(self.norm.columns)
-            scale = tirx.rsqrt(square + self.norm.epsilon)
-            self._store(at, lambda x, c: x * scale * self.vectors[0][c])
-
-    def _softmax(self, block: Expr, logarithm: bool) -> None:
-        with self._threads(block) as at:
-            self._load(at, tirx.max, float("-inf"), 0)
-        with self._threads(block) as at:
-            largest = self._statistic(at, 0, tirx.max)
-            self._each(at, lambda s, x: s + tirx.exp(x - largest), 0.0, 1)
-        with self._threads(block) as at:
-            largest = self._statistic(at, 0, tirx.max)
-            total = self._statistic(at, 1, _add)
-            if logarithm:
-                self._store(at, lambda x, c: x - largest - tirx.log(total))
-            else:
-                self._store(at, lambda x, c: tirx.exp(x - largest) / total)
-
-    @contextmanager
-    def _threads(self, block: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
-        """(row of the matrix, row of the block, lane), of the rows that there are; what follows a
-        nest of threads sees all that it stored."""
-        norm = self.norm
         with (
-            T.thread_binding(0, norm.parts, thread="threadIdx.y") as part,
-            T.thread_binding(0, norm.lanes, thread="threadIdx.x") as lane,
+            T.thread_binding(0, -(-norm.rows // norm.parts), thread="blockIdx.x") as block,
+            T.thread_binding(0, norm.parts * norm.lanes, thread="threadIdx.x") as thread,
         ):
-            row = block * norm.parts + part
-            with when(row < norm.rows, norm.rows % norm.parts != 0):
-                yield row, part, lane
+            self.lane = tirx.indexmod(thread, norm.lanes)
+            self.row = block * norm.parts + tirx.indexdiv(thread, norm.lanes)
+            if norm.kind == "layer_norm":
+                self._layer_norm()
+            elif norm.kind == "rms_norm":
+                self._rms_norm()
+            else:
+                self._softmax(norm.kind == "log_softmax")
 
-    def _vectors_of(self, lane: Expr) -> Iterator[Expr]:
-        """First column of each of a thread's vectors, in a guard where one may be missing."""
-        groups = self.norm.columns // self.norm.width
-        for k in range(-(-groups // self.norm.lanes)):
-            group = lane + k * self.norm.lanes
-            with when(group < groups, (k + 1) * self.norm.lanes > groups):
-                yield group * self.norm.width
+    def _layer_norm(self) -> None:
+        count = float(self.norm.columns)
+        self._load()
+        mean = self._keep(0, self._statistic(0, 0.0, _add, lambda x: x) / count)
+        squares = self._statistic(1, 0.0, _add, lambda x: (x - mean) * (x - mean))
+        scale = self._keep(1, tirx.rsqrt(squares / count + self.norm.epsilon))
+        self._store(lambda x, gamma, beta: (x - mean) * scale * gamma + beta)
 
-    def _start(self, row: Expr) -> tuple[Expr, Expr]:
-        """Return where a row begins in the data."""
-        run = self.norm.run
-        if run is None:
-            return row, 0
-        place = tirx.indexmod(row, run.count)
-        return tirx.indexdiv(row, run.count), run.offset + place * self.norm.columns
+    def _rms_norm(self) -> None:
+        self._load()
+        squares = self._statistic(0, 0.0, _add, lambda x: x * x)
+        scale = self._keep(0, tirx.rsqrt(squares / float(self.norm.columns) + self.norm.epsilon))
+        self._store(lambda x, gamma: x * scale * gamma)
 
-    def _load(
-        self, at: tuple[Expr, Expr, Expr], join: Callable[[Expr, Expr], Expr], start: float, to: int
-    ) -> None:
-        """Keep a thread's elements, and join them to its share of statistic ``to``."""
-        row, part, lane = at
-        T.buffer_store(self.mine, tirx.const(start, "float32"), [0])
-        source, first = self._start(row)
-        for column in self._vectors_of(lane):
-            with T.vectorized(0, self.norm.width) as i:
-                T.buffer_store(self.loaded, self.data[source, first + column + i], [i])
+    def _softmax(self, logarithm: bool) -> None:
+        self._load()
+        largest = self._statistic(0, _LOWEST, tirx.max, lambda x: x)
+        if logarithm:
+            total = self._statistic(1, 0.0, _add, lambda x: tirx.exp(x - largest))
+            logarithm_of_total = self._keep(1, tirx.log(total))
+            self._store(lambda x: x - largest - logarithm_of_total)
+            return
+        for k, _ in self._vectors():
             for i in range(self.norm.width):
-                value = self.loaded[i].astype("float32")
-                T.buffer_store(self.row, value, [part, column + i])
-                T.buffer_store(self.mine, join(self.mine[0], value), [0])
-        T.buffer_store(self.found[to], self.mine[0], [part, lane])
+                T.buffer_store(self.kept, tirx.exp(self.kept[k, i] - largest), [k, i])
+        share = self._keep(1, 1.0 / self._statistic(1, 0.0, _add, lambda x: x))
+        self._store(lambda x: x * share)
 
-    def _each(
-        self, at: tuple[Expr, Expr, Expr], join: Callable[[Expr, Expr], Expr], start: float, to: int
-    ) -> None:
-        """Join a thread's elements to its share of statistic ``to``."""
-        _, part, lane = at
-        T.buffer_store(self.mine, tirx.const(start, "float32"), [0])
-        for column in self._vectors_of(lane):
-            for i in range(self.norm.width):
-                value = self.row[part, column + i]
-                T.buffer_store(self.mine, join(self.mine[0], value), [0])
-        T.buffer_store(self.found[to], self.mine[0], [part, lane])
+    def _keep(self, which: int, value: Expr) -> Expr:
+        """A value of the row in place of a statistic that it is computed of."""
+        T.buffer_store(self.row_values, value, [which])
+        return self.row_values[which]
+
+    def _vectors(self) -> Iterator[tuple[int, Expr]]:
+        """Number and first column of each of a thread's vectors, in a guard where it may be
+        missing."""
+        norm = self.norm
+        groups = norm.columns // norm.width
+        for k in range(norm.steps):
+            group = self.lane + k * norm.lanes
+            with when(group < groups, (k + 1) * norm.lanes > groups):
+                yield k, group * norm.width
+
+    def _load(self) -> None:
+        """Keep a thread's elements. Threads behind the last row read that row: all threads of a
+        warp take part in shuffles."""
+        norm = self.norm
+        row = tirx.min(self.row, norm.rows - 1) if norm.rows % norm.parts else self.row
+        first: Expr | int = 0
+        if norm.run is not None:
+            first = norm.run.offset + tirx.indexmod(row, norm.run.count) * norm.columns
+            row = tirx.indexdiv(row, norm.run.count)
+        for k, column in self._vectors():
+            with T.vectorized(0, norm.width) as i:
+                T.buffer_store(self.loaded, self.data[row, first + column + i], [k, i])
+        for k, _ in self._vectors():
+            for i in range(norm.width):
+                T.buffer_store(self.kept, self.loaded[k, i].astype("float32"), [k, i])
+        if norm.waits:
+            for k, column in self._vectors():
+                self._load_factors(k, column)
+
+    def _load_factors(self, k: int, column: Expr) -> None:
+        """Load gamma and beta of a thread's vector."""
+        piece = min(self.norm.width, _VECTOR)
+        for vector, factors in zip(self.vectors, self.factors, strict=True):
+            for begin in range(0, self.norm.width, piece):
+                with T.vectorized(0, piece) as i:
+                    T.buffer_store(factors, vector[column + begin + i], [k, begin + i])
 
     def _statistic(
-        self, at: tuple[Expr, Expr, Expr], which: int, join: Callable[[Expr, Expr], Expr]
+        self, which: int, start: float, join: Join, value: Callable[[Expr], Expr]
     ) -> Expr:
-        """Combine the values of all threads of the row; each of them computes the result."""
-        _, part, _ = at
-        shares: Sequence[Expr] = [self.found[which][part, i] for i in range(self.norm.lanes)]
-        T.buffer_store(self.total, shares[0], [which])
-        for share in shares[1:]:
-            T.buffer_store(self.total, join(self.total[which], share), [which])
-        return self.total[which]
+        """Join the values of all elements of the row; each of its threads has the result."""
+        norm, at = self.norm, [which]
 
-    def _store(self, at: tuple[Expr, Expr, Expr], value: Callable[[Expr, Expr], Expr]) -> None:
-        """Write ``value(element, column)`` of a thread's elements."""
-        row, part, lane = at
-        for column in self._vectors_of(lane):
-            for i in range(self.norm.width):
-                result = value(self.row[part, column + i], column + i)
-                T.buffer_store(self.stored, result.astype(self.norm.out_dtype), [i])
-            with T.vectorized(0, self.norm.width) as i:
-                T.buffer_store(self.out, self.stored[i], [row, column + i])
+        def take(other: Expr) -> None:
+            T.buffer_store(self.row_values, join(self.row_values[which], other), at)
+
+        T.buffer_store(self.row_values, tirx.const(start, "float32"), at)
+        for k, _ in self._vectors():
+            for i in range(norm.width):
+                take(value(self.kept[k, i]))
+        lanes = min(norm.lanes, _WARP)
+        for bit in reversed(range(lanes.bit_length() - 1)):
+            take(_of_lane_with(1 << bit, self.row_values[which]))
+        if norm.lanes > _WARP:
+            with when(tirx.indexmod(self.lane, _WARP) == 0):
+                place = [which, tirx.indexdiv(self.lane, _WARP)]
+                T.buffer_store(self.of_warps, self.row_values[which], place)
+            T.evaluate(T.tvm_storage_sync("shared"))
+            T.buffer_store(self.row_values, self.of_warps[which, 0], at)
+            for warp in range(1, norm.lanes // _WARP):
+                take(self.of_warps[which, warp])
+        return self.row_values[which]
+
+    def _store(self, value: Callable[..., Expr]) -> None:
+        """Write ``value(element, gamma, beta)`` of a thread's elements, with the vectors of the
+        kind."""
+        norm = self.norm
+        with when(self.row < norm.rows, norm.rows % norm.parts != 0):
+            for k, column in self._vectors():
+                if not norm.waits:
+                    self._load_factors(k, column)
+                for i in range(norm.width):
+                    result = value(self.kept[k, i], *(factors[k, i] for factors in self.factors))
+                    T.buffer_store(self.stored, result.astype(norm.out_dtype), [i])
+                with T.vectorized(0, norm.width) as i:
+                    T.buffer_store(self.out, self.stored[i], [self.row, column + i])
+
+
+def _registers(shape: tuple[int, ...], dtype: str) -> tirx.Buffer:
+    return T.sblock_alloc_buffer(shape, dtype, scope="local")
+
+
+def _of_lane_with(bits: int, value: Expr) -> Expr:
+    """The value of the lane whose number differs by ``bits``."""
+    return T.tvm_warp_shuffle_xor(tirx.const(0xFFFFFFFF, "uint32"), value, bits, _WARP, _WARP)
 
 
 def _add(a: Expr, b: Expr) -> Expr:

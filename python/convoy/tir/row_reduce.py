@@ -1,7 +1,8 @@
-"""Few long sums along memory (the gradient of a softmax, the lengths of filters times styles): a
-block of threads for each result.
+"""Reductions to results that are too few for one thread each to fill a GPU (the gradient of a
+softmax, lengths of vectors, sums over the rows of few channels), or that run along memory: a group
+of threads for each result.
 
-One thread for each result, as in other rules, would leave most of a GPU idle.
+Of a row in memory, neighbouring threads load neighbouring vectors.
 """
 
 from __future__ import annotations
@@ -12,47 +13,97 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV
 
-from .loads import contiguous_in, loads_of
+from .loads import Load, contiguous_in, loads_of, stage_reads, vector_width
 from .partial_sums import PartialSums, fused, loops_of, share
 
-_MOST_RESULTS = 4096  # more of them fill a GPU with one thread each
+_FEW = 16384  # results; more of them fill a GPU with one thread each
 _LONGEST_ALONE = 1 << 14  # elements of a single result; more need more than one block
 _SHORTEST = 128
-_THREADS = 64
+_NARROW = 8  # elements next to each other, from which on a thread loads several of them
+_LANES, _MOST_LANES = 32, 256  # threads of a result
+_THREADS = 128  # of a block, if there are many results
+_RESIDENT = 1 << 16  # threads that keep a GPU busy
+_SHORT_SHARE = 4  # steps of a thread, from which on more threads are worth their sums
 _UNROLLED = 16
 
 
 class RowReduce(PartialSums):
-    """One reduction over operands of which the largest is contiguous along the last reduced axis;
-    products that have a schedule of their own are taken by its rule before."""
+    """One reduction over operands that are read once, or few times. Sums over rows of channels, and
+    products, that have a schedule of their own are taken by its rule before."""
 
     def fits(self, block: s_tir.SBlock) -> bool:
         loads = loads_of(block)
         if not loads or not all(load.uniform and not load.guarded for load in loads):
             return False
-        largest = max(loads, key=lambda load: math.prod(map(int, load.buffer.shape)))
-        reduced = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.CommReduce]
-        results = [a for a in block.iter_vars if a.iter_type == tirx.IterVar.DataPar]
-        if not contiguous_in(largest, reduced[-1].var):
-            return False
+        reduced, results = (_axes(block, kind) for kind in _KINDS)
         count, length = (math.prod(int(a.dom.extent) for a in axes) for axes in (results, reduced))
-        if count == 1 and length > _LONGEST_ALONE:
+        if length < _SHORTEST or (count == 1 and length > _LONGEST_ALONE):
             return False
-        return count <= _MOST_RESULTS and length >= _SHORTEST
+        largest = max(loads, key=lambda load: math.prod(map(int, load.buffer.shape)))
+        is_row = contiguous_in(largest, reduced[-1].var)
+        if count > _FEW:
+            return is_row and all(largest.along(axis.var) for axis in results)
+        return is_row or _is_narrow(largest, results)
 
     def split(self, sch: s_tir.Schedule, reduction: SBlockInfo) -> LoopRV:
         spatial, rows = loops_of(sch, reduction)
         sch.reorder(*spatial, *rows)
-        _, part = sch.split(fused(sch, rows), factors=[None, _THREADS])
-        partial = sch.rfactor(part, factor_axis=0)
+        rows = [loop for loop in rows if int(sch.get(loop).extent) > 1]
+        row = fused(sch, rows)
+        results = math.prod(int(sch.get(loop).extent) for loop in spatial)
+        length = int(sch.get(row).extent)
+        width = _width(sch.get(reduction.block_rv), length)
+        lanes = _lanes(results, length // width)
+        step, lane, vector = sch.split(row, factors=[None, lanes, width])
+        sch.reorder(step, vector, lane)
+        partial = sch.rfactor(lane, factor_axis=0)
 
-        *outer, step, part = sch.get_loops(partial)
-        sch.reorder(*outer, part, step)
-        result = fused(sch, outer)
-        sch.bind(result, "blockIdx.x")
-        sch.bind(part, "threadIdx.x")
-        share(sch, partial, part)
+        *outer, step, vector, lane = sch.get_loops(partial)
+        own = math.gcd(results, max(1, _THREADS // lanes)) if results > _FEW else 1
+        grid, result = sch.split(fused(sch, outer), factors=[None, own])
+        sch.reorder(grid, result, lane, step, vector)
+        sch.bind(grid, "blockIdx.x")
+        sch.bind(result, "threadIdx.y")
+        sch.bind(lane, "threadIdx.x")
+        share(sch, partial, lane)
+        sch.unroll(vector)
         if int(sch.get(step).extent) <= _UNROLLED:
             sch.unroll(step)
+        if width > 1:
+            stage_reads(sch, partial, step, 1, width)
         sch.decompose_reduction(partial, step)
         return result
+
+
+_KINDS = (tirx.IterVar.CommReduce, tirx.IterVar.DataPar)
+
+
+def _axes(block: s_tir.SBlock, kind: int) -> list[tirx.IterVar]:
+    """Axes of a kind, without those of one element."""
+    axes = [axis for axis in block.iter_vars if axis.iter_type == kind]
+    return [axis for axis in axes if int(axis.dom.extent) > 1]
+
+
+def _is_narrow(load: Load, results: list[tirx.IterVar]) -> bool:
+    """Whether too few elements next to each other belong to different results for a thread to load
+    several of them."""
+    along = [int(a.dom.extent) for a in results if contiguous_in(load, a.var)]
+    return not along or along[0] < _NARROW
+
+
+def _width(block: s_tir.SBlock, length: int) -> int:
+    """Elements that a thread loads at once: of rows in memory, along a single axis."""
+    loads, reduced = loads_of(block), _axes(block, tirx.IterVar.CommReduce)
+    if len(reduced) > 1 or not any(contiguous_in(load, reduced[0].var) for load in loads):
+        return 1
+    return min(vector_width(length, load.buffer.dtype) for load in loads)
+
+
+def _lanes(results: int, vectors: int) -> int:
+    """Threads of a result: more of a longer one, while a GPU has room for them. A divisor of its
+    vectors where one is near: a load that may lie behind the last is a branch, for which those
+    behind it wait."""
+    wanted = _LANES
+    while wanted < _MOST_LANES and results * wanted < _RESIDENT and vectors > wanted * _SHORT_SHARE:
+        wanted *= 2
+    return next((n for n in range(wanted, wanted // 2, -1) if vectors % n == 0), wanted)

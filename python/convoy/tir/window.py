@@ -21,6 +21,7 @@ from .loads import (
     Load,
     bind_grid,
     contiguous_in,
+    last_axis,
     loads_of,
     scope_of,
     stage_reads,
@@ -30,6 +31,7 @@ from .loads import (
     vectorize_copy,
 )
 
+_RESIDENT = 1 << 16  # threads that keep a GPU busy
 _UNROLL = 256  # unrolled multiply-adds; more costs minutes of compile time per network
 
 
@@ -73,7 +75,7 @@ def _schedule(
     total = math.prod(int(sch.get(loop).extent) for loop in spatial)
     if total == 1:  # the store would lose its guard and be done by every thread of the block
         raise s_tir.ScheduleError("one result; a reduction by many threads is better")
-    width = vector_width(int(sch.get(spatial[-1]).extent), written.dtype)
+    width = _width(sch, reduce, spatial, written.dtype)
     outer, vector = sch.split(spatial[-1], factors=[None, width])
     reduced = _reduced_width(sch, reduce, int(sch.get(steps[-1]).extent))
     inner = [vector]
@@ -95,6 +97,15 @@ def _schedule(
     stage_reads(sch, reduce, steps[-1], width, reduced)
     sch.decompose_reduction(reduce, steps[0])
     finish_output(sch, final, thread, width)
+
+
+def _width(sch: s_tir.Schedule, reduce: SBlockRV, spatial: list[LoopRV], dtype: object) -> int:
+    """Results of a thread: a vector, but one where they are few and read no neighbours."""
+    block, results = sch.get(reduce), [int(sch.get(loop).extent) for loop in spatial]
+    last = last_axis(block, tirx.IterVar.DataPar)
+    neighbours = last is not None and any(contiguous_in(ld, last) for ld in loads_of(block))
+    width = vector_width(results[-1], dtype)
+    return width if neighbours or math.prod(results) // width >= _RESIDENT else 1
 
 
 def _reduced_width(sch: s_tir.Schedule, reduce: SBlockRV, extent: int) -> int:

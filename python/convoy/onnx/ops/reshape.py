@@ -185,17 +185,12 @@ def col2im(call: Call) -> Value:
         (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1
         for i in range(rank)
     ]
-    x = call.reshape(call.inputs[0], (n * c, places, *out))
-    kernel = np.eye(places, dtype=call.const(0).dtype).reshape(places, 1, *block)
-    padded = [image[i] + pads[i] + pads[rank + i] for i in range(rank)]
-    full = [(out[i] - 1) * strides[i] + dilations[i] * (block[i] - 1) + 1 for i in range(rank)]
-    extra = [max(0, padded[i] - full[i]) for i in range(rank)]
-    x = call.do(
-        "ConvTranspose", x, kernel, strides=strides, dilations=dilations, pads=[0] * 2 * rank
-    )
-    if any(extra):
-        x = call.do("Pad", x, np.array([0] * (rank + 4) + extra, "int64"))
-    ends = [pads[i] + image[i] for i in range(rank)]
-    axes = np.arange(2, 2 + rank)
-    x = call.do("Slice", x, np.array(pads[:rank]), np.array(ends), axes)
-    return call.reshape(x, (n, c, *image))
+    x = call.reshape(call.inputs[0], (n, channels, *out))
+    move = np.eye(places, dtype=call.const(0).dtype).reshape(places, 1, *block)
+    kernel = np.tile(move, (c, *(1,) * (rank + 1)))
+    reach = [(out[i] - 1) * strides[i] + dilations[i] * (block[i] - 1) + 1 for i in range(rank)]
+    extra = [image[i] + pads[i] + pads[rank + i] - reach[i] for i in range(rank)]
+    return call.do(
+        "ConvTranspose", x, kernel, strides=strides, dilations=dilations, pads=pads, group=c,
+        output_padding=extra,
+    )  # fmt: skip

@@ -36,9 +36,11 @@ class Source:
 def sources(graph: GraphView, value: relax.Expr, scaled: bool = False) -> list[Source]:
     """Return the tensors that a value is a view of, furthest back first, and the value itself.
 
-    With ``scaled`` also through products with numbers.
+    With ``scaled`` also through products with numbers, and through casts to float32 and back: the
+    kernel multiplies in float32, too.
     """
     found = [Source(value, Strided.compact(shape_of(value)))]
+    dtype = dtype_of(value)
     steps: list[Step] = []
     covered: tuple[relax.Var, ...] = ()
     factor = 1.0
@@ -49,7 +51,7 @@ def sources(graph: GraphView, value: relax.Expr, scaled: bool = False) -> list[S
         layout: Strided | None = Strided.compact(shape_of(operand))
         for step in steps:
             layout = step(layout) if layout is not None else None
-        if layout is not None:
+        if layout is not None and dtype_of(operand) == dtype:
             found.insert(0, Source(operand, layout, factor, covered))
         value = operand
     return found
@@ -99,9 +101,15 @@ def _operand(graph: GraphView, value: relax.Expr, scaled: bool) -> Before | None
     name = op_name(made)
     if scaled and (product := number_times(made)) is not None:
         operand, number = product
-        return operand, lambda layout: layout, number, (value,)
+        return operand, _same, number, (value,)
+    if scaled and name == "relax.astype" and "float32" in (dtype_of(value), dtype_of(made.args[0])):
+        return made.args[0], _same, 1.0, (value,)
     step = _STEPS[name](made) if name in _STEPS else None
     return None if step is None else (made.args[0], step, 1.0, (value,))
+
+
+def _same(layout: Strided) -> Strided:
+    return layout
 
 
 def number_times(call: relax.Expr) -> tuple[relax.Expr, float] | None:

@@ -86,10 +86,10 @@ def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
     return 0
 
 
-#: A launch until its first result; then microseconds of a warp that waits for the inputs of a step,
-#: and of an SM's share of a load and of a multiplication. Fitted to the launches of ``staged.py``'s
-#: problems on an H200, of which a time is off by 16% on average.
-_START_US, _WAIT_US, _LOAD_US, _MULTIPLY_US = 4.4, 0.22, 0.0084, 0.0037
+#: Fitted to 168 times on an H200, of 15 problems at N=1 and 64 (spread 17%): a launch until its
+#: first result; then microseconds of a warp that waits for the inputs of a step,
+#: and of an SM's share of a load and of a multiplication.
+_START_US, _WAIT_US, _LOAD_US, _MULTIPLY_US = 4.5, 0.22, 0.0081, 0.004
 _EFFICIENCY = 0.8
 
 

@@ -1,0 +1,45 @@
+"""Scales so small that weights which carry them are no normal numbers of float16."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from convoy.graph.expr import op_name
+from convoy.graph.rewriter import bindings_of, main_function
+from convoy.normalize.affine import FoldAffine
+
+
+def network(scale: float, summed: str = "") -> tvm.IRModule:
+    """A scaled convolution, added to its input or to another one that is scaled so."""
+    rng = np.random.default_rng(0)
+    x = relax.Var("x", relax.TensorType((1, 8, 8, 16), "float16"))
+    builder = relax.BlockBuilder()
+
+    def scaled(x: relax.Expr) -> relax.Expr:
+        weights = relax.const(rng.normal(0, 0.1, (16, 3, 3, 16)).astype("float16"))
+        layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "padding": 1}
+        conv = builder.emit(relax.op.nn.conv2d(x, weights, **layouts))
+        factors = relax.const(np.full(16, scale, "float16"))
+        return builder.emit(relax.op.multiply(conv, factors))
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = scaled(x)
+            if summed:
+                y = builder.emit(relax.op.add(y, x if summed == "input" else scaled(x)))
+            result = builder.emit_output(y)
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+@pytest.mark.parametrize(
+    ("scale", "summed", "left"),
+    [(0.5, "", 0), (1e-5, "", 1), (1e-5, "input", 0), (1e-5, "scaled", 2), (1e4, "", 0)],
+)
+def test_weights_keep_their_digits(scale: float, summed: str, left: int) -> None:
+    _, func = main_function(FoldAffine()(network(scale, summed)))
+    names = [op_name(binding.value) for binding in bindings_of(func)]
+    assert names.count("relax.multiply") == left
