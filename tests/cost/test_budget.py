@@ -118,6 +118,28 @@ def test_of_estimated_candidates_the_most_promising_comes_first(measured):
     assert len(found[SMALL].unmeasured) == 9, "an estimate is no measurement"
 
 
+def test_a_slow_kernel_is_a_word_about_its_kind(measured, monkeypatch):
+    """cuDNN rearranges tensors around an engine, whatever its knobs; estimates did not know."""
+
+    class Optimistic(Estimated):
+        def estimates(self, workload, candidates):
+            return [Measurement(kernel_us=2.0 if c.backend == "a" else 5.0) for c in candidates]
+
+    class OneEngine(Listed):
+        def propose(self, workload, device):
+            return [Candidate(self.name, f"eng41_k2={i}", priority=i) for i in range(5)]
+
+    def measure(workload, candidate, binary, device, best_us=None):
+        measured.append((candidate.backend, candidate.kernel))
+        return Measurement(kernel_us=80.0 if candidate.backend == "a" else 6.0, samples=1)
+
+    monkeypatch.setattr("convoy.measure.protocol.measure", measure)
+    backends = [OneEngine("a"), Listed("b")]
+    model = costs(backends, measured, 2.0, Optimistic())
+    price_workloads([SMALL], backends, Device(), model)
+    assert [backend for backend, _ in measured] == ["a", "b"]
+
+
 def test_what_is_estimated_is_not_measured_beyond_the_budget(measured):
     backends = [Listed("a")]
     model = costs(backends, measured, 0.0, Estimated())
@@ -293,3 +315,27 @@ def test_a_link_that_should_be_faster_is_measured_again(measured, budget, again)
     backends = [Chained("a"), Listed("b")]
     price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, budget, Plain()))
     assert measured == again
+
+
+def test_a_recorded_kernel_is_measured_as_a_link_where_that_promises_most(measured):
+    class Programmatic(Listed):
+        def is_programmatic(self, candidate):
+            return True
+
+    class Plain(Unrecorded):
+        """Kernels of SMALL without times as links; LARGE is estimated."""
+
+        def measurements(self, workload, candidates):
+            known = Measurement(kernel_us=9.0, samples=1)
+            return [known if workload == SMALL else None for _ in candidates]
+
+        def estimates(self, workload, candidates):
+            near = {"k0": 8.0, "k1": 8.4}
+            return [Measurement(kernel_us=near.get(c.kernel, 400.0)) for c in candidates]
+
+    for times, first in ((1, LARGE), (9, SMALL)):
+        measured.clear()
+        model = costs([Programmatic("a")], measured, 1.0, Plain())
+        operations = [[SMALL]] * times + [[LARGE]]
+        price_workloads([SMALL, LARGE], [Programmatic("a")], Device(), model, operations=operations)
+        assert [(workload, kernel) for workload, _, kernel in measured] == [(first, "k0")]

@@ -6,7 +6,7 @@ import pytest
 
 from convoy import programmatic
 from convoy.backends import registry
-from convoy.cost.chained import as_links, estimate_us
+from convoy.cost.chained import as_links, chained_us, estimate_us, from_own_chain
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import device_us, own_cost, saved_us
@@ -61,3 +61,10 @@ def test_a_link_costs_less_by_what_it_saves_with_a_warm_cache() -> None:
     assert own_cost(link, "stream", linked=True) == own_cost(link, "stream")
     slower = Measurement(6.0, chained_us=6.5)
     assert own_cost(slower, "graph", linked=True)[0] == 6.0
+
+
+@pytest.mark.parametrize(("alone", "link"), CHAINS)
+def test_a_timer_of_a_chain_and_a_record_say_the_same(alone: float, link: float) -> None:
+    recorded = chained_us(Measurement(alone, chained_us=link))
+    assert recorded is not None
+    assert from_own_chain(link, alone - recorded) == pytest.approx((alone, recorded))

@@ -1,5 +1,8 @@
 """Times of kernels as links of a chain: as measured, otherwise estimated.
 
+Records and timers have times in a chain of a kernel's own kind; offers, plans and schedules have
+those in a network's chain, which are computed here alone.
+
 A kernel that is launched programmatically starts, and loads its weights, while its predecessor is
 running, provided that this one lets it (docs/design/sm90-kernels.md). Eight layers of ResNet-50 at
 N=1 on an H200 took 1.01 to 1.67 us less in a chain of their kind, which is 0.70 to 0.81 of the time
@@ -57,3 +60,10 @@ def chained_us(measurement: Measurement) -> float | None:
     if alone is None:
         return link
     return alone - KEPT * (alone - (estimate_us(alone) if link is None else link))
+
+
+def from_own_chain(link_us: float, saved_us: float) -> tuple[float, float]:
+    """Times alone and as a link of a network's chain of a kernel that takes ``link_us`` in a chain
+    of its own kind; ``saved_us`` is what it is estimated to save in the network."""
+    alone = link_us + saved_us / KEPT
+    return alone, alone - saved_us

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from ..backends.base import Backend
 from ..errors import CacheUnwritable, ConvoyError, LibraryMissing
@@ -15,13 +16,15 @@ from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..progress import Progress
 from .chained import chained_us
+from .errors import Errors
 from .estimates import estimated
 from .gain import Belief
 from .model import CostModel
 from .recorded import RecordedCost
 
-#: Candidates that are built ahead together while a budget lasts.
-AT_ONCE = 16
+#: Candidates that are built ahead together while a budget lasts, and those of them that are
+#: measured before gains are computed again.
+AT_ONCE, IN_TURN = 16, 4
 #: Measuring ends before the budget where the next measurement is expected to gain less than this
 #: part of the network's time.
 LEAST_GAIN = 1e-4
@@ -29,6 +32,15 @@ LEAST_GAIN = 1e-4
 #: estimated to beat the best known one by this many microseconds.
 LEAST_GAIN_US = 0.3
 _log = logging.getLogger("convoy")
+
+
+class _Link(NamedTuple):
+    """A kernel that may be measured again as a link of a chain, and what it is estimated to take
+    as one."""
+
+    workload: Workload
+    candidate: Candidate
+    estimate_us: float
 
 
 class MeasuredCost(CostModel):
@@ -71,6 +83,8 @@ class MeasuredCost(CostModel):
         self._best: dict[str, float] = {}  # least kernel_us by workload
         self._ready: dict[tuple[str, str], bool] = {}
         self._seen, self._expected = 0, 0
+        self._errors = Errors()
+        self._deadline = math.inf
         self._workloads: set[str] = set()
 
     def _known(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
@@ -111,77 +125,98 @@ class MeasuredCost(CostModel):
             if left and self._left is not None:
                 beliefs.append(self._belief(workload, candidates, left))
         self._expected += len(pairs)
+        links = self._links(jobs)
+        self._deadline = math.inf if self._left is None else self._clock() + self._left
         if self._left is None:
             self._prepare(pairs)
         else:
-            self._measure_within_budget(beliefs)
-        self._measure_links(jobs)
+            self._measure_within_budget(beliefs, links)
+        self._measure_links(links, LEAST_GAIN_US)
+        if self._left is not None:
+            self._left = self._budget_left()
+            self._build_assumed(beliefs)
 
-    def _measure_links(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
-        """Measure the most promising kernel of each workload again, of which records have no time
-        as a link of a chain; the largest gains first, while the budget lasts."""
-        gains: list[tuple[float, str, Workload, Candidate]] = []
+    def _links(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> list[_Link]:
+        """The most promising kernel of each workload of which records have no time as a link of a
+        chain."""
+        found: list[_Link] = []
         for workload, candidates in jobs:
             plain = [
-                (found.kernel_us, candidate)
+                (known.kernel_us, candidate)
                 for candidate in candidates
-                if (found := self._found(workload, candidate)) is not None
-                and found.kernel_us is not None
-                and found.chained_us is None
+                if (known := self._found(workload, candidate)) is not None
+                and known.kernel_us is not None
+                and known.chained_us is None
                 and self._backends[candidate.backend].is_programmatic(candidate)
             ]
             if plain:
                 us, candidate = min(plain)
-                gain = self._best[workload.key] - (chained_us(Measurement(us)) or us)
-                if gain > LEAST_GAIN_US:
-                    gains.append((-gain, workload.key, workload, candidate))
-        for _, _, workload, candidate in sorted(gains):
-            began = self._clock()
-            if (self._left is not None and self._left <= 0) or not self._proceed():
-                break
-            del self._done[(workload.key, *_id(candidate))]
-            self._measure(workload, candidate)
-            if self._left is not None:
-                self._left -= self._clock() - began
+                found.append(_Link(workload, candidate, chained_us(Measurement(us)) or us))
+        return found
+
+    def _measure_links(self, links: list[_Link], least_us: float) -> None:
+        """Measure kernels as links, the largest gains first, down to a gain."""
+
+        def gain(link: _Link) -> float:
+            each = self._best[link.workload.key] - link.estimate_us
+            return self._count(link.workload) * each if each > LEAST_GAIN_US else 0.0
+
+        while links and self._budget_left() > 0 and self._proceed():
+            link = max(links, key=lambda link: (gain(link), link.workload.key))
+            if gain(link) < least_us:
+                return
+            links.remove(link)
+            del self._done[(link.workload.key, *_id(link.candidate))]
+            self._measure(link.workload, link.candidate)
 
     def _found(self, workload: Workload, candidate: Candidate) -> Measurement | None:
         return self._done.get((workload.key, *_id(candidate)))
+
+    def _count(self, workload: Workload) -> int:
+        """Operations of the network that may run as this workload."""
+        return 1 if self._occurrences is None else self._occurrences.get(workload, 0)
+
+    def _budget_left(self) -> float:
+        """Seconds that are left for measurements."""
+        return self._deadline - self._clock()
 
     def _belief(
         self, workload: Workload, candidates: Sequence[Candidate], left: Sequence[Candidate]
     ) -> Belief:
         """What is known of a workload's candidates, some of which are ``left`` to measure."""
-        operations = self._occurrences
-        count = 1 if operations is None else operations.get(workload, 0)
         found = estimated(workload, candidates, self._backends, self._device, self.estimates)
         estimates = dict(zip(candidates, found, strict=True))
         own = {candidate: estimates[candidate] for candidate in left}
-        belief = Belief(workload, own, self._device, max(count, 1), required=not count)
+        count = self._count(workload)
+        belief = Belief(workload, own, self._device, max(count, 1), not count, self._errors)
         for candidate, estimate in estimates.items():
             if (known := self._found(workload, candidate)) is not None:
                 belief.add(candidate, known, estimate)
         return belief
 
-    def _measure_within_budget(self, beliefs: Sequence[Belief]) -> None:
+    def _measure_within_budget(self, beliefs: Sequence[Belief], links: list[_Link]) -> None:
         """Measure what promises the largest gain while the budget lasts."""
-        began, budget, seen = self._clock(), self._left or 0.0, self._seen
-
-        def left() -> float:
-            return budget - (self._clock() - began)
-
+        budget, seen = self._budget_left(), self._seen
         least = LEAST_GAIN * sum(belief.best_us for belief in beliefs)
-        while batch := _most_gain(beliefs, least, left() > 0):
-            self._prepare([(belief.workload, candidate) for belief, candidate in batch])
-            for belief, candidate in batch:
-                if left() > 0 or belief.blind:
-                    self._expected = self._seen + _to_come(self._seen - seen, budget, left())
+        built: set[tuple[Workload, Candidate]] = set()
+        while batch := _most_gain(beliefs, least, self._budget_left() > 0):
+            first, _ = batch[0]
+            if not first.blind:
+                self._measure_links(links, first.next()[0])
+            ahead = {(belief.workload, candidate) for belief, candidate in batch[:IN_TURN]}
+            if not ahead <= built:
+                pairs = [(belief.workload, candidate) for belief, candidate in batch]
+                self._prepare([pair for pair in pairs if pair not in built])
+                built.update(pairs)
+            for belief, candidate in batch[:IN_TURN]:
+                left = self._budget_left()
+                if left > 0 or belief.blind:
+                    self._expected = self._seen + _to_come(self._seen - seen, budget, left)
                     belief.add(candidate, self._measure(belief.workload, candidate))
-        self._left = left()
-        self._build_assumed(beliefs)
         known = sum(key in self._best for key in self._workloads)
         _log.info(
             "%d kernels measured in %.1f s; of %d workloads %d are measured, %d estimated",
-            self._seen - seen, budget - self._left, len(self._workloads), known,
+            self._seen - seen, budget - self._budget_left(), len(self._workloads), known,
             len(self._workloads) - known,
         )  # fmt: skip
 

@@ -31,6 +31,7 @@ from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
+from .errors import kind_of
 
 if TYPE_CHECKING:
     from ..records.record import HostSample
@@ -71,7 +72,7 @@ class _Known:
         """The least time of each kind of kernels."""
         found: dict[Key, float] = {}
         for key, us in self.times.items():
-            found[_kind(key)] = min(us, found.get(_kind(key), math.inf))
+            found[kind_of(*key)] = min(us, found.get(kind_of(*key), math.inf))
         return found
 
 
@@ -202,18 +203,13 @@ def _log_ratio(key: Key, near: Sequence[tuple[_Known, float]]) -> float:
     if same:
         there = sum(weight for _, weight in same)
         return sum(ratio * weight for ratio, weight in same) + _ABSENT * (1.0 - there)
-    kind = _kind(key)
+    kind = kind_of(*key)
     alike = [
         (math.log(known.best_of_kind[kind] / known.best_us), weight)
         for known, weight in near
         if kind in known.best_of_kind
     ]
     return _mean(alike) + _LIKE_ITS_KIND if alike else _UNKNOWN
-
-
-def _kind(key: Key) -> Key:
-    backend, kernel = key
-    return backend, kernel.split(".")[0].split("_")[0]
 
 
 def _mean(pairs: Iterable[tuple[float, float]]) -> float:

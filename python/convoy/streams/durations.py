@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from .. import programmatic
+from ..cost.chained import from_own_chain
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from ..ir.device import Device
 from ..ir.objective import device_us
@@ -100,8 +101,9 @@ def _measure_one(
             samples = list(timer(callee, tensors, index, _LAUNCHES, _SAMPLES, _BUDGET_US))
         us = float(np.median(samples))
         found |= {"duration_us": us, "source": "measured"}
-        if op.chained_us is not None:  # it was a link of a chain of its kind
-            found |= {"duration_us": us + op.duration_us - op.chained_us, "chained_us": us}
+        if op.chained_us is not None:
+            alone, link = from_own_chain(us, op.duration_us - op.chained_us)
+            found |= {"duration_us": alone, "chained_us": link}
     return found
 
 

@@ -48,8 +48,9 @@ def depthwise_backend(
 
 def _rules(launch: Launch) -> ModuleType:
     """The module that knows the launch's kernel."""
-    rules = {GroupedKernel: grouped, StagedKernel: staged}
-    return rules.get(type(launch.kernel), space)
+    if isinstance(launch.kernel, StagedKernel):
+        return staged
+    return grouped if isinstance(launch.kernel, GroupedKernel) else space
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:

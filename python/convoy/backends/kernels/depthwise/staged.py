@@ -9,6 +9,7 @@ import functools
 from typing import NamedTuple
 
 from ....ir.device import Device
+from ....ir.operands import DTYPE_BYTES
 from ....ir.workload import Workload
 from ..kernel import Launch as KernelLaunch
 from .kernels import DepthwiseKernel, StagedKernel
@@ -19,6 +20,7 @@ Launch = KernelLaunch[DepthwiseKernel]
 #: Bytes of shared memory that every GPU gives a block.
 MOST_SHARED = 96 << 10
 _WARPS, _STEP, _WIDEST = 4, 16, 32
+_SHARED_PER_SM = 224 << 10
 
 
 class Tile(NamedTuple):
@@ -134,29 +136,28 @@ def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
     return 0
 
 
-#: Fitted to 168 times on an H200, of 15 problems at N=1 and 64 (spread 22%): a launch until its
-#: first result, and microseconds of a step of a warp that waits for shared
-#: memory.
-_START_US, _WAIT_US = 3.8, 0.049
-#: Bytes that an SM reads from shared memory, and copies to it, in a microsecond; multiplications.
-_READ, _COPIED, _MULTIPLIED = 57 * 1500.0, 11 * 1500.0, 0.22 * 1500.0
-_EFFICIENCY = 0.27
+# Fitted to 168 times on an H200, of 15 problems at N=1 and 64 (spread 13%).
+#: A launch until its first result, and a step of a warp that waits for shared memory.
+_START_US, _WAIT_US = 3.7, 0.052
+#: Of an SM: a byte that is read from shared memory or copied to it, a multiplication, a warp's
+#: share of a tile, and storing 16 x 8 outputs.
+_READ_US, _COPY_US, _MULTIPLY_US, _SHARE_US, _STORE_US = 1.9e-6, 3.0e-5, 7.6e-4, 0.03, 0.024
+_EFFICIENCY = 0.8
 
 
 def guess_us(launch: Launch, w: Workload, device: Device) -> float:
     """Time of a launch: that of its bytes, of an SM's work or of one warp after another."""
     tile = TILES[launch.swizzle // len(ACTIVATIONS)]
-    block, size = block_of(w, tile), 2
+    block, products = block_of(w, tile), tile.rows * tile.columns
     slabs = -(-w.groups // block.groups) * -(-(w.k // w.groups) // tile.outputs)
-    tiles = -(-w.n // block.images) * -(-w.p // block.rows) * -(-w.q // block.columns)
+    blocks = slabs * -(-w.n // block.images) * -(-w.p // block.rows) * -(-w.q // block.columns)
     pixels = block.images * block.rows * block.columns
-    tasks = block.groups * -(-pixels // (16 * tile.rows))
-    read = tasks * block.steps * 256 * (2 * tile.rows + tile.columns) / _READ
-    multiplied = tasks * block.steps * tile.rows * tile.columns / _MULTIPLIED
-    copied = block.input_pixels * block.groups * (w.c // w.groups) * size / _COPIED
-    resident = max(1, min(4, (224 << 10) // block.shared_bytes(tile)))
-    waves = max(1.0, slabs * tiles / (device.sm_count * resident))
-    busy = max(1.0, slabs * tiles / device.sm_count) * max(read, multiplied, copied)
-    waiting = waves * -(-tasks // _WARPS) * block.steps * _WAIT_US
+    shares = block.groups * -(-pixels // (16 * tile.rows))
+    step = 256 * (2 * tile.rows + tile.columns) * _READ_US + products * _MULTIPLY_US
+    copied = block.input_pixels * block.groups * (w.c // w.groups) * DTYPE_BYTES[w.dtype]
+    work = shares * (block.steps * step + _SHARE_US + products * _STORE_US) + copied * _COPY_US
+    resident = max(1, min(4, _SHARED_PER_SM // block.shared_bytes(tile)))
+    waves = max(1.0, blocks / (device.sm_count * resident))
+    waiting = waves * -(-shares // _WARPS) * block.steps * _WAIT_US
     moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
-    return _START_US + max(moved, busy, waiting)
+    return _START_US + max(moved, max(1.0, blocks / device.sm_count) * work, waiting)
