@@ -13,7 +13,6 @@ from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.ops.window import (
     SPATIAL,
-    dilated_extent,
     infer_padding,
     infer_window,
     rank_of,
@@ -154,7 +153,7 @@ def infer_pool(call: Inputs) -> TensorType:
     dilation = call.positive("dilation", rank)
     shape = list(data.shape)
     for i, (before, after) in enumerate(infer_padding(call, rank)):
-        at, extent = layout.index(spatial[i]), dilated_extent(pool[i], dilation[i])
+        at, extent = layout.index(spatial[i]), (pool[i] - 1) * dilation[i] + 1
         windows = infer_window(call, shape[at], extent, before + after, strides[i])
         if attrs["ceil_mode"]:
             windows = _with_partial(shape[at], extent, before, after, strides[i])
