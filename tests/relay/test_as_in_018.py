@@ -167,3 +167,38 @@ def test_passes_keep_the_data_types_of_a_module() -> None:
     smaller = relay.transform.RemoveUnusedFunctions()(mod)
     assert "map" not in smaller
     assert smaller.get_type("List")
+
+
+def test_a_range_with_a_computed_end_has_a_text() -> None:
+    n = relay.var("n", shape=(), dtype="int64")
+    numbers = relay.arange(relay.const(1, "int64"), n, dtype="int64")
+    module = relay.parse(tvm.IRModule.from_expr(relay.Function([n], numbers)).astext())
+    assert relay.structural_equal(tvm.ir.load_json(tvm.ir.save_json(module)), module)
+    result = relay.create_executor("vm", mod=module).evaluate()(np.int64(4))
+    assert result.numpy().tolist() == [1, 2, 3]
+
+
+def test_functions_with_tensors_among_their_attributes_compare_by_value() -> None:
+    x = relay.var("x", shape=(2,))
+    function, same, other = (
+        relay.Function([x], x).with_attr("__params__", {"x": relay.const([1.0, last])})
+        for last in (2.0, 2.0, 3.0)
+    )
+    assert relay.structural_equal(function, same)
+    assert tvm.ir.structural_hash(function) == tvm.ir.structural_hash(same)
+    assert not relay.structural_equal(function, other)
+
+
+def test_copies_with_other_fields() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    call = relay.nn.relu(x)
+    assert relay.expr.CallWithFields(call) is call
+    assert relay.expr.CallWithFields(call, args=[x], span=None).args == [x]
+    copy = relay.expr.CallWithFields(call, None, [y], span=relay.Span("net.py", 3))
+    assert (copy.op, list(copy.args), copy.span.line) == (call.op, [y], 3)
+    renamed = relay.expr.VarWithFields(x, vid=y)
+    assert (renamed.name_hint, renamed.type_annotation) == ("y", x.type_annotation)
+    function = relay.function.FunctionWithFields(relay.Function([x], call), [y], copy)
+    assert list(function.params) == [y] and function.body is copy
+    with pytest.raises(InvalidOption, match="on_device"):
+        relay.expr.CallWithFields(call, virtual_device=tvm.cpu())

@@ -183,6 +183,8 @@ def same_attrs(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> bool
 def _same_value(a: Any, b: Any) -> bool:
     if isinstance(a, Expr) and isinstance(b, Expr):
         return structural_equal(a, b)
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return same_attrs(a, b)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same_value, a, b))
     if isinstance(a, float) and isinstance(b, float):

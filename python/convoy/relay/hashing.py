@@ -106,6 +106,8 @@ def _value(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, (tuple, list)):
         return f"({','.join(map(_value, value))})"
+    if isinstance(value, Mapping):
+        return str(_attributes(value))
     return str(value)
 
 

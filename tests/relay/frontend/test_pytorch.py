@@ -468,3 +468,27 @@ def _raising(x: torch.Tensor) -> torch.Tensor:
 def test_a_model_that_raises_on_either_branch() -> None:
     with pytest.raises(InvalidModel, match="raises an exception"):
         relay.frontend.from_pytorch(torch.jit.script(_raising), [("x", (2,))])
+
+
+_SORTED = torch.tensor([[1.0, 3, 3, 7], [2, 4, 6, 8]])
+
+
+@pytest.mark.parametrize(
+    "model, inputs",
+    [
+        (torch.searchsorted, [_SORTED, torch.tensor([[3.0, 0, 9], [4, 5, 8]])]),
+        (lambda s, v: torch.searchsorted(s, v, side="right", out_int32=True), [_SORTED, _SORTED]),
+        (lambda v, b: torch.bucketize(v, b, right=True), [_SORTED, _SORTED[0]]),
+        (lambda x, i, s: x.scatter(0, i, s), [_SORTED, torch.empty(0, 4).long(), _SORTED]),
+        (
+            lambda x, g: nn.functional.grid_sample(x, g, align_corners=False),
+            [torch.randn(1, 2, 3, 4, 5), torch.rand(1, 2, 3, 2, 3) * 2 - 1],
+        ),
+        (
+            nn.functional.scaled_dot_product_attention,
+            [torch.randn(3, 5, 4), torch.randn(3, 6, 4), torch.randn(2, 3, 6, 7)],
+        ),
+    ],
+)
+def test_operators(model: Any, inputs: list[torch.Tensor]) -> None:
+    check(model, torch.jit.trace(model, tuple(inputs)), inputs)

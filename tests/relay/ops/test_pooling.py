@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,40 @@ def test_pool_gradients() -> None:
     np.testing.assert_allclose(got, want)
     got = run(lambda g, a: relay.nn.avg_pool2d_grad(g, a, 2, 2), grad, x)
     np.testing.assert_allclose(got, grad.repeat(2, 2).repeat(2, 3) / 4, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, **k: relay.nn.max_pool2d(x, (3, 2), (2, 1), padding=(1, 0, 0, 1), **k),
+        lambda x, **k: relay.nn.avg_pool2d(x, 2, 2, padding=1, ceil_mode=True, **k),
+        lambda x, **k: relay.nn.adaptive_avg_pool2d(x, (2, 3), **k),
+        lambda x, **k: relay.nn.adaptive_max_pool2d(x, 2, **k),
+        lambda x, **k: relay.nn.global_avg_pool2d(x, **k),
+        lambda x, **k: relay.nn.global_max_pool2d(x, **k),
+        lambda x, **k: relay.nn.upsampling(x, 2, 3, method="bilinear", **k),
+        lambda x, **k: relay.image.resize2d(x, (4, 9), **k),
+    ],
+)
+def test_channels_in_blocks(make: Callable[..., relay.Expr]) -> None:
+    """Layouts that AlterOpLayout leaves behind a convolution."""
+    x = uniform(1, 8, 7, 6)
+
+    def blocked(data: relay.Expr) -> relay.Expr:
+        split = relay.layout_transform(data, "NCHW", "NCHW4c")
+        return relay.layout_transform(make(split, layout="NCHW4c"), "NCHW4c", "NCHW")
+
+    np.testing.assert_allclose(run(blocked, x), run(make, x), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_a_partial_window_begins_in_the_data(kind: str) -> None:
+    """Of 7 rows in windows of 2 by 2, padded by 1, the fifth would begin behind the data."""
+    x = uniform(1, 2, 7, 6)
+    want = reference.pool(x, kind, (2, 2), (2, 2), pairs(1, 2), (1, 1), True)[:, :, :4]
+    pool = getattr(relay.nn, f"{kind}_pool2d")
+    a = relay.var("a", shape=x.shape)
+    pooled = pool(a, 2, 2, padding=1, ceil_mode=True)
+    assert relay.testing.run_infer_type(pooled).checked_type.concrete_shape == (1, 2, 4, 4)
+    got = run(lambda a: relay.exp(pool(a, 2, 2, padding=1, ceil_mode=True)), x)
+    np.testing.assert_allclose(got, np.exp(want), 1e-5, 1e-5)

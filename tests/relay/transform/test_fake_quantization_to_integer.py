@@ -97,3 +97,36 @@ def test_dequantize_moves_behind_what_no_quantize_follows() -> None:
     mod = transform.InferType()(tvm.IRModule.from_expr(body))
     moved = transform.FakeQuantizationToInteger(use_qat=True)(mod)
     assert ops(moved) == ["qnn.batch_matmul", "maximum", "qnn.dequantize", "multiply", "exp"]
+
+
+@pytest.mark.parametrize(
+    ("of", "to"), [("int8", "uint8"), ("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")]
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, y: relay.subtract(x, y),
+        lambda x, y: relay.multiply(x, relay.const(-7.3)),
+        lambda x, y: relay.maximum(x, relay.const(2.5)),
+        lambda x, y: relay.nn.leaky_relu(x, 0.3),
+        lambda x, y: relay.tanh(x),
+        lambda x, y: relay.nn.avg_pool2d(x, 2, 2, padding=1, count_include_pad=True),
+    ],
+)
+def test_results_of_another_dtype(make: Any, of: str, to: str) -> None:
+    """What one dtype's range cuts off, constants of any size, zeros of padding."""
+    rng = np.random.default_rng(3)
+    zeros = {"int8": (14, -8), "uint8": (124, 136)}
+    shape = (1, 2, 5, 4)
+    x, y = (
+        dq(relay.var(name, shape=shape, dtype=of), const(scale), const(zero))
+        for name, scale, zero in zip("xy", (0.02, 0.05), zeros[of], strict=True)
+    )
+    result = q(make(x, y), const(0.17), const(zeros[to][1]), out_dtype=to)
+    mod = transform.InferType()(tvm.IRModule.from_expr(result))
+    integers = transform.FakeQuantizationToInteger(hard_fail=True)(mod)
+    assert any(name.startswith("qnn.") and name != "qnn.quantize" for name in ops(integers))
+    assert integers["main"].ret_type == mod["main"].ret_type
+    low = np.iinfo(of).min
+    args = [rng.integers(low, low + 256, shape).astype(of) for _ in mod["main"].params]
+    assert np.abs(run(mod, *args) - run(integers, *args)).max() <= 1

@@ -8,6 +8,7 @@ from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import layout
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Size, make_call
+from convoy.relay.ops.layouts import over_plain
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
@@ -66,6 +67,7 @@ def infer_adaptive_pool(call: Inputs) -> Type:
 
 
 @converter(*_ADAPTIVE)
+@over_plain
 def convert_adaptive_pool(op: OpCall) -> RelaxExpr:
     """Emit pooling over windows from floor(i * in / out) to ceil((i + 1) * in / out)."""
     rank = rank_of(op.name)
@@ -120,6 +122,7 @@ def infer_global_pool(call: Inputs) -> Type:
 
 
 @converter(*_GLOBAL)
+@over_plain
 def convert_global_pool(op: OpCall) -> RelaxExpr:
     found = layout(op.attrs["layout"], "NCHW")
     if "avg" in op.name and found.name in ("NCHW", "NHWC"):

@@ -125,8 +125,10 @@ def arange(
     if stop is None:
         start, stop = const(0, dtype), start
     step = const(1, dtype) if step is None else step
-    bounds = {"start": start, "stop": stop, "step": step}
-    return make_call("arange", start, stop, step, dtype=dtype, **bounds)
+    args = {"start": start, "stop": stop, "step": step}
+    # A computed bound is an argument alone: as an attribute it would have no text.
+    bounds = {name: arg if isinstance(arg, Constant) else None for name, arg in args.items()}
+    return make_call("arange", *args.values(), dtype=dtype, **bounds)
 
 
 shape_arguments("arange", 0, 1, 2)

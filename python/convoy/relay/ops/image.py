@@ -11,6 +11,7 @@ from convoy.relay.builder import const
 from convoy.relay.layout import layout
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Sizes, known, listed, make_call
+from convoy.relay.ops.layouts import over_plain
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.ops.type_inputs import Inputs
@@ -77,6 +78,7 @@ def infer_resize(call: Inputs) -> Type:
 
 
 @converter("image.resize1d", "image.resize2d", "image.resize3d")
+@over_plain
 def convert_resize(op: OpCall) -> RelaxExpr:
     attrs, rank = op.attrs, rank_of(op.name)
     roi = [float(r) for r in attrs["roi"] or (0.0,) * (2 * rank)]
@@ -154,6 +156,7 @@ def _scaled_size(size: Dim, scale: float) -> Dim:
 
 
 @converter("nn.upsampling")
+@over_plain
 def convert_upsampling(op: OpCall) -> RelaxExpr:
     attrs = op.attrs
     found = layout(attrs["layout"], "NCHW")
@@ -218,6 +221,7 @@ def infer_upsampling3d(call: Inputs) -> Type:
 
 
 @converter("nn.upsampling3d")
+@over_plain
 def convert_upsampling3d(op: OpCall) -> RelaxExpr:
     attrs = op.attrs
     found, shape = layout(attrs["layout"], "NCDHW"), op.result_shape()

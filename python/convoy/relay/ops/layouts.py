@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from convoy.relay.ast import Call, Expr, Var
+from convoy.relay.attrs import Attrs
 from convoy.relay.layout import Layout, layout
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr
 from convoy.relay.types import TensorType
+
+Converter = Callable[[OpCall], RelaxExpr]
 
 
 def to_plain(op: OpCall, value: RelaxExpr, source: Layout, shape: Sequence[int]) -> RelaxExpr:
@@ -69,3 +73,30 @@ def transform(op: OpCall, value: RelaxExpr, source: str, target: str) -> RelaxEx
         )
     value = to_plain(op, value, src, shape)
     return from_plain(op, value, src.axes, dst, op.result)
+
+
+def over_plain(convert: Converter) -> Converter:
+    """Let a converter see argument 0 and the result in a plain layout: `NCHW` for `NCHW16c`."""
+
+    def convert_any(op: OpCall) -> RelaxExpr:
+        found = layout(op.attrs["layout"])
+        if found.is_plain:
+            return convert(op)
+        data = _typed(Var("data"), _plain_type(op.type(0), found))
+        attrs = {**op.attrs, "layout": found.axes}
+        call = Call(op.call.op, [data, *op.call.args[1:]], Attrs(op.attrs.cls, attrs))
+        _typed(call, _plain_type(op.result, found))
+        value = to_plain(op, op.args[0], found, op.shape(0))
+        result = convert(OpCall(call, [value, *op.args[1:]], op.builder))
+        return from_plain(op, op.emit(result), found.axes, found, op.result)
+
+    return convert_any
+
+
+def _plain_type(type_: TensorType, found: Layout) -> TensorType:
+    return TensorType(found.to_axes(type_.shape, found.axes), type_.dtype)
+
+
+def _typed(node: Expr, type_: TensorType) -> Expr:
+    object.__setattr__(node, "checked_type_", type_)
+    return node

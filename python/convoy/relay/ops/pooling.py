@@ -7,18 +7,20 @@ from typing import Any
 from convoy.relay.ast import Call, Expr
 from convoy.relay.lazy import relax, topi
 from convoy.relay.ops.arguments import Size, both_sides, make_call, sizes
+from convoy.relay.ops.layouts import over_plain
 from convoy.relay.ops.registry import builder, converter, type_rule
 from convoy.relay.ops.relax_call import OpCall, RelaxExpr, ints
 from convoy.relay.ops.type_inputs import Inputs
 from convoy.relay.ops.window import (
     SPATIAL,
-    dilated_extent,
     infer_padding,
     infer_window,
     rank_of,
     relax_padding,
 )
-from convoy.relay.types import TensorType, Type
+from convoy.relay.shapes import computed
+from convoy.relay.types import Any as DynamicDim
+from convoy.relay.types import Dim, TensorType, Type
 
 _NAMES = [f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in SPATIAL]
 
@@ -151,19 +153,31 @@ def infer_pool(call: Inputs) -> TensorType:
     dilation = call.positive("dilation", rank)
     shape = list(data.shape)
     for i, (before, after) in enumerate(infer_padding(call, rank)):
-        at = layout.index(spatial[i])
-        shape[at] = infer_window(
-            call,
-            shape[at],
-            dilated_extent(pool[i], dilation[i]),
-            before + after,
-            strides[i],
-            attrs["ceil_mode"],
-        )
+        at, extent = layout.index(spatial[i]), (pool[i] - 1) * dilation[i] + 1
+        windows = infer_window(call, shape[at], extent, before + after, strides[i])
+        if attrs["ceil_mode"]:
+            windows = _with_partial(shape[at], extent, before, after, strides[i])
+        shape[at] = windows
     return TensorType(shape, data.dtype)
 
 
+def _with_partial(size: Dim, extent: int, before: int, after: int, stride: int) -> Dim:
+    """Count the windows along an axis, a last, partial one included if it begins in the data.
+
+    One that begins in the padding behind the data is left out, as PyTorch, ONNX and Caffe do; TVM
+    0.18 counted it, and filled its place with the lowest number.
+    """
+
+    def rounded_up(n: Any) -> Any:
+        return (n + before + after - extent + stride - 1) // stride + 1
+
+    if isinstance(size, int):
+        return min(rounded_up(size), -(-(size + before) // stride))
+    return computed(rounded_up, size) if stride + after <= extent else DynamicDim()
+
+
 @converter(*_NAMES)
+@over_plain
 def convert_pool(op: OpCall) -> RelaxExpr:
     attrs, rank = op.attrs, rank_of(op.name)
     average = "avg" in op.name

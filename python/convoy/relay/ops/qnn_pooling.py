@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from convoy.relay.ast import Call, Expr
 from convoy.relay.ops.arguments import Size, both_sides, make_call, sizes
-from convoy.relay.ops.expansion_call import attrs_of, plain
+from convoy.relay.ops.expansion_call import attrs_of, const, plain
 from convoy.relay.ops.pooling import infer_pool
 from convoy.relay.ops.qnn_arithmetic import requantized, saturated
 from convoy.relay.ops.qnn_call import constants, infer_plain, result_of
@@ -49,6 +51,16 @@ def infer_avg_pool2d(call: Inputs) -> Type:
 @expansion("qnn.avg_pool2d")
 def expand_avg_pool2d(call: Call, args: Sequence[Expr]) -> Expr:
     """Average int32 values at the scale of the output."""
-    quantization = constants(call, args, 1, 2, 3, 4)
-    wide = requantized(args[0], quantization, -1, len(result_of(call).shape))
-    return saturated(plain("nn.avg_pool2d", wide, **attrs_of(call)), result_of(call).dtype)
+    quantization, attrs = constants(call, args, 1, 2, 3, 4), attrs_of(call)
+    zero = quantization[3]
+    padded = attrs["count_include_pad"] and any(attrs["padding"])
+    if padded:  # with zeros, which are real zeros where the zero point is 0
+        quantization = [*quantization[:3], np.zeros_like(zero)]
+    average = plain(
+        "nn.avg_pool2d",
+        requantized(args[0], quantization, -1, len(result_of(call).shape)),
+        **attrs,
+    )
+    if padded:
+        average = plain("add", average, const(zero, "int32"))
+    return saturated(average, result_of(call).dtype)

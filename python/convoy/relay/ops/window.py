@@ -57,9 +57,7 @@ def dilated_extent(kernel: Dim, dilation: int) -> Dim:
     return computed(lambda n: (n - 1) * dilation + 1, kernel)
 
 
-def infer_window(
-    call: Inputs, size: Dim, extent: Dim, padding: int, stride: int, ceil_mode: bool = False
-) -> Dim:
+def infer_window(call: Inputs, size: Dim, extent: Dim, padding: int, stride: int) -> Dim:
     """Return the output size along an axis, (size + padding - extent) / stride + 1.
 
     Args:
@@ -68,20 +66,18 @@ def infer_window(
         extent: The window's dilated extent.
         padding: The padding on both sides together.
         stride: The stride.
-        ceil_mode: Round up instead of down.
 
     Raises:
         RelayTypeError: The window is larger than the padded input.
     """
     if not isinstance(size, int) or not isinstance(extent, int):
-        more = stride - 1 if ceil_mode else 0
-        return computed(lambda n, k: (n + padding - k + more) // stride + 1, size, extent)
+        return computed(lambda n, k: (n + padding - k) // stride + 1, size, extent)
     room = size + padding - extent
     if room < 0:
         raise call.error(
             f"a window of {extent} over {size} with padding {padding}", "a smaller one"
         )
-    return (room + (stride - 1 if ceil_mode else 0)) // stride + 1
+    return room // stride + 1
 
 
 def group_size(call: Inputs, size: Dim, groups: int, what: str) -> Dim:

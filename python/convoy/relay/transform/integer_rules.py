@@ -92,6 +92,37 @@ def _quantized(x: Expr, t: TensorAffineType, axis: int = -1) -> Expr:
     return op_call("qnn.quantize", [x, t.scale, t.zero_point], axis=axis, out_dtype=t.dtype)
 
 
+def _constant(x: Expr, other: TensorAffineType) -> tuple[Expr, TensorAffineType]:
+    """Quantize a constant operand to the dtype of the other one.
+
+    In 8 bits it gets a step of its own; TVM 0.18 took the other's, in which it may not fit.
+    """
+    if other.dtype in ("int8", "uint8") and isinstance(x, Constant):
+        step = np.float32(np.abs(x.value).max(initial=0) / 127) or np.float32(1)
+        own = TensorAffineType(
+            Constant(np.asarray(step)), Constant(np.asarray(0, "int32")), "int8", other.axis
+        )
+        other = _in_dtype(own, other.dtype)
+    return _quantized(x, other), other
+
+
+def _in_dtype(t: TensorAffineType, dtype: str) -> TensorAffineType:
+    """Return the quantization of the same numbers, at the same step, by integers of a dtype.
+
+    Raises:
+        InvalidOption: The integers of the dtype are too few.
+    """
+    shift = {("uint8", "int8"): -128, ("int8", "uint8"): 128}.get((t.dtype, dtype), 0)
+    zero = t.zero_point
+    if shift and isinstance(zero, Constant):
+        zero = Constant(np.asarray(zero.value + shift, "int32"))
+    elif t.dtype != dtype != "int32":
+        raise InvalidOption(
+            f"a result of {t.dtype} from integers of {dtype}", "8 bits or one dtype"
+        )
+    return TensorAffineType(t.scale, zero, dtype, t.axis)
+
+
 def _along(vector: Expr, t: TensorAffineType, x: Expr) -> Expr:
     """Reshape a vector of channels so that it broadcasts with a tensor of this quantization."""
     if isinstance(vector, Constant) and vector.value.size == 1:
@@ -218,9 +249,9 @@ def _relu(call: Call, types: Types) -> Rewritten:
 def _avg_pool(call: Call, types: Types) -> Rewritten:
     data, result = call.args[0], types[call]
     t = types[data]
+    result = _in_dtype(result, t.dtype)
     args = [data, t.scale, t.zero_point, result.scale, result.zero_point]
-    pool = op_call("qnn.avg_pool2d", args, **_attrs(call))
-    return pool, TensorAffineType(result.scale, result.zero_point, t.dtype, result.axis)
+    return op_call("qnn.avg_pool2d", args, **_attrs(call)), result
 
 
 @_rules("nn.global_avg_pool2d", "nn.adaptive_avg_pool1d", "mean")
@@ -292,17 +323,15 @@ def _operands(call: Call, types: Types) -> tuple[Expr, Expr, Any, Any, Any]:
     if left not in types and right not in types:
         raise InvalidOption("two arguments that are not quantized", "one that is")
     if left not in types:
-        left_t = types[right]
-        left = _quantized(left, left_t)
+        left, left_t = _constant(left, types[right])
     else:
         left_t = types[left]
     if right not in types:
-        right_t = left_t
-        right = _quantized(right, right_t)
+        right, right_t = _constant(right, left_t)
     else:
         right_t = types[right]
-    result = types[call]
-    return left, right, left_t, right_t, result if left_t.dtype == result.dtype else left_t
+    wide = left_t.dtype == "int32" != types[call].dtype
+    return left, right, left_t, right_t, left_t if wide else _in_dtype(types[call], left_t.dtype)
 
 
 def _arithmetic(name: str, integer: str) -> None:
@@ -339,24 +368,28 @@ def _extremum(call: Call, types: Types) -> Rewritten:
     return op_call(call.op.name, args), result  # type: ignore[attr-defined]
 
 
+def _pointwise(call: Call, types: Types) -> tuple[list[Expr], TensorAffineType]:
+    """Return the arguments of an operator whose result has the dtype of its data, and its type."""
+    t = types[call.args[0]]
+    result = _in_dtype(types[call], t.dtype)
+    return [call.args[0], t.scale, t.zero_point, result.scale, result.zero_point], result
+
+
 @_rules("sqrt", "rsqrt", "exp", "erf", "sigmoid", "hardswish", "tanh", "abs", "log")
 def _unary(call: Call, types: Types) -> Rewritten:
     """Look the results up in a table."""
-    t, result = types[call.args[0]], types[call]
-    args = [call.args[0], t.scale, t.zero_point, result.scale, result.zero_point]
+    args, result = _pointwise(call, types)
     return op_call(f"qnn.{call.op.name}", args, **_attrs(call)), result  # type: ignore[attr-defined]
 
 
 @_rules("nn.leaky_relu")
 def _leaky_relu(call: Call, types: Types) -> Rewritten:
-    t, result = types[call.args[0]], types[call]
-    args = [call.args[0], t.scale, t.zero_point, result.scale, result.zero_point]
+    args, result = _pointwise(call, types)
     return op_call("qnn.leaky_relu", args, **_attrs(call)), result
 
 
 def _softmax(call: Call, types: Types) -> Rewritten:
-    t, result = types[call.args[0]], types[call]
-    args = [call.args[0], t.scale, t.zero_point, result.scale, result.zero_point]
+    args, result = _pointwise(call, types)
     return op_call("qnn.softmax", args, **_attrs(call)), result
 
 

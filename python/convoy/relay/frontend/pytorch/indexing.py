@@ -214,6 +214,8 @@ def scatter(call: Call) -> Expr:
         UnsupportedOp: A reduction that leaves out the values that were there.
     """
     data, places, axis = call["self"], call["index"], call.axis()
+    if 0 in infer_shape(places):
+        return data
     source = call.get("src")
     if source is None:
         source = call.get("value")

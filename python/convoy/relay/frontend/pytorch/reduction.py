@@ -159,6 +159,21 @@ def sort(call: Call) -> Any:
     return [R.gather(data, axis, index), index]
 
 
+@convert("searchsorted", "bucketize")
+def searchsorted(call: Call) -> Expr:
+    """Find the places of values in sorted sequences.
+
+    Raises:
+        UnsupportedOp: Sequences whose order a sorter gives.
+    """
+    if call.get("sorter") is not None:
+        raise call.error("a sorter", "sorted sequences")
+    bounds = call["boundaries" if call.short == "bucketize" else "sorted_sequence"]
+    dtype = "int32" if call.get("out_int32") else "int64"
+    right = bool(call.get("right")) or call.get("side") == "right"
+    return R.searchsorted(bounds, call["self"], right, dtype)
+
+
 @convert("argsort")
 def argsort(call: Call) -> Expr:
     axis = call.axis() if call.get("dim") is not None else rank(call["self"]) - 1

@@ -62,17 +62,17 @@ def upsample(call: Call) -> Expr:
     )  # fmt: skip
 
 
-@convert("grid_sampler", "grid_sampler_2d")
+@convert("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def grid_sample(call: Call) -> Expr:
-    data = call["input"]
-    if rank(data) != 4:
-        raise call.error(f"images of {rank(data) - 2} axes", "2")
+    data, grid = call["input"], call["grid"]
+    last = rank(grid) - 1
     methods = ["bilinear", "nearest", "bicubic"]
     borders = ["zeros", "border", "reflection"]
     return image.grid_sample(
         data,
-        transpose(call["grid"], (0, 3, 1, 2)),
+        transpose(grid, (0, last, *range(1, last))),
         method=methods[call.get("interpolation_mode")],
+        layout="NCHW" if rank(data) == 4 else "NCDHW",
         padding_mode=borders[call.get("padding_mode")],
         align_corners=bool(call.get("align_corners")),
     )
