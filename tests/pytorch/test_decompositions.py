@@ -43,6 +43,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.erfinv(torch.tensor([-1.0, 0.0, 1.0, 2.0]) + 0 * x[0, 0, 0]),
         torch.digamma(x.abs() * 9 + 0.1), torch.lgamma((x * 9).int().abs() + 1),
     ),
+    "shifts": lambda x: (
+        (x * 9).int() << 2, (x * 9).int().bitwise_left_shift(3), (x * 9).int() >> 1,
+        torch.bitwise_right_shift((x * 9).long(), 2),
+    ),
     "searches": lambda x: (
         torch.searchsorted(x.sort(-1)[0], x), torch.searchsorted(x[0, 0].sort()[0], x, right=True),
         torch.searchsorted(torch.tensor([0.0, 0.5]), x, side="right", out_int32=True),

@@ -75,6 +75,20 @@ def test_a_function_has_no_place() -> None:
         convoy.compile(lambda x: torch.linalg.qr(x)[0], torch.eye(3), cache=False)
 
 
+def test_inputs_that_the_module_does_not_take() -> None:
+    with pytest.raises(UnsupportedOp, match=r"3 channels.*a module that runs on these inputs"):
+        convoy.compile(nn.Sequential(nn.Conv2d(3, 3, 1)), torch.randn(1, 4, 4, 4), cache=False)
+
+
+def test_an_error_of_a_trace_is_one_line() -> None:
+    def slopes(x: Any) -> Any:
+        return torch.func.grad(lambda y: (y @ y).sum())(x)
+
+    with pytest.raises(UnsupportedOp) as caught:
+        convoy.compile(Called(slopes), torch.eye(3), cache=False)
+    assert "\n" not in str(caught.value)
+
+
 def test_inputs_and_buffers_that_are_written_to() -> None:
     class Counts(nn.Module):
         def __init__(self) -> None:

@@ -54,6 +54,7 @@ class RealModule(torch.nn.Module):
 class _Interpreter(torch.fx.Interpreter):
     def __init__(self, module: RealModule) -> None:
         super().__init__(module.graph_module)
+        self.extra_traceback = False  # in the message of what a rule raises
         self._parts = module.parts
 
     def run_node(self, node: torch.fx.Node) -> Any:

@@ -190,8 +190,14 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.hypot.default: lambda a, b: torch.sqrt(a * a + b * b),
     _aten.erfc.default: lambda x: 1 - torch.erf(x),
     _aten.exp2.default: lambda x: torch.exp(x * math.log(2)),
-    _aten.__lshift__.Scalar: lambda x, count: x * 2**count,
-    _aten.__rshift__.Scalar: lambda x, count: torch.div(x, 2**count, rounding_mode="floor"),
+    **dict.fromkeys(
+        (_aten.__lshift__.Scalar, _aten.bitwise_left_shift.Tensor_Scalar),
+        lambda x, count: x * 2**count,
+    ),
+    **dict.fromkeys(
+        (_aten.__rshift__.Scalar, _aten.bitwise_right_shift.Tensor_Scalar),
+        lambda x, count: torch.div(x, 2**count, rounding_mode="floor"),
+    ),
     _aten._cdist_forward.default: _cdist,
     _aten._pdist_forward.default: _pdist,
     _aten._trilinear.default: _trilinear,

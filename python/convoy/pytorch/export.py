@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.nn.modules import transformer
 
 from ..errors import ConvoyError, InvalidOption
+from .higher_order import Straight
 from .known import Known
 from .refusal import check_python, untraceable
 from .scripted import in_python
@@ -64,6 +65,12 @@ def _traced(
         if failure is not None:
             raise untraceable(function, failure) from failure
     return program, found[-1]
+
+
+def straightened(program: ExportedProgram, tensors: tuple[torch.Tensor, ...]) -> ExportedProgram:
+    """Export a program again, with the functions that it calls in place."""
+    _, arguments = flatten((tensors, {}))
+    return _export(_Flat(Straight(program), arguments, [], knows=True), tensors, training=False)
 
 
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:

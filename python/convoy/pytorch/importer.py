@@ -19,7 +19,7 @@ from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
 from .promotion import promote
-from .refusal import EXPECTED, PARTS, called
+from .refusal import EXPECTED, PARTS, called, raised
 from .structure import Structure
 from .translator import decomposed, translate
 
@@ -103,7 +103,7 @@ def to_relax(program: ExportedProgram, training: bool = False) -> tvm.IRModule:
     except ConvoyError:
         raise
     except Exception as err:  # what a decomposition raises
-        raise UnsupportedOp(f"a module ({type(err).__name__}: {err})", EXPECTED, PARTS) from err
+        raise UnsupportedOp(f"a module ({raised(err)})", EXPECTED, PARTS) from err
 
 
 def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> str:

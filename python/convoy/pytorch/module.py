@@ -123,10 +123,12 @@ class TorchModule:
             if rows < 0:
                 self._reject(tensors)
             return self._rebuild(self._run(tensors, rows))
-        for given, expected in zip(tensors, self._expected, strict=True):
+        for given, (shape, dtype, device) in zip(tensors, self._expected, strict=True):
             if (
                 not isinstance(given, torch.Tensor)
-                or (given.shape, given.dtype, given.device) != expected
+                or given.shape != shape
+                or given.dtype is not dtype
+                or given.device != device
                 or (given.requires_grad and torch.is_grad_enabled())
             ):
                 self._reject(tensors)

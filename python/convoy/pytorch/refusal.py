@@ -57,12 +57,17 @@ def refused(node: torch.fx.Node, err: Exception) -> UnsupportedOp:
     """What a converter raised, with the operator and its place."""
     if isinstance(err, UnsupportedOp):
         return UnsupportedOp(f"{err.got} ({called(node)})", err.expected, err.remedy or PARTS)
-    return UnsupportedOp(f"{called(node)} ({type(err).__name__}: {err})", EXPECTED, PARTS)
+    return UnsupportedOp(f"{called(node)} ({raised(err)})", EXPECTED, PARTS)
+
+
+def raised(err: Exception) -> str:
+    """Type and first line of an error: PyTorch appends nodes of its graphs and hints to itself."""
+    reason = next((line for line in str(err).splitlines() if line.strip()), "")
+    return f"{type(err).__name__}: {reason}"
 
 
 def untraceable(function: Callable[..., Any], err: Exception) -> UnsupportedOp:
     """What torch.export raised, with the submodule and the line of the user's code."""
-    reason = next((line for line in str(err).splitlines() if line.strip()), "")
     names: dict[int, str] = {}
     if isinstance(function, torch.nn.Module):
         # A trace has other objects for submodules, with the same attributes.
@@ -76,8 +81,8 @@ def untraceable(function: Callable[..., Any], err: Exception) -> UnsupportedOp:
             place = f"{names[id(vars(called))]} ({type(called).__name__}), "
     where = f" at {place}{line}" if line else ""
     return UnsupportedOp(
-        f"a module that torch.export cannot trace{where} ({type(err).__name__}: {reason})",
-        "a module whose operations do not depend on values of tensors",
+        f"a module that torch.export cannot trace{where} ({raised(err)})",
+        "a module that runs on these inputs, and whose operations do not depend on their values",
         PARTS,
     )
 

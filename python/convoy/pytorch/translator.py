@@ -19,6 +19,8 @@ from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
 from .complex_pairs import RealModule, has_complex
 from .constants import Constants
+from .export import straightened
+from .higher_order import has_functions
 from .layer_names import name_layers
 from .masked import select_by_mask
 from .refusal import EXPECTED, check_known, is_unknown, refused
@@ -37,9 +39,11 @@ def translate(program: ExportedProgram) -> tvm.IRModule:
 
 
 def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -> ExportedProgram:
-    """Decompose operators by ``table``; those without a converter further, as PyTorch can. Complex
-    numbers become pairs."""
+    """Decompose operators by ``table``; those without a converter further, as PyTorch can. What
+    has functions or complex numbers as arguments is written with other operators."""
     program = program.run_decompositions(table)
+    if has_functions(program):
+        program = straightened(program, _inputs(program)).run_decompositions(table)
     select_by_mask(program)
     if has_complex(program):
         with torch.no_grad():
