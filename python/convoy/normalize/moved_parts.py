@@ -38,7 +38,7 @@ class RecognizeMovedParts(Rewriter):
             return None
         apart = self.reshaped(x, (*shape[:axis], len(parts), size, *shape[axis + 1 :]))
         order = list(range(len(shape) + 1))
-        order.insert(to + (to > axis), order.pop(axis))
+        order.insert(to, order.pop(axis))
         return op.reshape(self.emit(op.permute_dims(apart, order)), shape_of(old))
 
     def _part(self, expr: relax.Expr) -> Part | None:
