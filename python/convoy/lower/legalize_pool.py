@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te, topi
 
-from ..graph.expr import dtype_of, ints, padding4, shape_of
+from ..graph.expr import ints, padding4, shape_of
 from .default import FUSABLE, accumulator_dtype, default_legalize
 
 
@@ -102,20 +102,54 @@ def _pool(
 
 
 def adaptive_avg_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Lower windows of one size to means of blocks, which several threads share."""
-    dtype = dtype_of(call)
+    """Lower windows of one size to means of blocks, which several threads share; of other sizes,
+    to sums over the longest window."""
     layout, size = str(call.attrs.layout), shape_of(call)
-    (n, *image, c), (_, *windows, _) = shape_of(call.args[0]), size
-    if layout == "NHWC" and not any(i % w for i, w in zip(image, windows, strict=True)):
-        (h, w), (rows, columns) = image, windows
-        blocks = (n, rows, h // rows, columns, w // columns, c)
-        return relax.op.mean(bb.emit(relax.op.reshape(call.args[0], blocks)), [2, 4])
-    if dtype == accumulator_dtype(dtype):
+    if layout not in ("NHWC", "NCHW"):
         return default_legalize(bb, call)
-    out = [size[layout.index("H")], size[layout.index("W")]]
+    shape, h = shape_of(call.args[0]), layout.index("H")
+    if not any(shape[axis] % size[axis] for axis in (h, h + 1)):
+        windows = [(size[axis], shape[axis] // size[axis]) for axis in (h, h + 1)]
+        blocks = (*shape[:h], *windows[0], *windows[1], *shape[h + 2 :])
+        return relax.op.mean(bb.emit(relax.op.reshape(call.args[0], blocks)), [h + 1, h + 3])
+    return bb.call_te(
+        _uneven_means, call.args[0], size=size, first=h,
+        primfunc_name_hint="adaptive_avg_pool2d", primfunc_attrs=FUSABLE,
+    )  # fmt: skip
 
-    def pooled(x: te.Tensor) -> te.Tensor:
-        wide = topi.cast(x, "float32")
-        return topi.cast(topi.nn.adaptive_pool(wide, out, "avg", layout), dtype)
 
-    return bb.call_te(pooled, call.args[0], primfunc_name_hint="adaptive_avg_pool2d")
+def _uneven_means(x: te.Tensor, size: tuple[int, ...], first: int) -> te.Tensor:
+    """Means of windows along axis ``first`` and the next: number i of n of an axis of s elements
+    covers i*s/n to (i+1)*s/n, rounded outwards."""
+    axes, dtype, first = (int(first), int(first) + 1), str(x.dtype), int(first)
+    size, acc = tuple(int(d) for d in size), accumulator_dtype(str(x.dtype))
+    sizes = {axis: int(x.shape[axis]) for axis in axes}
+
+    def start(axis: int, i: int | tvm.tirx.Expr) -> tvm.tirx.Expr:
+        return te.floordiv(i * sizes[axis], size[axis])
+
+    def end(axis: int, i: int | tvm.tirx.Expr) -> tvm.tirx.Expr:
+        return te.floordiv((i + 1) * sizes[axis] + size[axis] - 1, size[axis])
+
+    def longest(axis: int) -> int:
+        n, s = size[axis], sizes[axis]
+        return max(-(-(i + 1) * s // n) - i * s // n for i in range(n))
+
+    reach = {axis: te.reduce_axis((0, longest(axis)), name="rs"[axis - first]) for axis in axes}
+
+    def summed(*at: tvm.tirx.Expr) -> tvm.tirx.Expr:
+        places, inside = list(at), []
+        for axis in axes:
+            place = start(axis, at[axis]) + reach[axis]
+            inside.append(place < end(axis, at[axis]))
+            places[axis] = te.min(place, sizes[axis] - 1)
+        value = tvm.tirx.Select(tvm.tirx.all(*inside), x(*places), tvm.tirx.const(0, dtype))
+        return te.sum(value.astype(acc), axis=list(reach.values()))
+
+    total = te.compute(size, summed, name="pooled")
+
+    def divided(*at: tvm.tirx.Expr) -> tvm.tirx.Expr:
+        rows, columns = (end(axis, at[axis]) - start(axis, at[axis]) for axis in axes)
+        return (total(*at) / (rows * columns).astype(acc)).astype(dtype)
+
+    return te.compute(size, divided, name="average")

@@ -24,6 +24,7 @@ _NARROW = 8  # channels that a block has at least
 _BLOCKS = 264  # that keep a GPU busy
 _SHORT = 16  # elements of a part at least
 _FEWEST_PARTS, _MOST_PARTS = 32, 4096
+_FEWEST_EVEN = 8  # parts that are better than those with zeros added
 
 #: Element-wise operators, which stay in the kernel of the reduction.
 _ELEMENTWISE = relax_ops(
@@ -33,16 +34,16 @@ _ELEMENTWISE = relax_ops(
     """
 )
 #: What zeros are for a sum.
-_NEUTRAL = {"relax.sum": 0.0, "relax.max": -math.inf, "relax.min": math.inf}
+_NEUTRAL = {"relax.sum": 0.0, "relax.mean": 0.0, "relax.max": -math.inf, "relax.min": math.inf}
 _REDUCE: dict[str, Callable[..., relax.Expr]] = {
-    "relax.sum": op.sum, "relax.max": op.max, "relax.min": op.min,
+    "relax.sum": op.sum, "relax.mean": op.mean, "relax.max": op.max, "relax.min": op.min,
 }  # fmt: skip
 
 
 class SplitReductions(Rewriter):
     """Split sums, means, maxima and minima of floats."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({*_REDUCE, "relax.mean"})
+    ops: ClassVar[frozenset[str] | None] = frozenset(_REDUCE)
 
     def start(self, func: relax.Function) -> None:
         readers = Counter(used_vars(result_of(func)))
@@ -54,45 +55,50 @@ class SplitReductions(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name, shape, dtype = op_name(call), shape_of(old.args[0]), dtype_of(old)
-        axes = list(range(len(shape))) if call.attrs.axis is None else ints(call.attrs.axis)
-        axes = sorted(axis % len(shape) for axis in axes if shape[axis] != 1)
+        given = range(len(shape)) if call.attrs.axis is None else ints(call.attrs.axis)
+        reduced = sorted(axis % len(shape) for axis in given)
+        axes = [axis for axis in reduced if shape[axis] != 1]
         if dtype not in FLOAT_DTYPES or not axes or not _is_long(shape, axes):
             return None
         self._single = {new for var, new in self.renamed.items() if var in self._read_once}
-        x, wide = call.args[0], dtype
-        if name in ("relax.sum", "relax.mean"):
-            x, wide = self._cast(x, "float32"), "float32"
-        reduced = "relax.sum" if name == "relax.mean" else name
-        total = self._in_parts(reduced, x, axes)
-        if name == "relax.mean":
-            share = 1 / math.prod(shape[axis] for axis in axes)
-            total = self.emit(op.multiply(total, relax.const(share, wide)))
-        return self.reshaped(self._cast(total, dtype), shape_of(old))
+        wide = "float32" if name in ("relax.sum", "relax.mean") else dtype
+        of_parts, sizes, share = self._of_parts(name, self._cast(call.args[0], wide), axes)
+        # Axes that number no parts are left out, or have one element.
+        keepdims = bool(call.attrs.keepdims)
+        left = [
+            axis for axis in range(len(shape)) if keepdims or axis not in reduced or sizes[axis]
+        ]
+        middle = [max(1, sizes[a]) if a in reduced else shape[a] for a in left]
+        parts = [i for i, a in enumerate(left) if a in reduced and sizes[a]]
+        result = _REDUCE[name](self.reshaped(of_parts, tuple(middle)), parts, keepdims)
+        if share != 1:
+            result = op.multiply(self.emit(result), relax.const(share, wide))
+        return self._cast(self.emit(result), dtype)
 
-    def _in_parts(self, name: str, x: relax.Expr, axes: list[int]) -> relax.Expr:
-        """The result without the axes."""
+    def _of_parts(
+        self, name: str, x: relax.Expr, axes: list[int]
+    ) -> tuple[relax.Expr, Counter[int], float]:
+        """The results of parts, how many there are along each axis, and what the mean of all is
+        to be multiplied by where zeros were added."""
         reduce, shape = _REDUCE[name], shape_of(x)
-        kept = _leading(shape, axes)
-        if not kept:
-            axis = max(axes, key=lambda axis: shape[axis])
-            x = self._apart(name, x, axis, math.prod(shape[a] for a in axes))
-            kept, axes = [axis], [axis, *(a + (a >= axis) for a in axes)]
-        behind = [a for a in axes if a not in kept]
-        of_parts = self.emit(reduce(x, behind))
-        left = [a - sum(b < a for b in behind) for a in kept]
-        return self.emit(reduce(of_parts, left))
-
-    def _apart(self, name: str, x: relax.Expr, axis: int, count: int) -> relax.Expr:
-        """``x`` with one axis as two, of parts and of the elements of each."""
-        size = shape_of(x)[axis]
-        most = max(2, min(math.isqrt(count), _MOST_PARTS, size // 2))
-        parts = max(n for n in range(1, most + 1) if size % n == 0)
-        if 2 * parts < most:  # a size of few or large factors
+        axis = max(axes, key=lambda axis: shape[axis])
+        most = max(2, min(_root(shape, axes), shape[axis] // 2))
+        parts = max(n for n in range(1, most + 1) if shape[axis] % n == 0)
+        has_few = 2 * parts < most  # a size of few or large factors
+        kept = _leading(shape, axes, _FEWEST_PARTS)
+        if kept := kept or (_leading(shape, axes, _FEWEST_EVEN) if has_few else []):
+            of_parts = self.emit(reduce(x, [axis for axis in axes if axis not in kept]))
+            return of_parts, Counter({axis: shape[axis] for axis in kept}), 1
+        if has_few:
             parts = most
-            widths = [0] * (2 * len(shape_of(x)))
-            widths[2 * axis + 1] = -size % parts
+            widths = [0] * (2 * len(shape))
+            widths[2 * axis + 1] = -shape[axis] % parts
             x = self.emit(op.nn.pad(x, widths, pad_value=_NEUTRAL[name]))
-        return self._split(x, axis, (parts, shape_of(x)[axis] // parts))
+        size = -(-shape[axis] // parts)
+        apart = self._split(x, axis, (parts, size))
+        of_parts = self.emit(reduce(apart, [a + (a >= axis) for a in axes]))
+        added = parts * size / shape[axis] if name == "relax.mean" else 1
+        return of_parts, Counter({axis: parts}), added
 
     def _split(self, x: relax.Expr, axis: int, sizes: tuple[int, int]) -> relax.Expr:
         """``x`` with an axis of ``sizes``: what it is computed of element by element, and nothing
@@ -131,13 +137,18 @@ def _is_long(shape: tuple[int, ...], axes: list[int]) -> bool:
     return blocks < _BLOCKS and count > (_LONG_OF_ROWS if of_rows else _LONG)
 
 
-def _leading(shape: tuple[int, ...], axes: list[int]) -> list[int]:
+def _root(shape: tuple[int, ...], axes: list[int]) -> int:
+    """Parts that a reduction is worth: as many as there are elements in each."""
+    return min(math.isqrt(math.prod(shape[axis] for axis in axes)), _MOST_PARTS)
+
+
+def _leading(shape: tuple[int, ...], axes: list[int], fewest: int) -> list[int]:
     """The first of the axes, where they number as many parts as a reduction is worth; none if
     they do not."""
     fits = [
         axes[:kept]
         for kept in range(1, len(axes))
-        if _FEWEST_PARTS <= math.prod(shape[a] for a in axes[:kept]) <= _MOST_PARTS
+        if fewest <= math.prod(shape[a] for a in axes[:kept]) <= _MOST_PARTS
         and math.prod(shape[a] for a in axes[kept:]) >= _SHORT
     ]
     # A single result has but one block for each part.

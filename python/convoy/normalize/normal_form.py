@@ -12,6 +12,7 @@ The passes, in order:
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
+    RecognizeMovedParts  concatenations of all parts of one tensor -> permutations
     RecognizeFolds       transposed convolutions that add up patches -> sums of the patches
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
@@ -23,6 +24,7 @@ The passes, in order:
     MovePermutations     permutations of rows behind linear layers, where they end
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
+    FlattenCovered       filters that cover all of the data -> products of all of it
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
@@ -51,11 +53,13 @@ from .affine_data import FoldData
 from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
+from .covering_filters import FlattenCovered
 from .height_one import HeightOne
 from .layout import ChannelsLast
 from .lift import LiftKernels
 from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
+from .moved_parts import RecognizeMovedParts
 from .name_layers import NameLayers
 from .norms_of_rows import MoveNorms
 from .overlapping_patches import RecognizeFolds
@@ -128,6 +132,7 @@ def passes(dtype: str) -> list[Pass]:
         Simplify(),
         RecognizeActivations(),
         DecomposeBatchNorm(),
+        RecognizeMovedParts(),
         RecognizeFolds(),
         HeightOne(),
         ChannelsLast(),
@@ -140,6 +145,7 @@ def passes(dtype: str) -> list[Pass]:
         MovePermutations(),
         FoldPaddings(),
         TrimFilters(),
+        FlattenCovered(),
         MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),

@@ -126,6 +126,11 @@ def _adaptive_max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
             raise UnsupportedOp("adaptive max pooling whose indices are used", "its values alone")
         for axis, count in enumerate(each(node.args[1], rank), start=2):
             size = int(x.ty.shape[axis])
+            if size % count == 0:
+                shape = shape_of(x)
+                even = (*shape[:axis], count, size // count, *shape[axis + 1 :])
+                x = emit(op.max(emit(op.reshape(x, even)), axis=[axis + 1]))
+                continue
             first = np.arange(count) * size // count
             last = -(-(np.arange(count) + 1) * size // count) - 1
             reach = np.arange(int((last - first).max()) + 1)

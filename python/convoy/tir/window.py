@@ -21,7 +21,6 @@ from .loads import (
     Load,
     bind_grid,
     contiguous_in,
-    last_axis,
     loads_of,
     scope_of,
     stage_reads,
@@ -100,12 +99,14 @@ def _schedule(
 
 
 def _width(sch: s_tir.Schedule, reduce: SBlockRV, spatial: list[LoopRV], dtype: object) -> int:
-    """Results of a thread: a vector, but one where they are few and read no neighbours."""
+    """Results of a thread: a vector, but one where they are few and share nothing that is read."""
     block, results = sch.get(reduce), [int(sch.get(loop).extent) for loop in spatial]
-    last = last_axis(block, tirx.IterVar.DataPar)
-    neighbours = last is not None and any(contiguous_in(ld, last) for ld in loads_of(block))
+    axes = [axis.var for axis in block.iter_vars if axis.iter_type == tirx.IterVar.DataPar]
+    loads = loads_of(block)
+    shared = not any(all(load.along(axis) for axis in axes) for load in loads)
+    shared = shared or any(contiguous_in(load, axes[-1]) for load in loads)
     width = vector_width(results[-1], dtype)
-    return width if neighbours or math.prod(results) // width >= _RESIDENT else 1
+    return width if shared or math.prod(results) // width >= _RESIDENT else 1
 
 
 def _reduced_width(sch: s_tir.Schedule, reduce: SBlockRV, extent: int) -> int:

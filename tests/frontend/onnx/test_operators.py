@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,31 @@ def test_transposed_convolutions(attrs: dict[str, Any], plain: dict[str, Any] | 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_depth_to_space(mode: str) -> None:
     check([node("DepthToSpace", ["x"], ["y"], blocksize=2, mode=mode)], {"x": values(2, 8, 3, 2)})
+
+
+@pytest.mark.parametrize(
+    ("image", "block", "attrs"),
+    [
+        ([5, 6], [2, 3], {}),
+        ([7, 8], [3, 3], {"strides": [2, 3], "pads": [1, 0, 1, 2]}),
+        ([9, 7], [2, 3], {"strides": [3, 1], "dilations": [2, 2], "pads": [0, 1, 2, 1]}),
+        ([9], [4], {"strides": [2]}),
+        ([4, 5, 4], [2, 3, 1], {"strides": [2, 1, 1], "pads": [0, 1, 0, 0, 1, 0]}),
+    ],
+)
+def test_overlapping_blocks(image: list[int], block: list[int], attrs: dict[str, Any]) -> None:
+    """In one, two and three dimensions, with pixels that no block covers."""
+    rank = len(image)
+    strides, dilations = (attrs.get(name, [1] * rank) for name in ("strides", "dilations"))
+    pads = attrs.get("pads", [0] * 2 * rank)
+    room = [size + a + b for size, a, b in zip(image, pads[:rank], pads[rank:], strict=True)]
+    counts = [
+        (r - d * (b - 1) - 1) // s + 1
+        for r, d, b, s in zip(room, dilations, block, strides, strict=True)
+    ]
+    feeds = {"x": values(2, 3 * math.prod(block), math.prod(counts))}
+    sizes = {"image": np.array(image, I64), "block": np.array(block, I64)}
+    check([node("Col2Im", ["x", "image", "block"], ["y"], **attrs)], feeds, weights=sizes)
 
 
 @pytest.mark.parametrize("version", [14, 15])
