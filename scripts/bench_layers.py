@@ -9,8 +9,7 @@
 
 Every candidate is checked against float64 before it is timed. Writes OUT.json and OUT.md, for a
 second list OUT-LIST.json and so on; prints tables on the way, and at the end the layers for which
-kernel-only and end-to-end times choose different libraries. scripts/bench_resnet50_dgrad.py is the
-same under the name of its first list.
+kernel-only and end-to-end times choose different libraries.
 """
 
 from __future__ import annotations

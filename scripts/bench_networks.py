@@ -2,7 +2,7 @@
 
     python scripts/bench_networks.py inference --networks resnet50 --batches 1 8 256
     python scripts/bench_networks.py inference --networks all --systems placed streams eager compile
-    python scripts/bench_networks.py inference --networks conv_pair --systems placed streams naive
+    python scripts/bench_networks.py inference --networks conv_pair --systems placed streams
     python scripts/bench_networks.py training --batches 8 64
     python scripts/bench_networks.py placement --batches 1 8 64 --work work
     python scripts/bench_networks.py placement --from results.json        the tables again, no GPU

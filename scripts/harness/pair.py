@@ -1,22 +1,13 @@
-"""Two independent branches of 3x3 convolutions, 14x14 with 256 channels in float16.
-
-The naive form (naive_pair.cc) has a cuDNN handle for each stream and makes descriptors and
-workspace in every call.
-"""
+"""Two independent branches of 3x3 convolutions, 14x14 with 256 channels in float16."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
 SIZE, CHANNELS = 14, 256
-SOURCE = Path(__file__).with_name("naive_pair.cc")
 
 
 def weights(depth: int) -> list[list[Array]]:
@@ -66,45 +57,3 @@ def exact(batch: int, inputs: list[Array], depth: int = 1) -> list[Array]:
             y = np.sum(taps, axis=0)
         found.append(y)
     return found
-
-
-def naive(batch: int) -> list[dict[str, Any]]:
-    """Compile and run the naive form: a row for each of its algorithms.
-
-    Raises:
-        LibraryMissing: No cuDNN with its headers, or no CUDA compiler.
-        RuntimeError: The program fails.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        program = _compile(Path(folder))
-        command = [str(program), *map(str, (batch, CHANNELS, SIZE, CHANNELS))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-1000:])
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [
-        {
-            "system": f"naive, {row['algorithm']}",
-            "ms": row["sustained_us"] / 1e3,
-            "latency_ms": row["latency_us"] / 1e3,
-        }
-        for row in found
-    ]
-
-
-def _compile(folder: Path) -> Path:
-    from convoy.backends.kernels.toolkit import find_toolkit
-    from convoy.errors import LibraryMissing
-    from convoy.runtime.library import locations
-
-    cudnn = Path(locations()["cudnn"])
-    include = cudnn.parent.parent / "include"
-    if not (include / "cudnn.h").is_file():
-        raise LibraryMissing(
-            f"no cudnn.h beside {cudnn}", "cuDNN's wheel", 'pip install "tvm-convoy[cudnn]"'
-        )
-    program = folder / "naive_pair"
-    command = [str(find_toolkit().nvcc), "-std=c++17", "-O2", str(SOURCE), f"-I{include}"]
-    command += [f"-L{cudnn.parent}", f"-l:{cudnn.name}", "-Xlinker", f"-rpath={cudnn.parent}"]
-    subprocess.run([*command, "-o", str(program)], check=True, capture_output=True, timeout=120)
-    return program

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from . import pair, training
+from . import training
 from .networks import NETWORKS
 from .prepared import Prepared, ready
 from .rows import Row
 from .systems import command
 
-PEERS = ("eager", "compile", "xla", "naive", *training.PEERS)
+PEERS = ("eager", "compile", "xla", *training.PEERS)
 
 
 def worker(system: str, network: str, batch: int) -> Prepared:
@@ -22,11 +22,6 @@ def work(system: str, network: str, batch: int) -> list[Row]:
     Eager mode is tuned by measuring, so all of it waits for its turn; compiling does not.
     """
     known = NETWORKS[network]
-    if system == "naive":
-        if network != "conv_pair":
-            return [{"skipped": "written for conv_pair alone"}]
-        ready()
-        return pair.naive(batch)
     if system == "xla":
         if known.torchvision != "resnet50":
             return [{"skipped": "the JAX network is written for resnet50_v1 alone"}]

@@ -110,14 +110,14 @@ def prepare(most: int) -> int:
     return len(failed)
 
 
-def kernels(most: int) -> int:
-    """Launch them; returns how many are wrong."""
+def kernels(most: int, part: int, parts: int) -> int:
+    """Launch those of one part of ``parts``; returns how many are wrong."""
     from convoy.measure import protocol
     from convoy.runtime import current_device
 
     device = current_device()
     wrong, done = 0, collections.Counter()
-    for backend, workload, candidate in chosen(device, most):
+    for backend, workload, candidate in list(chosen(device, most))[part::parts]:
         done[kind_of(workload, candidate)] += 1
         problem = protocol.make_problem(workload, np.random.default_rng(1))
         try:
@@ -185,6 +185,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("kernels").add_argument
     add("--most", type=int, default=3, help="of each family and direction")
+    add("--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every Nth from I")
     add("--prepare", action="store_true", help="only compile those that do not ship")
     command = commands.add_parser("build")
     command.add_argument("folder", type=Path)
@@ -192,7 +193,9 @@ def main() -> int:
     commands.add_parser("networks").add_argument("folder", type=Path)
     options = parser.parse_args()
     if options.command == "kernels":
-        return bool((prepare if options.prepare else kernels)(options.most))
+        if options.prepare:
+            return bool(prepare(options.most))
+        return bool(kernels(options.most, *options.part))
     if options.command == "build":
         return build(options.folder, options.networks)
     return bool(networks(options.folder))

@@ -107,7 +107,6 @@ def test_errors_of_probabilities_are_those_of_their_logits() -> None:
 
 def test_peers_skip_networks_that_they_lack() -> None:
     assert "skipped" in peers.work("xla", "resnet50", 1)[0]
-    assert "skipped" in peers.work("naive", "resnet50", 1)[0]
     assert "skipped" in peers.work("half", "resnet50", 1)[0]
     assert "skipped" in peers.work("eager", "randwire", 1)[0]
 

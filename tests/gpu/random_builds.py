@@ -1,0 +1,206 @@
+"""Build random networks for the GPU and compare them with TVM on the CPU, until a time is over.
+
+    python tests/gpu/random_builds.py --networks 10000 --seconds 200 --out FOLDER
+
+Processes forked from one build ``TOGETHER`` networks at a time into one module, from shipped
+records and estimates, on one stream and on several, and run each with and without capture,
+``RUNS`` times on new inputs. Prints counts while it runs, and each seed that is wrong; FOLDER gets
+``random.json``. ``--first SEED --networks 1`` repeats one; ``--target llvm`` needs no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import functools
+import json
+import multiprocessing
+import os
+import queue
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import tvm
+from tests.helpers.random_graphs import compile_with_tvm, random_module, shape
+
+import convoy
+from convoy.backends import registry
+from convoy.ir.defaults import BACKENDS
+from convoy.ir.device import Device
+from convoy.lower.describe import describe
+from convoy.lower.target import with_arch
+from convoy.pipeline import find_backends, place
+from convoy.pipeline.emit import lower
+from convoy.runtime.compiled import CompiledModule
+from convoy.runtime.session import Session
+from convoy.streams.link import link
+from convoy.streams.schedule import schedule
+
+TOGETHER, RUNS, STREAMS = 32, 3, 4
+TOLERANCE = {"cuda": 1e-2, "llvm": 1e-4}
+#: Of an error by llvm in the same precision: rounding that a network makes more of.
+OF_ROUNDING = 2.0
+
+
+def modules(mod: tvm.IRModule, target: str) -> Iterator[tuple[str, CompiledModule]]:
+    """The module built on one and on several streams, captured and not."""
+    if target == "llvm":
+        yield "llvm", convoy.build(mod, "llvm", cache=False)
+        return
+    device = present()
+    placement = place(mod, measure=False, device=device, streams=1)
+    plan, backends = placement.plan, find_backends(BACKENDS)
+    lowered = lower(placement, with_arch(target, device), backends, lambda *_: None)
+    meta = describe(placement.module, target, "float16", plan)
+    for streams in (1, STREAMS):
+        timing = schedule(lowered, plan, streams, on_gpu=False, cuda_graph=True)
+        executable = link(lowered, timing.program, timing.schedule)
+        for graph in (False, True):
+            own = dataclasses.replace(meta, schedule=timing.schedule.to_json(), cuda_graph=graph)
+            used = timing.schedule.streams
+            yield f"{used} streams{' captured' * graph}", CompiledModule(executable, own)
+
+
+def present() -> Device:
+    from convoy.runtime import present_device
+
+    return present_device() or Device()
+
+
+def distance(got: np.ndarray, want: np.ndarray) -> float:
+    """Relative L2 error; differences of equals, which are nothing but rounding, count less."""
+    wide = want.astype("float64")
+    floor = 1e-2 * wide.size**0.5
+    return float(np.linalg.norm(got.astype("float64") - wide) / max(np.linalg.norm(wide), floor))
+
+
+def as_taken(session: Session, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Inputs in the types of the session."""
+    types = [dtype for _, _, dtype in session.input_info]
+    return [x.astype(dtype) for x, dtype in zip(inputs, types, strict=True)]
+
+
+def check(seeds: Sequence[int], target: str) -> dict[int, list[str]]:
+    """What is wrong with the networks of the seeds, built together."""
+    mod, owners = random_module(list(seeds))
+    rng = np.random.default_rng(seeds[0])
+    sizes = [shape(x) for x in mod["main"].params]
+    inputs = [[rng.standard_normal(s).astype("float32") for s in sizes] for _ in range(RUNS)]
+    reference = compile_with_tvm(mod)
+    wanted = [reference(*xs) for xs in inputs]
+    bounds = np.full(len(owners), TOLERANCE[target])
+    rounding: np.ndarray | None = None
+    wrong: dict[int, list[str]] = collections.defaultdict(list)
+    for name, module in modules(mod, target):
+        session = module.session()
+        for run, (xs, want) in enumerate(zip(inputs, wanted, strict=True)):
+            got = session(
+                *(x.astype(t) for x, (_, _, t) in zip(xs, session.input_info, strict=True))
+            )
+            errors = np.array([distance(g, w) for g, w in zip(got, want, strict=True)])
+            if not (errors < bounds).all() and rounding is None:
+                rounding = OF_ROUNDING * rounding_of(mod, inputs, wanted)
+                bounds = np.maximum(bounds, rounding)
+            for i in np.flatnonzero(~(errors < bounds)):
+                wrong[seeds[owners[i]]].append(f"{name}, run {run}, result {i}: {errors[i]:.1e}")
+    return wrong
+
+
+def rounding_of(
+    mod: tvm.IRModule, inputs: list[list[np.ndarray]], wanted: list[list[np.ndarray]]
+) -> np.ndarray:
+    """The largest error of each result by llvm in float16."""
+    session = convoy.build(mod, "llvm", precision="float16", cache=False).session()
+    rows = []
+    for xs, want in zip(inputs, wanted, strict=True):
+        got = session(*as_taken(session, xs))
+        rows.append([distance(g, w) for g, w in zip(got, want, strict=True)])
+    return np.max(rows, axis=0)
+
+
+def work(todo: Any, found: Any, target: str, end: float) -> None:
+    """Check blocks of seeds as they come; one that fails as a whole, seed by seed."""
+    cudnn = registry.get("cudnn")  # its heuristics, 30 ms a workload, for a workload once
+    cudnn.propose = functools.cache(cudnn.propose)  # type: ignore[method-assign]
+    while time.time() < end:
+        try:
+            seeds = todo.get_nowait()
+        except queue.Empty:
+            return
+        began = time.process_time()
+        try:
+            wrong = check(seeds, target)
+        except Exception:
+            wrong = {}
+            for seed in seeds:
+                try:
+                    wrong.update(check([seed], target))
+                except Exception as error:
+                    wrong[seed] = [f"{type(error).__name__}: {error}"[:600]]
+        found.put((len(seeds), {k: v for k, v in wrong.items() if v}, time.process_time() - began))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", type=int, default=10000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--together", type=int, default=TOGETHER)
+    parser.add_argument("--target", choices=TOLERANCE, default="cuda")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    began, last = time.time(), options.first + options.networks
+    end = began + options.seconds
+    context = multiprocessing.get_context("fork")  # CUDA starts in the children
+    found, queues = context.Queue(), [context.Queue() for _ in range(options.workers)]
+    blocks = [
+        range(i, min(i + options.together, last))
+        for i in range(options.first, last, options.together)
+    ]
+    share = -(-len(blocks) // options.workers)  # neighbours to one process, which knows their sizes
+    workers = []
+    for i, own in enumerate(queues):
+        for block in blocks[i * share : (i + 1) * share]:
+            own.put(list(block))
+        workers.append(context.Process(target=work, args=(own, found, options.target, end)))
+        workers[-1].daemon = True
+        workers[-1].start()
+    done, cpu, wrong, said = 0, 0.0, {}, time.time()
+    while any(worker.is_alive() for worker in workers) or not found.empty():
+        try:
+            count, problems, seconds = found.get(timeout=1)
+            done, cpu, wrong = done + count, cpu + seconds, wrong | problems
+            for seed, lines in problems.items():
+                print(f"seed {seed}: {len(lines)} wrong: {lines[0]}", flush=True)
+        except queue.Empty:
+            pass
+        if time.time() > end + 30:
+            print("cut off:", sum(w.is_alive() for w in workers), "processes", flush=True)
+            break
+        if time.time() - said > 10:
+            said = time.time()
+            print(f"{said - began:4.0f} s: {done} networks, {len(wrong)} wrong", flush=True)
+    codes = collections.Counter(worker.exitcode for worker in workers)
+    summary = {
+        "networks": done, "of": options.networks, "wrong": {str(k): v for k, v in wrong.items()},
+        "seconds": round(time.time() - began, 1), "cpu_s": round(cpu, 1),
+        "exit_codes": {str(k): v for k, v in codes.items()},
+    }  # fmt: skip
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "random.json").write_text(json.dumps(summary, indent=1))
+    print(json.dumps({**summary, "wrong": len(wrong)}), flush=True)
+    return bool(wrong) or any(code not in (0, None) for code in codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
