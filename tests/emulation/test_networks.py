@@ -154,6 +154,25 @@ def shifted_windows() -> tuple[nn.Module, torch.Tensor]:
     return Windows(), torch.randn(2, 12, 20, 16)
 
 
+@network
+def one_pixel() -> tuple[nn.Module, torch.Tensor]:
+    """Reductions of one element, and functions of their results."""
+
+    class Pixel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(8, 16, 3, 2)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = self.conv(x)
+            gated = y * y.mean((2, 3), keepdim=True).sigmoid()
+            pooled = 3 * y - F.max_pool2d(y, 1), F.avg_pool2d(y, 1).exp()
+            spread = y + y.var((2, 3), correction=0, keepdim=True).exp()
+            return gated, *pooled, spread, 2 * x - x.amax(0, keepdim=True)
+
+    return Pixel(), torch.randn(1, 8, 4, 4)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name: str, dtype: str) -> None:

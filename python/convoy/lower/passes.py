@@ -16,6 +16,7 @@ from tvm import relax
 from ..errors import ConvoyError
 from ..graph.rewriter import Rewriter, main_function
 from ..graph.target import on_gpu
+from ..tir.unit_reductions import without_unit_reductions
 from .accumulate import AccumulateInFloat32
 from .decompose import Decompose
 from .diagnose import check_lowered, unsupported_op
@@ -74,6 +75,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
     return [
         *(map(module_pass, (GroupCasts, GroupSquares, GroupUpdates)) if on_gpu() else ()),
         legalize_ops(keep_nan),
+        *((without_unit_reductions,) if on_gpu() else ()),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         module_pass(EmptyConstants),

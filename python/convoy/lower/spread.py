@@ -9,6 +9,7 @@ fuses a mean with its producer or with its consumer: the larger of the two is it
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import tvm
@@ -53,7 +54,7 @@ class KeepSpreadApart(Rewriter):
         if not read or pattern > _BROADCAST:
             return None
         of_product = any(self._sums[arg] for arg in read)
-        wider = [arg for arg in read if shape_of(arg) != shape_of(var)]
+        wider = [arg for arg in read if _elements(arg) != _elements(var)]
         if not wider or not (of_product or any(not _along_rows(arg, var) for arg in wider)):
             self._sums[var] = of_product
             return None
@@ -81,6 +82,10 @@ def _along_rows(value: relax.Expr, result: relax.Expr) -> bool:
     own = (1,) * (len(shape) - len(shape_of(value))) + shape_of(value)
     spread = [axis for axis, size in enumerate(own) if size != shape[axis]]
     return spread == list(range(len(shape) - len(spread), len(shape)))
+
+
+def _elements(value: relax.Expr) -> int:
+    return math.prod(shape_of(value))
 
 
 def _pattern(func: tvm.tirx.PrimFunc) -> int:

@@ -24,6 +24,7 @@ from ..graph.expr import (
     op_name,
     permutation_of,
     rank_of,
+    relax_ops,
     shape_of,
 )
 from ..graph.rewriter import Rewriter
@@ -187,6 +188,14 @@ def _average_pool(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return relax.op.mean(call.args[0], axes, keepdims=True)
 
 
+def _reduction(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """A reduction of one element is that element."""
+    x, shape = call.args[0], shape_of(call)
+    if math.prod(shape_of(x)) != math.prod(shape) or dtype_of(call) != dtype_of(x):
+        return None
+    return _reshape(p, p.builder.normalize(relax.op.reshape(x, shape)))
+
+
 def _dropout(p: Simplify, call: relax.Call) -> relax.Expr:
     return relax.Tuple([call.args[0], p.emit(relax.op.ones_like(call.args[0]))])
 
@@ -279,6 +288,7 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.nn.adaptive_avg_pool3d": _adaptive_pool,
     "relax.nn.avg_pool2d": _average_pool,
     "relax.nn.avg_pool3d": _average_pool,
+    **dict.fromkeys(relax_ops("mean sum max min prod"), _reduction),
     "relax.nn.dropout": _dropout,
     "relax.broadcast_to": _same_shape,
     "relax.collapse_sum_to": _collapse,
