@@ -2,10 +2,11 @@
 
     python tests/gpu/random_builds.py --networks 10000 --seconds 200 --out FOLDER
 
-Processes forked from one build ``TOGETHER`` networks at a time into one module, from shipped
-records and estimates, on one stream and on several, and run each with and without capture,
-``RUNS`` times on new inputs. Prints counts while it runs, and each seed that is wrong; FOLDER gets
-``random.json``. ``--first SEED --networks 1`` repeats one; ``--target llvm`` needs no GPU.
+Processes build ``TOGETHER`` networks at a time into one module, from shipped records and estimates,
+on one stream and on several, and run each with and without capture, ``RUNS`` times on new inputs.
+Prints counts while it runs, and each seed that is wrong or that could not be built or run; FOLDER
+gets ``random.json``. Ends at once if the first network of every process fails in the same way.
+``--first SEED --networks 1`` repeats one; ``--target llvm`` needs no GPU.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ TOGETHER, RUNS, STREAMS = 32, 3, 4
 TOLERANCE = {"cuda": 1e-2, "llvm": 1e-4}
 #: Of float16's distance from float32 by llvm: rounding that a network makes more of.
 OF_ROUNDING = 2.0
+#: Networks that were checked, what is wrong by seed, and the errors of those that did not run.
+Outcome = tuple[int, dict[int, list[str]], dict[int, str]]
 
 
 def modules(mod: tvm.IRModule, target: str) -> Iterator[tuple[str, CompiledModule]]:
@@ -111,7 +114,7 @@ def check(seeds: Sequence[int], target: str) -> dict[int, list[str]]:
                 bounds = np.maximum(bounds, rounding)
             for i in np.flatnonzero(~(errors < bounds)):
                 wrong[seeds[owners[i]]].append(f"{name}, run {run}, result {i}: {errors[i]:.1e}")
-    return wrong
+    return dict(wrong)
 
 
 def rounding_of(mod: tvm.IRModule, inputs: list[list[np.ndarray]]) -> np.ndarray:
@@ -127,26 +130,35 @@ def rounding_of(mod: tvm.IRModule, inputs: list[list[np.ndarray]]) -> np.ndarray
     return np.max(rows, axis=0)
 
 
-def work(todo: Any, found: Any, target: str, end: float) -> None:
-    """Check blocks of seeds as they come; one that fails as a whole, seed by seed."""
+def outcomes(seeds: Sequence[int], target: str) -> Iterator[Outcome]:
+    """Of a block at once; of one that fails as a whole, seed by seed."""
+    try:
+        wrong = check(seeds, target)
+    except Exception as error:
+        if len(seeds) == 1:
+            yield 1, {}, {seeds[0]: f"{type(error).__name__}: {error}"[:600]}
+        else:
+            for seed in seeds:
+                yield from outcomes([seed], target)
+    else:
+        yield len(seeds), wrong, {}
+
+
+def work(name: int, todo: Any, found: Any, target: str, end: float) -> None:
+    """Check blocks of seeds as they come."""
     cudnn = registry.get("cudnn")  # its heuristics, 30 ms a workload, for a workload once
     cudnn.propose = functools.cache(cudnn.propose)  # type: ignore[method-assign]
+    began = time.process_time()
     while time.time() < end:
         try:
-            seeds = todo.get_nowait()
+            seeds = todo.get(timeout=1)
         except queue.Empty:
             return
-        began = time.process_time()
-        try:
-            wrong = check(seeds, target)
-        except Exception:
-            wrong = {}
-            for seed in seeds:
-                try:
-                    wrong.update(check([seed], target))
-                except Exception as error:
-                    wrong[seed] = [f"{type(error).__name__}: {error}"[:600]]
-        found.put((len(seeds), {k: v for k, v in wrong.items() if v}, time.process_time() - began))
+        for outcome in outcomes(seeds, target):
+            found.put((name, outcome, time.process_time() - began))
+            began = time.process_time()
+            if time.time() > end:
+                break
 
 
 def main() -> int:
@@ -161,46 +173,63 @@ def main() -> int:
     options = parser.parse_args()
     began, last = time.time(), options.first + options.networks
     end = began + options.seconds
-    context = multiprocessing.get_context("fork")  # CUDA starts in the children
-    found, queues = context.Queue(), [context.Queue() for _ in range(options.workers)]
+    # Not forked: to import TVM beside PyTorch starts CUDA, which a fork then cannot use.
+    context = multiprocessing.get_context("spawn")
     blocks = [
         range(i, min(i + options.together, last))
         for i in range(options.first, last, options.together)
     ]
     share = -(-len(blocks) // options.workers)  # neighbours to one process, which knows their sizes
-    workers = []
-    for i, own in enumerate(queues):
-        for block in blocks[i * share : (i + 1) * share]:
-            own.put(list(block))
-        workers.append(context.Process(target=work, args=(own, found, options.target, end)))
-        workers[-1].daemon = True
+    shares = [blocks[i : i + share] for i in range(0, len(blocks), share)]
+    found, queues, workers = context.Queue(), [context.Queue() for _ in shares], []
+    for i, (todo, own) in enumerate(zip(queues, shares, strict=True)):
+        for block in own:
+            todo.put(list(block))
+        arguments = (i, todo, found, options.target, end)
+        workers.append(context.Process(target=work, args=arguments, daemon=True))
         workers[-1].start()
-    done, cpu, wrong, said = 0, 0.0, {}, time.time()
+    done, cpu, said = 0, 0.0, time.time()
+    wrong: dict[int, list[str]] = {}
+    failed: dict[int, str] = {}
+    first: dict[int, str] = {}  # how the first network of each process failed
     while any(worker.is_alive() for worker in workers) or not found.empty():
         try:
-            count, problems, seconds = found.get(timeout=1)
-            done, cpu, wrong = done + count, cpu + seconds, wrong | problems
+            name, (count, problems, failures), seconds = found.get(timeout=1)
+            done, cpu, wrong, failed = (
+                done + count,
+                cpu + seconds,
+                wrong | problems,
+                failed | failures,
+            )
+            first.setdefault(name, next(iter(failures.values()), ""))
             for seed, lines in problems.items():
                 print(f"seed {seed}: {len(lines)} wrong: {lines[0]}", flush=True)
+            for seed, failure in failures.items():
+                print(f"seed {seed} failed: {failure}", flush=True)
         except queue.Empty:
             pass
+        if len(first) == len(workers) and len(how := set(first.values())) == 1 and all(how):
+            print(f"ended: all {len(workers)} processes begin with {how.pop()}", flush=True)
+            break
         if time.time() > end + 30:
             print("cut off:", sum(w.is_alive() for w in workers), "processes", flush=True)
             break
         if time.time() - said > 10:
             said = time.time()
-            print(f"{said - began:4.0f} s: {done} networks, {len(wrong)} wrong", flush=True)
+            counts = f"{done} networks, {len(wrong)} wrong, {len(failed)} failed"
+            print(f"{said - began:4.0f} s: {counts}", flush=True)
     codes = collections.Counter(worker.exitcode for worker in workers)
     summary = {
         "networks": done, "of": options.networks, "wrong": {str(k): v for k, v in wrong.items()},
+        "failed": {str(k): v for k, v in failed.items()},
         "seconds": round(time.time() - began, 1), "cpu_s": round(cpu, 1),
         "exit_codes": {str(k): v for k, v in codes.items()},
     }  # fmt: skip
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "random.json").write_text(json.dumps(summary, indent=1))
-    print(json.dumps({**summary, "wrong": len(wrong)}), flush=True)
-    return bool(wrong) or any(code not in (0, None) for code in codes)
+    print(json.dumps({**summary, "wrong": len(wrong), "failed": len(failed)}), flush=True)
+    return bool(wrong or failed) or any(code not in (0, None) for code in codes)
 
 
 if __name__ == "__main__":

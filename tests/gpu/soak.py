@@ -90,6 +90,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--threads", type=int, default=8)
     options = parser.parse_args()
+    if options.seconds <= 0:
+        parser.error(f"--seconds is {options.seconds:g}: no time is left to run anything")
     soak = Soak(options.folder, options.seconds)
     threads = [threading.Thread(target=soak.serve, args=(i,)) for i in range(options.threads)]
     start = time.monotonic()
@@ -102,6 +104,10 @@ def main() -> int:
             memory.append((time.monotonic() - start, device_mib(), host_mib()))
     for thread in threads:
         thread.join()
+    if not soak.sessions or len(memory) < 3:
+        problem = f"{soak.sessions} sessions and {len(memory)} readings of memory: no verdict"
+        print(problem, f"{soak.runs} runs, {len(soak.wrong)} wrong", *soak.wrong[:5], sep="\n")
+        return True
     settled = memory[len(memory) // 3 :]  # pools are filled by then
     grown = [max(column) - column[0] for column in list(zip(*settled, strict=True))[1:]]
     for seconds, device, host in memory[:: max(1, len(memory) // 8)]:

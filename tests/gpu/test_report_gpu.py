@@ -1,4 +1,4 @@
-"""Measured timelines on the GPU: ends in order, and a run that adds up."""
+"""Measured timelines on the GPU: ends in order, waits kept, and a run that adds up."""
 
 from __future__ import annotations
 
@@ -29,5 +29,8 @@ def test_measured_timeline_of_a_network(streams: int, tmp_path: Path) -> None:
     for stream in line.streams:
         ends = [span.end_us for span in line.spans if span.stream == stream]
         assert ends == sorted(ends) and ends[0] > 0
+    assert bool(line.waits) == (streams > 1)
+    for record, wait in line.waits:
+        assert line.spans[wait].end_us >= line.spans[record].end_us
     page = html.render(html.of_compiled("squeezenet", built, line))
     assert 'data-timeline="measured"' in page

@@ -109,28 +109,26 @@ def from_ends(
 ) -> Timeline:
     """Return the timeline of ops that ended at ``ends`` (microseconds, in the schedule's order). An
     op is drawn from when it could start: the op before it on its stream and all that it waits for
-    have ended. ``whole_us`` is the time of an undisturbed replay."""
+    have ended, so it ends no earlier than those. ``whole_us``: time of an undisturbed replay."""
     how = (
         "replayed as a CUDA graph, with one event at a time behind one kernel at a time;"
         f" undisturbed the run takes {whole_us:.1f} us"
     )
-    starts = ready(schedule, ends)
-    times = [(start, max(0.0, end - start)) for start, end in zip(starts, ends, strict=True)]
-    return timeline.observed(schedule, times, whole_us, how, compiled.plan)
+    return timeline.observed(schedule, in_order(schedule, ends), whole_us, how, compiled.plan)
 
 
-def ready(schedule: Schedule, ends: Sequence[float]) -> list[float]:
-    """When each op could start, from when the others ended."""
+def in_order(schedule: Schedule, ends: Sequence[float]) -> list[tuple[float, float]]:
+    """Start and duration of each op. Ends come from different graphs, each with its own noise, so
+    that an op may seem to end before one that it follows: it then takes no time."""
     waits: dict[int, list[int]] = {}
     for event in schedule.events:
         if event.record != ORIGIN and event.wait != ORIGIN:
             waits.setdefault(event.wait, []).append(event.record)
-    starts = []
+    times: list[tuple[float, float]] = []
     last: dict[int, int] = {}
-    for i, op in enumerate(schedule.ops):
-        before = waits.get(i, [])
-        if op.stream in last:
-            before = [*before, last[op.stream]]
-        starts.append(max((ends[j] for j in before), default=0.0))
+    for i, (op, end) in enumerate(zip(schedule.ops, ends, strict=True)):
+        before = [*waits.get(i, []), *([last[op.stream]] if op.stream in last else [])]
+        start = max((sum(times[j]) for j in before), default=0.0)
+        times.append((start, max(0.0, end - start)))
         last[op.stream] = i
-    return starts
+    return times
