@@ -1,6 +1,5 @@
-"""A training step as it is lowered for a GPU, run serially on the CPU: thread loops become loops,
-offloaded regions numpy. Shows fusion, statistics, grouped updates and the state in place to be
-right; synchronization and code generation are for the tests on a GPU."""
+"""A training step as it is lowered for a GPU, run on the CPU: kernels by emulation, offloaded
+regions by numpy. Shows fusion, statistics, grouped updates and the state in place to be right."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from convoy.tir import channel_sums
 from convoy.training import Network, Sgd, small_resnet
 from convoy.training.resnet import basic_blocks
 
+from ..emulation.kernels import emulated
 from ..graph.numpy_kernels import register
-from ..graph.serial import serialize
 from ..helpers.longest import longest
 from .reference import descend
 from .test_step import RATE, batches
@@ -27,22 +26,16 @@ from .test_step import RATE, batches
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 
-def executable(step, dtype):
-    """The step's virtual machine and how many kernels it launches."""
+def executable(step, dtype, backwards):
+    """The step as a function of the virtual machine; ``backwards`` as for :func:`emulated`."""
     normal = normalize(step.module, dtype=dtype)
     chosen = longest(find_subgraphs(normal), lambda w: w.op != "matmul")
     mod = rewrite(normal, {r.id: register(r.workload) for r in chosen})
     mod = lower_calls(mod, TARGET)
-    functions = {
-        gv: serialize(f).without_attr("tirx.is_scheduled")
-        if isinstance(f, tvm.tirx.PrimFunc)
-        else f
-        for gv, f in mod.functions.items()
-    }
-    mod = tvm.IRModule(functions)
-    with tvm.target.Target("llvm"):
+    unchecked = tvm.transform.PassContext(config={"tirx.disable_assert": True})
+    with emulated(backwards), TARGET, unchecked:  # kernels for CUDA take tensors of the CPU
         mod = tvm.transform.Sequential(memory_passes())(mod)
-    built = tvm.compile(mod, "llvm", relax_pipeline=None)
+        built = tvm.compile(mod, TARGET, relax_pipeline=None)
     return relax.VirtualMachine(built, tvm.cpu())["main"]
 
 
@@ -87,7 +80,7 @@ def test_step(case, dtype, block_bytes, monkeypatch):
     make, build, image = CASES[case]
     net, optimizer = make(), Sgd(0.9, 1e-3)
     step = net.step(optimizer)
-    main = executable(step, dtype)
+    main = executable(step, dtype, backwards=dtype == "float16")
     state = [tvm.runtime.tensor(v) for v in step.initial_state(net.initial)]
     want = {k: v.astype(np.float64) for k, v in net.initial.items()}
     limit = 2e-4 if dtype == "float32" else 3e-2
