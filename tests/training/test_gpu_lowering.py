@@ -1,5 +1,5 @@
-"""A training step as it is lowered for a GPU, run on the CPU: kernels by emulation, offloaded regions
-by numpy. Shows fusion, statistics, grouped updates and the state in place to be right."""
+"""A training step as it is lowered for a GPU, run on the CPU: kernels by emulation, offloaded
+regions by numpy. Shows fusion, statistics, grouped updates and the state in place to be right."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 
 def executable(step, dtype, backwards):
-    """The step's virtual machine and how many kernels it launches."""
+    """The step as a function of the virtual machine; ``backwards`` as for :func:`emulated`."""
     normal = normalize(step.module, dtype=dtype)
     chosen = longest(find_subgraphs(normal), lambda w: w.op != "matmul")
     mod = rewrite(normal, {r.id: register(r.workload) for r in chosen})
