@@ -131,11 +131,20 @@ def test_sessions_in_threads(network, artefact: Path) -> None:
     want = [on_cpu(network, picture(seed)) for seed in range(4)]
     together = threading.Barrier(len(want))
 
-    def work(seed: int) -> float:
+    def work(seed: int) -> list[float]:
         together.wait()
         session = loaded.session()
-        return max(l2_error(session(picture(seed))[0], want[seed]) for _ in range(20))
+        return [l2_error(session(picture(seed))[0], want[seed]) for _ in range(20)]
 
     with ThreadPoolExecutor(len(want)) as pool:
         errors = list(pool.map(work, range(len(want))))
-    assert max(errors) < LIMITS["float16"], errors
+    # Which calls were wrong, and with which kernels: measuring chooses others on a busy GPU.
+    wrong = {
+        (seed, call): error
+        for seed, of_session in enumerate(errors)
+        for call, error in enumerate(of_session)
+        if not error < LIMITS["float16"]
+    }
+    assert loaded.plan is not None
+    kernels = [choice.chosen.candidate.key for choice in loaded.plan.choices]
+    assert not wrong, (wrong, kernels)

@@ -35,10 +35,15 @@ def source(arch: str) -> str:
 
 def test_waits_before_anything_else() -> None:
     _, body = source("sm_90").rsplit("{\n", 1)
-    wait, trigger, *rest = body.splitlines()
-    assert "launch_dependents();" in trigger and "convoy_wait(" in wait
+    wait, *rest = body.splitlines()
+    assert "convoy_wait(" in wait
     assert all(name in wait for name in ("a_ptr", "b_ptr"))
     assert any("a_ptr" in line for line in rest)
+
+
+def test_lets_no_successor_start_early() -> None:
+    """A library's first kernel need not wait, and its second one waits for the first alone."""
+    assert "launch_dependents" not in source("sm_90")
 
 
 @pytest.mark.parametrize(("arch", "switch"), [("sm_80", "1"), ("sm_90", "0")])

@@ -1,9 +1,12 @@
 """Programmatic dependent launch of the kernels that TVM generates.
 
-A kernel waits for its predecessor before it accesses memory, and then lets its successor start, so
-that at most two kernels are in flight. Its operands may be written while it is already running.
-They must therefore not be loaded through the read-only cache, which may hold stale data of the same
-address.
+A kernel waits for its predecessor before it accesses memory. Its operands may be written while it
+is already running. They must therefore not be loaded through the read-only cache, which may hold
+stale data of the same address.
+
+It does not let its successor start before it has ended: that may be a library's. cuDNN launches the
+kernel that prepares the workspace of a Hopper convolution programmatically. If that does not wait,
+the convolution behind it, which waits for that kernel alone, reads what is not written yet.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from collections.abc import Callable
 import tvm
 from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
-from tvm.script import tirx as script
 from tvm.tirx import compilation_pipeline
 
 from .. import programmatic
@@ -67,6 +69,5 @@ def _start_early(
     tags.insert(len(tags) - last, _TAG)
     pointers = [p for p in func.params if isinstance(p.ty, tvm.ir.PointerType)]
     wait = cuda_func_call(_WAIT, *pointers, source_code=_WAIT_SOURCE, return_type="void")
-    first = [tirx.Evaluate(call) for call in (wait, script.ptx.griddepcontrol.launch_dependents())]
-    func = func.with_body(tirx.SeqStmt([*first, func.body]))
+    func = func.with_body(tirx.SeqStmt([tirx.Evaluate(wait), func.body]))
     return func.with_attr("tirx.kernel_launch_params", tags)
