@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from convoy.backends.kernels.depthwise import grouped as grouped_rules
-from convoy.backends.kernels.depthwise import space
+from convoy.backends.kernels.depthwise import space, warp_tiles
 from convoy.backends.kernels.depthwise import staged as staged_rules
 from convoy.backends.kernels.depthwise.family import depthwise_backend
 from convoy.backends.kernels.depthwise.kernels import (
@@ -103,7 +103,7 @@ def test_library_and_rules_accept_the_same(kernels, w, size, tile):
 @settings(max_examples=200)
 @given(w=grouped(), tile=st.integers(0, 17))
 def test_grouped_library_and_rules_accept_the_same(kernels, rules, kind, w, tile):
-    launch = rules.launch_of(kind(w.dtype), tile, w.epilogue.activation)
+    launch = warp_tiles.launch_of(kind(w.dtype), tile, w.epilogue.activation)
     fits = not rules.why_not(launch, w, Device())
     assert kernels.check(launch, w) == (BACKEND.accepts(w, Device()) is None and fits)
 

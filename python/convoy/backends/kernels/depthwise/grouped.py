@@ -6,26 +6,16 @@ Mirrors ``codegen/depthwise/grouped_tiles.cuh`` and the checks of its library; t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ....ir.device import Device
 from ....ir.workload import Workload
-from ..kernel import Launch as KernelLaunch
-from .kernels import DepthwiseKernel, GroupedKernel
-from .space import ACTIVATIONS
-
-Launch = KernelLaunch[DepthwiseKernel]
+from . import warp_tiles
+from .kernels import GroupedKernel
+from .warp_tiles import Launch, Tile, mismatch, tile_of
 
 #: Filter rows or columns at most; bytes of shared memory that every GPU gives a block.
 MOST_FILTER, MOST_SHARED = 32, 96 << 10
 _WARPS, _STEP = 4, 16
-
-
-class Tile(NamedTuple):
-    """Tile of a warp: 16 x rows pixels, 8 x columns output channels."""
-
-    rows: int
-    columns: int
 
 
 TILES = tuple(Tile(rows, columns) for columns in (1, 2, 3, 4) for rows in (1, 2, 4))
@@ -55,30 +45,17 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
         yield "sizes beyond the kernel's index range", ""
 
 
-def launch_of(kernel: GroupedKernel, tile: int, activation: str) -> Launch:
-    """The launch of a tile."""
-    return Launch(kernel, swizzle=tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation))
-
-
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
     """Return why a launch cannot run a workload that the family accepts; empty if it can."""
-    tile, activation = divmod(launch.swizzle, len(ACTIVATIONS))
-    if launch.kernel.dtype != w.dtype:
-        return f"{launch.kernel.name} is of another dtype"
-    if tile >= len(TILES):
-        return f"{launch.kernel.name} has no tile for swizzle {launch.swizzle}"
-    if ACTIVATIONS[activation] != w.epilogue.activation:
-        return f"swizzle {launch.swizzle} stands for another activation"
-    needed = _shared_bytes(w, TILES[tile])
+    if found := mismatch(launch, TILES, w):
+        return found
+    needed = _shared_bytes(w, tile_of(launch, TILES))
     return f"{needed} bytes of shared memory" if needed > MOST_SHARED else ""
 
 
 def launches(w: Workload) -> list[Launch]:
-    """The launches of all tiles except those with outputs outside the problem."""
-    kernel = GroupedKernel(w.dtype)
-    outputs = -(-(w.k // w.groups) // 8)
-    used = [tile for tile in range(len(TILES)) if TILES[tile].columns <= outputs]
-    return [launch_of(kernel, tile, w.epilogue.activation) for tile in used]
+    """The launches of a workload."""
+    return warp_tiles.launches(GroupedKernel(w.dtype), TILES, w)
 
 
 def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
@@ -95,7 +72,7 @@ _EFFICIENCY = 0.8
 
 def guess_us(launch: Launch, w: Workload, device: Device) -> float:
     """Time of a launch: that of its bytes, of its instructions or of one warp after another."""
-    tile = _tile(launch)
+    tile = tile_of(launch, TILES)
     across = w.groups * -(-(w.k // w.groups) // (8 * tile.columns))
     blocks = across * -(-w.n * w.p * w.q // (_WARPS * 16 * tile.rows))
     steps = _steps(w)
@@ -104,10 +81,6 @@ def guess_us(launch: Launch, w: Workload, device: Device) -> float:
     waiting = max(1.0, blocks / (device.sm_count * 8)) * steps * _WAIT_US
     moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
     return _START_US + max(moved, busy, waiting)
-
-
-def _tile(launch: Launch) -> Tile:
-    return TILES[launch.swizzle // len(ACTIVATIONS)]
 
 
 def _steps(w: Workload) -> int:

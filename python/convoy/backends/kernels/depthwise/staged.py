@@ -11,34 +11,14 @@ from typing import NamedTuple
 from ....ir.device import Device
 from ....ir.operands import DTYPE_BYTES
 from ....ir.workload import Workload
-from ..kernel import Launch as KernelLaunch
-from .kernels import DepthwiseKernel, StagedKernel
-from .space import ACTIVATIONS
-
-Launch = KernelLaunch[DepthwiseKernel]
+from . import warp_tiles
+from .kernels import StagedKernel
+from .warp_tiles import Launch, Tile, mismatch, tile_of
 
 #: Bytes of shared memory that every GPU gives a block.
 MOST_SHARED = 96 << 10
 _WARPS, _STEP, _WIDEST = 4, 16, 32
 _SHARED_PER_SM = 224 << 10
-
-
-class Tile(NamedTuple):
-    """Tile of a warp: 16 x rows pixels, 8 x columns output channels. A block has four times as many
-    pixels."""
-
-    rows: int
-    columns: int
-
-    @property
-    def pixels(self) -> int:
-        """Pixels of a block."""
-        return _WARPS * 16 * self.rows
-
-    @property
-    def outputs(self) -> int:
-        """Output channels of a group that a block computes."""
-        return 8 * self.columns
 
 
 TILES = (
@@ -78,8 +58,8 @@ def block_of(w: Workload, tile: Tile) -> Block:
     channels, outputs = w.c // w.groups, w.k // w.groups
     groups = 1 if outputs > tile.outputs else min(w.groups, -(-32 // channels))
     columns = _evenly(w.q, _WIDEST)
-    rows = _evenly(w.p, max(1, tile.pixels // columns))
-    images = min(w.n, max(1, tile.pixels // (rows * columns)))
+    rows = _evenly(w.p, max(1, _WARPS * 16 * tile.rows // columns))
+    images = min(w.n, max(1, _WARPS * 16 * tile.rows // (rows * columns)))
     steps = -(-w.r * w.s * channels // _STEP)
     return Block(
         groups,
@@ -103,32 +83,20 @@ def _pitch(elements: int, stride: int) -> int:
     return (elements + unit // 2 - 1) // unit * unit + unit // 2
 
 
-def launch_of(kernel: StagedKernel, tile: int, activation: str) -> Launch:
-    """The launch of a tile."""
-    return Launch(kernel, swizzle=tile * len(ACTIVATIONS) + ACTIVATIONS.index(activation))
-
-
 def why_not(launch: Launch, w: Workload, device: Device) -> str:
     """Return why a launch cannot run a workload that the family accepts; empty if it can."""
-    tile, activation = divmod(launch.swizzle, len(ACTIVATIONS))
-    if launch.kernel.dtype != w.dtype:
-        return f"{launch.kernel.name} is of another dtype"
-    if tile >= len(TILES):
-        return f"{launch.kernel.name} has no tile for swizzle {launch.swizzle}"
-    if ACTIVATIONS[activation] != w.epilogue.activation:
-        return f"swizzle {launch.swizzle} stands for another activation"
+    if found := mismatch(launch, TILES, w):
+        return found
     if w.k // w.groups % 4:
         return f"{w.k // w.groups} outputs a group: a multiple of 4"
-    needed = block_of(w, TILES[tile]).shared_bytes(TILES[tile])
+    tile = tile_of(launch, TILES)
+    needed = block_of(w, tile).shared_bytes(tile)
     return f"{needed} bytes of shared memory" if needed > MOST_SHARED else ""
 
 
 def launches(w: Workload) -> list[Launch]:
-    """The launches of all tiles except those with column tiles outside the problem."""
-    kernel = StagedKernel(w.dtype)
-    outputs = -(-(w.k // w.groups) // 8)
-    used = [tile for tile in range(len(TILES)) if TILES[tile].columns <= outputs]
-    return [launch_of(kernel, tile, w.epilogue.activation) for tile in used]
+    """The launches of a workload."""
+    return warp_tiles.launches(StagedKernel(w.dtype), TILES, w)
 
 
 def workspace_bytes(launch: Launch, w: Workload, device: Device) -> int:
@@ -147,7 +115,7 @@ _EFFICIENCY = 0.8
 
 def guess_us(launch: Launch, w: Workload, device: Device) -> float:
     """Time of a launch: that of its bytes, of an SM's work or of one warp after another."""
-    tile = TILES[launch.swizzle // len(ACTIVATIONS)]
+    tile = tile_of(launch, TILES)
     block, products = block_of(w, tile), tile.rows * tile.columns
     slabs = -(-w.groups // block.groups) * -(-(w.k // w.groups) // tile.outputs)
     blocks = slabs * -(-w.n // block.images) * -(-w.p // block.rows) * -(-w.q // block.columns)
