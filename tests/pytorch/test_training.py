@@ -191,14 +191,15 @@ class Statistics(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("make", "x"),
-    [(Detached, torch.tensor([0, 1, 3, 1])), (Statistics, torch.randn(3, 2, 3, 3))],
+    ("make", "draw"),
+    [(Detached, lambda: torch.tensor([0, 1, 3, 1])), (Statistics, lambda: torch.randn(3, 2, 3, 3))],
     ids=["detached", "statistics"],
 )
-def test_what_eager_training_does_besides(make: Any, x: Any) -> None:
+def test_what_eager_training_does_besides(make: Any, draw: Any) -> None:
     from convoy.pytorch.training import compile_training_step
 
     torch.manual_seed(0)
+    x = draw()
     net = make().train()
     reference = copy.deepcopy(net)
     optimizer, other = (torch.optim.SGD(n.parameters(), 0.5) for n in (net, reference))
