@@ -55,7 +55,8 @@ struct StemDgrad {
     params.grid.chunks = (params.grid.rows + params.grid.chunk_rows - 1) / params.grid.chunk_rows;
     state->blocks = std::min(stem_items(params.grid), s.sm_count * Config::kBlocksPerProcessor);
     state->shared_bytes = Config::shared_bytes(params.channel_steps);
-    return allow_shared(kernel(), state->shared_bytes);
+    // As much as any problem takes: others of the process may share the kernel.
+    return allow_shared(kernel(), Config::shared_bytes((kLargestStemK + 63) / 64));
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {
