@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from ..ir.objective import starts_successor_early
 from ..partition.match_graph import MatchGraph
 from .assignment import Pick, coverings, launch_order, owners
 from .links import Links
@@ -138,7 +139,7 @@ class Ties:
             subgraph, anchor = self._graph.subgraphs[number], self._links.anchors[number]
             if not inside.isdisjoint(subgraph.ops):
                 continue
-            if self._links.starts_early(subgraph.offers[index]):
+            if starts_successor_early(subgraph.offers[index].measurement):
                 early.update(position[name] for name in subgraph.ops)
             if anchor in own:
                 losses[anchor] += saving_of(subgraph.offers[index].measurement, self._objective)
@@ -237,7 +238,7 @@ class Ties:
         position, early = self._graph.dependencies.position, set(around.early)
         for number, index in picks:
             subgraph = self._graph.subgraphs[number]
-            if self._links.starts_early(subgraph.offers[index]):
+            if starts_successor_early(subgraph.offers[index].measurement):
                 early.update(position[name] for name in subgraph.ops)
         return early
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 
-from .. import programmatic
 from ..cost.chained import from_own_chain
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from ..ir.device import Device
@@ -35,7 +34,7 @@ def from_plan(ops: Sequence[Op], plan: Plan) -> list[Op]:
 
 def _from_choice(op: Op, choice: Choice | None, plan: Plan) -> Op:
     if choice is None:
-        return dataclasses.replace(op, early=programmatic.available(plan.device.arch))
+        return op
     chosen = choice.chosen
     fastest = sorted(choice.best_by_backend, key=lambda offer: device_us(offer.measurement))
     others = [offer.candidate for offer in fastest]
