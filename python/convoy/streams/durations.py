@@ -15,6 +15,7 @@ from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.plan import Choice, Plan
 from ..ir.schedule_parts import Op
+from ..progress import step
 from . import occupancy
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def measure(
     """
     known: dict[tuple[str, tuple[object, ...]], dict[str, Any]] = {}
     measured = []
-    for op, call in zip(ops, program.calls, strict=True):
+    for number, (op, call) in enumerate(zip(ops, program.calls, strict=True)):
+        step(op.symbol, number, len(ops))
         key = (op.symbol, tuple(_signature(arg) for arg in call.args))
         if key not in known:
             known[key] = {}
