@@ -6,7 +6,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 #: Called with what is being done, how many steps are done, and of how many (0: not known).
 Progress = Callable[[str, int, int], None]
 
+#: Seconds after which work counts as long, and seconds between two lines with counts.
+_LONG_S, _LINE_EVERY_S = 0.5, 2.0
 _log = logging.getLogger("convoy")
+_RUNNING: ContextVar[Stages | None] = ContextVar("running", default=None)
 
 
 class Stages:
@@ -26,14 +30,19 @@ class Stages:
 
     Args:
         callback: Called for every stage and step instead of drawing a bar. Without one a bar is
-            drawn on standard error where that is a terminal. The log ``convoy`` gets a line when a
-            stage begins and one with its seconds when it ends in any case.
+            drawn on standard error where that is a terminal.
+
+    The log ``convoy`` gets a line when a stage begins, one with its seconds when it ends, and one
+    with counts every two seconds. Where there is neither a callback, a terminal, nor a handler of
+    logs, standard error gets the lines of work that takes longer than half a second.
     """
 
     def __init__(self, callback: Progress | None = None) -> None:
         self._callback = callback
         self._bar: rich.progress.Progress | None = None
         self._task: Any = None
+        self._name = ""
+        self._began = self._told = time.monotonic()
 
     def __call__(self, label: str, done: int, total: int) -> None:
         if self._callback is not None:
@@ -43,25 +52,41 @@ class Stages:
 
             detail = escape(label)
             self._bar.update(self._task, completed=done, total=total or None, detail=detail)
+        if time.monotonic() - self._told > _LINE_EVERY_S:
+            self._tell(f"{self._name}: {done} of {total or 'unknown'} ({label})")
+
+    def _tell(self, line: str) -> None:
+        """Write a line to the log, or to standard error if nobody would see it otherwise."""
+        self._told = time.monotonic()
+        _log.info("%s", line)
+        if self._callback is not None or self._bar is not None or _log.hasHandlers():
+            return
+        if sys.stderr is not None and self._told - self._began > _LONG_S:
+            with suppress(OSError, ValueError):  # nobody reads it any more
+                print(f"convoy: {line}", file=sys.stderr, flush=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Report the enclosed work as one stage with a readable name such as ``measure
         kernels``."""
-        started = time.monotonic()
-        _log.info("%s ...", name)
-        outer = self._bar
+        started, outer, around = time.monotonic(), self._bar, self._name
+        if not around:
+            self._began = started
+        self._name, token = name, _RUNNING.set(self)
         if self._callback is not None:
             self._callback(name, 0, 0)
-        elif outer is None and sys.stderr.isatty():
+        elif outer is None and _on_terminal():
             self._bar = _bar()
             self._bar.start()
         if self._bar is not None:
             previous, self._task = self._task, self._bar.add_task(name, total=None, detail="")
+        self._tell(f"{name} ...")
         try:
             yield
         finally:
-            _log.info("%s: %.1f s", name, time.monotonic() - started)
+            self._tell(f"{name}: {time.monotonic() - started:.1f} s")
+            self._name = around
+            _RUNNING.reset(token)
             if self._bar is not None:
                 self._bar.remove_task(self._task)
                 self._task = previous
@@ -73,6 +98,24 @@ class Stages:
 def stages(progress: Progress | None) -> Stages:
     """The stages of a caller that already reports them, or new ones that call ``progress``."""
     return progress if isinstance(progress, Stages) else Stages(progress)
+
+
+def running() -> Stages:
+    """The stages that this thread is reporting, or new ones."""
+    return _RUNNING.get() or Stages()
+
+
+def step(label: str, done: int, total: int) -> None:
+    """Report a step of the stage that this thread is in, if it is in any."""
+    if (stages := _RUNNING.get()) is not None:
+        stages(label, done, total)
+
+
+def _on_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # no stream, or a closed one
+        return False
 
 
 def _bar() -> rich.progress.Progress:

@@ -62,9 +62,10 @@ def in_threads(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[R]:
     """``[function(item) for item in items]`` on several threads; ``progress`` is called by this one
-    with the number of results and the number of items."""
+    with the number of results, zero first, and the number of items."""
 
     def counted(results: Iterable[R]) -> Iterator[R]:
+        progress(0, len(items))
         for done, result in enumerate(results, 1):
             progress(done, len(items))
             yield result

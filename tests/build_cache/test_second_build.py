@@ -99,6 +99,36 @@ def test_killed_at_any_time_or_twice_at_once_the_next_build_is_right(
     assert len(list((tmp_path / "both" / "modules").glob("*.json"))) == 1
 
 
+_WITHOUT_SPACE = """
+from tests.build_cache.test_second_build import WEIGHTS, network
+import resource, signal, sys
+import numpy as np
+import convoy
+from convoy.errors import CacheUnwritable
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+built = convoy.build(network(), "llvm", WEIGHTS)
+assert built.session()(np.ones((1, 3, 9, 9), "float32"))[0].any()
+try:
+    built.export_library(sys.argv[1])
+except CacheUnwritable as err:
+    print(err)
+"""
+
+
+def test_a_full_disk_ends_neither_the_build_nor_the_process(tmp_path: Path) -> None:
+    """LLVM ends the process when it cannot write an object file."""
+    env = {**os.environ, "CONVOY_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_SPACE, str(tmp_path / "net.so")],
+        cwd=Path(__file__).resolve().parents[2], env=env, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "net.so, which cannot be written" in done.stdout and "File too large" in done.stdout
+    assert "the module is not kept for the next build" in done.stderr
+    assert not list(tmp_path.glob("*.so")) and not list(tmp_path.glob("cache/modules/*"))
+
+
 def build_key(mod: tvm.IRModule, *others: object) -> str | None:
     return key.build_key([Source.of(mod)], *others)  # type: ignore[arg-type]
 

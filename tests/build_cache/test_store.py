@@ -32,7 +32,8 @@ class Linked:
 
     body: bytes
 
-    def export_library(self, file: str) -> None:
+    def export_library(self, file: str, workspace_dir: str) -> None:
+        assert Path(file).parent == Path(workspace_dir), "temporary files lie beside it"
         Path(file).write_bytes(self.body)
 
 

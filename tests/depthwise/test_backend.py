@@ -135,3 +135,47 @@ def test_a_candidate_of_another_workload_is_refused():
 def test_unknown_kernels_are_refused(kernel):
     with pytest.raises(InvalidOption):
         kernel_from_json(kernel)
+
+
+def layer(n: int, size: int, channels: int, taps: int, activation: str = "none") -> Workload:
+    """A square depthwise layer of a network, stride 1, with bias."""
+    return Workload(
+        "fprop", n, size, size, channels, channels, taps, taps, padding=(taps // 2,) * 4,
+        groups=channels, epilogue=Epilogue(bias=True, activation=activation),
+    )  # fmt: skip
+
+
+#: Layers, the tile that ran, and microseconds of all of them, as profiled in networks on an H200.
+MEASURED = {
+    "ConvNeXt-T, 56x56": ([layer(64, 56, 96, 7)], (2, 2, 7), 91.5),
+    "ConvNeXt-T, 28x28": ([layer(64, 28, 192, 7)], (2, 2, 7), 49.0),
+    "ConvNeXt-T, 14x14": ([layer(64, 14, 384, 7)], (2, 2, 7), 26.0),
+    "ConvNeXt-T, 7x7": ([layer(64, 7, 768, 7)], (4, 1, 7), 15.0),
+    "EfficientNet-B0, 28x28": ([layer(64, 28, 240, 5, "silu")], (4, 2, 4), 37.4),
+    "EfficientNet-B0, 5x5": (
+        [layer(64, 14, c, 5, "silu") for c in (480, 672, 672)]
+        + [layer(64, 7, 1152, 5, "silu")] * 3,
+        (4, 1, 7),
+        113.9,
+    ),
+    "EfficientNet-B0, 3x3": (
+        [layer(64, 112, 32, 3, "silu"), layer(64, 56, 144, 3, "silu")],
+        (4, 4, 4),
+        98.8,
+    ),
+    "XCiT, N=1": ([layer(1, 28, 128, 3)], (2, 1, 4), 2.63),
+    "DaViT, N=1": ([layer(1, 7, 768, 3)], (1, 1, 7), 3.15),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_estimates_are_near_what_was_measured(name: str) -> None:
+    workloads, tile, measured_us = MEASURED[name]
+    family = depthwise_backend().family
+    assert family.estimate_us is not None
+    estimate = 0.0
+    for workload in workloads:
+        launches = family.launches(workload, Device())
+        (launch,) = [x for x in launches if space.tile_of(x) == tile]
+        estimate += family.estimate_us(launch, workload, Device())
+    assert estimate == pytest.approx(measured_us, rel=0.15)

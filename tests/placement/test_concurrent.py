@@ -14,7 +14,7 @@ from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
-from convoy.ir.plan import Choice
+from convoy.ir.plan import Choice, Plan
 from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.ir.workload import Workload
 from convoy.placement.concurrent import (
@@ -22,6 +22,7 @@ from convoy.placement.concurrent import (
     alternatives,
     combinations,
     descend,
+    least_us,
     sharing,
     undominated,
 )
@@ -116,6 +117,29 @@ def test_never_worse(case, seed: int) -> None:
     assert simulate(schedule.ops, schedule.events)[2] == pytest.approx(
         schedule.makespan_us, abs=1e-3
     )
+
+
+@given(graphs, st.lists(st.tuples(st.floats(0.5, 2.0), st.booleans()), min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_no_schedule_is_shorter_than_the_longest_path(case, others) -> None:
+    """Whatever kernels are exchanged: graphs without a short path are not planned at all."""
+    ops, buffers = case
+    factors = {op.symbol: others[i % len(others)] for i, op in enumerate(ops)}
+    offered = {
+        op.symbol: Measurement(
+            op.duration_us * factor, chained_us=op.duration_us * factor / 2 if chained else None
+        )
+        for op in ops
+        for factor, chained in [factors[op.symbol]]
+    }
+    workload = Workload("fprop", 1, 28, 28, 64, 64, 3, 3, padding=(1, 1, 1, 1))
+    choices = []
+    for symbol, measurement in offered.items():
+        offer = Offer(Candidate("made", "other"), measurement)
+        choices.append(Choice(symbol, workload, offer, best_by_backend=(offer,)))
+    least = least_us(ops, Plan("graph", Device(), tuple(choices)))
+    for exchanged in (ops, [op.timed(offered[op.symbol]) for op in ops]):
+        assert multi_stream(exchanged, buffers, 4).makespan_us >= least - 1e-3
 
 
 def choice(*near: tuple[str, float]) -> Choice:

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy import programmatic
 from convoy.errors import NoCandidate
 from convoy.ir.candidate import Candidate
+from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 from convoy.placement.cover import find_cover
+from convoy.placement.simulated import cover_ops, scheduled_us
 from convoy.placement.solve import WIDTH
+from convoy.streams.planner import single_stream
 
 from ..helpers.synthetic import BACKENDS, random_graph, with_chains
 from .test_cover_exact import check_legal, has_cycle, partitions
@@ -57,9 +59,7 @@ def cost_of(graph: MatchGraph, launches: list[tuple[Subgraph, Offer]]) -> float:
     for subgraph, offer in launches:
         measured = offer.measurement
         before = owner.get(predecessor(graph, graph.reads(subgraph)) or "")
-        early = before is not None and (
-            before.candidate.backend == "tvm" or before.measurement.chained_us is not None
-        )
+        early = before is not None and before.measurement.chained_us is not None
         linked = early and measured.chained_us is not None
         total += measured.chained_us if linked else measured.kernel_us
     return total
@@ -150,19 +150,24 @@ def test_only_a_graph_counts_links() -> None:
     assert find_cover(graph, "stream").backends() == {"cudnn": 3}
 
 
-@pytest.mark.parametrize(("wanted", "links"), [("1", 1), ("0", 0)])
-def test_kernels_of_tvm_let_their_successors_start_early(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, links: int
+@pytest.mark.parametrize(("backend", "chained", "links"), [("tvm", None, 0), ("hopper", 1.0, 1)])
+def test_kernels_of_tvm_let_no_successor_start_early(
+    backend: str, chained: float | None, links: int
 ) -> None:
-    monkeypatch.setenv(programmatic.VARIABLE, wanted)
-    native = Subgraph(
-        "a", ("a",), ("a",), offers=(Offer(Candidate("tvm", "native"), Measurement(1.5)),)
-    )
+    """Neither in the cover nor in its simulated schedule."""
+    first = Offer(Candidate(backend, "first"), Measurement(1.5, chained_us=chained))
     own = Offer(Candidate("hopper", "own"), Measurement(5.0, samples=1, chained_us=3.0))
     graph = MatchGraph(
         (Op("a", ("x",)), Op("b", ("a",))),
-        (native, Subgraph("b", ("b",), ("b",), offers=(own,))),
+        (
+            Subgraph("a", ("a",), ("a",), offers=(first,)),
+            Subgraph("b", ("b",), ("b",), offers=(own,)),
+        ),
         ("x",),
         ("b",),
     )
-    assert sum(find_cover(graph).linked) == links
+    cover = find_cover(graph)
+    assert sum(cover.linked) == links
+    ops = cover_ops(cover, Device())
+    assert sum(op.linked for op in single_stream(ops, ()).ops) == links
+    assert scheduled_us(cover, Device()) == cover.total_us() == 6.5 - 2.0 * links

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from convoy import programmatic
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
@@ -27,15 +26,10 @@ def op(
     name: str,
     us: float = 5.0,
     chained: float | None = None,
-    early: bool = False,
     depends: tuple[int, ...] = (),
     stream: int = 0,
 ) -> Op:
-    early = early or chained is not None
-    return Op(
-        name, name, "offloaded", us, NARROW, stream, depends=depends, early=early,
-        chained_us=chained,
-    )  # fmt: skip
+    return Op(name, name, "offloaded", us, NARROW, stream, depends=depends, chained_us=chained)
 
 
 def test_only_what_follows_an_early_kernel_is_a_link() -> None:
@@ -44,13 +38,12 @@ def test_only_what_follows_an_early_kernel_is_a_link() -> None:
         op("second", chained=3.0, depends=(0,)),
         op("library", depends=(1,)),
         op("behind", chained=3.0, depends=(2,)),
-        op("tvm", early=True, depends=(3,)),
-        op("last", chained=3.0, depends=(4,)),
+        op("last", chained=3.0, depends=(3,)),
     ]
     schedule = single_stream(ops, ())
-    assert [o.linked for o in schedule.ops] == [False, True, False, False, False, True]
-    assert schedule.makespan_us == schedule.single_us == 5 + 3 + 5 + 5 + 5 + 3
-    assert [o.scheduled_us for o in schedule.ops] == [5, 3, 5, 5, 5, 3]
+    assert [o.linked for o in schedule.ops] == [False, True, False, False, True]
+    assert schedule.makespan_us == schedule.single_us == 5 + 3 + 5 + 5 + 3
+    assert [o.scheduled_us for o in schedule.ops] == [5, 3, 5, 5, 3]
 
 
 def test_an_event_to_wait_for_is_a_full_edge() -> None:
@@ -74,7 +67,7 @@ def test_of_two_successors_the_link_stays_in_the_chain() -> None:
     """Both have the same path behind them; one saves 2 us behind the first op."""
     for link in (1, 2):
         ops = [op("a", chained=3.0), op("b", depends=(0,)), op("c", depends=(0,))]
-        ops[link] = dataclasses.replace(ops[link], early=True, chained_us=3.0)
+        ops[link] = dataclasses.replace(ops[link], chained_us=3.0)
         graph = Dependences([o.depends for o in ops])
         found = chains.cover(graph, graph.bottom_levels([o.duration_us for o in ops]), ops)
         assert found[0] == found[link] != found[3 - link]
@@ -86,7 +79,7 @@ def test_a_chain_that_pays_stays_on_one_stream() -> None:
     ops = [op(f"k{i}", 5.0, 0.5, depends=(0,) if i else ()) for i in range(4)]
     assert multi_stream(ops, ()).streams == 1
     assert multi_stream(ops, ()).makespan_us == pytest.approx(6.5)
-    libraries = [dataclasses.replace(o, early=False, chained_us=None) for o in ops]
+    libraries = [dataclasses.replace(o, chained_us=None) for o in ops]
     assert multi_stream(libraries, ()).streams > 1
 
 
@@ -95,20 +88,19 @@ def test_schedules_of_earlier_versions_have_no_links() -> None:
     assert Schedule.loads(schedule.dumps()) == schedule
     data = schedule.to_json()
     for entry in data["ops"]:  # type: ignore[attr-defined]
+        entry["early"] = True
+    assert Schedule.from_json(data) == schedule
+    for entry in data["ops"]:  # type: ignore[attr-defined]
         del entry["early"], entry["chained_us"], entry["linked"]
     assert not any(o.linked or o.early for o in Schedule.from_json(data).ops)
 
 
-@pytest.mark.parametrize(("wanted", "native"), [("1", True), ("0", False)])
-def test_the_plan_tells_which_kernels_start_early(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, native: bool
-) -> None:
-    monkeypatch.setenv(programmatic.VARIABLE, wanted)
+def test_the_plan_tells_which_kernels_start_early() -> None:
     workload = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
     offer = Offer(Candidate("hopper", "k"), Measurement(6.0, cold_us=7.0, chained_us=4.5))
     plan = Plan("graph", Device(), (Choice("conv", workload, offer),))
     ops = [Op("0", "pool", "native", 2.0), Op("1", "convoy_0_fprop", "offloaded", 9.0)]
     pool, conv = durations.from_plan(ops, plan)
-    assert (pool.early, pool.chained_us, pool.duration_us) == (native, None, 2.0)
+    assert (pool.early, pool.chained_us, pool.duration_us) == (False, None, 2.0)
     assert conv.early and conv.duration_us == pytest.approx(6.55)
     assert conv.chained_us == pytest.approx(5.05)

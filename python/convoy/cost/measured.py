@@ -14,7 +14,7 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from ..progress import Progress
+from ..progress import step
 from .chained import chained_us
 from .errors import Errors
 from .estimates import estimated
@@ -66,7 +66,6 @@ class MeasuredCost(CostModel):
         device: Device,
         recorded: RecordedCost | None = None,
         save: Callable[[Workload, Candidate, Measurement], None] | None = None,
-        progress: Progress | None = None,
         most: int | None = None,
         proceed: Callable[[], bool] | None = None,
         budget: float | None = None,
@@ -75,7 +74,7 @@ class MeasuredCost(CostModel):
         self._backends = {backend.name: backend for backend in backends}
         self._most, self._proceed = most, proceed or (lambda: True)
         self._device, self._recorded, self._save = device, recorded, save
-        self._progress, self._clock = progress, clock
+        self._clock = clock
         self.thorough, self._left = budget is None, budget
         self.estimating = budget is not None and recorded is not None
         self._occurrences: Mapping[Workload, int] | None = None
@@ -294,9 +293,8 @@ class MeasuredCost(CostModel):
         if key in self._done:
             return self._done[key]
         self._seen += 1
-        if self._progress:
-            label = f"{workload.key} {candidate.kernel}"
-            self._progress(label, self._seen, max(self._expected, self._seen))
+        label = f"{workload.key} {candidate.kernel}"
+        step(label, self._seen, max(self._expected, self._seen))
         best, save = self._best.get(workload.key), self._save
         try:
             binary = self._backends[candidate.backend].build(workload, candidate, self._device)

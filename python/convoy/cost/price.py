@@ -16,6 +16,7 @@ from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.alternatives import Declined, plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
+from ..progress import step
 from .cache import in_network, stays, touched_bytes
 from .chained import as_links
 from .estimates import estimated, scaled
@@ -201,7 +202,8 @@ def _proposals(
     """Candidates of each workload: those that backends propose, then others that the cost model
     knows. Declines are added to the offers."""
     proposals: dict[Workload, list[Candidate]] = {workload: [] for workload in found}
-    for backend in backends:
+    for number, backend in enumerate(backends):
+        step(f"{backend.name}, {len(found)} workloads", number, len(backends))
         known = {
             workload: [
                 candidate

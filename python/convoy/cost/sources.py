@@ -11,7 +11,6 @@ from ..backends.base import Backend
 from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
-from ..progress import Progress
 from .host import HostTimes
 from .measured import MeasuredCost
 from .model import CostModel
@@ -62,7 +61,6 @@ def cost_model(
     records: str | os.PathLike[str] | None,
     measure: bool,
     most_measured: int | None = None,
-    progress: Progress | None = None,
     proceed: Callable[[], bool] | None = None,
     again: bool = False,
     budget: float | None = None,
@@ -94,5 +92,5 @@ def cost_model(
 
     hosts = HostTimes(here.boot) if host_times else None
     recorded = None if again else RecordedCost(store, here, hosts, device)
-    model = MeasuredCost(backends, device, recorded, save, progress, most_measured, proceed, budget)
+    model = MeasuredCost(backends, device, recorded, save, most_measured, proceed, budget)
     return model, here.id

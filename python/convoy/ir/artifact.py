@@ -24,6 +24,8 @@ from . import fields as checks
 _MAGIC = b"CONVOYSO"
 _SEAL = struct.Struct("<Q32s8s")
 META_FORMAT = 1
+#: Bytes that the folder for temporary files must have room for; more where weights are large.
+_LEAST_SPACE = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,12 @@ _META: dict[str, checks.Check] = {
 
 def sealed(write: Callable[[str], object], folder: Path | None = None) -> bytes:
     """Let ``write`` make a shared object at a temporary path below ``folder`` (default: the
-    system's for temporary files), and return its content with a seal."""
+    system's for temporary files), and return its content with a seal.
+
+    Raises OSError where little can be written there, before LLVM fails to: it ends the process.
+    """
+    with tempfile.TemporaryFile(dir=folder) as reserved:
+        os.posix_fallocate(reserved.fileno(), 0, _LEAST_SPACE)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".convoy-") as below:
         made = Path(below) / "module.so"
         write(str(made))

@@ -53,6 +53,12 @@ def device_us(measurement: Measurement) -> float:
     return (measurement.kernel_us or 0.0) + _beyond_warm(measurement)
 
 
+def starts_successor_early(measurement: Measurement) -> bool:
+    """Whether a kernel lets its successor start before it has ended. Exactly the kernels with a
+    time as a link do; those that TVM generates do not (lower/programmatic.py)."""
+    return measurement.chained_us is not None
+
+
 def saved_us(measurement: Measurement) -> float:
     """Time by which a kernel ends sooner, in microseconds, if its predecessor lets it start early;
     0 for one that is not launched programmatically."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..errors import CorruptArtefact
 from . import fields as checks
 from .measurement import Measurement
-from .objective import device_us, saved_us
+from .objective import device_us, saved_us, starts_successor_early
 
 #: In place of an op's index: the fork (for ``record``) or the join (for ``wait``).
 ORIGIN = -1
@@ -41,9 +41,8 @@ class Op:
     indices of the ops whose results it reads, or whose storage it overwrites.
     ``start_us`` and ``end_us`` are predicted, from the fork.
 
-    ``early`` tells whether its kernel lets the next one on its stream start before it has ended,
-    ``chained_us`` is its duration behind such a kernel (None if it starts only when its predecessor
-    has ended), and ``linked`` whether it is behind one in the schedule.
+    ``chained_us`` is its duration behind a kernel that lets it start early (None if it starts only
+    when its predecessor has ended), and ``linked`` tells whether it is behind one in the schedule.
     """
 
     name: str
@@ -57,16 +56,19 @@ class Op:
     source: str = "estimated"
     kernel: str = ""
     depends: tuple[int, ...] = ()
-    early: bool = False
     chained_us: float | None = None
     linked: bool = False
 
     def timed(self, measurement: Measurement, added_us: float = 0.0) -> Op:
         """The op with a kernel of these times, and ``added_us`` for copies behind it."""
         us = device_us(measurement) + added_us
-        early = measurement.chained_us is not None
-        chained_us = us - saved_us(measurement) if early else None
-        return dataclasses.replace(self, duration_us=us, early=early, chained_us=chained_us)
+        chained_us = us - saved_us(measurement) if starts_successor_early(measurement) else None
+        return dataclasses.replace(self, duration_us=us, chained_us=chained_us)
+
+    @property
+    def early(self) -> bool:
+        """Whether its kernel lets the next one on its stream start before it has ended."""
+        return self.chained_us is not None
 
     @property
     def scheduled_us(self) -> float:
@@ -135,7 +137,7 @@ _OCCUPANCY: dict[str, checks.Check] = {
     **dict.fromkeys(("blocks", "threads", "shared_bytes"), _BYTES),
     "waves": checks.number(0.0, 1e15),
 }
-#: Fields that schedules of earlier versions do not have.
+#: Fields that schedules of earlier versions do not have; later ones have no ``early``.
 _LINKS = ("early", "linked", "chained_us")
 _OP: dict[str, checks.Check] = {
     **dict.fromkeys(("name", "symbol", "kind", "source", "kernel"), NAME),
@@ -156,6 +158,8 @@ _MEMORY: dict[str, checks.Check] = {
     **dict.fromkeys(("peak_bytes", "single_stream_bytes", "total_bytes"), _BYTES),
 }
 #: Accept an entry of ``Schedule.ops``, of ``Schedule.events``, and ``Schedule.memory``.
-OP = object_of(lambda footprint, **rest: Op(occupancy=footprint, **rest), "op", _OP, _LINKS)
+OP = object_of(
+    lambda footprint, early=False, **rest: Op(occupancy=footprint, **rest), "op", _OP, _LINKS
+)
 EVENT = object_of(Event, "event", dict.fromkeys(("record", "wait"), checks.integer(ORIGIN)))
 MEMORY = object_of(MemoryPlan, "memory", _MEMORY)

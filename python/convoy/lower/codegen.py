@@ -12,7 +12,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx.build import codegen_build, split_host_device_mods
 
-from ..progress import Progress
+from ..progress import step
 from ..threads import in_threads, workers
 
 #: Kernels of a program, at least (where cores are free) and at most. Reading its headers takes
@@ -26,10 +26,8 @@ def build(
     functions: tvm.IRModule,
     target: tvm.target.Target,
     pipeline: str,
-    progress: Progress = lambda label, done, total: None,
 ) -> tvm.runtime.Module:
-    """Compile functions for a target, after TVM's pipeline of that name, into one module;
-    ``progress`` is told of each compiled program."""
+    """Compile functions for a target, after TVM's pipeline of that name, into one module."""
     host = target.host or (target if target.kind.name == "llvm" else tvm.target.Target("llvm"))
     lower, finish_host, finish_device = tirx.get_tir_pipeline(pipeline)
     bound = tirx.transform.BindTarget(target.with_host(host))(functions)
@@ -38,7 +36,7 @@ def build(
     for own, kernels in on_device.items():
         parts = programs(tirx.transform.SkipAssert()(finish_device()(kernels)))
         compiled = functools.partial(_compiled, own)
-        for program in in_threads(compiled, parts, functools.partial(progress, "NVRTC")):
+        for program in in_threads(compiled, parts, functools.partial(step, "NVRTC")):
             library.import_module(program)
     return library
 

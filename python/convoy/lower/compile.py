@@ -11,7 +11,6 @@ from typing import TypeVar
 import tvm
 from tvm import te, tirx
 
-from ..progress import Progress
 from ..tir.rules import Rescheduled, schedule_kernels, simpler, unsupported, why, without_source
 from . import codegen, cuda_headers, cuda_source
 from .programmatic import pipeline
@@ -19,11 +18,7 @@ from .programmatic import pipeline
 B = TypeVar("B")
 
 
-def build_kernels(
-    functions: tvm.IRModule,
-    target: tvm.target.Target,
-    progress: Progress = lambda label, done, total: None,
-) -> tvm.runtime.Module:
+def build_kernels(functions: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Compile the functions of a module into one runtime module.
 
     Arguments are not checked: the virtual machine passes tensors of the declared types, and checks
@@ -32,7 +27,7 @@ def build_kernels(
     cuda_source.register()
     context = tvm.transform.PassContext(config={"tirx.disable_assert": True})
     with target, context, cuda_headers.visible():
-        return codegen.build(without_source(functions), target, pipeline(target), progress)
+        return codegen.build(without_source(functions), target, pipeline(target))
 
 
 def compiled(

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import vm_build
 from tvm_ffi import StructuralKey
 
-from ..progress import Progress, stages
+from ..progress import running
 from ..tir import Rescheduled, rescheduled
 from .compile import build_kernels, compiled
 from .executable import lower_calls
@@ -24,7 +24,6 @@ class Lowered:
     Args:
         calls: A module behind :func:`executable.lower_calls`.
         external: Runtime modules with the functions that it calls and that no kernel is for.
-        progress: Reports the compilation of its kernels.
     """
 
     def __init__(
@@ -32,10 +31,8 @@ class Lowered:
         calls: tvm.IRModule,
         target: tvm.target.Target,
         external: Sequence[tvm.runtime.Module] = (),
-        progress: Progress | None = None,
     ) -> None:
         self.calls, self.target, self.external = calls, target, list(external)
-        self._report = stages(progress)
 
     @classmethod
     def of(
@@ -44,12 +41,11 @@ class Lowered:
         target: str | tvm.target.Target,
         external: Sequence[tvm.runtime.Module] = (),
         suffix: str = "",
-        progress: Progress | None = None,
     ) -> Lowered:
         """Lower a module whose chosen subgraphs are calls of external functions; ``suffix`` is
         appended to the names of kernels."""
         target = tvm.target.Target(target) if isinstance(target, str) else target
-        return cls(lower_calls(mod, target, suffix), target, external, progress)
+        return cls(lower_calls(mod, target, suffix), target, external)
 
     @cached_property
     def kernels(self) -> tvm.runtime.Module | None:
@@ -63,8 +59,8 @@ class Lowered:
         if functions is None:
             return None
         key = StructuralKey(functions), StructuralKey(self.target), pipeline(self.target)
-        with self._report.stage("compile kernels"):
-            library, repaired = _kernels(*key).compiled(self._report)
+        with running().stage("compile kernels"):
+            library, repaired = _kernels(*key).compiled()
         if repaired is not None:
             for var, func in repaired.functions_items():
                 self.calls[self.calls.get_global_var(var.name_hint)] = func
@@ -99,13 +95,12 @@ class _Kernels:
         self._functions, self._target = functions, target
         self._found: tuple[tvm.runtime.Module, tvm.IRModule | None] | None = None
 
-    def compiled(self, progress: Progress) -> tuple[tvm.runtime.Module, tvm.IRModule | None]:
+    def compiled(self) -> tuple[tvm.runtime.Module, tvm.IRModule | None]:
         """The library, and the functions with simpler schedules if some did not compile."""
         if self._found is None:
             library, built = compiled(
-                self._functions, self._target,
-                lambda mod: build_kernels(mod, self._target, progress),
-            )  # fmt: skip
+                self._functions, self._target, lambda mod: build_kernels(mod, self._target)
+            )
             self._found = library, None if built is self._functions else built
         return self._found
 

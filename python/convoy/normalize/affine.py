@@ -190,14 +190,15 @@ class FoldAffine(Rewriter):
             return None
         if self.old.var not in self._hidden and _loses_digits(scaled, array):
             return None
-        new = self.emit(call_like(made, [made.args[0], make_const(scaled.astype(array.dtype))]))
+        new = self.emit(call_like(made, [made.args[0], make_const(scaled, dtype_of(weights))]))
         return new
 
 
 def _loses_digits(scaled: np.ndarray, weights: np.ndarray) -> bool:
     """Whether float16 holds scaled weights worse than the weights themselves: a layer scale of 1e-5
     makes them subnormal, which only a sum with a value that is not scaled so hides."""
-    return _rounding(scaled) > max(_MOST_ROUNDING, 2 * _rounding(weights.astype(np.float64)))
+    rounding = _rounding(scaled)
+    return rounding > _MOST_ROUNDING and rounding > 2 * _rounding(weights.astype(np.float64))
 
 
 def _rounding(values: np.ndarray) -> float:

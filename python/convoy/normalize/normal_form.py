@@ -46,6 +46,7 @@ import tvm
 from tvm import relax
 
 from ..graph.bind import bind_params, check_static, straight_line
+from ..progress import step
 from . import layout_axes, layout_rules  # noqa: F401  (register their rules)
 from .activations import RecognizeActivations
 from .affine import FoldAffine
@@ -120,8 +121,10 @@ def normalize_but_stems(
     mod = straight_line(bind_params(mod, params))
     mod = shape_outputs(mod)
     check_static(mod)
-    for step in passes(dtype):
-        mod = step(mod)
+    run = passes(dtype)
+    for number, one in enumerate(run):
+        step(type(one).__name__, number, len(run))
+        mod = one(mod)
     return mod.with_attr(POLICY_ATTR, dtype)
 
 

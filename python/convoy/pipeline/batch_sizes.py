@@ -71,7 +71,7 @@ def build_together(
         plan = dataclasses.replace(placement.plan, suffix=suffix)
         placement = dataclasses.replace(placement, plan=plan)
         with report.stage("lower and compile"):
-            program = lower(placement, with_arch(target, plan.device), backends, report)
+            program = lower(placement, with_arch(target, plan.device), backends)
         on_gpu = present_device() == plan.device
         with report.stage("schedule"):
             timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)

@@ -16,7 +16,6 @@ from ..lower import executable as lowering
 from ..lower.lowered import Lowered
 from ..partition.rewrite import rewrite, with_constant_weights
 from ..placement.placement import Placement
-from ..progress import Progress
 from ..runtime import create_module
 from ..runtime.compiled import CompiledModule
 from ..tir import Rescheduled
@@ -32,14 +31,13 @@ def lower(
     placement: Placement,
     target: str | tvm.target.Target,
     backends: Sequence[Backend],
-    progress: Progress,
 ) -> Lowered:
     """Lower to calls of kernels and of external functions, which are built here, once."""
     plan, mod = placement.plan, rewritten(placement)
     constant = with_constant_weights(mod)
     built = build_entries(plan, {backend.name: backend for backend in backends}, constant)
     functions = create_module(built.entries, built.blobs, arch=plan.device.arch)
-    return Lowered.of(mod, target, [functions], plan.suffix, progress)
+    return Lowered.of(mod, target, [functions], plan.suffix)
 
 
 def link_unscheduled(

@@ -248,7 +248,7 @@ def place(
         return restore(found, plan)
     host_times = explain or objective != "graph"  # which is a matter of the GPU alone
     model, environment = chosen_cost_model(
-        costs, offload, device, records, measures, most_measured, report, budget, host_times
+        costs, offload, device, records, measures, most_measured, budget, host_times
     )
     compiled = functools.partial(compile_placement, precision=precision, backends=used)
     timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
@@ -285,7 +285,7 @@ def compile_placement(
     report = stages(progress)
     meta = describe(placement.module, target, precision, plan)
     with report.stage("lower and compile"):
-        program = lower(placement, with_arch(target, plan.device), find_backends(backends), report)
+        program = lower(placement, with_arch(target, plan.device), find_backends(backends))
     try:
         with report.stage("schedule"):
             timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)

@@ -17,7 +17,6 @@ from ..errors import InvalidOption, NoGpu
 from ..graph.rewriter import main_function
 from ..ir.device import Device
 from ..partition import patterns
-from ..progress import Progress
 
 SEARCH = "exact"
 
@@ -57,16 +56,14 @@ def chosen_cost_model(
     records: str | os.PathLike[str] | None,
     measure: bool,
     most_measured: int | None,
-    progress: Progress | None,
     budget: float | None,
     host_times: bool,
 ) -> tuple[CostModel, str]:
     """The cost model that options ask for, and its environment."""
     if costs is None or costs == "measured":
         return cost_model(
-            backends, device, records, measure, most_measured, progress, budget=budget,
-            host_times=host_times,
-        )  # fmt: skip
+            backends, device, records, measure, most_measured, budget=budget, host_times=host_times
+        )
     if isinstance(costs, str):
         return named(costs, device, records, host_times), ""
     return costs, ""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.device import Device
-from ..ir.objective import device_us
+from ..ir.objective import device_us, saved_us
 from ..ir.offer import Offer
 from ..ir.plan import Choice, Plan
 from ..ir.schedule import Schedule
@@ -82,6 +82,8 @@ def choose_for_streams(plan: Plan, cover: Cover) -> Plan:
     if cover.objective != "graph" or not parallel:  # other objectives launch one after another
         return plan
     single = single_stream(ops, ()).makespan_us
+    if least_us(ops, plan) >= single / LEAST_GAIN:  # no schedule can be short enough
+        return plan
     planned = close_schedules(ops, (), most=2)[0]
     choices = {choice.subgraph: choice for choice in plan.choices}
     best, exchange, streams = planned.makespan_us / LEAST_EXCHANGE, {}, 1
@@ -91,6 +93,27 @@ def choose_for_streams(plan: Plan, cover: Cover) -> Plan:
     if not exchange:
         return plan
     return dataclasses.replace(plan, choices=_exchanged(plan.choices, exchange), streams=streams)
+
+
+def least_us(ops: Sequence[Op], plan: Plan) -> float:
+    """The longest path through the ops, each as short as its fastest kernel, linked."""
+    choices = {choice.subgraph: choice for choice in plan.choices}
+
+    def shortest(op: Op) -> float:
+        known = op.duration_us if op.chained_us is None else min(op.duration_us, op.chained_us)
+        choice = choices.get(op.symbol)
+        others = [] if choice is None else [offer.measurement for offer in _others(choice)]
+        return min([known, *(device_us(m) - saved_us(m) for m in others)])
+
+    parallel = Dependences([op.depends for op in ops])
+    return max(parallel.bottom_levels([shortest(op) for op in ops]), default=0.0)
+
+
+def _others(choice: Choice) -> list[Offer]:
+    """The offers that a choice keeps beside the chosen one and that ran."""
+    runner_up = [choice.runner_up] if choice.runner_up else []
+    kept = (*choice.best_by_backend, *runner_up, *choice.near)
+    return [offer for offer in kept if offer.measurement.ok]
 
 
 def _exchanged(choices: Sequence[Choice], exchange: Exchange) -> tuple[Choice, ...]:
@@ -131,11 +154,10 @@ def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
     both in time and in occupancy."""
     added = op.duration_us - device_us(choice.chosen.measurement)  # copies behind the kernel
     limit = SLOWEST * (choice.chosen.measurement.kernel_us or 0.0)
-    runner_up = [choice.runner_up] if choice.runner_up else []
     others = {
         offer.candidate.key: offer
-        for offer in (*choice.best_by_backend, *runner_up, *choice.near)
-        if offer.measurement.ok and (offer.measurement.kernel_us or 0.0) <= limit
+        for offer in _others(choice)
+        if (offer.measurement.kernel_us or 0.0) <= limit
     }
     others.pop(choice.chosen.candidate.key, None)
     known = fastest(choice.best_by_backend)

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import programmatic
-from ..ir.kernel_words import NATIVE
-from ..ir.objective import saved_us
-from ..ir.offer import Offer
+from ..ir.objective import saved_us, starts_successor_early
 from ..partition.match_graph import MatchGraph
 from .assignment import Pick
 
@@ -28,18 +25,11 @@ class Links:
 
     def __init__(self, graph: MatchGraph) -> None:
         self._graph, self._maker = graph, _makers(graph)
-        self._native = programmatic.available(graph.device.arch)
         self.anchors = [self._anchor(graph.reads(subgraph)) for subgraph in graph.subgraphs]
 
     def _anchor(self, values: Sequence[str]) -> int:
         position = self._graph.dependencies.position
         return max((self._maker[position[v]] for v in values if v in position), default=-1)
-
-    def starts_early(self, offer: Offer) -> bool:
-        """Whether a kernel lets its successor start before it has ended."""
-        if offer.candidate.backend == NATIVE:
-            return self._native
-        return offer.measurement.chained_us is not None
 
     def of(self, picks: Sequence[Pick]) -> set[Pick]:
         """The picks of a cover whose predecessor lets them start early, and that do."""
@@ -47,7 +37,7 @@ class Links:
         early = {
             position[name]
             for number, index in picks
-            if self.starts_early(subgraphs[number].offers[index])
+            if starts_successor_early(subgraphs[number].offers[index].measurement)
             for name in subgraphs[number].ops
         }
         return {

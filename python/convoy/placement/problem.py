@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..errors import NoCandidate
 from ..ir.measurement import Measurement
-from ..ir.objective import own_cost, saved_us, stream_sides
+from ..ir.objective import own_cost, saved_us, starts_successor_early, stream_sides
 from ..partition.match_graph import MatchGraph, bits
 from .assignment import Pick
 from .links import Links
@@ -147,7 +147,7 @@ class Problem:
             rank = self._rank.get(offer.candidate.backend, len(self._rank))
             priority = unsure * NONDETERMINISTIC + subgraph.launches * LAUNCH + rank
             cost = cost_of(offer.measurement, self.objective)
-            early = self.links.starts_early(offer)
+            early = starts_successor_early(offer.measurement)
             saving = saving_of(offer.measurement, self.objective)
             found.append(Step((number, index), cost, priority, early, saving))
         return found

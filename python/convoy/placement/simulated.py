@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from .. import programmatic
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.objective import device_us
@@ -45,14 +44,12 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
     elements = {op.name: op.elements for op in graph.ops}
     sources: dict[str, tuple[int, ...]] = {}  # value -> ops after which it is there
     ops: list[Op] = []
-    native = programmatic.available(device.arch)
     for number, (subgraph, offer) in enumerate(cover.launches):
         after = {i for value in graph.reads(subgraph) for i in sources.get(value, ())}
         done = tuple(sorted(after))
         if device_us(offer.measurement):
             op = _op(f"{number}.{subgraph.id}", subgraph, offer, elements, device)
-            op = dataclasses.replace(op, depends=done).timed(offer.measurement)
-            ops.append(dataclasses.replace(op, early=op.early or (native and op.kind == "native")))
+            ops.append(dataclasses.replace(op, depends=done).timed(offer.measurement))
             done = (len(ops) - 1,)
         sources.update(dict.fromkeys(subgraph.outputs, done))
     return ops

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from ..ir.objective import starts_successor_early
 from ..partition.match_graph import MatchGraph
 from .assignment import Pick, coverings, launch_order, owners
 from .links import Links
@@ -62,9 +63,9 @@ class _Way:
 
 @dataclass(frozen=True)
 class _Around:
-    """What a block's cost depends on outside of it: the operations of kernels that let their
-    successors start early, and the subgraphs that follow one of the block's, with what each costs
-    more if that one does not."""
+    """What a block's cost depends on outside of it: the operations before it whose kernels let
+    their successors start early, and the subgraphs that follow one of the block's, with what each
+    costs more if that one does not."""
 
     early: Set[int]
     losses: Mapping[int, int]  # by position of the operation that it follows
@@ -83,9 +84,11 @@ class Ties:
         self._first = [min(map(position.__getitem__, s.ops)) for s in self._graph.subgraphs]
         self._home = ""
         self._by_op: dict[str, list[int]] = {op.name: [] for op in self._graph.ops}
+        self._behind: dict[int, list[int]] = {}  # subgraphs by the operation that they follow
         for number, subgraph in enumerate(self._graph.subgraphs):
             for name in subgraph.ops if usable[number] else ():
                 self._by_op[name].append(number)
+            self._behind.setdefault(self._links.anchors[number], []).append(number)
 
     def decide(self, picks: Sequence[Pick], equal_too: bool = True) -> list[Pick]:
         """The cover with all ties decided. Deterministic.
@@ -111,7 +114,7 @@ class Ties:
             if sum(len(self._graph.subgraphs[number].ops) for number in inside) != len(ops):
                 continue
             old = [(number, offer[number]) for number in inside]
-            better = self._better(ops, old, self._around(ops, chosen), equal_too)
+            better = self._better(ops, old, self._around(ops, chosen, owner, offer), equal_too)
             if better is None:
                 continue
             if careful:
@@ -126,22 +129,32 @@ class Ties:
             settled.update(ops)
         return list(chosen)
 
-    def _around(self, ops: Collection[str], chosen: Collection[Pick]) -> _Around:
-        """What the cost of a block depends on in a cover."""
+    def _around(
+        self,
+        ops: Collection[str],
+        chosen: Collection[Pick],
+        owner: Mapping[str, int],
+        offer: Mapping[int, int],
+    ) -> _Around:
+        """What the cost of a block depends on in a cover, in which ``owner`` covers each operation
+        with its ``offer``."""
         if self._objective != "graph":
             return _Around(frozenset(), {})
-        position, inside = self._graph.dependencies.position, set(ops)
+        position, subgraphs = self._graph.dependencies.position, self._graph.subgraphs
         own = {position[name] for name in ops}
+        before = {self._links.anchors[number] for name in ops for number in self._by_op[name]}
         early: set[int] = set()
+        for anchor in before - own - {-1}:
+            number = owner[self._graph.ops[anchor].name]
+            if starts_successor_early(subgraphs[number].offers[offer[number]].measurement):
+                early.add(anchor)
         losses: Counter[int] = Counter()
-        for number, index in chosen:
-            subgraph, anchor = self._graph.subgraphs[number], self._links.anchors[number]
-            if not inside.isdisjoint(subgraph.ops):
-                continue
-            if self._links.starts_early(subgraph.offers[index]):
-                early.update(position[name] for name in subgraph.ops)
-            if anchor in own:
-                losses[anchor] += saving_of(subgraph.offers[index].measurement, self._objective)
+        for anchor in own:
+            for number in self._behind.get(anchor, ()):
+                outside = own.isdisjoint(position[name] for name in subgraphs[number].ops)
+                if outside and (pick := (number, offer.get(number, -1))) in chosen:
+                    measurement = subgraphs[number].offers[pick[1]].measurement
+                    losses[anchor] += saving_of(measurement, self._objective)
         return _Around(early, losses)
 
     def _cheapest_backend(self, picks: Sequence[Pick]) -> str:
@@ -237,7 +250,7 @@ class Ties:
         position, early = self._graph.dependencies.position, set(around.early)
         for number, index in picks:
             subgraph = self._graph.subgraphs[number]
-            if self._links.starts_early(subgraph.offers[index]):
+            if starts_successor_early(subgraph.offers[index].measurement):
                 early.update(position[name] for name in subgraph.ops)
         return early
 

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from ..build_cache.source import Source
 from ..errors import ConvoyError, UnsupportedDtype, UnsupportedOp
-from ..progress import Stages
+from ..progress import Stages, step
 from ..threads import one_at_a_time
 from . import attention, decompositions, operators, training_graph
 from .constants import is_random
@@ -95,8 +95,10 @@ def to_relax(program: ExportedProgram, training: bool = False) -> tvm.IRModule:
             if training:
                 training_graph.mark(program)
                 table.update(training_graph.decompositions())
+            step("decompose operators", 0, 2)
             program = decomposed(program, table)
             _check(program, training)
+            step("convert operators", 1, 2)
             promote(program)
             _compact(program)
             return translate(program)

@@ -70,7 +70,12 @@ class CompiledModule:
         if not hasattr(self.module, "export_library"):
             raise InvalidOption("export of a module that was loaded from a file", "a built module")
         with without_scope_warnings():
-            return sealed(lambda file: self.module.export_library(file, **options), folder)
+            return sealed(lambda file: self._export(file, **options), folder)
+
+    def _export(self, file: str, **options: object) -> None:
+        """Have TVM link a file, with its temporary files beside it."""
+        beside: dict[str, object] = {"workspace_dir": os.path.dirname(file)}
+        self.module.export_library(file, **beside | options)
 
     def session(self, device: tvm.runtime.Device | None = None) -> Session:
         """Create a session on a TVM device (default: the first one of the module's target)."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 
-from .. import programmatic
 from ..cost.chained import from_own_chain
 from ..graph.expr import dtype_of, is_tensor, shape_of
 from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.plan import Choice, Plan
 from ..ir.schedule_parts import Op
+from ..progress import step
 from . import occupancy
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def from_plan(ops: Sequence[Op], plan: Plan) -> list[Op]:
 
 def _from_choice(op: Op, choice: Choice | None, plan: Plan) -> Op:
     if choice is None:
-        return dataclasses.replace(op, early=programmatic.available(plan.device.arch))
+        return op
     chosen = choice.chosen
     fastest = sorted(choice.best_by_backend, key=lambda offer: device_us(offer.measurement))
     others = [offer.candidate for offer in fastest]
@@ -66,7 +66,8 @@ def measure(
     """
     known: dict[tuple[str, tuple[object, ...]], dict[str, Any]] = {}
     measured = []
-    for op, call in zip(ops, program.calls, strict=True):
+    for number, (op, call) in enumerate(zip(ops, program.calls, strict=True)):
+        step(op.symbol, number, len(ops))
         key = (op.symbol, tuple(_signature(arg) for arg in call.args))
         if key not in known:
             known[key] = {}

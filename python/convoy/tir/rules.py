@@ -20,6 +20,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm_ffi import StructuralKey
 
 from ..errors import UnsupportedOp
+from ..progress import step
 from .batch_matmul import BatchMatmul
 from .channel_reduce import ChannelReduce
 from .column_reduce import ColumnReduce
@@ -91,7 +92,8 @@ def schedule_kernels(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.
     def run(mod: tvm.IRModule) -> tvm.IRModule:
         functions = dict(mod.functions_items())
         with target:
-            for var, func in functions.items():
+            for number, (var, func) in enumerate(functions.items()):
+                step(var.name_hint, number, len(functions))
                 if isinstance(func, tirx.PrimFunc):
                     functions[var] = _scheduled(func, target, var.name_hint)
         return tvm.IRModule(functions, attrs=mod.attrs)
