@@ -3,6 +3,7 @@
 Pre-norm networks have a batch norm before linear layers and 1x1 convolutions, after a sum or a
 concatenation, where there are no preceding weights. ``w (s x + t)`` is ``(w s) x + w t``. The
 second term is computed with the rounded weights, so that a mean that was subtracted still cancels.
+A shift alone is folded too, unless the kernel of a product before it adds it.
 """
 
 from __future__ import annotations
@@ -84,13 +85,20 @@ class FoldData(ThenFoldAffine):
         source = var
         if added is not None:
             source, shift = added.args[0], channel_constant(added.args[1], added.args[0])
-            if self.uses[source] != 1:
-                return None
-        scaled = self._made(source, "relax.multiply")
-        if scaled is None or shift is None:
+        if shift is None:
             return None
+        scaled = self._made(source, "relax.multiply")
+        if scaled is None or (added is not None and self.uses[source] != 1):
+            alone = added is not None and not self._is_product(source)
+            return (source, np.ones(()), shift) if alone else None
         scale = channel_constant(scaled.args[1], scaled.args[0])
         return None if scale is None else (scaled.args[0], scale, shift)
+
+    def _is_product(self, var: relax.Expr) -> bool:
+        """Whether a product, or a view of one, computes a value: its kernel adds a shift."""
+        while (view := self._made(var, "relax.reshape")) is not None:
+            var = view.args[0]
+        return op_name(self.values.get(var)) in _PRODUCTS
 
     def _made(self, var: relax.Expr, name: str) -> relax.Call | None:
         value = self.values.get(var)
