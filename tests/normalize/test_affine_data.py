@@ -120,6 +120,18 @@ def test_factors_of_one_are_nothing() -> None:
     assert names(check_same(network(body, 2, 8))) == ["tanh", "add"]
 
 
+def test_a_sum_with_nothing_is_nothing() -> None:
+    """A norm behind an activation before any training; a product keeps its bias."""
+
+    def body(e: Any, x: Any) -> Any:
+        nothing = relax.const(np.zeros(8, "float32"))
+        y = e(op.add(e(op.nn.relu(e(op.add(conv(e, x, 8, 1, 1, 8), nothing)))), nothing))
+        return op.subtract(e(op.tanh(y)), nothing)
+
+    found = names(check_same(network(body, 2, 4, 6, 8)))
+    assert found == ["nn.conv2d", "add", "nn.relu", "tanh"]
+
+
 def test_a_large_mean_is_subtracted_as_it_was_added() -> None:
     """Channels far from zero: the shift has to fit the weights as they are rounded."""
     mean, scale = np.linspace(-60, 60, 8), np.linspace(0.5, 2, 8)

@@ -24,15 +24,13 @@ from ..graph.expr import (
     numpy_dtype,
     op_name,
     rank_of,
-    relax_ops,
     shape_of,
 )
 from ..graph.rewriter import result_of, used_vars
-from .affine import ThenFoldAffine, channel_constant
+from .affine import PRODUCTS, ThenFoldAffine, channel_constant, is_product
 from .layout import DATA, KERNEL
 from .precision import compute_dtype
 
-_PRODUCTS = relax_ops("nn.conv2d nn.conv3d matmul")
 #: Data, and the scale and shift of its channels.
 _Affine = tuple[relax.Expr, np.ndarray, np.ndarray]
 
@@ -41,7 +39,7 @@ class FoldData(ThenFoldAffine):
     """Fold if all readers of the data are such products, and merge the shifts into the following
     additions."""
 
-    ops: ClassVar[frozenset[str] | None] = _PRODUCTS
+    ops: ClassVar[frozenset[str] | None] = PRODUCTS
 
     def __init__(self, policy: str) -> None:
         super().__init__()
@@ -89,16 +87,10 @@ class FoldData(ThenFoldAffine):
             return None
         scaled = self._made(source, "relax.multiply")
         if scaled is None or (added is not None and self.uses[source] != 1):
-            alone = added is not None and not self._is_product(source)
+            alone = added is not None and not is_product(source, self.values.get)
             return (source, np.ones(()), shift) if alone else None
         scale = channel_constant(scaled.args[1], scaled.args[0])
         return None if scale is None else (scaled.args[0], scale, shift)
-
-    def _is_product(self, var: relax.Expr) -> bool:
-        """Whether a product, or a view of one, computes a value: its kernel adds a shift."""
-        while (view := self._made(var, "relax.reshape")) is not None:
-            var = view.args[0]
-        return op_name(self.values.get(var)) in _PRODUCTS
 
     def _made(self, var: relax.Expr, name: str) -> relax.Call | None:
         value = self.values.get(var)
@@ -107,7 +99,7 @@ class FoldData(ThenFoldAffine):
 
 def _takes(reader: relax.Expr, data: relax.Expr, shift: np.ndarray) -> bool:
     """Whether a product has constant weights for the data; with a shift, none for its padding."""
-    if op_name(reader) not in _PRODUCTS or not reader.args[0].same_as(data):
+    if op_name(reader) not in PRODUCTS or not reader.args[0].same_as(data):
         return False
     if not is_const(reader.args[1]):
         return False
