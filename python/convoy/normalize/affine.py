@@ -42,7 +42,7 @@ def is_product(x: relax.Expr, made: Callable[[relax.Expr], relax.Expr | None]) -
     """Whether a product, or a view of one, computes ``x``: its kernel adds a shift. ``made`` is
     the operator that makes a value."""
     value = made(x)
-    while op_name(value) == "relax.reshape":
+    while value is not None and op_name(value) == "relax.reshape":
         value = made(value.args[0])
     return op_name(value) in PRODUCTS
 
