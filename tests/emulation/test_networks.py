@@ -155,6 +155,34 @@ def shifted_windows() -> tuple[nn.Module, torch.Tensor]:
 
 
 @network
+def untrained_norms_and_pyramids() -> tuple[nn.Module, torch.Tensor]:
+    """Norms behind activations and in front of products, of which only some are nothing; maxima
+    over windows of several sizes; excitations of lengths that are no powers of two."""
+
+    class Norms(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.mix = nn.Conv2d(3, 72, 4, 4), nn.Conv2d(72, 72, 1)
+            self.across = nn.Conv2d(72, 72, 5, padding=2, groups=72)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(72, eps=0) for _ in range(4))
+            nn.init.normal_(self.norms[2].bias)
+            nn.init.normal_(self.norms[3].weight)
+            self.narrow, self.wide = nn.Conv2d(72, 20, 1), nn.Conv2d(20, 72, 1)
+            self.head = nn.Conv2d(4 * 72, 24, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.norms[0](F.gelu(self.stem(x)))
+            x = x + self.norms[1](F.gelu(self.across(x)))
+            x = x + self.mix(self.norms[2](x))
+            x = x * self.wide(F.relu(self.narrow(x.mean((2, 3), keepdim=True)))).sigmoid()
+            x = x + self.mix(self.norms[3](x))
+            pooled = [F.max_pool2d(x, k, 1, k // 2) for k in (9, 5, 13)]
+            return self.head(torch.cat([x, *pooled], 1))
+
+    return Norms(), torch.randn(2, 3, 40, 56)
+
+
+@network
 def one_pixel() -> tuple[nn.Module, torch.Tensor]:
     """Reductions of one element, and functions of their results."""
 

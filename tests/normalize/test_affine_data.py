@@ -43,6 +43,17 @@ def scaled_alone(e: Any, x: Any) -> Any:
     return conv(e, y, 6, 3, 3, 8, padding=[1, 1])
 
 
+def shifted_alone(e: Any, x: Any) -> Any:
+    """A norm whose variance is that of its data, as before any training."""
+    y = e(op.add(e(op.nn.relu(x)), constant(8)))
+    return conv(e, y, 6, 1, 1, 8)
+
+
+def shifted_by_nothing(e: Any, x: Any) -> Any:
+    y = e(op.add(e(op.nn.relu(x)), relax.const(np.zeros(8, "float32"))))
+    return conv(e, y, 6, 1, 1, 8)
+
+
 def padded(e: Any, x: Any) -> Any:
     return conv(e, normed(e, x), 6, 3, 3, 8, padding=[1, 1])
 
@@ -58,14 +69,19 @@ def two_readers(e: Any, x: Any) -> Any:
     return op.multiply(a, e(op.tanh(conv(e, y, 6, 1, 1, 8))))
 
 
-FOLDED = [pointwise, grouped, linear, scaled_alone]
+FOLDED = {
+    pointwise: 1, grouped: 1, linear: 1, scaled_alone: 0, shifted_alone: 1, shifted_by_nothing: 0
+}  # fmt: skip
+PRODUCTS = ("nn.conv2d", "matmul")
 STAY = [padded, read_elsewhere]
 
 
 @pytest.mark.parametrize("body", FOLDED)
 def test_norms_are_part_of_the_weights(body: Any) -> None:
     found = names(check_same(network(body, 2, 4, 6, 8)))
-    assert "multiply" not in found and found.count("add") == (body is not scaled_alone)
+    assert "multiply" not in found and found.count("add") == FOLDED[body]
+    if FOLDED[body]:
+        assert found.index("add") > max(found.index(n) for n in found if n in PRODUCTS)
 
 
 def test_all_that_reads_a_norm_takes_it() -> None:
@@ -78,6 +94,22 @@ def test_norms_stay_where_something_needs_them(body: Any) -> None:
     assert "multiply" in names(check_same(network(body, 2, 4, 6, 8)))
 
 
+def test_the_bias_of_a_product_stays_with_it() -> None:
+    def body(e: Any, x: Any) -> Any:
+        return conv(e, e(op.add(conv(e, x, 8, 3, 3, 8), constant(8))), 6, 1, 1, 8)
+
+    assert names(check_same(network(body, 2, 4, 6, 8))) == ["nn.conv2d", "add", "nn.conv2d"]
+
+
+def test_a_sum_that_others_read_too_is_shifted_in_the_weights() -> None:
+    def body(e: Any, x: Any) -> Any:
+        total = e(op.add(e(op.nn.relu(x)), e(op.tanh(x))))
+        return op.add(total, conv(e, e(op.add(total, constant(8))), 8, 1, 1, 8))
+
+    found = names(check_same(network(body, 2, 4, 6, 8)))
+    assert found[:4] == ["nn.relu", "tanh", "add", "nn.conv2d"], found
+
+
 def test_factors_of_one_are_nothing() -> None:
     """diffusers divides residual sums by 1 unless told otherwise."""
 
@@ -86,6 +118,18 @@ def test_factors_of_one_are_nothing() -> None:
         return op.multiply(e(op.multiply(y, relax.const(4.0))), relax.const(0.25))
 
     assert names(check_same(network(body, 2, 8))) == ["tanh", "add"]
+
+
+def test_a_sum_with_nothing_is_nothing() -> None:
+    """A norm behind an activation before any training; a product keeps its bias."""
+
+    def body(e: Any, x: Any) -> Any:
+        nothing = relax.const(np.zeros(8, "float32"))
+        y = e(op.add(e(op.nn.relu(e(op.add(conv(e, x, 8, 1, 1, 8), nothing)))), nothing))
+        return op.subtract(e(op.tanh(y)), nothing)
+
+    found = names(check_same(network(body, 2, 4, 6, 8)))
+    assert found == ["nn.conv2d", "add", "nn.relu", "tanh"]
 
 
 def test_a_large_mean_is_subtracted_as_it_was_added() -> None:

@@ -8,9 +8,12 @@ import re
 import numpy as np
 import pytest
 import tvm
+from hypothesis import given
+from hypothesis import strategies as st
 from tvm import relax, tirx, topi
 
 from convoy.tir import ChannelReduce, RowReduce, Window
+from convoy.tir.gemv import FEWEST_LANES, _lanes_and_width
 from convoy.tir.loads import block_size, itemsize, vector_width
 from convoy.tir.rules import RULES
 
@@ -142,6 +145,17 @@ def test_lengths_with_few_powers_of_two_have_several_threads_a_row(c):
     rule, scheduled = schedule(the_kernel(case.fused())[0])
     threads = re.search(r"__launch_bounds__\((\d+)\)", cuda_source(scheduled))
     assert rule == "Gemv" and int(threads[1]) >= 32
+
+
+@given(st.integers(4, 2048).map(lambda n: n * FEWEST_LANES), st.sampled_from([4, 8]))
+def test_threads_of_a_row(length: int, most: int) -> None:
+    """Vectors do not split, several threads share a row, and long rows have about a warp."""
+    lanes, width = _lanes_and_width(length, most)
+    vectors = length // width
+    assert length % width == 0 and FEWEST_LANES <= lanes <= 64
+    assert width == most or length % (2 * width) or length // (2 * width) < FEWEST_LANES
+    assert lanes == vectors if vectors <= 32 else lanes > 16
+    assert vectors % lanes == 0 or not any(vectors % n == 0 for n in range(17, 65))
 
 
 def test_arithmetic_inside_a_copy_is_not_vectorised():

@@ -8,6 +8,7 @@ the last axis. The constants have shape ``(channels,)``, or ``()`` for one value
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,16 @@ _MOST_ROUNDING = 1e-3
 #: Scales of values that a sum with others hides.
 _SMALL = 2.0**-8
 _VIEWS = relax_ops("reshape permute_dims")
+PRODUCTS = relax_ops("nn.conv2d nn.conv3d matmul")
+
+
+def is_product(x: relax.Expr, made: Callable[[relax.Expr], relax.Expr | None]) -> bool:
+    """Whether a product, or a view of one, computes ``x``: its kernel adds a shift. ``made`` is
+    the operator that makes a value."""
+    value = made(x)
+    while value is not None and op_name(value) == "relax.reshape":
+        value = made(value.args[0])
+    return op_name(value) in PRODUCTS
 
 
 def channel_constant(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
@@ -130,6 +141,8 @@ class FoldAffine(Rewriter):
         inner = self._inner(x, "relax.add")
         if inner is not None:
             x, values = inner[0], inner[1] + values
+        if not values.any() and not is_product(x, self.producer):
+            return x  # the bias of a product is kept: its kernel adds it with the rest
         return self._last("relax.add", x, values)
 
     def _before_spread(self, call: relax.Call) -> relax.Expr | None:

@@ -3,6 +3,7 @@
 Pre-norm networks have a batch norm before linear layers and 1x1 convolutions, after a sum or a
 concatenation, where there are no preceding weights. ``w (s x + t)`` is ``(w s) x + w t``. The
 second term is computed with the rounded weights, so that a mean that was subtracted still cancels.
+A shift alone is folded too, unless the kernel of a product before it adds it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,13 @@ from ..graph.expr import (
     numpy_dtype,
     op_name,
     rank_of,
-    relax_ops,
     shape_of,
 )
 from ..graph.rewriter import result_of, used_vars
-from .affine import ThenFoldAffine, channel_constant
+from .affine import PRODUCTS, ThenFoldAffine, channel_constant, is_product
 from .layout import DATA, KERNEL
 from .precision import compute_dtype
 
-_PRODUCTS = relax_ops("nn.conv2d nn.conv3d matmul")
 #: Data, and the scale and shift of its channels.
 _Affine = tuple[relax.Expr, np.ndarray, np.ndarray]
 
@@ -40,7 +39,7 @@ class FoldData(ThenFoldAffine):
     """Fold if all readers of the data are such products, and merge the shifts into the following
     additions."""
 
-    ops: ClassVar[frozenset[str] | None] = _PRODUCTS
+    ops: ClassVar[frozenset[str] | None] = PRODUCTS
 
     def __init__(self, policy: str) -> None:
         super().__init__()
@@ -84,11 +83,12 @@ class FoldData(ThenFoldAffine):
         source = var
         if added is not None:
             source, shift = added.args[0], channel_constant(added.args[1], added.args[0])
-            if self.uses[source] != 1:
-                return None
-        scaled = self._made(source, "relax.multiply")
-        if scaled is None or shift is None:
+        if shift is None:
             return None
+        scaled = self._made(source, "relax.multiply")
+        if scaled is None or (added is not None and self.uses[source] != 1):
+            alone = added is not None and not is_product(source, self.values.get)
+            return (source, np.ones(()), shift) if alone else None
         scale = channel_constant(scaled.args[1], scaled.args[0])
         return None if scale is None else (scaled.args[0], scale, shift)
 
@@ -99,7 +99,7 @@ class FoldData(ThenFoldAffine):
 
 def _takes(reader: relax.Expr, data: relax.Expr, shift: np.ndarray) -> bool:
     """Whether a product has constant weights for the data; with a shift, none for its padding."""
-    if op_name(reader) not in _PRODUCTS or not reader.args[0].same_as(data):
+    if op_name(reader) not in PRODUCTS or not reader.args[0].same_as(data):
         return False
     if not is_const(reader.args[1]):
         return False

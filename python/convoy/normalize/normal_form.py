@@ -17,6 +17,7 @@ The passes, in order:
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonSubexpr  what is computed twice -> computed once
+    NestPools            maxima over large windows -> maxima of those over smaller ones
     ShortProducts        linear layers over a few heads, permuted -> element-wise
     ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
@@ -62,6 +63,7 @@ from .linear_branches import MergeBranches
 from .long_filters import SplitLongFilters
 from .moved_parts import RecognizeMovedParts
 from .name_layers import NameLayers
+from .nested_pools import NestPools
 from .norms_of_rows import MoveNorms
 from .overlapping_patches import RecognizeFolds
 from .packed_products import PackProducts
@@ -141,6 +143,7 @@ def passes(dtype: str) -> list[Pass]:
         ChannelsLast(),
         Simplify(),
         relax.transform.EliminateCommonSubexpr(call_only=True),
+        NestPools(),
         ShortProducts(),
         ShortSums(),
         RecognizeRowNorms(),

@@ -17,7 +17,7 @@ from .partial_sums import PartialSums, fused, loops_of, share
 
 _MOST_RESULTS = 65536  # more of them share their loads better with a thread for each
 _SHORTEST = 16
-_LANES = 32
+_LANES, _MOST_LANES = 32, 64
 FEWEST_LANES = 4  # threads that share a sum
 _THREADS = 128
 _BLOCKS = 264  # two for each SM of an H200
@@ -71,21 +71,24 @@ class Gemv(PartialSums):
 
 
 def _lanes_and_width(length: int, most: int) -> tuple[int, int]:
-    """Choose the threads of a row and the width of their vectors: as many elements in one step as
-    divide the row, in the widest vectors that leave several threads."""
-    options = [
-        (lanes * width, width, lanes)
-        for width in (1, 2, 4, 8)
-        for lanes in (FEWEST_LANES, 8, 16, _LANES)
-        if width <= most and length % (lanes * width) == 0
-    ]
-    _, width, lanes = max(options)
-    return lanes, width
+    """Choose the threads of a row and the width of their vectors: the widest vectors that leave
+    several threads, of which about a warp share a row. As many threads as divide the vectors where
+    such a number is near: a load that may lie behind the last is a branch, for which those behind
+    it wait."""
+    width = most
+    while length % width or length // width < FEWEST_LANES:
+        width //= 2
+    vectors = length // width
+    if vectors <= _LANES:
+        return vectors, width
+    near = (*range(_LANES, _LANES // 2, -1), *range(_LANES + 1, _MOST_LANES + 1))
+    return next((n for n in near if vectors % n == 0), _LANES), width
 
 
 def _results_of_a_block(results: int, lanes: int) -> int:
-    """Fill warps, and use several where the blocks still fill a GPU."""
-    own = max(1, _LANES // lanes)
-    while results // (2 * own) >= _BLOCKS and 2 * own * lanes <= _THREADS:
-        own *= 2
-    return math.gcd(results, own)
+    """Fill warps, and use several where the blocks still fill a GPU; a divisor of the results."""
+    wanted, most = math.ceil(_LANES / lanes), _THREADS // lanes
+    while results // (2 * wanted) >= _BLOCKS and 2 * wanted <= most:
+        wanted *= 2
+    near = (*range(wanted, most + 1), *range(wanted, 0, -1))
+    return next(n for n in near if results % n == 0)
