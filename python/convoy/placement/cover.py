@@ -2,7 +2,7 @@
 
 Every operation is covered by exactly one subgraph, every value that is read is written, and
 subgraphs have no cyclic dependences. The cost of a cover is the objective's formula
-(ir/objective.py) of its launches. docs/design/placer.md describes the algorithm.
+(ir/objective.py) of its launches. docs/design/placement.md describes the algorithm.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from ..partition.match_graph import MatchGraph
 from .cover import Cover
 from .evolve import Budget, Evolved, evolve, seed_covers
 from .simulated import STREAMS, scheduled_us
-from .variation import Settings
 
 #: Times a placement end to end: samples in microseconds.
 Measure = Callable[[Cover], Sequence[float]]
@@ -62,9 +61,7 @@ def refine(
     *,
     seconds: float = 60.0,
     budget: Budget | None = None,
-    settings: Settings | None = None,
     streams: int = STREAMS,
-    seed: int = 0,
     seeds: Mapping[str, Cover] | None = None,
 ) -> Refined:
     """Refine the exact cover of a graph by its simulated schedule, and by measurement where
@@ -81,8 +78,7 @@ def refine(
     def simulated(cover: Cover) -> float:
         return scheduled_us(cover, device, streams)
 
-    limit = budget or Budget(evaluations=300, patience=12)
-    found = evolve(start, simulated, limit, settings, seed)
+    found = evolve(start, simulated, budget)
     finalists = [Finalist(name, cover, found.seeds[name]) for name, cover in start.items()]
     known = {_signature(c.cover) for c in finalists}
     for cover, us in ((found.cover, found.fitness_us), *found.finalists):
