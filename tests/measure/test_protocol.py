@@ -157,17 +157,17 @@ def test_inputs_are_what_the_reference_reads(dtype: str, fakes: Fakes) -> None:
     equal = run(
         fakes,
         f"""
-        from convoy.measure import dtypes
-        protocol._BLOCK = 101
+        from convoy.measure import dtypes, problem
+        problem._BLOCK = 101
         seen = {{}}
         def sample(workload, operands, rng):
             seen.update(operands)
             return []
-        protocol.reference.sample = sample
+        problem.reference.sample = sample
         w = small(dtype={dtype!r}, out_dtype={dtype!r})
-        problem = protocol.make_problem(w, np.random.default_rng(0))
+        made = problem.make_problem(w, np.random.default_rng(0))
         equal = []
-        for (name, shape, dtype), tensor in zip(w.operand_shapes(), problem.tensors):
+        for (name, shape, dtype), tensor in zip(w.operand_shapes(), made.tensors):
             if name not in seen: continue
             stored = np.empty(shape, dtypes.STORAGE[dtype])
             function("cuda.copy")(tensor, tvm_ffi.from_dlpack(stored))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import ConvoyError
 from ..ir.device import Device
+from ..measure.network import spread_us
 from ..partition.match_graph import MatchGraph
 from .cover import Cover
 from .evolve import Budget, Evolved, evolve, seed_covers
@@ -119,7 +120,7 @@ def _measured(
             result.append(replace(finalist, failure="no time left"))
             continue
         try:
-            samples = sorted(measure(finalist.cover))
+            samples = measure(finalist.cover)
         except ConvoyError as err:
             result.append(replace(finalist, failure=str(err)))
             continue
@@ -128,10 +129,8 @@ def _measured(
         if not samples or not all(math.isfinite(sample) for sample in samples):
             result.append(replace(finalist, failure=f"no samples, or not numbers: {samples[:3]}"))
             continue
-        low, high = samples[int(0.1 * (len(samples) - 1))], samples[round(0.9 * (len(samples) - 1))]
-        result.append(
-            replace(finalist, measured_us=statistics.median(samples), spread_us=(high - low) / 2)
-        )
+        median, spread = statistics.median(samples), spread_us(samples)
+        result.append(replace(finalist, measured_us=median, spread_us=spread))
     return result
 
 
