@@ -15,7 +15,8 @@ from ..errors import NoCandidate
 from ..ir import objective as objectives
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer
-from ..partition.match_graph import MatchGraph, Subgraph, bits
+from ..partition.dependencies import bits
+from ..partition.match_graph import MatchGraph, Subgraph
 from .assignment import Pick, launch_order
 from .links import Links
 from .problem import UNIT, Problem, Usable
