@@ -129,7 +129,7 @@ def test_lengths_with_few_powers_of_two_have_several_threads_a_row(c):
 
 
 def test_arithmetic_inside_a_copy_is_not_vectorised():
-    """CUDA has no vectors of eight truths: a copy that arithmetic was put into is none any more."""
+    """CUDA has no vectors of eight bools: a copy that arithmetic was put into is none any more."""
     func, _ = CASES["concat_of_concat_of_where"].kernel()
     assert "uint4" in cuda_source(schedule(func)[1])
 
@@ -143,13 +143,13 @@ def test_arithmetic_inside_a_copy_is_not_vectorised():
     ],
 )
 @pytest.mark.parametrize("dtype", ["bool", "float32"])
-def test_truths_are_moved_one_by_one(build, dtype):
+def test_bools_are_moved_one_by_one(build, dtype):
     """TVM takes four of them for four numbers of 16 bits: twice the bytes."""
     x, y = (tvm.te.placeholder((32, 64), dtype, name=name) for name in "xy")
     _, scheduled = schedule(tvm.te.create_prim_func([x, y, build(x, y)]))
     source = cuda_source(scheduled)
-    truths = "|".join(set(re.findall(r"bool ?\*? ?(?:__restrict__ )?(\w+)", source))) or "none"
-    assert not re.search(rf"\*\(\w+[48]\*\)\((?:{truths})\b", source), source
+    bools = "|".join(set(re.findall(r"bool ?\*? ?(?:__restrict__ )?(\w+)", source))) or "none"
+    assert not re.search(rf"\*\(\w+[48]\*\)\((?:{bools})\b", source), source
 
 
 def test_vector_width():
