@@ -86,11 +86,11 @@ $(VENV)/.modules: always | $(VENV)/.made
 
 # Both install the checkout itself (editable) and build the C++ runtime library.
 $(VENV)/.demo: $(VENV)/.made $(VENV)/.modules $(COMPILED)
-	@echo "== installing convoy and its dependencies $(DEMO_EXTRAS) (a minute or two, once)"
+	@echo "== installing convoy and its dependencies $(DEMO_EXTRAS) (some minutes, once)"
 	@$(PIP) --editable ".$(DEMO_EXTRAS)"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made $(VENV)/.modules $(COMPILED)
-	@echo "== installing convoy and its dependencies $(TEST_EXTRAS) (a minute or two, once)"
+	@echo "== installing convoy and its dependencies $(TEST_EXTRAS) (some minutes, once)"
 	@$(PIP) --editable ".$(TEST_EXTRAS)"
 	@touch $(VENV)/.demo $@

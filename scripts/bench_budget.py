@@ -7,7 +7,7 @@
 The workloads of a network at one batch size are placed with the candidates that the records hold
 and that are compiled: by cuDNN's first guess, by the records of the other networks alone (near),
 and as MeasuredCost measures them within a budget in which one measurement takes ``--each`` seconds,
-with the records of the other networks (budget) and without any (unknown GPU). Two figures stand for
+with the records of the other networks (budget) and without any (unknown GPU). Two numbers stand for
 the time of the choice over that of the best candidate, the geometric mean and the worst, and one
 for the sum of all workloads' times over the sum of the best.
 """

@@ -1,4 +1,4 @@
-"""Measure the quality and the speed of the autotuner, and the speed of the placer's search.
+"""Measure the quality and the speed of the autotuner, and the speed of the search over covers.
 
     python scripts/bench_tuner.py quality --lists tuning/workloads/*.jsonl --batches 8
     python scripts/bench_tuner.py speed tuning/workloads/resnet50-fprop-float16.jsonl --batch 8

@@ -14,7 +14,7 @@ import pytest
 
 import convoy
 from convoy import errors, relay
-from convoy.ir.artifact import read_sealed
+from convoy.ir.sealed_file import read_sealed
 from convoy.relay.batch import with_batch
 from convoy.relay.convert import to_relax
 from convoy.runtime import create_module, load_runtime

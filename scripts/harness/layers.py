@@ -25,7 +25,7 @@ SYSTEMS = ("PyTorch", "cuDNN first", "cuDNN best", "CUTLASS", "hopper", "Convoy"
 TORCH, FIRST, CUDNN, CUTLASS, HOPPER, CONVOY = SYSTEMS
 _OF_BACKEND = {"cudnn": CUDNN, "cutlass": CUTLASS, "hopper": HOPPER}
 
-#: Metrics that a choice can be made by: objectives of the placer (convoy.ir.objective).
+#: Metrics that a choice can be made by: objectives of placement (convoy.ir.objective).
 KERNEL_ONLY, END_TO_END = "graph", "sync"
 METRICS = {KERNEL_ONLY: "kernel-only", END_TO_END: "end-to-end"}
 

@@ -11,7 +11,8 @@ from convoy.backends.kernels.attention.family import attention_backend
 from convoy.backends.kernels.attention.kernel import TILES, AttentionKernel
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
-from convoy.measure import protocol, reference
+from convoy.measure import reference
+from convoy.measure.problem import tolerance
 
 from . import cases, emulated
 
@@ -36,7 +37,7 @@ def check(workload: Workload, tile: tuple[int, int], seed: int = 0, hidden: floa
     assert np.array_equal(np.isnan(got), np.isnan(wanted))
     there = ~np.isnan(wanted)
     error = np.linalg.norm(got[there] - wanted[there]) / np.linalg.norm(wanted[there])
-    assert error < protocol.tolerance(workload), error
+    assert error < tolerance(workload), error
 
 
 PACKED = cases.workload(1, 2, 70, layout="packed")

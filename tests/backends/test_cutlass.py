@@ -249,7 +249,7 @@ def test_failed_kernels_fail_when_built_not_when_prepared(monkeypatch):
     candidate = backend.propose(conv(), H200)[0]
     error = CompileFailed("words of nvcc")
     monkeypatch.setattr(
-        kernel_backend, "compile_many", lambda configs, progress: dict.fromkeys(configs, error)
+        kernel_backend, "compile_many", lambda configs: dict.fromkeys(configs, error)
     )
     assert backend.prepare([(conv(), candidate)], H200) == {candidate: error}
     with pytest.raises(CompileFailed, match="words of nvcc"):
@@ -258,7 +258,7 @@ def test_failed_kernels_fail_when_built_not_when_prepared(monkeypatch):
 
 @pytest.mark.parametrize("error", [LibraryMissing("no nvcc 13"), CacheUnwritable("full disk")])
 def test_a_missing_compiler_costs_the_candidates_and_nothing_else(monkeypatch, error):
-    def no_compiler(kernels, progress):
+    def no_compiler(kernels):
         raise error
 
     monkeypatch.setattr(kernel_backend, "compile_many", no_compiler)

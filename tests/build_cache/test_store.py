@@ -12,9 +12,10 @@ import pytest
 from convoy import errors
 from convoy.build_cache import store
 from convoy.build_cache.store import ModuleCache, records_digest
-from convoy.ir.artifact import Meta, sealed, write_sealed
+from convoy.ir.artifact import Meta
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
+from convoy.ir.sealed_file import sealed, write_sealed
 from convoy.ir.workload import Workload
 from convoy.records.environment import Environment
 from convoy.records.record import Record

@@ -26,7 +26,7 @@ PAGES = sorted(
 )  # fmt: skip
 #: Pages whose Python runs on a CPU as it stands, with "llvm" in place of "cuda".
 RUNNABLE = [
-    "design/placer.md",
+    "design/placement.md",
     "design/streams.md",
     "guides/add-a-cost-model.md",
     "guides/build.md",

@@ -8,7 +8,7 @@ import functools
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +66,24 @@ def emulate(
     func: tirx.PrimFunc, target: tvm.target.Target, *arrays: np.ndarray, backwards: bool = False
 ) -> list[np.ndarray]:
     """Arrays behind a run of a scheduled kernel on copies of them."""
-    mod = tvm.IRModule({"kernel": func.with_attr("global_symbol", "kernel")})
+    library = compile_kernels({"kernel": func}, target, backwards)
+    return call(library["kernel"], *arrays)
+
+
+def compile_kernels(
+    functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target, backwards: bool = False
+) -> tvm.runtime.Module:
+    """Compile scheduled kernels by name. Many take little longer than one: most of the time goes
+    into CUDA's headers."""
+    named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
     with emulated(backwards):
-        library = build_kernels(mod, target)
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    library["kernel"](*tensors)
+        return build_kernels(tvm.IRModule(named), target)
+
+
+def call(kernel: Callable[..., object], *arrays: np.ndarray) -> list[np.ndarray]:
+    """Arrays behind a call of a kernel with copies of them."""
+    tensors = [tvm.runtime.tensor(np.asarray(array, order="C")) for array in arrays]
+    kernel(*tensors)
     return [tensor.numpy() for tensor in tensors]
 
 

@@ -112,22 +112,22 @@ def prepare(most: int) -> int:
 
 def kernels(most: int, part: int, parts: int) -> int:
     """Launch those of one part of ``parts``; returns how many are wrong."""
-    from convoy.measure import protocol
+    from convoy.measure.problem import error_of, make_problem, tolerance
     from convoy.runtime import current_device
 
     device = current_device()
     wrong, done = 0, collections.Counter()
     for backend, workload, candidate in list(chosen(device, most))[part::parts]:
         done[kind_of(workload, candidate)] += 1
-        problem = protocol.make_problem(workload, np.random.default_rng(1))
+        problem = make_problem(workload, np.random.default_rng(1))
         try:
             call = load_candidate(backend, workload, candidate, device)
-            error = protocol.error_of(problem, call)
+            error = error_of(problem, call)
         except (ConvoyError, RuntimeError) as failure:
             print(f"FAILED {workload.key} {candidate.key}: {str(failure)[:200]}", flush=True)
             wrong += 1
             continue
-        if not error <= protocol.tolerance(workload):
+        if not error <= tolerance(workload):
             print(f"WRONG {error:.1e} {workload.key} {candidate.key}", flush=True)
             wrong += 1
     print(f"{sum(done.values())} kernels, {wrong} wrong:", dict(done), flush=True)

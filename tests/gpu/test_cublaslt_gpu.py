@@ -11,7 +11,7 @@ from convoy.backends.load import load_candidate
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
-from convoy.measure import protocol
+from convoy.measure.problem import error_of, make_problem, tolerance
 from convoy.runtime import present_device
 
 pytestmark = pytest.mark.gpu
@@ -36,11 +36,11 @@ def check(workload: Workload) -> None:
     assert device is not None
     found = backend.propose(workload, device)
     assert not isinstance(found, Decline), found.reason
-    problem = protocol.make_problem(workload, np.random.default_rng())
+    problem = make_problem(workload, np.random.default_rng())
     for candidate in (*found, Candidate(backend.name, FIRST_CHOICE)):
         call = load_candidate(backend, workload, candidate, device)
-        error = protocol.error_of(problem, call)
-        assert error <= protocol.tolerance(workload), candidate.kernel
+        error = error_of(problem, call)
+        assert error <= tolerance(workload), candidate.kernel
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids="-".join)

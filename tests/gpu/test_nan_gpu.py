@@ -14,7 +14,7 @@ from convoy.backends.load import load_candidate
 from convoy.ir.candidate import Decline
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
-from convoy.measure import protocol
+from convoy.measure.problem import make_problem
 from convoy.runtime import current_device
 from convoy.runtime.library import function
 
@@ -61,7 +61,7 @@ def test_behind_a_convolution(backend, activation):
     kept = []
     for candidate in found[:12]:
         call = load_candidate(registry.get(backend), workload, candidate, device)
-        problem = protocol.make_problem(workload, np.random.default_rng(0))
+        problem = make_problem(workload, np.random.default_rng(0))
         function("cuda.fill")(problem.tensors[0], 0xFF)
         function("measure.call")(call, problem.tensors, 0)
         (output,) = problem.outputs.values()

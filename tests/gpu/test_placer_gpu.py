@@ -17,6 +17,7 @@ from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.measure import protocol
+from convoy.measure.problem import tolerance
 from convoy.relay import testing
 from convoy.relay.convert import to_relax
 from convoy.runtime import current_device
@@ -111,4 +112,4 @@ def test_example_backend(monkeypatch: pytest.MonkeyPatch, dtype: str, epilogue: 
     binary = backend.build(workload, candidate, device)
     figure = protocol.measure(workload, candidate, binary, device)
     assert figure.ok, figure.failure
-    assert figure.error <= protocol.tolerance(workload)
+    assert figure.error <= tolerance(workload)

@@ -29,6 +29,7 @@ from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 from convoy.measure import dtypes, protocol
+from convoy.measure.problem import as_tensor, make_problem, tolerance
 from convoy.runtime import create_module, current_device
 from convoy.runtime.library import call_json, function, locations
 
@@ -127,11 +128,11 @@ class Case:
     """A workload with tensors on the GPU, its first engine, and what its output should be."""
 
     def __init__(self, workload: Workload, device: Device, seed: int = 1, **changes: Any) -> None:
-        self.problem = protocol.make_problem(workload, np.random.default_rng(seed))
+        self.problem = make_problem(workload, np.random.default_rng(seed))
         self.module = module_of(workload, propose(workload, device)[0], device, **changes)
         self.run = self.module["f"]
         self.tensors = self.problem.tensors
-        self.limit = protocol.tolerance(workload)
+        self.limit = tolerance(workload)
 
     def call(self) -> None:
         self.run(*self.tensors)
@@ -146,9 +147,9 @@ class Case:
         (expected,) = self.problem.expected
         dtype = self.problem.workload.out_dtype
         stored = np.empty(expected.values.shape, dtypes.STORAGE[dtype])
-        starts = protocol._tensor(expected.starts.astype(np.int64))
+        starts = as_tensor(expected.starts.astype(np.int64))
         output = self.problem.outputs[expected.name]
-        function("cuda.gather")(output, starts, expected.run, protocol._tensor(stored))
+        function("cuda.gather")(output, starts, expected.run, as_tensor(stored))
         got = dtypes.decode(stored, dtype)
         return l2_error(got, expected.values)
 
@@ -343,7 +344,7 @@ def test_compiled_engine_is_restored_from_json(device: Device) -> None:
     started = time.perf_counter()
     entry = CudnnBackend().build(workload, compiled[0], device).entry
     built = time.perf_counter() - started
-    problem = protocol.make_problem(workload, np.random.default_rng(1))
+    problem = make_problem(workload, np.random.default_rng(1))
     seconds = {}
     for name, changes in {"json": {}, "engine": {"plan_json": "", "workspace": 0}}.items():
         module = create_module([{**entry, **changes, "symbol": "f"}], {})

@@ -1,5 +1,5 @@
 """Kernels as the lowering makes them, one operator or a fused chain at a time, for schedule tests
-on the CPU (serial.py) and on the GPU: Relax in, one scheduled PrimFunc and numpy references out."""
+on the CPU (tests/emulation) and on the GPU: Relax in, one PrimFunc and numpy references out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op
 
 from convoy.lower.accumulate import AccumulateInFloat32
@@ -50,6 +50,25 @@ class Case:
         with TARGET:
             mod = AccumulateInFloat32()(self.module())
             return tvm.transform.Sequential(fuse_passes())(mod)
+
+    def kernel(self) -> tuple[tirx.PrimFunc, list[np.ndarray]]:
+        """The kernel before it is scheduled, with its operands and a result of NaN or 77. Constants
+        of the module, such as weights of a depthwise filter, are operands of the kernel too."""
+        fused = self.fused()
+        (func,) = [f for f in fused.functions.values() if isinstance(f, tirx.PrimFunc)]
+        (call,) = [
+            binding.value
+            for block in fused["main"].body.blocks
+            for binding in block.bindings
+            if isinstance(binding.value, relax.Call) and "call_tir" in str(binding.value.op)
+        ]
+        params = dict(zip(fused["main"].params, self.inputs(), strict=True))
+        operands = [
+            params[arg] if isinstance(arg, relax.Var) else arg.value.numpy()
+            for arg in call.args[1].fields
+        ]
+        shape, dtype = [int(size) for size in call.ty.shape.values], str(call.ty.dtype)
+        return func, [*operands, np.full(shape, np.nan if "float" in dtype else 77, dtype)]
 
     def executable(self, target: tvm.target.Target) -> relax.VMExecutable:
         return lower(self.module(), target, cuda_graph=False)
@@ -120,7 +139,7 @@ def leaky(e, x):
 
 
 def small_cases() -> list[Case]:
-    """One of each kind at odd sizes, small enough for serial execution."""
+    """One of each kind at odd sizes, small enough for the CPU."""
     h, f = "float16", "float32"
     pools = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "layout": "NHWC"}
     return [

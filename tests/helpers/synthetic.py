@@ -13,7 +13,8 @@ from collections.abc import Callable
 from convoy.ir.candidate import Candidate
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
-from convoy.partition.match_graph import MatchGraph, Op, Subgraph, bits
+from convoy.partition.dependencies import bits
+from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 
 BACKENDS = ("cudnn", "cutlass", "tvm")
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
 from convoy.ir.device import Device
-from convoy.lower.executable import lower, lower_calls
+from convoy.lower.executable import lower_calls
 from convoy.lower.group_norms import GroupNorms
 from convoy.lower.target import cuda_target
 from convoy.normalize.normal_form import normalize
+from convoy.pipeline import place
 from convoy.streams.program import read
 
+from ..emulation.network import Emulation
 from ..graph.nets import count_ops
-from ..graph.serial import serialize
 
 EPSILON = 1e-5
 
@@ -56,12 +56,10 @@ def reference(x, groups, gamma, beta):
 
 
 def run(mod, x):
-    """On the CPU, kernels with threads one thread after the other."""
-    for var, func in mod.functions_items():
-        if isinstance(func, tvm.tirx.PrimFunc):
-            mod[var] = serialize(func).without_attr("tirx.is_scheduled")
-    vm = relax.VirtualMachine(lower(mod, "llvm"), tvm.cpu())
-    return vm["main"](tvm.runtime.tensor(x)).numpy()
+    """The result of a network on the CPU, whose kernels are emulated."""
+    placement = place(mod, precision="float16", device=Device(), measure=False)
+    (result,) = Emulation(placement)(x)
+    return result
 
 
 @settings(max_examples=10, deadline=None)

@@ -15,9 +15,9 @@ from tvm.relax.op.image import resize2d
 import convoy
 from convoy.lower.legalize_resize import coordinates, nearest
 
-from ..graph.kernels import Case
-from ..graph.serial import run_serial
-from ..tir.test_schedules import cuda_source, schedule, the_kernel
+from ..emulation.kernels import emulate
+from ..graph.kernels import TARGET, Case
+from ..tir.test_schedules import cuda_source, schedule
 
 MODES = ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"]
 ROUNDINGS = ["round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
@@ -120,12 +120,11 @@ def test_channels_are_loaded_as_vectors(options: dict[str, str]) -> None:
     """A thread reads the pixels that its result needs, 16 bytes at a time, and no others."""
     build = resized("NHWC", (8, 12), **options)
     case = Case("resize", [(1, 4, 6, 16)], ["float16"], build, "Elementwise")
-    func, _ = the_kernel(case.fused())
+    func, arrays = case.kernel()
     rule, scheduled = schedule(func)
     assert rule == "Elementwise"
-    (x,) = case.inputs()
-    got = run_serial(scheduled, [x], np.zeros((1, 8, 12, 16), "float16"))
-    np.testing.assert_allclose(got, case.reference([x]), atol=2e-3)
+    *_, got = emulate(scheduled, TARGET, *arrays)
+    np.testing.assert_allclose(got, case.reference(case.inputs()), atol=2e-3)
     source = cuda_source(scheduled)
     reads = 4 if options["method"] == "linear" else 1
     assert len(re.findall(r"\*\(uint4\*\)\(p0_ptr \+ ", source)) == reads, source
@@ -138,7 +137,6 @@ def test_a_transposed_result_is_right_too(method: str) -> None:
         return emit(relax.op.permute_dims(y, [0, 3, 1, 2]))
 
     case = Case("resize", [(1, 4, 6, 3)], ["float16"], build, "Elementwise")
-    func, _ = the_kernel(case.fused())
-    (x,) = case.inputs()
-    got = run_serial(schedule(func)[1], [x], np.zeros((1, 3, 8, 16), "float16"))
-    np.testing.assert_allclose(got, case.reference([x]), atol=1e-2)
+    func, arrays = case.kernel()
+    *_, got = emulate(schedule(func)[1], TARGET, *arrays)
+    np.testing.assert_allclose(got, case.reference(case.inputs()), atol=1e-2)

@@ -46,14 +46,18 @@ def test_median_and_spread() -> None:
     [(network.graph_replays, "measure.kernel_us", (1, 6)), (network.calls, "measure.e2e_us", (6,))],
 )
 def test_samplers_of_functions_ask_the_runtime(
-    make: Callable[..., network.Sampler], name: str, arguments: tuple[int, ...]
+    make: Callable[..., network.Sampler],
+    name: str,
+    arguments: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[Any] = []
 
     def lookup(found: str) -> Callable[..., list[float]]:
         return lambda *args: asked.append((found, *args)) or [1.5]
 
-    assert make("main", ["x"], 2, budget_us=9.0, lookup=lookup)(6) == [1.5]
+    monkeypatch.setattr(network, "function", lookup)
+    assert make("main", ["x"], 2, budget_us=9.0)(6) == [1.5]
     assert asked == [(name, "main", ["x"], 2, *arguments, 9.0)]
 
 

@@ -37,21 +37,21 @@ def run(fakes: Fakes, code: str) -> Any:
     return fakes.run(SETUP + textwrap.dedent(code))
 
 
-def test_all_figures(fakes: Fakes) -> None:
-    figure, forbidden = run(
+def test_all_times(fakes: Fakes) -> None:
+    found, forbidden = run(
         fakes,
         """
-        figure = measure(w)
-        result([figure, [x for x in log() if "forbidden" in x]])
+        found = measure(w)
+        result([found, [x for x in log() if "forbidden" in x]])
         """,
     )
     assert not forbidden
-    assert figure["error"] < 1e-6
-    assert figure["samples"] >= 3
+    assert found["error"] < 1e-6
+    assert found["samples"] >= 3
     for name in ("kernel_us", "enqueue_us", "e2e_us"):
-        assert figure[name] > 0
-        assert figure[name.replace("_us", "_spread_us")] >= 0
-    assert "cold_us" in figure and "failure" not in figure
+        assert found[name] > 0
+        assert found[name.replace("_us", "_spread_us")] >= 0
+    assert "cold_us" in found and "failure" not in found
 
 
 @pytest.mark.parametrize("op", ["fprop", "dgrad", "wgrad", "matmul"])
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_a_failure(fakes: Fakes) -> None:
     assert wrong["error"] == pytest.approx(0.01, rel=0.01)
     assert "inf" in unwritten["failure"] and "error" not in unwritten
     assert "swizzle 99" in refuses["failure"]
-    assert not any("kernel_us" in figure for figure in (cannot, wrong, unwritten, refuses))
+    assert not any("kernel_us" in found for found in (cannot, wrong, unwritten, refuses))
 
 
 def test_a_kernel_that_starts_early_is_timed_as_a_link_too(fakes: Fakes) -> None:
@@ -157,17 +157,17 @@ def test_inputs_are_what_the_reference_reads(dtype: str, fakes: Fakes) -> None:
     equal = run(
         fakes,
         f"""
-        from convoy.measure import dtypes
-        protocol._BLOCK = 101
+        from convoy.measure import dtypes, problem
+        problem._BLOCK = 101
         seen = {{}}
         def sample(workload, operands, rng):
             seen.update(operands)
             return []
-        protocol.reference.sample = sample
+        problem.reference.sample = sample
         w = small(dtype={dtype!r}, out_dtype={dtype!r})
-        problem = protocol.make_problem(w, np.random.default_rng(0))
+        made = problem.make_problem(w, np.random.default_rng(0))
         equal = []
-        for (name, shape, dtype), tensor in zip(w.operand_shapes(), problem.tensors):
+        for (name, shape, dtype), tensor in zip(w.operand_shapes(), made.tensors):
             if name not in seen: continue
             stored = np.empty(shape, dtypes.STORAGE[dtype])
             function("cuda.copy")(tensor, tvm_ffi.from_dlpack(stored))
@@ -180,7 +180,7 @@ def test_inputs_are_what_the_reference_reads(dtype: str, fakes: Fakes) -> None:
 
 
 def test_getting_ready_touches_no_gpu_and_measuring_uses_it(fakes: Fakes) -> None:
-    before, figure, again, failure = run(
+    before, found, again, failure = run(
         fakes,
         """
         from convoy.errors import CompileFailed
@@ -194,14 +194,14 @@ def test_getting_ready_touches_no_gpu_and_measuring_uses_it(fakes: Fakes) -> Non
         log()
         measurer.ready(w, candidate)
         before = log()
-        figure = measurer.measure(w, candidate, None).to_json()
+        found = measurer.measure(w, candidate, None).to_json()
         again = measurer.measure(small(k=16), candidate, None).to_json()  # was not made ready
         other = Candidate("kernel", "another")
         measurer.ready(w, other)
-        result([before, figure, again, measurer.measure(w, other, None).to_json()])
+        result([before, found, again, measurer.measure(w, other, None).to_json()])
         """,
     )
     assert before == []
-    assert figure["error"] < 1e-6 and figure["kernel_us"] > 0
+    assert found["error"] < 1e-6 and found["kernel_us"] > 0
     assert again["error"] < 1e-6
     assert failure["failure"].startswith("CompileFailed")

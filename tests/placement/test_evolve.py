@@ -1,11 +1,9 @@
-"""The evolutionary level: never worse than its seeds, reproducible, resumable."""
+"""The evolutionary level: never worse than its seeds, reproducible."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 
 from convoy.errors import CompileFailed, InvalidOption, NoCandidate
 from convoy.placement.cover import Cover, cover_of, usable_offers
-from convoy.placement.evaluations import Evaluations
 from convoy.placement.evolve import Budget, Evolved, evolve, seed_covers
 from convoy.placement.groups import make_groups
 from convoy.placement.variation import Settings
@@ -80,33 +77,7 @@ def test_same_seed_same_result_whatever_else_draws_random_numbers() -> None:
     assert refined(seed=6).history != first.history
 
 
-def test_interrupted_search_goes_on_where_it_was(tmp_path: Path) -> None:
-    cache = tmp_path / "evaluations.jsonl"
-    whole = refined(seed=2, budget=Budget(120, patience=99))
-    part = refined(seed=2, budget=Budget(50, patience=99), cache=cache)
-    assert part.evaluations == 50
-    with cache.open("ab") as file:
-        file.write(b'{"space": "cut o')
-    rest = refined(seed=2, budget=Budget(70, patience=99), cache=cache)
-    assert rest.fitness_us == whole.fitness_us
-    assert rest.cover.picks == whole.cover.picks
-    assert len({tuple(json.loads(line)["genes"]) for line in _lines(cache)}) == 120
-
-
-def _lines(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line.endswith("}")]
-
-
-def test_cache_of_another_space_is_not_used(tmp_path: Path) -> None:
-    path = tmp_path / "evaluations.jsonl"
-    Evaluations("one", path).add((1, 2), 5.0)
-    Evaluations("two", path).add((1, 2), float("inf"), "illegal address")
-    assert Evaluations("one", path).get((1, 2)) == 5.0
-    assert Evaluations("two", path).get((1, 2)) == float("inf")
-    assert Evaluations("three", path).get((1, 2)) is None
-
-
-def test_failures_are_infinitely_slow_and_not_tried_again(tmp_path: Path) -> None:
+def test_failures_are_infinitely_slow_and_not_tried_again() -> None:
     calls: list[tuple[tuple[int, int], ...]] = []
 
     def failing(cover: Cover) -> float:
@@ -115,13 +86,9 @@ def test_failures_are_infinitely_slow_and_not_tried_again(tmp_path: Path) -> Non
             raise CompileFailed("an error")
         return changing(cover)
 
-    cache = tmp_path / "evaluations.jsonl"
-    first = refined(fitness=failing, cache=cache)
+    first = refined(fitness=failing)
     assert first.fitness_us < float("inf") and "cutlass" not in first.cover.backends()
     assert len(calls) == len(set(calls))
-    done = len(calls)
-    refined(fitness=failing, cache=cache, budget=Budget(evaluations=0))
-    assert len(calls) == done
 
     def broken(cover: Cover) -> float:
         raise CompileFailed("an error")
@@ -130,31 +97,13 @@ def test_failures_are_infinitely_slow_and_not_tried_again(tmp_path: Path) -> Non
         refined(fitness=broken)
 
 
-def test_a_lucky_measurement_does_not_win() -> None:
-    """Noise that makes others look faster once: measured again, the seed stays."""
-    seen: set[tuple[tuple[int, int], ...]] = set()
-    graph = network("resnet", 60, seed=3)
-    seeds = seed_covers(graph, "graph", BACKENDS)
-    exact = tuple(sorted(seeds["exact"].picks))
-
-    def lucky(cover: Cover) -> float:
-        picks = tuple(sorted(cover.picks))
-        first = picks not in seen
-        seen.add(picks)
-        if picks == exact:
-            return 100.0
-        return 90.0 if first else 120.0
-
-    found = evolve({"exact": seeds["exact"]}, lucky, Budget(60), seed=1, confirm=3)
-    assert found.confirmed
-    assert tuple(sorted(found.cover.picks)) == exact
-    assert found.fitness_us == 100.0
-
-
-def test_budget_in_seconds_and_patience() -> None:
-    assert refined(budget=Budget(seconds=0.0)).evaluations == len(refined().seeds)
+def test_patience() -> None:
     flat = refined(fitness=lambda cover: 1.0, budget=Budget(evaluations=10**6, patience=4))
     assert len(flat.history) == 5
+
+
+def test_only_seeds_without_a_budget() -> None:
+    assert refined(budget=Budget(evaluations=0)).evaluations == len(refined().seeds)
 
 
 def test_no_seeds() -> None:

@@ -18,7 +18,7 @@ from convoy.ir.plan import Plan
 from convoy.ir.workload import Workload
 from convoy.normalize.forms import normal_forms
 from convoy.partition.rewrite import rewrite
-from convoy.placement import explain
+from convoy.placement.explanation_text import details
 from convoy.placement.placement import restore
 
 from ..helpers.placer import Placer
@@ -139,7 +139,7 @@ def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None
     (joint,) = [op for op in explained.ops if op.workload.k == sum(WIDTHS)]
     assert joint.branches == 3 and joint.to_json()["branches"] == 3
     assert {op.branches for op in explained.ops if op is not joint} == {1}
-    text = " ".join(" ".join(explain.details(explained)).split())
+    text = " ".join(" ".join(details(explained)).split())
     assert "3 branches side by side" in text
     assert "sync" in dict(joint.elsewhere) and "channels" in dict(joint.elsewhere)["sync"]
 

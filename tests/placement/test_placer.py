@@ -24,7 +24,7 @@ from convoy.ir.plan import Plan
 from convoy.ir.workload import Workload
 from convoy.normalize.forms import normal_forms
 from convoy.partition.rewrite import rewrite
-from convoy.placement import explain
+from convoy.placement.explanation_text import consequences, details
 from convoy.placement.select import cover_of_plan
 
 from ..helpers.placer import Placer
@@ -221,12 +221,12 @@ def test_explanation_names_rivals_fusions_declines_and_consequences(
     assert by_name["sync"].loss >= -0.05
     data = json.loads(json.dumps(why.to_json()))
     assert data["ops"][0]["winner"]["margin"] == 1.0
-    lines = explain.details(why)
+    lines = details(why)
     assert sum(line.startswith("  chosen ") for line in lines) == len(
         {op.workload for op in why.ops}
     )
     assert any(line.startswith("  under sync: ") for line in lines)
-    lines += explain.consequences(why)
+    lines += consequences(why)
     assert max(map(len, lines)) <= 80
 
 

@@ -12,6 +12,7 @@ import pytest
 from convoy.errors import CacheUnwritable, InvalidOption
 from convoy.records import maintenance, record_file
 from convoy.records.environment import Environment
+from convoy.records.spreadsheet import export_csv
 from convoy.records.store import RecordStore
 
 
@@ -99,7 +100,7 @@ def test_a_failing_rewrite_leaves_the_old_file(tmp_path: Path, make_record, monk
 def test_export_csv(make_record) -> None:
     stream = io.StringIO()
     some = [make_record("eng1", 1.5), make_record("eng2", None, failure="no, it failed")]
-    assert maintenance.export_csv(some, stream) == 2
+    assert export_csv(some, stream) == 2
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [row["kernel_us"] for row in rows] == ["1.5", ""]
     assert rows[1]["failure"] == "no, it failed"

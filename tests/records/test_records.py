@@ -27,7 +27,8 @@ from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.records import record_file
 from convoy.records.environment import Environment
-from convoy.records.record import Parser, Record, header_line
+from convoy.records.lines import Parser
+from convoy.records.record import Record, header_line
 from convoy.records.store import RecordStore, RecordsWarning
 
 sizes = st.integers(1, 2048)

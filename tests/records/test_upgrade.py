@@ -13,7 +13,7 @@ from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 from convoy.records import environment, upgrade
 from convoy.records.environment import Environment
-from convoy.records.record import BadLine, Parser
+from convoy.records.lines import BadLine, Parser
 from convoy.records.store import RecordStore
 
 EARLIER = "hopper/dgrad_strided_library.cuh=e9eb1f7a5b13"

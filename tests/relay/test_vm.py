@@ -12,7 +12,7 @@ import tvm
 
 from convoy import graph_executor, relay
 from convoy.errors import CorruptArtefact, InvalidOption, RelayTypeError
-from convoy.ir.artifact import sealed
+from convoy.ir.sealed_file import sealed
 from convoy.relay.op.contrib import cudnn, cutlass
 from convoy.relay.vm import archive
 

@@ -187,7 +187,7 @@ def test_build_refuses_candidates_of_other_workloads():
 def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
     error = CompileFailed("an error from nvcc", "a kernel library")
     monkeypatch.setattr(
-        kernel_backend, "compile_many", lambda kernels, progress: dict.fromkeys(kernels, error)
+        kernel_backend, "compile_many", lambda kernels: dict.fromkeys(kernels, error)
     )
     backend = sm90_backend()
     candidate = backend.propose(BASE, DEVICE)[0]
@@ -197,7 +197,7 @@ def test_a_kernel_that_does_not_compile_is_reported_when_built(monkeypatch):
 
 
 def test_a_candidate_of_another_version_fails_alone(monkeypatch):
-    monkeypatch.setattr(kernel_backend, "compile_many", lambda kernels, progress: {})
+    monkeypatch.setattr(kernel_backend, "compile_many", lambda kernels: {})
     backend = sm90_backend()
     candidate = backend.propose(BASE, DEVICE)[0]
     options = candidate.options()

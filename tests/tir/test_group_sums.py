@@ -1,4 +1,4 @@
-"""Statistics of group norms: kernels run serially on the CPU against numpy."""
+"""Statistics of group norms: kernels as CUDA run on the CPU against numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from convoy.tir.group_sums import GroupSums, affine_kernel, partial_shape, sums_kernel
 
-from .test_training_kernels import run
+from ..emulation.kernels import call, compile_kernels
+from ..graph.kernels import TARGET
 
 EPSILON = 1e-5
 
@@ -30,10 +31,11 @@ def test_kernels(images: int, rows: int, groups: int, members: int, seed: int) -
     rng = np.random.default_rng(seed)
     x = (1 + rng.standard_normal((images, rows, channels))).astype("float16")
     gamma, beta = rng.standard_normal((2, channels)).astype("float32")
-    first, second = sums_kernel(sums), affine_kernel(sums)
-    *_, partial = run(first, x, np.full(partial_shape(sums), np.nan, "float32"))
+    functions = {"first": sums_kernel(sums), "second": affine_kernel(sums)}
+    built = compile_kernels(functions, TARGET)
+    *_, partial = call(built["first"], x, np.full(partial_shape(sums), np.nan, "float32"))
     empty = np.full((images, channels), np.nan, "float32")
-    *_, scale, shift = run(second, partial, gamma, beta, empty, empty)
+    *_, scale, shift = call(built["second"], partial, gamma, beta, empty, empty)
     apart = x.astype("float64").reshape(images, rows, groups, members)
     mean, variance = (f((1, 3), keepdims=True) for f in (apart.mean, apart.var))
     exact = ((apart - mean) / np.sqrt(variance + EPSILON)).reshape(x.shape) * gamma + beta

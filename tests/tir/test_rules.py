@@ -3,6 +3,7 @@ results, what is said about it, and one clear error where nothing is left."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 
@@ -26,9 +27,9 @@ from convoy.tir import fallback
 from convoy.tir import rules as schedules
 from convoy.tir.aliasing import chooses_from_results
 
+from ..emulation.kernels import call, compile_kernels, emulate
 from ..graph.kernels import TARGET, small_cases
 from ..graph.nets import relative_error
-from ..graph.serial import run_serial
 
 CASES = {case.name: case for case in small_cases()}
 CHOSEN = [
@@ -136,26 +137,22 @@ def test_equal_functions_are_scheduled_once(rules: Callable[..., None]) -> None:
     assert not fallback.works_on_the_host(other.body)
 
 
+@functools.cache
+def chosen(rung: str) -> tuple[dict[str, tirx.PrimFunc], tvm.runtime.Module]:
+    """Kernels with the schedules of a rule, and compiled."""
+    scheduled = {f"case_{name}": by(rung, CASES[name].kernel()[0]) for name in CHOSEN}
+    return scheduled, compile_kernels(scheduled, TARGET)
+
+
 @pytest.mark.parametrize("rung", ["ThreadPerElement", schedules.ONE_THREAD])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_simple_schedules_keep_the_meaning(name: str, rung: str) -> None:
-    case = CASES[name]
-    fused = case.fused()
-    (func,) = [f for f in fused.functions.values() if isinstance(f, tirx.PrimFunc)]
-    (call,) = [
-        b.value for block in fused["main"].body.blocks for b in block.bindings
-        if isinstance(b.value, relax.Call) and "call_tir" in str(b.value.op)
-    ]  # fmt: skip
-    scheduled = by(rung, func)
-    inputs = case.inputs()
-    params = dict(zip((p.name for p in case.module()["main"].params), inputs, strict=True))
-    operands = [
-        params[a.name] if isinstance(a, relax.Var) else a.value.numpy() for a in call.args[1].fields
-    ]
-    out = np.zeros([int(d) for d in call.ty.shape.values], str(call.ty.dtype))
-    got = run_serial(scheduled, operands, out).astype("float32")
-    assert relative_error(got, case.reference(inputs)) < (2e-3 if out.dtype != "float32" else 1e-5)
-    assert ("threadIdx.x" in compile_for_cuda(scheduled)) == (rung == "ThreadPerElement")
+    scheduled, kernels = chosen(rung)
+    *_, got = call(kernels[f"case_{name}"], *CASES[name].kernel()[1])
+    error = relative_error(got.astype("float32"), CASES[name].reference(CASES[name].inputs()))
+    assert error < (2e-3 if got.dtype != "float32" else 1e-5)
+    source = compile_for_cuda(scheduled[f"case_{name}"])
+    assert ("threadIdx.x" in source) == (rung == "ThreadPerElement")
 
 
 def test_axes_that_are_no_loops_of_their_own_are_not_parallel() -> None:
@@ -194,7 +191,7 @@ def test_a_block_without_loops_runs_in_one_thread() -> None:
     (found,) = schedules.rescheduled(mod)
     assert found.rule == schedules.ONE_THREAD
     inputs = [np.zeros(6, "float32"), np.array([1, 1, 5, 1]), np.arange(1, 5, dtype="float32")]
-    got = run_serial(mod["index_put"].without_attr("convoy.unscheduled"), inputs, inputs[0])
+    *_, got = emulate(mod["index_put"], TARGET, *inputs, np.full(6, np.nan, "float32"))
     assert got.tolist() == [0, 7, 0, 0, 0, 3]
     compile_for_cuda(mod["index_put"])
 
@@ -210,7 +207,7 @@ def test_a_place_of_a_maximum_is_kept_in_registers() -> None:
         with pytest.raises(s_tir.ScheduleError, match="reorder"):
             fallback.Fallback().apply(func, TARGET, False)
     values = np.random.default_rng(0).standard_normal((6, 40), "float32")
-    got = run_serial(own, [values], np.zeros(6, "int32"))
+    _, got = emulate(own, TARGET, values, np.zeros(6, "int32"))
     assert got.tolist() == values.argmax(1).tolist()
 
 

@@ -3,6 +3,7 @@ CUDA moves 16 bytes at a time where it should."""
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -10,31 +11,18 @@ import pytest
 import tvm
 from hypothesis import given
 from hypothesis import strategies as st
-from tvm import relax, tirx, topi
+from tvm import relax, topi
 
 from convoy.tir import ChannelReduce, RowReduce, Window
 from convoy.tir.gemv import FEWEST_LANES, _lanes_and_width
 from convoy.tir.loads import block_size, itemsize, vector_width
 from convoy.tir.rules import RULES
 
+from ..emulation.kernels import call, compile_kernels, emulate
 from ..graph.kernels import TARGET, Case, conv, small_cases
 from ..graph.nets import relative_error
-from ..graph.serial import run_serial
 
 CASES = {case.name: case for case in small_cases()}
-
-
-def the_kernel(mod):
-    """(PrimFunc, call) of a module of one kernel."""
-    funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, tirx.PrimFunc)}
-    calls = [
-        b.value
-        for block in mod["main"].body.blocks
-        for b in block.bindings
-        if isinstance(b.value, relax.Call) and "call_tir" in str(b.value.op)
-    ]
-    assert len(calls) == 1, mod.script()
-    return funcs[calls[0].args[0].name_hint], calls[0]
 
 
 def schedule(func):
@@ -55,25 +43,23 @@ def cuda_source(func):
     return source[source.rindex('extern "C" __global__') :]
 
 
+@functools.cache
+def scheduled_cases() -> tuple[dict[str, str], tvm.runtime.Module]:
+    """The rule of each case, and the kernels."""
+    found = {name: schedule(case.kernel()[0]) for name, case in CASES.items()}
+    kernels = compile_kernels({f"case_{name}": func for name, (_, func) in found.items()}, TARGET)
+    return {name: rule for name, (rule, _) in found.items()}, kernels
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_schedule_keeps_the_meaning(name):
     case = CASES[name]
-    func, call = the_kernel(case.fused())
-    rule, scheduled = schedule(func)
-    assert rule == case.rule
-    if rule == "GeneralReduction":
-        return  # TVM's own; its cross-thread reductions do not run serially
-    inputs = case.inputs()
-    # Constants of the module (weights of a depthwise filter) are operands of the kernel too.
-    params = {p.name: value for p, value in zip(case.module()["main"].params, inputs, strict=True)}
-    operands = [
-        params[a.name] if isinstance(a, relax.Var) else a.value.numpy() for a in call.args[1].fields
-    ]
-    out = np.zeros([int(d) for d in call.ty.shape.values], str(call.ty.dtype))
-    got = run_serial(scheduled, operands, out)
-    want = case.reference(inputs)
+    rules, kernels = scheduled_cases()
+    assert rules[name] == case.rule
+    *_, got = call(kernels[f"case_{name}"], *case.kernel()[1])
+    want = case.reference(case.inputs())
     assert got.shape == want.shape
-    assert relative_error(got.astype("float32"), want) < (2e-3 if out.dtype == "float16" else 1e-5)
+    assert relative_error(got.astype("float32"), want) < (2e-3 if got.dtype == "float16" else 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +71,7 @@ def test_schedule_keeps_the_meaning(name):
 )  # fmt: skip
 def test_cuda_moves_sixteen_bytes(name):
     """Operands and results in device memory are read and written 16 bytes at a time only."""
-    func, _ = the_kernel(CASES[name].fused())
+    func, _ = CASES[name].kernel()
     source = cuda_source(schedule(func)[1])
     signature, body = source.split("{", 1)
     pointers = re.findall(r"(\w+) ?\* __restrict__ (\w+)", signature)
@@ -106,17 +92,15 @@ def test_threads_run_along_the_operand_where_the_result_is_transposed():
         return emit(relax.op.concat(flat, axis=2))
 
     for case in (CASES["exit_n1"], Case("heads", shapes, ["float16"] * 2, heads, "Elementwise")):
-        func, _ = the_kernel(case.fused())
+        func, arrays = case.kernel()
         scheduled = schedule(func)[1]
         channels = case.shapes[0][-1]
         (thread,) = re.findall(r"v0 = T.axis.spatial\(T.int64\(\d+\), (.*)\)", scheduled.script())[
             :1
         ]
         assert thread.endswith(f"% T.int64({channels})"), scheduled.script()
-        inputs = case.inputs()
-        out = case.reference(inputs)
-        got = run_serial(scheduled, inputs, np.zeros(out.shape, "float16"))
-        np.testing.assert_array_equal(got, out.astype("float16"))
+        *_, got = emulate(scheduled, TARGET, *arrays)
+        np.testing.assert_array_equal(got, case.reference(case.inputs()).astype("float16"))
 
 
 @pytest.mark.parametrize(
@@ -125,14 +109,14 @@ def test_threads_run_along_the_operand_where_the_result_is_transposed():
 )
 def test_long_or_few_rows_have_many_threads_each(shape, axis, rule):
     case = Case("", [shape], ["float32"], lambda e, x: e(relax.op.nn.softmax(x, axis)), rule)
-    assert schedule(the_kernel(case.fused())[0])[0] == rule
+    assert schedule(case.kernel()[0])[0] == rule
 
 
 def test_rows_of_a_matrix_are_read_by_whole_warps():
     """16 bytes a thread of the matrix and of the vector, for any number of rows of the vector."""
     for rows, c, k in ((1, 512, 32), (4, 960, 40), (16, 256, 1000)):
         case = Case("gemv", [(rows, 1, 1, c), (k, 1, 1, c)], ["float16"] * 2, conv, "Gemv")
-        func, _ = the_kernel(case.fused())
+        func, _ = case.kernel()
         source = cuda_source(schedule(func)[1])
         for pointer in ("p0_ptr", "p1_ptr"):
             reads = source.count(f"{pointer} + ")
@@ -142,7 +126,7 @@ def test_rows_of_a_matrix_are_read_by_whole_warps():
 @pytest.mark.parametrize("c", [72, 216, 1512, 20])
 def test_lengths_with_few_powers_of_two_have_several_threads_a_row(c):
     case = Case("gemv", [(4, 1, 1, c), (144, 1, 1, c)], ["float16"] * 2, conv, "Gemv")
-    rule, scheduled = schedule(the_kernel(case.fused())[0])
+    rule, scheduled = schedule(case.kernel()[0])
     threads = re.search(r"__launch_bounds__\((\d+)\)", cuda_source(scheduled))
     assert rule == "Gemv" and int(threads[1]) >= 32
 
@@ -159,8 +143,8 @@ def test_threads_of_a_row(length: int, most: int) -> None:
 
 
 def test_arithmetic_inside_a_copy_is_not_vectorised():
-    """CUDA has no vectors of eight truths: a copy that arithmetic was put into is none any more."""
-    func, _ = the_kernel(CASES["concat_of_concat_of_where"].fused())
+    """CUDA has no vectors of eight bools: a copy that arithmetic was put into is none any more."""
+    func, _ = CASES["concat_of_concat_of_where"].kernel()
     assert "uint4" in cuda_source(schedule(func)[1])
 
 
@@ -173,13 +157,13 @@ def test_arithmetic_inside_a_copy_is_not_vectorised():
     ],
 )
 @pytest.mark.parametrize("dtype", ["bool", "float32"])
-def test_truths_are_moved_one_by_one(build, dtype):
+def test_bools_are_moved_one_by_one(build, dtype):
     """TVM takes four of them for four numbers of 16 bits: twice the bytes."""
     x, y = (tvm.te.placeholder((32, 64), dtype, name=name) for name in "xy")
     _, scheduled = schedule(tvm.te.create_prim_func([x, y, build(x, y)]))
     source = cuda_source(scheduled)
-    truths = "|".join(set(re.findall(r"bool ?\*? ?(?:__restrict__ )?(\w+)", source))) or "none"
-    assert not re.search(rf"\*\(\w+[48]\*\)\((?:{truths})\b", source), source
+    bools = "|".join(set(re.findall(r"bool ?\*? ?(?:__restrict__ )?(\w+)", source))) or "none"
+    assert not re.search(rf"\*\(\w+[48]\*\)\((?:{bools})\b", source), source
 
 
 def test_vector_width():
@@ -232,5 +216,5 @@ def test_one_sum_is_that_of_a_block(shape: tuple[int, ...], axes: list[int] | No
     assert rule == "RowReduce"
     data = np.random.default_rng(0).random(shape, "float32")
     want = data.sum(tuple(axes) if axes else None, keepdims=True)
-    got = run_serial(scheduled, [data], np.zeros_like(want))
+    _, got = emulate(scheduled, TARGET, data, np.zeros_like(want))
     np.testing.assert_allclose(got, want, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Kernels of training steps that are built as such: run serially on the CPU against numpy, and
+"""Kernels of training steps that are built as such: as CUDA run on the CPU against numpy, and
 what a whole step becomes on a GPU."""
 
 from __future__ import annotations
@@ -24,19 +24,15 @@ from convoy.tir.multi_tensor import Item
 from convoy.tir.pool_gradient import MaxPool, first_maximum, scatter
 from convoy.training import Network, Scaling, Sgd, resnet50, small_resnet
 
-from ..graph.serial import serialize
+from ..emulation.kernels import emulate
 from ..helpers.longest import longest
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 
 def run(func, *arrays):
-    """Arrays behind a serial run of a kernel on copies of them."""
-    plain = serialize(func).without_attr("tirx.is_scheduled")
-    lib = tvm.compile(tvm.IRModule({"main": plain.with_attr("global_symbol", "main")}), "llvm")
-    tensors = [tvm.runtime.tensor(np.asarray(a, order="C")) for a in arrays]
-    lib["main"](*tensors)
-    return [t.numpy() for t in tensors]
+    """Arrays behind a run of a kernel on copies of them."""
+    return emulate(func, TARGET, *arrays)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ..ir.device import Device
 from ..ir.roofline import library_us
 from ..ir.workload import Workload
 from ..runtime.device import present_device
-from ..runtime.library import call_json, function
+from ..runtime.library import call_json, function, version_text
 from .base import Backend, Binary
 
 #: Most workspace of an algorithm, in bytes: NVIDIA's recommendation for Hopper.
@@ -142,5 +142,4 @@ def cublas_version_number() -> int:
 
 def cublas_version() -> str:
     """The same as text, such as ``13.10.0``. Raises LibraryMissing."""
-    number = cublas_version_number()
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    return version_text(cublas_version_number())

@@ -11,7 +11,7 @@ from ..ir import fields as checks
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
-from ..runtime.library import call_json, function
+from ..runtime.library import call_json, function, version_text
 from ..threads import in_threads
 from . import cudnn_attention
 from .base import Backend, Binary
@@ -89,7 +89,7 @@ class CudnnBackend(Backend):
         missing = not answer.get("can_compile", True) and _is_compiled(workload)
         if found.candidates and not missing:
             return found.candidates
-        version = _version(answer["cudnn_version"])
+        version = version_text(answer["cudnn_version"])
         if missing:
             found.reasons.append(
                 f"engines for {workload.epilogue.name or workload.op} are compiled at run time, "
@@ -248,7 +248,7 @@ def _wants_zero_bias(workload: Workload) -> bool:
 
 
 def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
-    proposed, installed = _version(_options(candidate).version), cudnn_version()
+    proposed, installed = version_text(_options(candidate).version), cudnn_version()
     got = f"cuDNN {installed} refusing {candidate.kernel} for {workload.key} ({why})"
     if proposed != installed:
         remedy = "Install that version, or measure and place again."
@@ -259,13 +259,9 @@ def _refused(workload: Workload, candidate: Candidate, why: str) -> ConvoyError:
 def cudnn_version() -> str:
     """Version of the installed cuDNN; empty if none can be loaded."""
     try:
-        return _version(function("cudnn.version")())
+        return version_text(function("cudnn.version")())
     except ConvoyError:
         return ""
-
-
-def _version(number: int) -> str:
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

@@ -15,8 +15,8 @@ NATIVE = "native"
 class TvmBackend(Backend):
     """Declines nothing that the graph can express, and is rarely fast: no tensor cores.
 
-    Its one candidate has nothing to build. A subgraph placed here is not rewritten; lower/lower.py
-    compiles its operators with float32 accumulation and convoy's own schedules.
+    Its one candidate has nothing to build. A subgraph placed here is not rewritten;
+    lower/executable.py compiles its operators with float32 accumulation and convoy's own schedules.
     """
 
     name = "tvm"

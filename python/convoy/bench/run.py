@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import __version__
+from .. import __version__, pipeline
 from ..errors import InvalidOption
 from ..measure import network
 from ..measure.turns import turn
@@ -77,8 +77,12 @@ def bench(
     for batch in batches:
         before, started = used_bytes(target), time.perf_counter()
         with report.stage("load" if path.suffix == models.COMPILED else "build"):
-            given = (target, precision, params, shapes, outputs, options or {}, report)
-            compiled = _compiled(path, batch, *given)
+            if path.suffix == models.COMPILED:
+                compiled = _loaded(path, batch, precision, shapes, outputs)
+            else:
+                mod = models.read(path, params, batch, shapes, outputs)
+                more = {**(options or {}), "progress": report} if target == "cuda" else {}
+                compiled = pipeline.build(mod, target, precision=precision, **more)
         build_s, target = time.perf_counter() - started, compiled.meta.target
         with report.stage("measure"):
             found = _measure(compiled, path, against, seconds, before, report)
@@ -87,35 +91,26 @@ def bench(
     return Result(path.stem, target, device.name if device else "CPU", tuple(rows), _about())
 
 
-def _compiled(
+def _loaded(
     path: Path,
     batch: int | None,
-    target: str,
     precision: str | None,
-    params: Path | None,
     shapes: Mapping[str, Sequence[int]] | None,
     outputs: Sequence[str] | None,
-    options: Mapping[str, Any],
-    progress: Progress,
 ) -> CompiledModule:
-    if path.suffix == models.COMPILED:
-        if shapes or outputs:
-            name = "--shape" if shapes else "--end"
-            raise InvalidOption(f"{name} for a module that is compiled", "a model")
-        compiled = load(path)
-        own = _batch(compiled)
-        if batch not in (None, own):
-            raise InvalidOption(f"--batch {batch} for a module built for {own}", f"--batch {own}")
-        if precision not in (None, compiled.meta.precision):
-            raise InvalidOption(
-                f"--precision {precision} for a module of {compiled.meta.precision}", "none"
-            )
-        return compiled
-    from .. import pipeline
-
-    mod = models.read(path, params, batch, shapes, outputs)
-    more = {**options, "progress": progress} if target == "cuda" else {}
-    return pipeline.build(mod, target, precision=precision, **more)
+    """A compiled module. Raises InvalidOption for what it was not built with."""
+    if shapes or outputs:
+        name = "--shape" if shapes else "--end"
+        raise InvalidOption(f"{name} for a module that is compiled", "a model")
+    compiled = load(path)
+    own = _batch(compiled)
+    if batch not in (None, own):
+        raise InvalidOption(f"--batch {batch} for a module built for {own}", f"--batch {own}")
+    if precision not in (None, compiled.meta.precision):
+        raise InvalidOption(
+            f"--precision {precision} for a module of {compiled.meta.precision}", "none"
+        )
+    return compiled
 
 
 def _batch(compiled: CompiledModule) -> int:

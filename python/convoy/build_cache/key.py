@@ -31,10 +31,10 @@ from .source import Source, array_hash
 if TYPE_CHECKING:
     from ..graph.bind import Params
 
-#: Other inputs that determine which libraries are used.
+#: Other inputs: which libraries are used, and which kernels are proposed.
 _VARIABLES = (
     *("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC"),
-    "CONVOY_PROGRAMMATIC_LAUNCH",
+    *("CONVOY_PROGRAMMATIC_LAUNCH", "CONVOY_CUTLASS_LIMIT"),
 )
 
 

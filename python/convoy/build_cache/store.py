@@ -21,7 +21,8 @@ from .. import paths
 from ..backends.kernels.cache import KernelCache
 from ..errors import ConvoyError, CorruptArtefact, InvalidOption, LibraryMissing
 from ..ir.workload import Workload
-from ..records.record import glance_at_workload, workload_text
+from ..records.lines import glance_at_workload
+from ..records.record import workload_text
 from ..runtime.compiled import CompiledModule, load_content
 
 _log = logging.getLogger(__name__)

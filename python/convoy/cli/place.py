@@ -102,6 +102,7 @@ def place(
 def show(placement: Placement, reasons: bool = False, every: bool = False) -> None:
     """Print a placement as a table with a summary; with ``reasons`` its explanation behind it."""
     from ..placement import explain
+    from ..placement.explanation_text import consequences, details
     from ..report import tables
 
     plan, explanation = placement.plan, placement.explanation if reasons else None
@@ -112,6 +113,6 @@ def show(placement: Placement, reasons: bool = False, every: bool = False) -> No
     if plan.source == "none":
         say("convoy tune measures kernels on a GPU, --costs predicted estimates them from records")
     if explanation is not None:
-        say("", *explain.details(explanation), "", *explain.consequences(explanation))
+        say("", *details(explanation), "", *consequences(explanation))
     for native in dict.fromkeys(map(str, placement.native)):
         say(f"left to TVM's own kernels: {native}")

@@ -133,14 +133,14 @@ def export(
     ] = None,
 ) -> None:
     """Write measurements as CSV."""
-    from ..records import maintenance
+    from ..records.spreadsheet import export_csv
 
     store = _store(files)
     if out is None:
-        maintenance.export_csv(store, sys.stdout)
+        export_csv(store, sys.stdout)
         return
     with open(out, "w", encoding="utf-8", newline="") as stream:
-        count = maintenance.export_csv(store, stream)
+        count = export_csv(store, stream)
     say(f"{out}: {count} records")
 
 

@@ -63,12 +63,14 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
+#: Bytes of a folded constant, counted as float64.
+MOST_BYTES = 1 << 30
 #: Tensors made of fewer numbers (masks, indices, repeated rows) become constants up to this many
 #: elements.
 _MOST_MADE = 1 << 20
 
 
-def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None:
+def fold_call(call: relax.Call) -> relax.Expr | None:
     """Return the constant that ``call`` evaluates to, or None if it is not one of the known
     operators on constants. ``call`` must carry its type (be normalized)."""
     name = op_name(call)
@@ -79,7 +81,7 @@ def fold_call(call: relax.Call, limit_bytes: int = 1 << 30) -> relax.Expr | None
         return None if made is None else make_const(made, dtype_of(call))
     if not call.args or not is_const(call.args[0]):
         return None
-    if int(np.prod(shape_of(call))) * 8 > limit_bytes:
+    if int(np.prod(shape_of(call))) * 8 > MOST_BYTES:
         return None
     tensors = [a for a in call.args if isinstance(a.ty, relax.TensorType)]
     if not all(is_const(a) for a in tensors):

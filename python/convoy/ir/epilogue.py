@@ -42,6 +42,8 @@ class Epilogue:
             )
         if not (math.isfinite(self.clip_min) and math.isfinite(self.clip_max)):
             raise InvalidWorkload(f"clip to [{self.clip_min}, {self.clip_max}]", "finite bounds")
+        if not math.isfinite(self.alpha):
+            raise InvalidWorkload(f"alpha = {self.alpha}", "a finite number")
         if self.alpha and self.activation not in WITH_ALPHA:
             raise InvalidWorkload(
                 f"alpha = {self.alpha} of {self.activation}", f"0 but for {', '.join(WITH_ALPHA)}"

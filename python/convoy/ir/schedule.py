@@ -104,10 +104,6 @@ class Schedule:
             f"{self.single_us:.1f} us; arena {arena:.1f} MB, on one stream {alone:.1f} MB"
         )
 
-    def on_stream(self, stream: int) -> list[int]:
-        """Return the indices of a stream's ops, in launch order."""
-        return [i for i, op in enumerate(self.ops) if op.stream == stream]
-
     def to_json(self) -> dict[str, object]:
         """Return the schedule as data for JSON, with its format."""
         data = dataclasses.asdict(self)

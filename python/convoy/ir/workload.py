@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..errors import InvalidWorkload
 from . import fields as checks
-from . import operands
+from . import operands, workload_names
 from .attention import Attention
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
@@ -182,16 +182,8 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """Short description: filter, channels, groups and stride, such as ``3x3 64→128 /2``; for
-        attention queries, keys, heads and their size."""
-        if self.op == "attention":
-            return f"attention {self.h}x{self.w} {self.groups}x{self.c // self.groups}"
-        name = f"{self.c}→{self.k}" if self.groups == 1 else f"{self.c}→{self.k} g{self.groups}"
-        if self.op != "matmul":
-            stride = f" /{self.stride[0]}" if self.stride != (1, 1) else ""
-            planes = f"{self.depth.t}x" if self.is_3d else ""
-            name = f"{planes}{self.r}x{self.s} {name}{stride}"
-        return name if self.op == "fprop" else f"{self.op} {name}"
+        """Short description, such as ``3x3 64→128 /2`` (see :func:`.workload_names.label`)."""
+        return workload_names.label(self)
 
     @property
     def flattened(self) -> Workload:
@@ -226,27 +218,7 @@ class Workload:
     @functools.cached_property
     def key(self) -> str:
         """Canonical one-line name; equal for equal workloads, used in record keys and tables."""
-        pad = self.padding[:2] if self.symmetric_padding else self.padding
-        parts = [
-            self.op,
-            f"n{self.n}h{self.h}w{self.w}c{self.c}k{self.k}r{self.r}s{self.s}",
-            "st" + "x".join(map(str, self.stride)),
-            "pd" + "x".join(map(str, pad)),
-        ]
-        if self.dilation != (1, 1):
-            parts.append("dl" + "x".join(map(str, self.dilation)))
-        if self.is_3d:
-            parts.append(self.depth.name)
-        if self.groups != 1:
-            parts.append(f"g{self.groups}")
-        parts.append(f"{self.dtype}-{self.out_dtype}-{self.acc_dtype}")
-        if self.math != "default":
-            parts.append(self.math)
-        if self.epilogue.name:
-            parts.append(self.epilogue.name)
-        if self.attention is not None:
-            parts.append(self.attention.name)
-        return ".".join(parts)
+        return workload_names.key(self)
 
     def operand_shapes(self) -> list[Operand]:
         """Return (name, shape, dtype) of every operand in call order, outputs last."""

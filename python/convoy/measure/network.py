@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,19 +31,22 @@ from .turns import turn
 
 if TYPE_CHECKING:
     import tvm
-    import tvm_ffi
 
     from ..runtime.session import Session
 
 Sampler = Callable[[int], Iterable[float]]
-#: Looks a function of the C++ runtime up by name.
-Lookup: TypeAlias = "Callable[[str], tvm_ffi.Function]"
 
 ROUNDS, SAMPLES = 7, 20
 #: Microseconds that the samples of one turn may take together.
 BUDGET_US = 20e3
 #: Microseconds that one burst of a session should last, and the most runs in it.
 BURST_US, MOST_RUNS = 8e3, 100
+
+
+def spread_us(times: Sequence[float] | np.ndarray) -> float:
+    """Half the distance from the 10th to the 90th percentile of times."""
+    low, high = np.percentile(times, [10, 90])
+    return float(high - low) / 2
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,8 @@ class Samples:
 
     @property
     def spread_us(self) -> float:
-        """Half the distance from the 10th to the 90th percentile."""
-        low, high = np.percentile(self.us, [10, 90])
-        return float(high - low) / 2
+        """See :func:`spread_us`."""
+        return spread_us(self.us)
 
 
 def time_networks(
@@ -93,12 +95,11 @@ def graph_replays(
     device: int = 0,
     *,
     budget_us: float = BUDGET_US,
-    lookup: Lookup = function,
 ) -> Sampler:
     """Sample replays of ``main(*inputs)`` captured as a CUDA graph, timed by events."""
 
     def sample(count: int) -> Iterable[float]:
-        return list(lookup("measure.kernel_us")(main, inputs, device, 1, count, budget_us))
+        return list(function("measure.kernel_us")(main, inputs, device, 1, count, budget_us))
 
     return sample
 
@@ -109,12 +110,11 @@ def calls(
     device: int = 0,
     *,
     budget_us: float = BUDGET_US,
-    lookup: Lookup = function,
 ) -> Sampler:
     """Sample calls of ``main(*inputs)``, each synchronized."""
 
     def sample(count: int) -> Iterable[float]:
-        return list(lookup("measure.e2e_us")(main, inputs, device, count, budget_us))
+        return list(function("measure.e2e_us")(main, inputs, device, count, budget_us))
 
     return sample
 

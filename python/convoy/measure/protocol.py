@@ -1,16 +1,11 @@
-"""The one timing routine of candidates: every measurement of a kernel comes from here.
-
-Inputs are uniform random numbers, fresh for each workload: a random block of a prime number of
-elements, repeated over the tensor, so that no offset within a tensor looks like another and the
-reference knows every element without a copy of it. Outputs are NaN before the run that is checked.
-"""
+"""The one timing routine of candidates: every measurement of a kernel comes from here."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +18,8 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..runtime.library import function
-from . import dtypes, reference
+from .network import spread_us
+from .problem import Blueprint, Problem, error_of, make_blueprint, on_gpu, tolerance
 from .turns import turn
 
 if TYPE_CHECKING:
@@ -41,24 +37,9 @@ SAMPLES = 30
 PRUNING_SAMPLES = 3
 PRUNE_ABOVE = 1.5
 
-# Elements of the random block: a prime, so that no power of two divides the period.
-_BLOCK = 262_139
-# Outputs up to this many elements are searched for NaN as a whole.
-_SCAN_LIMIT = 1 << 23
 # Workloads whose random blocks and reference are kept, a megabyte or two each: within a budget
 # the second guesses come after the first ones of all workloads.
 _MOST_BLUEPRINTS = 64
-
-# Largest relative L2 error against float64 by the type that the result was rounded to. float16 and
-# bfloat16 round with 11 and 8 bits: 2.8e-4 and 2.3e-3 at worst on average.
-TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "tf32": 2e-3}
-
-
-def tolerance(workload: Workload) -> float:
-    """Largest relative L2 error that counts as right for this workload."""
-    if workload.math == "tf32":
-        return max(TOLERANCE["tf32"], TOLERANCE[workload.out_dtype])
-    return TOLERANCE[workload.out_dtype]
 
 
 def measure(
@@ -93,8 +74,10 @@ def measure(
                 error=error if math.isfinite(error) else None,
                 failure=f"relative L2 error {error:.1e} above {limit:.0e}",
             )
+        flushed = 2 * device.l2_bytes if cold else 0
         with turn():
-            return _time(problem, run, link, device, error, best_us, budget_ms * 1e3, cold)
+            times = _time(problem, run, link, flushed, best_us, budget_ms * 1e3)
+        return dataclasses.replace(times, error=error)
     except (ConvoyError, RuntimeError, ValueError, TypeError) as err:
         _raise_if_lost(candidate, err)
         return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
@@ -113,26 +96,6 @@ def prepare(workload: Workload) -> None:
         _blueprints[workload.key] = make_blueprint(workload, rng)
 
 
-@dataclass
-class Blueprint:
-    """The host's part of a problem: blocks of random inputs by name, and the expected outputs."""
-
-    blocks: dict[str, np.ndarray]
-    expected: list[reference.Sample]
-
-
-@dataclass
-class Problem:
-    """A workload with its tensors on the GPU and what its outputs should be; ``spare`` has more
-    sets of tensors, for chains of launches."""
-
-    workload: Workload
-    tensors: list[tvm_ffi.Tensor]
-    outputs: dict[str, tvm_ffi.Tensor]
-    expected: list[reference.Sample]
-    spare: list[list[tvm_ffi.Tensor]] = field(default_factory=list)
-
-
 _seeds = itertools.count(1)
 _blueprints: dict[str, Blueprint] = {}
 _problems: dict[str, Problem] = {}
@@ -144,7 +107,7 @@ def _problem(workload: Workload) -> Problem:
     if workload.key not in _problems:
         _problems.clear()
         prepare(workload)
-        _problems[workload.key] = _on_gpu(workload, _blueprints[workload.key])
+        _problems[workload.key] = on_gpu(workload, _blueprints[workload.key])
     return _problems[workload.key]
 
 
@@ -154,87 +117,11 @@ def release() -> None:
     _blueprints.clear()
 
 
-def make_problem(workload: Workload, rng: np.random.Generator) -> Problem:
-    """Tensors with random inputs on GPU 0, and the exact outputs at sampled places."""
-    return _on_gpu(workload, make_blueprint(workload, rng))
-
-
-def make_blueprint(workload: Workload, rng: np.random.Generator) -> Blueprint:
-    """Random inputs, as blocks that are repeated over the tensors, and the expected outputs."""
-    shapes = workload.operand_shapes()
-    blocks: dict[str, np.ndarray] = {}
-    operands: dict[str, reference.Operand] = {}
-    for name, shape, dtype in shapes[: len(shapes) - workload.num_outputs]:
-        size = min(_BLOCK, math.prod(shape))
-        values = (2 * rng.random(size, np.float32) - 1) * np.float32(_scale(workload, name))
-        blocks[name] = dtypes.encode(values, dtype)
-        operands[name] = reference.Operand(dtypes.decode(blocks[name], dtype))
-    return Blueprint(blocks, reference.sample(workload, operands, rng))
-
-
-def _on_gpu(workload: Workload, blueprint: Blueprint) -> Problem:
-    empty, tile = function("cuda.empty"), function("cuda.tile")
-    tensors: list[tvm_ffi.Tensor] = []
-    outputs: dict[str, tvm_ffi.Tensor] = {}
-    for name, shape, dtype in workload.operand_shapes():
-        tensors.append(empty(shape, dtype, 0))
-        if name in blueprint.blocks:
-            tile(_tensor(blueprint.blocks[name]), tensors[-1])
-        else:
-            outputs[name] = tensors[-1]
-    return Problem(workload, tensors, outputs, blueprint.expected)
-
-
-def _scale(workload: Workload, name: str) -> float:
-    """Scale of the inputs that keeps outputs near 1 for any length of the reduction, so that no
-    type overflows and no activation saturates: uniform numbers from -1 to 1 have variance 1/3."""
-    if workload.op == "attention":
-        return 1.0  # the result is an average of v
-    if workload.op == "wgrad":
-        length = workload.pixels
-        return 3 / math.sqrt(length) if name == "dy" else 1.0
-    channels = workload.k if workload.op == "dgrad" else workload.c
-    length = channels // workload.groups * workload.taps
-    return 3 / math.sqrt(length) if name == "w" else 1.0
-
-
-def _tensor(array: np.ndarray) -> tvm_ffi.Tensor:
-    import tvm_ffi
-
-    return tvm_ffi.from_dlpack(array)
-
-
-def error_of(problem: Problem, run: tvm_ffi.Function) -> float:
-    """Relative L2 error of one run over all sampled outputs; infinite where a NaN is left."""
-    fill, gather, copy = (function(f"cuda.{name}") for name in ("fill", "gather", "copy"))
-    for output in problem.outputs.values():
-        fill(output, 0xFF)
-    function("measure.call")(run, problem.tensors, 0)
-    dtype = problem.workload.out_dtype
-    difference = norm = 0.0
-    for expected in problem.expected:
-        output = problem.outputs[expected.name]
-        stored = np.empty(expected.values.shape, dtypes.STORAGE[dtype])
-        gather(output, _tensor(expected.starts.astype(np.int64)), expected.run, _tensor(stored))
-        got = dtypes.decode(stored, dtype)
-        difference += float(np.sum((got - expected.values) ** 2))
-        norm += float(np.sum(expected.values**2))
-        size = math.prod(output.shape)
-        if size <= _SCAN_LIMIT:
-            whole = np.empty(size, dtypes.STORAGE[dtype])
-            copy(output, _tensor(whole))
-            if dtypes.any_nan(whole, dtype):
-                return math.inf
-    if not math.isfinite(difference):
-        return math.inf
-    return math.sqrt(difference / norm) if norm else math.sqrt(difference)
-
-
 def _in_turns(problem: Problem, run: tvm_ffi.Function) -> Callable[..., None]:
     """A call of a kernel that takes other tensors than the call before."""
     while len(problem.spare) < CHAIN_SETS - 1:
         blueprint = _blueprints[problem.workload.key]
-        problem.spare.append(_on_gpu(problem.workload, blueprint).tensors)
+        problem.spare.append(on_gpu(problem.workload, blueprint).tensors)
     sets = itertools.cycle([problem.tensors, *problem.spare])
 
     def call(*_: object) -> None:
@@ -247,13 +134,20 @@ def _time(
     problem: Problem,
     run: tvm_ffi.Function,
     link: tvm_ffi.Function | None,
-    device: Device,
-    error: float,
+    flushed: int,
     best_us: float | None,
     budget_us: float,
-    cold: bool,
 ) -> Measurement:
-    def samples_of(name: str, *arguments: float, call: Callable[..., object] = run) -> np.ndarray:
+    """Time a kernel.
+
+    Args:
+        link: The kernel launched programmatically, to be timed in a chain of itself.
+        flushed: Bytes that are written before each cold launch; 0 for no cold launches.
+        best_us: The best kernel's time; one that is much slower is timed less often.
+        budget_us: Microseconds that the samples of each kind may take, about.
+    """
+
+    def samples_of(name: str, *arguments: object, call: Callable[..., object] = run) -> np.ndarray:
         timer = function(f"measure.{name}")
         return np.array(list(timer(call, problem.tensors, 0, *arguments)))
 
@@ -261,31 +155,26 @@ def _time(
     launches = _launches(float(np.median(e2e)))
     kernel = samples_of("kernel_us", launches, PRUNING_SAMPLES, budget_us)
     pruned = best_us is not None and float(np.median(kernel)) > PRUNE_ABOVE * best_us
-    samples = PRUNING_SAMPLES if pruned else SAMPLES
+    rest = (PRUNING_SAMPLES if pruned else SAMPLES, budget_us / 4)
+    cold_us = chained_us = None
     if not pruned:
-        kernel = samples_of("kernel_us", launches, samples, budget_us / 4)
-    cold_us = None
-    if cold and not pruned:
-        flush = function("cuda.empty")((2 * device.l2_bytes,), "uint8", 0)
-        cold_us = float(
-            np.median(samples_of("cold_us", flush, launches // 2, samples, budget_us / 4))
-        )
-    chained_us = None
-    if link is not None and not pruned:
-        turns = _in_turns(problem, link)
-        chained = samples_of("kernel_us", launches, samples, budget_us / 4, call=turns)
-        chained_us = float(np.median(chained))
-    enqueue = samples_of("enqueue_us", launches, samples, budget_us / 4)
+        kernel = samples_of("kernel_us", launches, *rest)
+        if flushed:
+            buffer = function("cuda.empty")((flushed,), "uint8", 0)
+            cold_us = float(np.median(samples_of("cold_us", buffer, launches // 2, *rest)))
+        if link is not None:
+            chain = samples_of("kernel_us", launches, *rest, call=_in_turns(problem, link))
+            chained_us = float(np.median(chain))
+    enqueue = samples_of("enqueue_us", launches, *rest)
     return Measurement(
         kernel_us=float(np.median(kernel)),
-        kernel_spread_us=_spread(kernel),
+        kernel_spread_us=spread_us(kernel),
         cold_us=cold_us,
         enqueue_us=float(np.median(enqueue)),
-        enqueue_spread_us=_spread(enqueue),
+        enqueue_spread_us=spread_us(enqueue),
         e2e_us=float(np.median(e2e)),
-        e2e_spread_us=_spread(e2e),
+        e2e_spread_us=spread_us(e2e),
         samples=len(kernel),
-        error=error,
         chained_us=chained_us,
     )
 
@@ -293,12 +182,6 @@ def _time(
 def _launches(one_us: float) -> int:
     """Number of launches in a replay, for a kernel that takes at most this time."""
     return max(LEAST_LAUNCHES, min(LAUNCHES, math.ceil(REPLAY_US / one_us)))
-
-
-def _spread(values: np.ndarray) -> float:
-    """Half the distance between the 10th and the 90th percentile."""
-    low, high = np.percentile(values, [10, 90])
-    return float(high - low) / 2
 
 
 def _raise_if_lost(candidate: Candidate, cause: BaseException) -> None:

@@ -189,7 +189,8 @@ def _average_pool(p: Simplify, call: relax.Call) -> relax.Expr | None:
 
 
 def _reduction(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    """A reduction of one element is that element."""
+    """A reduction of one element is that element, here without a kernel. Those that are made
+    later, of variances and pools, are :mod:`convoy.tir.unit_reductions`."""
     x, shape = call.args[0], shape_of(call)
     if math.prod(shape_of(x)) != math.prod(shape) or dtype_of(call) != dtype_of(x):
         return None

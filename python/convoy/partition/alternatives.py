@@ -18,7 +18,7 @@ def plausible(
 
     These are the longest that each backend accepts and has not declined and, where another root
     could take one of its operations first (a sum of two convolutions), the longest that shares
-    none. Roots that nobody accepts, and subgraphs that are split, are left out.
+    none. Roots that no backend accepts, and subgraphs that are split, are left out.
     """
     roots_of: dict[str, set[str]] = {}
     groups: dict[str, list[Subgraph]] = {}

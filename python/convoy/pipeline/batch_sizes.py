@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 
+from ..backends.base import Backend
 from ..build_cache.source import Source
+from ..ir.artifact import Meta
 from ..ir.defaults import BACKENDS
 from ..ir.plan import Plan
 from ..lower.describe import describe
-from ..lower.lowered import Lowered
 from ..lower.target import kind_of, with_arch
 from ..placement.placement import Placement
-from ..progress import stages
+from ..progress import Stages, stages
 from ..runtime import present_device
 from ..runtime.compiled import CompiledModule
 from ..streams.link import Part, link_together
-from ..streams.schedule import ONE_STREAM, Timing, check_streams, schedule
+from ..streams.schedule import ONE_STREAM, check_streams, schedule
 from ..threads import one_at_a_time
 from .cpu import build_for_cpu
 from .emit import description, lower, repeat_warnings, with_rescheduled
@@ -65,37 +67,61 @@ def build_together(
             return kept.keep(build_for_cpu(mods, None, target, precision, names), ())
     together = streams if cuda_graph else 1
     backends = find_backends(options.get("backends", BACKENDS))
-    placements, parts, metas = [], [], []
-
-    def timed(placement: Placement, suffix: str) -> tuple[Placement, Lowered, Timing]:
-        plan = dataclasses.replace(placement.plan, suffix=suffix)
-        placement = dataclasses.replace(placement, plan=plan)
-        with report.stage("lower and compile"):
-            program = lower(placement, with_arch(target, plan.device), backends)
-        on_gpu = present_device() == plan.device
-        with report.stage("schedule"):
-            timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
-        return placement, program, timing
-
+    compiler = _Compiler(target, precision, backends, streams, cuda_graph, report)
+    placements: list[Placement] = []
+    functions: list[tuple[Part, Meta]] = []
     for i, (mod, name) in enumerate(zip(mods, names, strict=True)):
         known = {"plan": plans[i]} if plans else {}
         placement = place(
             mod, precision=precision, streams=together, progress=report, **{**options, **known}
         )
         placements.append(placement)
-        suffix = f"_{i}" if i else ""
-        placed, program, timing = timed(placement, suffix)
-        if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
-            placed, program, timing = timed(placement.on_one_stream, suffix)
-        parts.append(Part(program, timing.program, timing.schedule, name))
-        meta = describe(placed.module, target, precision, placed.plan)
-        meta = dataclasses.replace(
-            meta, schedule=timing.schedule.to_json(), cuda_graph=cuda_graph, function=name
-        )
-        metas.append(with_rescheduled(meta, program.rescheduled))
-    meta = dataclasses.replace(metas[0], others=tuple(metas[1:]))
+        functions.append(compiler.function(placement, name, f"_{i}" if i else ""))
+    parts, (first, *others) = zip(*functions, strict=True)
+    meta = dataclasses.replace(first, others=tuple(others))
     with report.stage("link"):
-        device = Plan.from_json(meta.plan).device
-        linked = CompiledModule(link_together(parts, [description(meta, device)]), meta)
+        described = description(meta, placements[0].plan.device)
+        linked = CompiledModule(link_together(parts, [described]), meta)
     with report.stage("keep for the next build"):
         return kept.keep(linked, decisive(placements))
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    """Options that all functions of a module share."""
+
+    target: str | tvm.target.Target
+    precision: str
+    backends: Sequence[Backend]
+    streams: int | str
+    cuda_graph: bool
+    report: Stages
+
+    def function(self, placement: Placement, name: str, suffix: str) -> tuple[Part, Meta]:
+        """Lower and schedule a placement, or that for one stream if the scheduler asks for it.
+
+        Args:
+            name: Of the function.
+            suffix: Of the names of its kernels.
+
+        Returns:
+            What is to be linked, with its description.
+        """
+        plan = dataclasses.replace(placement.plan, suffix=suffix)
+        placed = dataclasses.replace(placement, plan=plan)
+        with self.report.stage("lower and compile"):
+            target = with_arch(self.target, plan.device)
+            program = lower(placed, target, self.backends)
+        on_gpu = present_device() == plan.device
+        with self.report.stage("schedule"):
+            timing = schedule(
+                program, plan, self.streams, on_gpu=on_gpu, cuda_graph=self.cuda_graph
+            )
+        if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
+            return self.function(placement.on_one_stream, name, suffix)
+        meta = dataclasses.replace(
+            describe(placed.module, self.target, self.precision, plan),
+            schedule=timing.schedule.to_json(), cuda_graph=self.cuda_graph, function=name,
+        )  # fmt: skip
+        part = Part(program, timing.program, timing.schedule, name)
+        return part, with_rescheduled(meta, program.rescheduled)

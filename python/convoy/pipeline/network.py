@@ -207,7 +207,7 @@ def place(
         search: "exact" (the cheapest cover of the graph; greedy if some subgraphs have no
             measurements), "greedy" (each convolution on its own, in program order) or "evolve"
             (the exact cover refined by the simulated schedule and, if candidates are measured, by
-            the time of compiled networks); see docs/design/placer.md.
+            the time of compiled networks); see docs/design/placement.md.
         seconds: Time budget of "evolve" for measuring compiled networks.
         plan: An earlier plan to use as it is, without search and measurement.
         explain: Whether to record the reasons of every decision, and what other objectives would

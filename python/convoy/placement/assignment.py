@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from ..partition.match_graph import MatchGraph, bits
+from ..partition.dependencies import bits
+from ..partition.match_graph import MatchGraph
 
 Pick = tuple[int, int]  # index of the subgraph in the graph, index of its offer
 

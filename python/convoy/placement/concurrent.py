@@ -187,12 +187,12 @@ def undominated(found: Sequence[Alternative]) -> list[Alternative]:
     return kept
 
 
-def sharing(schedule: Schedule, least: float = SHARING) -> list[Op]:
+def sharing(schedule: Schedule) -> list[Op]:
     """Offloaded ops that take longer in the schedule than alone, because they share the device."""
     return [
         op
         for op in schedule.ops
-        if op.kind == "offloaded" and op.end_us - op.start_us > least * op.duration_us
+        if op.kind == "offloaded" and op.end_us - op.start_us > SHARING * op.duration_us
     ]
 
 

@@ -2,7 +2,7 @@
 
 Every operation is covered by exactly one subgraph, every value that is read is written, and
 subgraphs have no cyclic dependences. The cost of a cover is the objective's formula
-(ir/objective.py) of its launches. docs/design/placer.md describes the algorithm.
+(ir/objective.py) of its launches. docs/design/placement.md describes the algorithm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ..errors import NoCandidate
 from ..ir import objective as objectives
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer
-from ..partition.match_graph import MatchGraph, Subgraph, bits
+from ..partition.dependencies import bits
+from ..partition.match_graph import MatchGraph, Subgraph
 from .assignment import Pick, launch_order
 from .links import Links
 from .problem import UNIT, Problem, Usable

@@ -10,19 +10,16 @@ bit per group of ops for one graph-level backend; here a gene is any way to cove
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import ConvoyError, InvalidOption, NoCandidate
 from ..partition.match_graph import MatchGraph
 from .assignment import Pick
 from .cover import Cover, cover_of, find_cover, single_backend, usable_offers
 from .evaluations import Evaluations, Genes
-from .groups import Group, make_groups
+from .groups import make_groups
 from .variation import Individual, Settings, Variation
 
 Fitness = Callable[[Cover], float]
@@ -32,14 +29,12 @@ Fitness = Callable[[Cover], float]
 class Budget:
     """When to stop: whichever comes first.
 
-    ``evaluations`` counts calls of the fitness function, ``seconds`` is checked between calls
-    (with it the result depends on the machine's speed), ``patience`` is the number of
-    generations without a better individual. The seeds are always evaluated.
+    ``evaluations`` counts calls of the fitness function, ``patience`` is the number of generations
+    without a better individual. The seeds are always evaluated.
     """
 
-    evaluations: int = 500
-    seconds: float = math.inf
-    patience: int = 20
+    evaluations: int = 300
+    patience: int = 12
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,7 @@ class Evolved:
     """The best placement, its fitness in microseconds, and how it was found.
 
     ``seeds`` gives the fitness of each seed by name; ``history`` the best fitness after each
-    generation. ``confirmed`` tells whether a winner other than a seed was measured again;
-    ``finalists`` are the best distinct placements with their fitness, best first.
+    generation; ``finalists`` are the best distinct placements with their fitness, best first.
     """
 
     cover: Cover
@@ -57,23 +51,15 @@ class Evolved:
     history: tuple[float, ...]
     evaluations: int
     groups: int
-    confirmed: bool = False
     finalists: tuple[tuple[Cover, float], ...] = ()
 
 
-def seed_covers(
-    graph: MatchGraph,
-    objective: str,
-    backends: Sequence[str],
-    fallback: Sequence[str] = (),
-) -> dict[str, Cover]:
+def seed_covers(graph: MatchGraph, objective: str, backends: Sequence[str]) -> dict[str, Cover]:
     """The exact cover, and for each backend the cover that uses it wherever possible and the others
-    (``fallback`` first) for the workloads that it declines. Backends that cannot start are
-    omitted."""
+    for the workloads that it declines. Backends that cannot start are omitted."""
     covers = {"exact": find_cover(graph, objective, backends)}
     for name in backends:
-        behind = [*fallback, *backends]
-        order = list(dict.fromkeys([name, *behind]))
+        order = list(dict.fromkeys([name, *backends]))
         with contextlib.suppress(NoCandidate):
             covers[name] = single_backend(graph, order, objective)
     return covers
@@ -85,26 +71,18 @@ def evolve(
     budget: Budget | None = None,
     settings: Settings | None = None,
     seed: int = 0,
-    cache: Path | None = None,
-    confirm: int = 0,
-    progress: Callable[[int, float], None] | None = None,
 ) -> Evolved:
     """Refine covers of one graph by a fitness of the whole, in microseconds, lower is better.
 
-    Never returns a placement that is worse than the best seed. ``confirm`` guards this against
-    noise of a measured fitness: winner and best seed are evaluated so many times again, in turns,
-    and the seed stays unless the winner's median is lower. The same arguments and an exact
-    ``fitness`` give the same result, whatever else uses the random module. A ConvoyError from
-    ``fitness`` counts as infinitely slow.
+    Never returns a placement that is worse than the best seed. The same arguments give the same
+    result, whatever else uses the random module. A ConvoyError from ``fitness`` counts as
+    infinitely slow.
 
     Raises InvalidOption if there is no seed, NoCandidate if no seed could be evaluated.
     """
     if not seeds:
         raise InvalidOption("no seeds", "at least one cover", "Make them with seed_covers()")
-    search = _Search(
-        seeds, fitness, budget or Budget(), settings or Settings(), seed, cache, progress,
-    )  # fmt: skip
-    return search.run(confirm)
+    return _Search(seeds, fitness, budget or Budget(), settings or Settings(), seed).run()
 
 
 class _Search:
@@ -115,22 +93,17 @@ class _Search:
         budget: Budget,
         settings: Settings,
         seed: int,
-        cache: Path | None,
-        progress: Callable[[int, float], None] | None,
     ) -> None:
         first = next(iter(seeds.values()))
         self._seeds, self._fitness, self._budget = seeds, fitness, budget
-        self._settings, self._progress = settings, progress
-        self._first = first
+        self._settings, self._seed, self._first = settings, seed, first
         usable = usable_offers(first.graph)
         covers = [cover.picks for cover in seeds.values()]
         ways = max(settings.ways, len(seeds))
         self.groups = make_groups(first.graph, covers, usable, ways)
-        self._evaluations = Evaluations(_fingerprint(first, self.groups), cache)
-        self._seed = seed
-        self._started = time.monotonic()
+        self._evaluations = Evaluations()
 
-    def run(self, confirm: int) -> Evolved:
+    def run(self) -> Evolved:
         seed_genes = {name: self._genes(cover.picks) for name, cover in self._seeds.items()}
         seed_us = {name: self._value(genes) for name, genes in seed_genes.items()}
         if math.isinf(min(seed_us.values())):
@@ -140,19 +113,15 @@ class _Search:
         history = self._generations(list(dict.fromkeys(seed_genes.values())))
         genes, best = self._evaluations.best()
         seed_name = min(seed_us, key=seed_us.__getitem__)
-        confirmed = False
         if best >= seed_us[seed_name]:
             genes, best = seed_genes[seed_name], seed_us[seed_name]
-        elif confirm:
-            confirmed = True
-            genes, best = self._confirmed(genes, seed_genes[seed_name], confirm)
         cover = self._cover(genes)
         assert cover is not None, "only feasible placements have a finite fitness"
         ranked = self._evaluations.ranked()[: self._settings.finalists]
         finalists = [(self._cover(genes), us) for genes, us in ranked]
         return Evolved(
-            cover, best, seed_us, tuple(history), self._evaluations.added, len(self.groups),
-            confirmed, tuple((found, us) for found, us in finalists if found is not None),
+            cover, best, seed_us, tuple(history), len(self._evaluations), len(self.groups),
+            tuple((found, us) for found, us in finalists if found is not None),
         )  # fmt: skip
 
     def _generations(self, seeds: list[Genes]) -> list[float]:
@@ -168,8 +137,6 @@ class _Search:
             best = self._evaluations.best()
             idle = idle + 1 if history and best[1] >= history[-1] else 0
             history.append(best[1])
-            if self._progress:
-                self._progress(self._evaluations.added, best[1])
             if idle >= self._budget.patience:
                 break
             population = variation.next(population, best[0])
@@ -180,8 +147,7 @@ class _Search:
         for individual in population:
             known = self._evaluations.get(individual)
             if known is None:
-                late = time.monotonic() - self._started > self._budget.seconds
-                if late or self._evaluations.added >= self._budget.evaluations:
+                if len(self._evaluations) >= self._budget.evaluations:
                     return False
                 known = self._value(tuple(individual))
             individual.fitness.values = (known,)
@@ -190,28 +156,21 @@ class _Search:
     def _value(self, genes: Genes) -> float:
         known = self._evaluations.get(genes)
         if known is None:
-            known, failure = self._measured(genes)
-            self._evaluations.add(genes, known, failure)
+            known = self._evaluated(genes)
+            self._evaluations.add(genes, known)
         return known
 
-    def _measured(self, genes: Genes) -> tuple[float, str]:
+    def _evaluated(self, genes: Genes) -> float:
+        """The fitness of an individual; infinite for subgraphs that wait for each other in a
+        circle, and for a fitness that fails or is not a number."""
         cover = self._cover(genes)
         if cover is None:
-            return math.inf, "the subgraphs wait for each other in a circle"
+            return math.inf
         try:
             value = float(self._fitness(cover))
-        except ConvoyError as err:
-            return math.inf, str(err)
-        return (math.inf, "the fitness is not a number") if math.isnan(value) else (value, "")
-
-    def _confirmed(self, winner: Genes, seed: Genes, times: int) -> tuple[Genes, float]:
-        samples: dict[Genes, list[float]] = {winner: [], seed: []}
-        for _ in range(times):
-            for genes, values in samples.items():
-                values.append(self._measured(genes)[0])
-        medians = {genes: sorted(values)[len(values) // 2] for genes, values in samples.items()}
-        better = winner if medians[winner] < medians[seed] else seed
-        return better, medians[better]
+        except ConvoyError:
+            return math.inf
+        return math.inf if math.isnan(value) else value
 
     def _cover(self, genes: Sequence[int]) -> Cover | None:
         picks = [
@@ -231,9 +190,3 @@ class _Search:
             next(i for i, part in enumerate(group.parts) if chosen.issuperset(part))
             for group in self.groups
         )
-
-
-def _fingerprint(cover: Cover, groups: Sequence[Group]) -> str:
-    """Names a search space: graph, subgraphs, measurements and the ways of every group."""
-    text = repr((cover.graph.ops, cover.graph.subgraphs, [group.parts for group in groups]))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,10 +1,8 @@
-"""Format a plan: a table of its operations in 80 columns, and the reasons for each selection."""
+"""Format a plan: a table of its operations in 80 columns, and a summary."""
 
 from __future__ import annotations
 
 import dataclasses
-import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..cost.native import native_measurement
@@ -15,7 +13,6 @@ from ..ir.plan import Choice, Plan
 from ..ir.schedule import Schedule
 from ..ir.schedule_parts import Op
 from ..ir.workload import Workload
-from .explanation import Explanation, OpExplanation, Rival
 
 COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Operations that a table shows unless all are asked for.
@@ -127,7 +124,7 @@ def _row(line: _Line, total: float) -> list[str]:
     return [
         ending(line.label, _OPERATION),
         f"{100 * line.us / total:.1f}%" if line.us is not None and total else "-",
-        _number(line.us),
+        number(line.us),
         line.backend,
         beginning(line.kernel, _KERNEL) or "-",
     ]
@@ -143,7 +140,8 @@ def beginning(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Two decimals; a dash for what is unknown."""
     return "-" if value is None else f"{value:.2f}"
 
 
@@ -164,58 +162,3 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
         names = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")
     return "\n".join(lines)
-
-
-def details(explanation: Explanation, losers: int = 3) -> list[str]:
-    """Lines that explain each distinct decision: the selected candidate, its closest rivals (all
-    with 0), declines and failures, and changes under other objectives."""
-    alike: dict[str, list[OpExplanation]] = {}
-    for op in explanation.ops:
-        alike.setdefault(op.workload.key, []).append(op)
-    return [line for ops in alike.values() for line in _detail(ops, losers)]
-
-
-def _detail(ops: Sequence[OpExplanation], losers: int) -> list[str]:
-    op = ops[0]
-    name = op.layer + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
-    epilogue = f", then {op.workload.epilogue.name}" if op.workload.epilogue.name else ""
-    lines = [f"{name}: {op.workload.op} {shape_text(op.workload)}{epilogue}"]
-    together = f", {op.branches} branches side by side" if op.branches > 1 else ""
-    lines += _folded(f"chosen {_times(op.winner)}{together}")
-    for rival in op.losers[:losers] if losers else op.losers:
-        lines += _folded(f"{'tie' if rival.tie else 'lost':<6} {_times(rival)}")
-    for fusion in op.fusions:
-        if not fusion.chosen and fusion.cost_us is not None:
-            left = f" and {fusion.left_us:.2f} us left to TVM" if fusion.left_us else ""
-            what = f"fusing {fusion.epilogue or 'nothing'} {fusion.cost_us:.2f} us{left}"
-            lines += _folded(f"{what}: {fusion.candidate}")
-    for decline in op.declines:
-        remedy = f" ({decline.remedy})" if decline.remedy else ""
-        lines += _folded(f"{decline.backend} declined: {decline.reason}{remedy}")
-    for candidate, why in op.failed[:losers] if losers else op.failed:
-        lines += _folded(f"{candidate} failed: {why}")
-    for objective, other in op.elsewhere:
-        lines += _folded(f"under {objective}: {other}")
-    return lines
-
-
-def _folded(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="      ")
-
-
-def _times(rival: Rival) -> str:
-    margin = f" {rival.margin:.2f}x" if rival.margin else ""
-    sides = f"kernel {_number(rival.kernel_us)}, end to end {_number(rival.e2e_us)} us"
-    return f"{rival.backend}:{rival.kernel}{margin}, {sides}"
-
-
-def consequences(explanation: Explanation) -> list[str]:
-    """Describe the plan's objective, and the changes under each other one."""
-    lines = [f"objective {explanation.objective} counts {explanation.counted}"]
-    for other in explanation.otherwise:
-        lines.append(
-            f"under {other.objective}: {other.changed} of {len(explanation.ops)} operations would "
-            f"run on another kernel; this plan takes {other.this_us:.0f} us there, its own "
-            f"{other.own_us:.0f} us ({100 * other.loss:+.1f}%)"
-        )
-    return [line for text in lines for line in textwrap.wrap(text, WIDTH)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..partition.match_graph import bits
+from ..partition.dependencies import bits
 from .assignment import Pick
 from .problem import Cost, Move, Problem, Step
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..partition.match_graph import MatchGraph, bits
+from ..partition.dependencies import bits
+from ..partition.match_graph import MatchGraph
 from .assignment import Pick, coverings
 
 Part = tuple[Pick, ...]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..partition.match_graph import bits
+from ..partition.dependencies import bits
 from .assignment import Pick
 from .problem import UNIT, Cost, Move, Problem, Step
 

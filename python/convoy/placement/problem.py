@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ..errors import NoCandidate
 from ..ir.measurement import Measurement
 from ..ir.objective import own_cost, saved_us, starts_successor_early, stream_sides
-from ..partition.match_graph import MatchGraph, bits
+from ..partition.dependencies import bits
+from ..partition.match_graph import MatchGraph
 from .assignment import Pick
 from .links import Links
 

@@ -70,13 +70,13 @@ def explain(
         for name in elsewhere
     )
     return Explanation(
-        plan.objective,
-        COUNTED[plan.objective],
-        plan.source,
-        plan.device.name,
-        plan.total_us(),
-        tuple(ops),
-        otherwise,
+        objective=plan.objective,
+        counted=COUNTED[plan.objective],
+        source=plan.source,
+        device=plan.device.name,
+        total_us=plan.total_us(),
+        ops=tuple(ops),
+        otherwise=otherwise,
     )
 
 
@@ -97,33 +97,32 @@ def _op(
         if offer.candidate.key != chosen.candidate.key
     ]
     losers.sort(key=lambda offer: offer.cost_us)
-    changes = []
-    for name, theirs in elsewhere.items():
-        other = theirs.get(first)
-        if other is None:
-            continue
-        alike = other.workload.k == choice.workload.k
-        if alike and other.chosen.candidate.key == chosen.candidate.key:
-            continue
-        text = other.chosen.candidate.key
-        if not alike:
-            text += f" for {other.workload.k} channels of the parallel branches"
-        elif other.workload.epilogue != choice.workload.epilogue:
-            text += f" for {other.workload.epilogue.name or 'the convolution alone'}"
-        changes.append((name, text))
+    winner = _rival(chosen, objective, cost, spread, choice.linked)
+    others = {name: theirs[first] for name, theirs in elsewhere.items() if first in theirs}
+    changes = ((name, _change(choice, other)) for name, other in others.items())
     return OpExplanation(
-        choice.subgraph,
-        choice.workload,
-        dataclasses.replace(
-            _rival(chosen, objective, cost, spread, choice.linked), margin=1.0, tie=False
-        ),
-        tuple(losers),
-        tuple((s.candidate.key, s.measurement.failure) for s in found.failed),
-        choice.declines,
-        fusions,
-        tuple(changes),
+        subgraph=choice.subgraph,
+        workload=choice.workload,
+        winner=dataclasses.replace(winner, margin=1.0, tie=False),
+        losers=tuple(losers),
+        failed=tuple((o.candidate.key, o.measurement.failure) for o in found.failed),
+        declines=choice.declines,
+        fusions=fusions,
+        elsewhere=tuple((name, text) for name, text in changes if text),
         layer=choice.label,
     )
+
+
+def _change(choice: Choice, other: Choice) -> str:
+    """What another plan selects for an operation, in words; empty if that is the same."""
+    kernel = other.chosen.candidate.key
+    if other.workload.k != choice.workload.k:
+        return f"{kernel} for {other.workload.k} channels of the parallel branches"
+    if kernel == choice.chosen.candidate.key:
+        return ""
+    if other.workload.epilogue != choice.workload.epilogue:
+        return f"{kernel} for {other.workload.epilogue.name or 'the convolution alone'}"
+    return kernel
 
 
 def _rival(offer: Offer, objective: str, best: float, spread: float, linked: bool) -> Rival:

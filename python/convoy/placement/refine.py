@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from ..errors import ConvoyError
 from ..ir.device import Device
+from ..measure.network import spread_us
 from ..partition.match_graph import MatchGraph
 from .cover import Cover
 from .evolve import Budget, Evolved, evolve, seed_covers
 from .simulated import STREAMS, scheduled_us
-from .variation import Settings
 
 #: Times a placement end to end: samples in microseconds.
 Measure = Callable[[Cover], Sequence[float]]
@@ -62,9 +62,7 @@ def refine(
     *,
     seconds: float = 60.0,
     budget: Budget | None = None,
-    settings: Settings | None = None,
     streams: int = STREAMS,
-    seed: int = 0,
     seeds: Mapping[str, Cover] | None = None,
 ) -> Refined:
     """Refine the exact cover of a graph by its simulated schedule, and by measurement where
@@ -81,8 +79,7 @@ def refine(
     def simulated(cover: Cover) -> float:
         return scheduled_us(cover, device, streams)
 
-    limit = budget or Budget(evaluations=300, patience=12)
-    found = evolve(start, simulated, limit, settings, seed)
+    found = evolve(start, simulated, budget)
     finalists = [Finalist(name, cover, found.seeds[name]) for name, cover in start.items()]
     known = {_signature(c.cover) for c in finalists}
     for cover, us in ((found.cover, found.fitness_us), *found.finalists):
@@ -123,7 +120,7 @@ def _measured(
             result.append(replace(finalist, failure="no time left"))
             continue
         try:
-            samples = sorted(measure(finalist.cover))
+            samples = measure(finalist.cover)
         except ConvoyError as err:
             result.append(replace(finalist, failure=str(err)))
             continue
@@ -132,10 +129,8 @@ def _measured(
         if not samples or not all(math.isfinite(sample) for sample in samples):
             result.append(replace(finalist, failure=f"no samples, or not numbers: {samples[:3]}"))
             continue
-        low, high = samples[int(0.1 * (len(samples) - 1))], samples[round(0.9 * (len(samples) - 1))]
-        result.append(
-            replace(finalist, measured_us=statistics.median(samples), spread_us=(high - low) / 2)
-        )
+        median, spread = statistics.median(samples), spread_us(samples)
+        result.append(replace(finalist, measured_us=median, spread_us=spread))
     return result
 
 

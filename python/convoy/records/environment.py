@@ -38,7 +38,7 @@ class Environment:
               them for a machine, the one that matters for a record
     convoy    version that measured; kept for people, never compared
     host      processor beside the GPU, by name: never compared here, because kernels do not depend
-              on it; host times do (placement.host)
+              on it; host times do (cost/host.py)
     boot      which start of which machine, as a short hash; never compared here either. Virtual
               machines of very different speed may give one name to their processors
     cublas    of cuBLASLt, e.g. ``13.10.0``

@@ -58,10 +58,9 @@ def opened_version(name: str, wheels: Iterable[str]) -> str:
             if version := wheel_version(wheel):
                 return version
     try:
-        number = int(library.function(f"{name}.version")())
+        return library.version_text(int(library.function(f"{name}.version")()))
     except (ConvoyError, RuntimeError):
         return ""
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
 
 
 def wheel_version(distribution: str) -> str:

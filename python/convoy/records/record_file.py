@@ -15,7 +15,8 @@ import filelock
 
 from ..errors import CacheUnwritable, CorruptRecords, InvalidOption
 from ..ir.workload import Workload
-from .record import BadLine, Parser, Record, header_line
+from .lines import BadLine, Parser
+from .record import Record, header_line
 
 LOCK_TIMEOUT_S = 60.0
 #: Bytes of a line that is read, and of a whole file unpacked: 27,000 records are 23 MB.

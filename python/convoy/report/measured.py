@@ -97,7 +97,7 @@ class Calls:
     def watch(
         self, _function: object, name: str, before: bool, _result: object, *_args: object
     ) -> None:
-        """See :meth:`convoy.session.Session.observe`."""
+        """See :meth:`convoy.runtime.session.Session.observe`."""
         if before or self._next == len(self._symbols) or name != self._symbols[self._next]:
             return
         self._behind(self._next)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
-from ..ir.artifact import Meta, private_copy, read_sealed, sealed, write_sealed
+from ..ir.artifact import Meta
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
+from ..ir.sealed_file import private_copy, read_sealed, sealed, write_sealed
 from .quiet import without_scope_warnings
 from .session import Session
 

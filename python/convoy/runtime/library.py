@@ -103,6 +103,11 @@ def load_tvm_backends() -> str:
     return problem
 
 
+def version_text(number: int) -> str:
+    """The version of cuDNN 9 or cuBLASLt from its number: ``9.19.1`` for 91901."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
 def load_runtime() -> None:
     """Load the runtime library once; its functions are global functions ``convoy.*`` from then on.
 

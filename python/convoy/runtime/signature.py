@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption, LibraryMissing, UntrustedModule
 from ..ir import fields as checks
-from ..ir.artifact import read_sealed
+from ..ir.sealed_file import read_sealed
 from ..paths import install_command
 
 if TYPE_CHECKING:

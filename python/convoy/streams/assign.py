@@ -29,44 +29,60 @@ def assign(
     missing = [len(before) for before in graph.reduced]
     ready = [(-priorities[i], i) for i, count in enumerate(missing) if not count]
     heapq.heapify(ready)
-    free = [0.0] * streams  # when each stream's latest op ends
-    latest: list[int | None] = [None] * streams
     home: dict[int, int] = {}  # chain -> stream
-    stream_of, end = [0] * len(ops), [0.0] * len(ops)
+    placed = _Streams(ops, graph, streams, costs)
     order = []
     while ready:
         _, op = heapq.heappop(ready)
-
-        def begin(stream: int, op: int = op) -> float:
-            times = [
-                end[p] + (costs.cross_us if stream_of[p] != stream else 0.0)
-                for p in graph.reduced[op]
-            ]
-            fork = costs.fork_us if stream and not times and latest[stream] is None else 0.0
-            return max(free[stream], fork, *times)
-
-        def finish(stream: int, op: int = op) -> float:
-            before, chained = latest[stream], ops[op].chained_us
-            waits = any(stream_of[p] != stream for p in graph.reduced[op])
-            linked = before is not None and ops[before].early and not waits
-            return begin(stream) + (
-                chained if linked and chained is not None else ops[op].duration_us
-            )
-
-        def preference(stream: int, op: int = op) -> tuple[float, bool, bool, int]:
-            follows = latest[stream] in graph.reduced[op]
-            return finish(stream), not follows, latest[stream] is None, stream
-
-        if chains[op] in home:
-            stream = home[chains[op]]
-        else:
-            stream = min(range(streams), key=preference)
-            home[chains[op]] = stream
-        end[op] = finish(stream)
-        stream_of[op], free[stream], latest[stream] = stream, end[op], op
+        stream = home.setdefault(chains[op], -1)
+        if stream < 0:
+            stream = home[chains[op]] = placed.best_for(op)
+        placed.put(op, stream)
         order.append(op)
         for follower in graph.successors[op]:
             missing[follower] -= 1
             if not missing[follower]:
                 heapq.heappush(ready, (-priorities[follower], follower))
-    return order, stream_of
+    return order, placed.stream_of
+
+
+class _Streams:
+    """Streams with the ops placed so far; ``stream_of`` has the stream of each."""
+
+    def __init__(
+        self, ops: Sequence[Op], graph: Dependences, streams: int, costs: LaunchCosts
+    ) -> None:
+        self._ops, self._before, self._costs = ops, graph.reduced, costs
+        self._latest: list[int | None] = [None] * streams
+        self._end = [0.0] * len(ops)
+        self.stream_of = [0] * len(ops)
+
+    def best_for(self, op: int) -> int:
+        """The stream on which an op ends earliest."""
+
+        def preference(stream: int) -> tuple[float, bool, bool, int]:
+            latest = self._latest[stream]
+            follows = latest in self._before[op]
+            return self._finish(op, stream), not follows, latest is None, stream
+
+        return min(range(len(self._latest)), key=preference)
+
+    def put(self, op: int, stream: int) -> None:
+        """Place an op behind the last one of a stream."""
+        self._end[op] = self._finish(op, stream)
+        self.stream_of[op], self._latest[stream] = stream, op
+
+    def _finish(self, op: int, stream: int) -> float:
+        """When an op would end on a stream, in microseconds from the fork."""
+        latest, before = self._latest[stream], self._before[op]
+        crossing = [self.stream_of[earlier] != stream for earlier in before]
+        times = [
+            self._end[earlier] + self._costs.cross_us * crosses
+            for earlier, crosses in zip(before, crossing, strict=True)
+        ]
+        free = 0.0 if latest is None else self._end[latest]
+        fork = self._costs.fork_us if stream and not times and latest is None else 0.0
+        linked = latest is not None and self._ops[latest].early and not any(crossing)
+        chained = self._ops[op].chained_us if linked else None
+        duration = self._ops[op].duration_us if chained is None else chained
+        return max(free, fork, *times) + duration

@@ -97,7 +97,7 @@ class _Draft:
         return tuple((op.name, op.stream) for op in self.ops)
 
 
-def retime(schedule: Schedule, ops: Sequence[Op], costs: LaunchCosts = GRAPH) -> Schedule:
+def retime(schedule: Schedule, ops: Sequence[Op]) -> Schedule:
     """Streams, order and events of a schedule with the kernels, durations and occupancies of
     ``ops``, which are the same by name; its storage stays."""
     by_name = {op.name: op for op in ops}
@@ -105,7 +105,7 @@ def retime(schedule: Schedule, ops: Sequence[Op], costs: LaunchCosts = GRAPH) ->
         dataclasses.replace(by_name[op.name], stream=op.stream, depends=op.depends)
         for op in schedule.ops
     ]
-    timed, makespan = _timed(changed, schedule.events, costs)
+    timed, makespan = _timed(changed, schedule.events, GRAPH)
     return dataclasses.replace(
         schedule, ops=timed, makespan_us=makespan, single_us=_one_after_another_us(timed)
     )

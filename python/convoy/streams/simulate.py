@@ -1,7 +1,7 @@
 """Predict when each op of a schedule runs.
 
 Ops that run at the same time share the device. Each asks for the share of the SMs that its
-blocks occupy, at most all of it; while the shares sum to more than one, everybody slows
+blocks occupy, at most all of it; while the shares sum to more than one, all of them slow
 down in proportion. This is processor sharing; the hardware hands out blocks in order of arrival
 instead, which gives the same end of a group of ops though not the same end of each.
 

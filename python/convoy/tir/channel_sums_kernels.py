@@ -1,7 +1,4 @@
-"""GPU kernels of two sums over rows, as ``channel_sums.py`` lays them out.
-
-Loops are bound to threads; run serially they compute the same.
-"""
+"""GPU kernels of two sums over rows, as ``channel_sums.py`` lays them out."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The blocks of an image share its rows. Each adds the elements and squares of all groups in its rows,
 which are read once, with 16-byte loads if a vector lies in one group or holds several whole ones; a
-second kernel adds the partial sums of an image's blocks. Loops are bound to threads; run serially
-they compute the same result.
+second kernel adds the partial sums of an image's blocks.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 TVM's schedules inline what reads a reduction into it where that has no loop, and so apply it to
 the initial value and, once more, to what it gave: a sigmoid of the mean of one pixel was wrong.
+The normal form removes those that are operators; these come from operators that lower to several.
 """
 
 from __future__ import annotations

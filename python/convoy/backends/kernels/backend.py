@@ -14,7 +14,7 @@ from ...ir.candidate import Candidate, Decline, make_config
 from ...ir.device import Device
 from ...ir.workload import Workload
 from ..base import Backend, Binary
-from .compile import Progress, compile_kernel, compile_many, is_compiled
+from .compile import compile_kernel, compile_many, is_compiled
 from .kernel import K, Launch
 
 _log = logging.getLogger(__name__)
@@ -59,15 +59,11 @@ class KernelBackend(Backend, Generic[K]):
     Args:
         family: The kernels and their rules.
         limit: Most candidates of a workload; ``family.limit`` by default.
-        progress: Called after each kernel that :meth:`prepare` compiles.
     """
 
-    def __init__(
-        self, family: Family[K], limit: int | None = None, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, family: Family[K], limit: int | None = None) -> None:
         self.family, self.name, self.libraries = family, family.name, family.libraries
         self._limit = limit if limit is not None else family.limit
-        self._progress = progress
         self._failed: dict[K, CompileFailed] = {}
         self._launches: dict[str, Launch[K]] = {}  # by config
 
@@ -164,7 +160,7 @@ class KernelBackend(Backend, Generic[K]):
                 failed[candidate] = error
         wanted = set(kernels.values()) - self._failed.keys()
         try:
-            for kernel, result in compile_many(wanted, progress=self._progress).items():
+            for kernel, result in compile_many(wanted).items():
                 if isinstance(result, CompileFailed):
                     self._failed[kernel] = result
                     _log.warning("%s", result)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from convoy.errors import CorruptArtefact
-from convoy.ir.artifact import read_sealed, sealed, write_sealed
 from convoy.ir.fields import parse_json
+from convoy.ir.sealed_file import read_sealed, sealed, write_sealed
 
 _ABOUT, _LIBRARY, _SOURCE = "about.json", "library.so", "module.json"
 _ZIP = b"PK\x03\x04"

@@ -11,7 +11,6 @@ from ....ir.workload import Workload
 from .. import kernel as kernels
 from .. import toolkit
 from ..backend import Family, KernelBackend
-from ..compile import Progress
 from .kernel import MOST_DIM, TILES, AttentionKernel, kernel_from_json
 
 #: In records, plans and ``backends=(...)``.
@@ -43,7 +42,7 @@ def _has_compiler() -> bool:
     return True
 
 
-def attention_backend(limit: int = 6, progress: Progress | None = None) -> AttentionBackend:
+def attention_backend(limit: int = 6) -> AttentionBackend:
     """Fused attention in float16 and bfloat16. ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
@@ -56,7 +55,7 @@ def attention_backend(limit: int = 6, progress: Progress | None = None) -> Atten
         limit=limit,
         estimate_us=_estimate_us,
     )
-    return AttentionBackend(family, progress=progress)
+    return AttentionBackend(family)
 
 
 def blocks(kernel: AttentionKernel, workload: Workload) -> int:

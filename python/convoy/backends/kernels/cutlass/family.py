@@ -11,7 +11,6 @@ from ....ir.candidate import Decline
 from ....ir.device import Device
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from ..compile import Progress
 from . import dgrad, rules, space, wgrad
 from .config import KernelConfig, kernel_arch
 from .rules import Launch
@@ -21,9 +20,7 @@ NAME = "cutlass"
 MOST_CANDIDATES = 20
 
 
-def cutlass_backend(
-    limit: int | None = None, progress: Progress | None = None
-) -> KernelBackend[KernelConfig]:
+def cutlass_backend(limit: int | None = None) -> KernelBackend[KernelConfig]:
     """sm90 has kernels of its own, except for strided dgrad and for tf32 in the backward
     directions.
 
@@ -41,7 +38,7 @@ def cutlass_backend(
         limit=_limit_from_environment() if limit is None else limit,
         splits=True,
     )
-    return KernelBackend(family, progress=progress)
+    return KernelBackend(family)
 
 
 def rules_of(workload: Workload) -> ModuleType:

@@ -12,7 +12,6 @@ from ....ir.epilogue import Epilogue
 from ....ir.operands import DTYPE_BYTES
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from ..compile import Progress
 from ..kernel import Launch as KernelLaunch
 from . import grouped, space, staged
 from .kernels import DepthwiseKernel, GroupedKernel, StagedKernel, kernel_from_json
@@ -26,9 +25,7 @@ MOST_FILTER, MOST_PHASES = 64, 4
 _MOST_BYTES = 1 << 32
 
 
-def depthwise_backend(
-    limit: int = 6, progress: Progress | None = None
-) -> KernelBackend[DepthwiseKernel]:
+def depthwise_backend(limit: int = 6) -> KernelBackend[DepthwiseKernel]:
     """fprop with its epilogue; of depthwise convolutions dgrad and wgrad too. ``limit`` caps the
     candidates of a workload."""
     family = Family(
@@ -43,7 +40,7 @@ def depthwise_backend(
         tensor_cores=False,
         estimate_us=_estimate_us,
     )
-    return KernelBackend(family, progress=progress)
+    return KernelBackend(family)
 
 
 def _rules(launch: Launch) -> ModuleType:

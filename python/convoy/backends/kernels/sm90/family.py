@@ -9,7 +9,6 @@ from ....ir.device import Device
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from ..compile import Progress
 from . import small, space
 from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
 from .kernels import Sm90Kernel, StemKernel, kernel_from_json
@@ -34,7 +33,7 @@ NAME = "hopper"
 STEM_CHANNELS = 4
 
 
-def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBackend[Sm90Kernel]:
+def sm90_backend(limit: int = 16) -> KernelBackend[Sm90Kernel]:
     """dgrad, strided convolutions above all, all directions of a network's first one, and small
     fprops, in fp16 and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a
     workload."""
@@ -49,7 +48,7 @@ def sm90_backend(limit: int = 16, progress: Progress | None = None) -> KernelBac
         limit=limit,
         is_programmatic=lambda kernel: isinstance(kernel, SmallConvKernel),
     )
-    return KernelBackend(family, progress=progress)
+    return KernelBackend(family)
 
 
 def is_stem(workload: Workload) -> bool:
