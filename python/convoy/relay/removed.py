@@ -6,8 +6,7 @@ They can be imported, so that a script which only mentions them runs; using one 
 
 from __future__ import annotations
 
-import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -37,8 +36,8 @@ REMOVED = {
     "autotvm": _TUNING,
     "auto_scheduler": _TUNING,
     "meta_schedule": _TUNING,
-    "micro": _DEVICES,
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
+    "micro": _DEVICES,
     **{
         f"relay.op.{name}": _SCHEDULES
         for name in (
@@ -111,35 +110,16 @@ class Removed:
         return f"<tvm.{self._name}, removed from TVM>"
 
 
-def _apply_history_best(*args: Any, **kwargs: Any) -> AbstractContextManager[None]:
-    """Ignore a file of tuning results, with a warning."""
-    warnings.warn(f"TVM's tuning logs have no effect. {_TUNING}", stacklevel=2)
-    return nullcontext()
-
-
 class _Compiler(Removed):
     """TVM's compiler of functions, of which only the cache can be used: there is none to clear."""
 
     def clear(self) -> None: ...
 
 
-def _options(name: str) -> Any:
-    """Make a stand-in for options of a tuner: they can be written down, and no tuner takes them."""
-    return lambda *args, **kwargs: Removed(f"{name}()")
-
-
 #: Names that scripts use around relay.build, which needs none of them.
 _HARMLESS: dict[str, Any] = {
     "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
     "relay.backend.compile_engine.get": lambda: _Compiler("relay.backend.compile_engine.get()"),
-    "autotvm.apply_history_best": _apply_history_best,
-    "autotvm.apply_graph_best": _apply_history_best,
-    "autotvm.tophub.context": _apply_history_best,
-    "auto_scheduler.ApplyHistoryBest": _apply_history_best,
-    **{
-        f"autotvm.{name}": _options(f"autotvm.{name}")
-        for name in ("LocalBuilder", "LocalRunner", "RPCRunner", "measure_option")
-    },
 }
 
 
@@ -153,10 +133,16 @@ def removed_module(fullname: str) -> ModuleType:
     module = ModuleType(fullname, f"tvm.{name}, which TVM no longer has. {remedy(name)}")
     module.__path__ = []  # it may have submodules
 
+    module.__getattr__ = removed_names(name)  # type: ignore[method-assign]
+    return module
+
+
+def removed_names(name: str) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a module all of whose other names were removed."""
+
     def get(attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         return _HARMLESS.get(f"{name}.{attribute}") or Removed(f"{name}.{attribute}")
 
-    module.__getattr__ = get  # type: ignore[method-assign]
-    return module
+    return get

@@ -42,6 +42,7 @@ MOVED = {
     },
     "runtime.vm": "convoy.relay.vm",
     "instrument": f"{PACKAGE}.ir.instrument",
+    "meta_schedule": "tvm.s_tir.meta_schedule",
     "contrib.graph_executor": "convoy.graph_executor",
     "contrib.graph_runtime": "convoy.graph_executor",
     "contrib.debugger.debug_runtime": f"{PACKAGE}.contrib.debugger.debug_executor",
@@ -116,8 +117,8 @@ class _Finder(MetaPathFinder):
             return None
         real = behind(name)
         present = _exists(real)
-        # Convoy's relay.backend has a part of TVM's.
-        if remedy(name) and not (present and real.startswith("convoy.")):
+        # Of what was removed, some parts are in another place.
+        if remedy(name) and not (present and real != f"tvm.{name}"):
             return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
         if not present:
             return None
