@@ -6,7 +6,10 @@ They can be imported, so that a script which only mentions them runs; using one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -19,8 +22,12 @@ _TUNING = (
 _DEVICES = "Convoy compiles for the CPU of this machine and NVIDIA GPUs"
 
 _SCHEDULES = (
-    "Convoy computes operators by its own kernels and TVM's; relay.op.register makes an operator "
-    "for passes and code generators of a script"
+    "Convoy computes operators by its own kernels and TVM's; relay.op.register and "
+    "relay.op.register_compute make an operator of a script"
+)
+_EXPRESSIONS = (
+    "te.create_prim_func([inputs and outputs]) makes a function of tensor expressions, "
+    "tvm.s_tir.Schedule changes its loops and tvm.compile compiles it"
 )
 _LIBRARIES = (
     "Convoy computes with cuDNN, cuBLASLt, CUTLASS and its own kernels; relay.build chooses, "
@@ -38,12 +45,12 @@ REMOVED = {
     "meta_schedule": _TUNING,
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
     "micro": _DEVICES,
+    "relay.op.strategy": _SCHEDULES,
     **{
-        f"relay.op.{name}": _SCHEDULES
+        f"te.{name}": _EXPRESSIONS
         for name in (
-            "OpStrategy", "register_broadcast_schedule", "register_compute",
-            "register_injective_schedule", "register_reduce_schedule", "register_schedule",
-            "register_shape_func", "register_strategy", "strategy",
+            "AXIS_SEPARATOR", "SpecializedCondition", "create_schedule", "decl_tensor_intrin",
+            "hybrid",
         )
     },
     "runtime.profiler_vm": "contrib.debugger.debug_executor times the kernels of relay.build",
@@ -69,6 +76,11 @@ REMOVED = {
     "contrib.target": "Networks are compiled by relay.build and relay.vm.compile alone",
     "contrib.msc": "Relay networks are compiled by relay.build",
 }  # fmt: skip
+
+
+def name_in_tvm(fullname: str) -> str:
+    """Return the name that a module of Convoy had in TVM 0.18, without `tvm.`."""
+    return fullname.removeprefix("convoy.").removeprefix("relay.tvm018.")
 
 
 def remedy(name: str) -> str:
@@ -127,9 +139,9 @@ def removed_module(fullname: str) -> ModuleType:
     """Make the stand-in of a removed module.
 
     Args:
-        fullname: Its name in Convoy, `convoy.relay.tvm018.autotvm`.
+        fullname: Its name in Convoy, `convoy.relay.tvm018.autotvm` or `convoy.relay.op.strategy`.
     """
-    name = fullname.partition("tvm018.")[2]
+    name = name_in_tvm(fullname)
     module = ModuleType(fullname, f"tvm.{name}, which TVM no longer has. {remedy(name)}")
     module.__path__ = []  # it may have submodules
 
@@ -146,3 +158,29 @@ def removed_names(name: str) -> Callable[[str], Any]:
         return _HARMLESS.get(f"{name}.{attribute}") or Removed(f"{name}.{attribute}")
 
     return get
+
+
+class RemovedLoader(Loader):
+    """Loads the stand-in of a removed module."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return removed_module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None: ...
+
+
+class _Finder(MetaPathFinder):
+    """Finds removed modules of `relay` that nothing else finds."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.startswith("convoy.relay.") and remedy(name_in_tvm(fullname)):
+            return ModuleSpec(fullname, RemovedLoader(), is_package=True)
+        return None
+
+
+def install() -> None:
+    """Let Python find them."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

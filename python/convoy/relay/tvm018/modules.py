@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.removed import REMOVED, Removed, remedy, removed_module
+from convoy.relay.removed import REMOVED, Removed, RemovedLoader, remedy
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent
@@ -119,7 +119,7 @@ class _Finder(MetaPathFinder):
         present = _exists(real)
         # Of what was removed, some parts are in another place.
         if remedy(name) and not (present and real != f"tvm.{name}"):
-            return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
+            return ModuleSpec(fullname, RemovedLoader(), is_package=True)
         if not present:
             return None
         return ModuleSpec(fullname, _Alias(lambda: importlib.import_module(real)), is_package=True)

@@ -9,8 +9,14 @@ from typing import Any
 import tvm
 
 from convoy.errors import InvalidOption
+from convoy.relay.op.strategy.generic import GenericFunction
+from convoy.relay.op.strategy.generic import (
+    override_native_generic_func as override_native_generic_func,
+)
 from convoy.relay.tvm018.modules import forward
 from convoy.relay.virtual_device import VirtualDevice as VirtualDevice
+
+generic_func = GenericFunction
 
 _EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
 
