@@ -103,6 +103,13 @@ def cuda(
     return Target({**given, **attributes})
 
 
+def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> SimpleNamespace:
+    """Return the targets of a build, for `relay.transform.PlanDevices`."""
+    del ctxt, target_host
+    found = list(target) if isinstance(target, (list, tuple)) else [target]
+    return SimpleNamespace(primitive_targets=found)
+
+
 def create(target: Any) -> Any:
     """Make a target, under the name of scripts of 2019."""
     return Target(target)
