@@ -35,9 +35,10 @@ def partition_conversions(mod: IRModule, fully_integral: bool) -> IRModule:
     main = mod["main"]
     prefix: dict[int, Expr] = {}
     for node in post_order(main.body):
-        if isinstance(node, Call) and op_name(node) == "qnn.quantize":
-            if isinstance(node.args[0], Var):
-                prefix[id(node)] = node
+        if not isinstance(node, Call) or op_name(node) != "qnn.quantize":
+            continue
+        if isinstance(node.args[0], Var):
+            prefix[id(node)] = node
     used = free_vars(rewrite(main.body, lambda node: Tuple([]) if id(node) in prefix else None))
     given = [*prefix.values(), *(param for param in main.params if param in used)]
     inner = {id(e): Var(f"quantized_{i}", e.checked_type) for i, e in enumerate(given)}
