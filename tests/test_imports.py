@@ -15,8 +15,8 @@ ORDER = [
     "errors", "paths", "progress", "programmatic", "child_process", "threads", "ir", "onnx",
     "runtime", "graph", "ops", "tir", "normalize", "partition", "lower", "backends", "measure",
     "records", "cost", "placement", "streams", "build_options", "build_cache", "pipeline",
-    "training", "graph_executor", "relay", "frontend", "inference_session", "report", "pytorch",
-    "bench", "tune", "demo", "cli", "__main__",
+    "training", "report", "tune", "graph_executor", "relay", "frontend", "inference_session",
+    "pytorch", "bench", "demo", "cli", "__main__",
 ]  # fmt: skip
 
 #: Imports that run upward, "file -> package", with the reason. An entry that is no longer needed

@@ -111,7 +111,7 @@ def test_compilers_of_others() -> None:
     from convoy.relay.tvm018.relay.op.contrib.tensorrt import partition_for_tensorrt
 
     assert Path(util.tempdir().path).is_dir()
-    for use in (partition_for_tensorrt, dnnl.partition_for_dnnl, tvmc.load):
+    for use in (partition_for_tensorrt, dnnl.partition_for_dnnl, tvmc.main):
         with pytest.raises(RemovedFromTvm, match=r"relay\.build|convoy"):
             use()
     with pytest.raises(AttributeError, match="no nothing"):
@@ -228,22 +228,21 @@ def test_building_in_steps() -> None:
 
 
 def test_schedules_and_strategies_are_refused_when_they_are_used() -> None:
+    from convoy.relay.op.strategy.generic import wrap_compute_conv2d
     from convoy.relay.tvm018.relay.op import strategy
-    from convoy.relay.tvm018.relay.op.strategy.generic import wrap_topi_schedule
     from convoy.relay.tvm018.runtime.profiler_vm import VirtualMachineProfiler
 
     uses = [
-        lambda: relay.op.register_compute("nn.relu"),
-        lambda: relay.op.OpStrategy(),
-        lambda: strategy.generic.wrap_topi_schedule(None),
-        lambda: wrap_topi_schedule(None),
+        lambda: strategy.conv2d_strategy(None, [], None, None),
+        lambda: strategy.generic.wrap_compute_dense(None),
+        lambda: wrap_compute_conv2d(None),
         lambda: VirtualMachineProfiler(None, tvm.cpu()),
     ]
     for use in uses:
         with pytest.raises(RemovedFromTvm, match=r"relay\.op\.register|debug_executor"):
             use()
-    with pytest.raises(AttributeError, match="no nothing"):
-        relay.op.nothing  # noqa: B018
+    with pytest.raises(RemovedFromTvm, match=r"te\.create_prim_func"):
+        tvm.te.create_schedule(None)
 
 
 def test_containers_and_factories_under_their_former_paths() -> None:
@@ -314,13 +313,10 @@ def test_members_of_tvm_objects() -> None:
 
 def test_removed_parts_say_what_replaces_them() -> None:
     from convoy.relay.tvm018 import autotvm
-    from convoy.relay.tvm018.autotvm.tuner import XGBTuner
+    from convoy.relay.tvm018.autotvm.tuner import Tuner
 
-    option = {"tuner": XGBTuner, "builder": autotvm.LocalBuilder}  # mentioned: no error
-    with pytest.raises(RemovedFromTvm, match="convoy tune"):
-        autotvm.task.extract_from_program(None, target="llvm", params={})
-    with pytest.raises(RemovedFromTvm, match=r"autotvm\.tuner\.XGBTuner is no longer"):
-        option["tuner"]("task")
+    with pytest.raises(RemovedFromTvm, match=r"autotvm\.tuner\.Tuner is no longer.*convoy tune"):
+        Tuner("task")
     with pytest.raises(RemovedFromTvm, match="to_relax"):
         relay.backend.te_compiler.get().lower(None, "llvm")
 
@@ -329,11 +325,6 @@ def test_removed_parts_say_what_replaces_them() -> None:
 
     with pytest.raises(RemovedFromTvm, match="convoy tune"):
         Fallback()
-    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=10), runner=None)
-    with pytest.raises(RemovedFromTvm):
-        option["tuner"]("task", measure)
-    with pytest.warns(UserWarning, match="no effect"), autotvm.apply_history_best("log"):
-        pass
 
 
 def test_errors_are_those_of_tvm() -> None:

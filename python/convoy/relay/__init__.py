@@ -20,6 +20,7 @@ from convoy.relay import (
     prelude,
     qnn,
     quantize,
+    removed,
     scope_builder,
     testing,
     transform,
@@ -174,3 +175,5 @@ __all__ = [
     "var",
     *op.__all__,
 ]
+
+removed.install()

@@ -21,6 +21,7 @@ from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.specialized import with_static_shapes
 from convoy.relay.transform.context import PassContext
+from convoy.relay.tuning.history import History
 from convoy.relay.visit import bind, post_order
 from convoy.threads import one_at_a_time
 
@@ -80,10 +81,12 @@ def build(
 
 
 def from_attributes(mod: IRModule, kind: str, options: dict[str, Any]) -> None:
-    """Set options that passes and partitioning left in the module, unless they are given."""
+    """Set options that passes, partitioning and tuning logs imply, unless they are given."""
     options.setdefault("precision", precision_of(mod))
     if kind == "cuda" and "convoy.backends" in mod.attrs:
         options.setdefault("backends", tuple(mod.attrs["convoy.backends"]))
+    if kind == "cuda" and (log := History.path()):
+        options.setdefault("records", log)
 
 
 def device_target(target: Any) -> str:

@@ -140,9 +140,12 @@ class _Printer:
     @staticmethod
     def _type_comment(node: Expr) -> str:
         shown = (ast.Call, ast.Constant, ast.Tuple, ast.TupleGetItem, Var, Function)
-        if not isinstance(node, shown) or node.checked_type_ is None:
+        if not isinstance(node, shown):
             return ""
-        return f" /* ty={node.checked_type_} */"
+        parts = [] if node.checked_type_ is None else [f"ty={node.checked_type_}"]
+        if node.span is not None and node.span.source is None:  # of a text there is the place
+            parts.append(f"span={node.span}")
+        return f" /* {' '.join(parts)} */" if parts else ""
 
     # ---- functions and blocks
 

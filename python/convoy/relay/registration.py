@@ -10,6 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from convoy.relay.ast import op as get
+from convoy.relay.custom_compute import (
+    OpStrategy,
+    register_compute,
+    register_schedule,
+    register_strategy,
+)
 from convoy.relay.custom_operator import register
 
 
@@ -72,23 +78,39 @@ register_infer_correct_layout = _registering(
 register_gradient = _registering("FPrimalGradient", "a function `(call, grad)` of gradients")
 register_pattern = _registering("TOpPattern", "an OpPattern")
 register_stateful = _registering("TOpIsStateful", "whether an operator has a state")
+register_shape_func = _registering("FShapeFunc", "a shape function, which has no effect")
 register_external_compiler = _registering("target", "whether a code generator takes a call")
 
 
+def register_injective_schedule(op_name: str, level: int = 10) -> None:
+    """Accept that an operator is scheduled as TVM's elementwise ones are."""
+    register_schedule(op_name, level=level)
+
+
+register_broadcast_schedule = register_reduce_schedule = register_injective_schedule
+
 __all__ = [
     "OpPattern",
+    "OpStrategy",
     "get",
     "register",
     "register_alter_op_layout",
+    "register_broadcast_schedule",
+    "register_compute",
     "register_convert_op_layout",
     "register_external_compiler",
     "register_fake_quantization_to_integer",
     "register_gradient",
     "register_infer_correct_layout",
+    "register_injective_schedule",
     "register_legalize",
     "register_mixed_precision_conversion",
     "register_op_attr",
     "register_optional_fake_quantization_to_integer",
     "register_pattern",
+    "register_reduce_schedule",
+    "register_schedule",
+    "register_shape_func",
     "register_stateful",
+    "register_strategy",
 ]

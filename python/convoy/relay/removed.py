@@ -6,8 +6,10 @@ They can be imported, so that a script which only mentions them runs; using one 
 
 from __future__ import annotations
 
-import warnings
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -20,8 +22,12 @@ _TUNING = (
 _DEVICES = "Convoy compiles for the CPU of this machine and NVIDIA GPUs"
 
 _SCHEDULES = (
-    "Convoy computes operators by its own kernels and TVM's; relay.op.register makes an operator "
-    "for passes and code generators of a script"
+    "Convoy computes operators by its own kernels and TVM's; relay.op.register and "
+    "relay.op.register_compute make an operator of a script"
+)
+_EXPRESSIONS = (
+    "te.create_prim_func([inputs and outputs]) makes a function of tensor expressions, "
+    "tvm.s_tir.Schedule changes its loops and tvm.compile compiles it"
 )
 _LIBRARIES = (
     "Convoy computes with cuDNN, cuBLASLt, CUTLASS and its own kernels; relay.build chooses, "
@@ -37,14 +43,14 @@ REMOVED = {
     "autotvm": _TUNING,
     "auto_scheduler": _TUNING,
     "meta_schedule": _TUNING,
-    "micro": _DEVICES,
     "driver.tvmc": "The command `convoy` builds, measures and runs models",
+    "micro": _DEVICES,
+    "relay.op.strategy": _SCHEDULES,
     **{
-        f"relay.op.{name}": _SCHEDULES
+        f"te.{name}": _EXPRESSIONS
         for name in (
-            "OpStrategy", "register_broadcast_schedule", "register_compute",
-            "register_injective_schedule", "register_reduce_schedule", "register_schedule",
-            "register_shape_func", "register_strategy", "strategy",
+            "AXIS_SEPARATOR", "SpecializedCondition", "create_schedule", "decl_tensor_intrin",
+            "hybrid",
         )
     },
     "runtime.profiler_vm": "contrib.debugger.debug_executor times the kernels of relay.build",
@@ -70,6 +76,11 @@ REMOVED = {
     "contrib.target": "Networks are compiled by relay.build and relay.vm.compile alone",
     "contrib.msc": "Relay networks are compiled by relay.build",
 }  # fmt: skip
+
+
+def name_in_tvm(fullname: str) -> str:
+    """Return the name that a module of Convoy had in TVM 0.18, without `tvm.`."""
+    return fullname.removeprefix("convoy.").removeprefix("relay.tvm018.")
 
 
 def remedy(name: str) -> str:
@@ -111,35 +122,16 @@ class Removed:
         return f"<tvm.{self._name}, removed from TVM>"
 
 
-def _apply_history_best(*args: Any, **kwargs: Any) -> AbstractContextManager[None]:
-    """Ignore a file of tuning results, with a warning."""
-    warnings.warn(f"TVM's tuning logs have no effect. {_TUNING}", stacklevel=2)
-    return nullcontext()
-
-
 class _Compiler(Removed):
     """TVM's compiler of functions, of which only the cache can be used: there is none to clear."""
 
     def clear(self) -> None: ...
 
 
-def _options(name: str) -> Any:
-    """Make a stand-in for options of a tuner: they can be written down, and no tuner takes them."""
-    return lambda *args, **kwargs: Removed(f"{name}()")
-
-
 #: Names that scripts use around relay.build, which needs none of them.
 _HARMLESS: dict[str, Any] = {
     "relay.backend.te_compiler.get": lambda: _Compiler("relay.backend.te_compiler.get()"),
     "relay.backend.compile_engine.get": lambda: _Compiler("relay.backend.compile_engine.get()"),
-    "autotvm.apply_history_best": _apply_history_best,
-    "autotvm.apply_graph_best": _apply_history_best,
-    "autotvm.tophub.context": _apply_history_best,
-    "auto_scheduler.ApplyHistoryBest": _apply_history_best,
-    **{
-        f"autotvm.{name}": _options(f"autotvm.{name}")
-        for name in ("LocalBuilder", "LocalRunner", "RPCRunner", "measure_option")
-    },
 }
 
 
@@ -147,16 +139,48 @@ def removed_module(fullname: str) -> ModuleType:
     """Make the stand-in of a removed module.
 
     Args:
-        fullname: Its name in Convoy, `convoy.relay.tvm018.autotvm`.
+        fullname: Its name in Convoy, `convoy.relay.tvm018.autotvm` or `convoy.relay.op.strategy`.
     """
-    name = fullname.partition("tvm018.")[2]
+    name = name_in_tvm(fullname)
     module = ModuleType(fullname, f"tvm.{name}, which TVM no longer has. {remedy(name)}")
     module.__path__ = []  # it may have submodules
+
+    module.__getattr__ = removed_names(name)  # type: ignore[method-assign]
+    return module
+
+
+def removed_names(name: str) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a module all of whose other names were removed."""
 
     def get(attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         return _HARMLESS.get(f"{name}.{attribute}") or Removed(f"{name}.{attribute}")
 
-    module.__getattr__ = get  # type: ignore[method-assign]
-    return module
+    return get
+
+
+class RemovedLoader(Loader):
+    """Loads the stand-in of a removed module."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return removed_module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None: ...
+
+
+class _Finder(MetaPathFinder):
+    """Finds removed modules of `relay` that nothing else finds."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.startswith("convoy.relay.") and remedy(name_in_tvm(fullname)):
+            return ModuleSpec(fullname, RemovedLoader(), is_package=True)
+        return None
+
+
+def install() -> None:
+    """Let Python find them."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

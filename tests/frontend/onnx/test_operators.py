@@ -104,8 +104,9 @@ def test_softmax_of_several_axes(version: int) -> None:
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_recurrent_networks(kind: str, direction: str) -> None:
-    """Against a loop over each sequence of its own length, in numpy."""
-    steps, batch, size, hidden = 3, 2, 3, 4
+    """Against a loop over each sequence of its own length, in numpy; a sequence without a step
+    ends with zeros, as onnxruntime has it."""
+    steps, batch, size, hidden = 3, 3, 3, 4
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
     both = 2 if direction == "bidirectional" else 1
     feeds = {"x": values(steps, batch, size), "h": values(both, batch, hidden, seed=1)}
@@ -113,7 +114,7 @@ def test_recurrent_networks(kind: str, direction: str) -> None:
         "w": values(both, gates * hidden, size, seed=2),
         "r": values(both, gates * hidden, hidden, seed=3),
         "b": values(both, 2 * gates * hidden, seed=4),
-        "n": np.array([3, 2], "int32"),
+        "n": np.array([3, 2, 0], "int32"),
     }
     inputs = ["x", "w", "r", "b", "n", "h"]
     outputs = ["y", "last"] + ["cell"] * (kind == "LSTM")
@@ -137,7 +138,7 @@ def _recurrent(kind: str, direction: str, x: Any, h: Any, w: Any, r: Any, b: Any
         half = len(b[d]) // 2
         wb, rb = b[d][:half], b[d][half:]
         for i in range(batch):
-            state, cell = h[d, i].astype("float64"), np.zeros(hidden)
+            state, cell = h[d, i].astype("float64") * (n[i] > 0), np.zeros(hidden)
             order = range(n[i])
             for t in reversed(order) if direction == "reverse" or d else order:
                 a, c = w[d] @ x[t, i] + wb, r[d] @ state + rb

@@ -97,6 +97,22 @@ def test_requantize_each_channel() -> None:
     np.testing.assert_array_equal(got, saturate(want, "uint8"))
 
 
+@pytest.mark.parametrize("rounding", ["UPWARD", "TONEAREST"])
+@pytest.mark.parametrize("steps", [[1e-20], [2.0**-33], [2.0**-32], [1e-30, 0.25, 1e-12]])
+def test_factors_that_take_all_to_zero(steps: list[float], rounding: str) -> None:
+    """Shifts by more bits than there are, which no processor computes."""
+    ends = [np.iinfo("int32").min, -1, 0, 1, np.iinfo("int32").max]
+    x = np.tile(np.array(ends, "int32"), (len(steps), 1))
+    step = scale(np.array(steps, "float32").squeeze())
+    got = run(
+        lambda x: qnn.requantize(
+            x, step, zero(0), scale(1.0), zero(0), axis=0, rounding=rounding, out_dtype="int32"
+        ),
+        x,
+    )
+    np.testing.assert_array_equal(got, rescale(x, np.array(steps)[:, None], rounding))
+
+
 @pytest.mark.parametrize("factor", [0.0, 1e-9, 0.3, 0.5, 0.99999999999, 1.0, 12345.678])
 def test_fractions(factor: float) -> None:
     fraction, exponent = fixed_point(factor)

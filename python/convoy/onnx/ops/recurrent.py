@@ -163,7 +163,9 @@ def _run(
             if lengths is not None:
                 alive = do("Less", np.array(t), do("Cast", lengths, to=7))
                 alive = call.reshape(alive, (batch, 1))
-                new = [do("Where", alive, a, b) for a, b in zip(new, state, strict=True)]
+                # A sequence without a step ends with zeros, as onnxruntime has it.
+                before = state if t else [call.const(0)] * states
+                new = [do("Where", alive, a, b) for a, b in zip(new, before, strict=True)]
                 shown = do("Where", alive, shown, call.const(0))
             state = new
             found.append(do("Unsqueeze", shown, np.array([0])))

@@ -5,14 +5,11 @@ namespace. Signatures and defaults are those of TVM 0.18's Python helpers, which
 defaults of the text format (alpha of leaky_relu, transpose_b of batch_matmul, ...).
 """
 
-from typing import Any
-
 from convoy.relay.builder import const
-from convoy.relay.op import annotation, contrib, image, nn, op, random, tensor, vision
+from convoy.relay.op import annotation, contrib, image, nn, op, random, strategy, tensor, vision
 from convoy.relay.op import transform as transform
 from convoy.relay.op.op import *  # noqa: F403
 from convoy.relay.op.tensor import *  # noqa: F403
-from convoy.relay.removed import REMOVED, Removed
 
 __all__ = [
     "annotation",
@@ -21,13 +18,8 @@ __all__ = [
     "image",
     "nn",
     "random",
+    "strategy",
     "vision",
     *op.__all__,
     *tensor.__all__,
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if f"relay.op.{name}" in REMOVED:
-        return Removed(f"relay.op.{name}")
-    raise AttributeError(f"relay.op has no {name}")

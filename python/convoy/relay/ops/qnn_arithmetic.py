@@ -133,12 +133,14 @@ def per_tensor(values: np.ndarray) -> np.ndarray:
 def fixed_point(multiplier: float) -> tuple[int, int]:
     """Convert a factor to a 31-bit fraction and an exponent of two.
 
+    One below 2^-32 is 0: it takes every int32 to less than a half. Shifts stay below 63 bits.
+
     Raises:
         UnsupportedOp: A factor that is not finite (a scale of zero) or too large.
     """
     if not math.isfinite(multiplier) or abs(multiplier) >= 2**31:
         raise UnsupportedOp(f"scales with a ratio of {multiplier}", "finite ones over zero")
-    if multiplier == 0:
+    if abs(multiplier) < 2**-32:
         return 0, 0
     fraction, exponent = math.frexp(multiplier)
     rounded = math.floor(abs(fraction) * 2**31 + 0.5)

@@ -44,8 +44,8 @@ class QConfig:
         debug_enabled_ops: The names of operators to quantize; None is all.
         rounding: "UPWARD" or "TONEAREST", for halves.
         calibrate_chunk_by: How many tensors to keep at a time while calibrating; -1 is all.
-        partition_conversions: "disabled"; other values are for devices without floating point,
-            which Convoy does not compile for.
+        partition_conversions: "enabled" splits the network into quantize_inputs, quantized_main
+            and dequantize_outputs, "fully_integral" also refuses floating point in quantized_main.
     """
 
     nbit_input: int = 8
@@ -64,7 +64,7 @@ class QConfig:
     debug_enabled_ops: Sequence[str] | None = None
     rounding: Literal["UPWARD", "TONEAREST"] = "UPWARD"
     calibrate_chunk_by: int = -1
-    partition_conversions: str = "disabled"
+    partition_conversions: Literal["disabled", "enabled", "fully_integral"] = "disabled"
 
     def __post_init__(self) -> None:
         choices = {
@@ -74,7 +74,7 @@ class QConfig:
             "dtype_input": ("int8",),
             "dtype_weight": ("int8",),
             "dtype_activation": ("int8", "int16", "int32"),
-            "partition_conversions": ("disabled",),
+            "partition_conversions": ("disabled", "enabled", "fully_integral"),
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:

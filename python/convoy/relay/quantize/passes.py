@@ -17,6 +17,7 @@ from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule, as_module
 from convoy.relay.quantize._annotate import Annotator, QAnnotateKind
 from convoy.relay.quantize.config import QConfig, current_qconfig
+from convoy.relay.quantize.conversions import partition_conversions
 from convoy.relay.quantize.scales import activation_scale, weight_scale
 from convoy.relay.transform import (
     CanonicalizeOps,
@@ -46,6 +47,7 @@ def quantize(
 
     Raises:
         InvalidOption: One of these modes without a dataset.
+        NotIntegral: See `partition_conversions`.
     """
     config = current_qconfig()
     mod = prerequisite_optimize(as_module(mod), params)
@@ -58,7 +60,10 @@ def quantize(
     )
     assert isinstance(bound, Function)
     annotated["main"] = bound
-    return infer_module(annotated) if config.do_simulation else realize(annotated, config)
+    result = infer_module(annotated) if config.do_simulation else realize(annotated, config)
+    if config.partition_conversions == "disabled":
+        return result
+    return partition_conversions(result, config.partition_conversions == "fully_integral")
 
 
 def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:

@@ -51,6 +51,9 @@ def enabled_targets() -> list[tuple[str, Any]]:
     return found
 
 
+ctx_list = enabled_targets  # until TVM 0.6
+
+
 def check_grad(
     func: Function,
     inputs: Sequence[np.ndarray] | None = None,

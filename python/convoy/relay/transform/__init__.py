@@ -118,6 +118,7 @@ __all__ = [
     "Pass",
     "PassContext",
     "PassInfo",
+    "PlanDevices",
     "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",
@@ -141,6 +142,13 @@ __all__ = [
 def AnnotateSpans() -> Pass:
     """Give every expression the span of its place in the module's text."""
     return Pass("AnnotateSpans", lambda mod: parse(print_text(mod, True)))
+
+
+@register_pass
+def PlanDevices(config: Any = None) -> Pass:
+    """Return the module as it is: it runs on one device, wherever annotations place parts of it."""
+    del config
+    return Pass("PlanDevices", lambda mod: mod)
 
 
 @register_pass

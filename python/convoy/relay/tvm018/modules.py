@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.removed import REMOVED, Removed, remedy, removed_module
+from convoy.relay.removed import REMOVED, Removed, RemovedLoader, remedy
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent
@@ -42,6 +42,7 @@ MOVED = {
     },
     "runtime.vm": "convoy.relay.vm",
     "instrument": f"{PACKAGE}.ir.instrument",
+    "meta_schedule": "tvm.s_tir.meta_schedule",
     "contrib.graph_executor": "convoy.graph_executor",
     "contrib.graph_runtime": "convoy.graph_executor",
     "contrib.debugger.debug_runtime": f"{PACKAGE}.contrib.debugger.debug_executor",
@@ -116,9 +117,9 @@ class _Finder(MetaPathFinder):
             return None
         real = behind(name)
         present = _exists(real)
-        # Convoy's relay.backend has a part of TVM's.
-        if remedy(name) and not (present and real.startswith("convoy.")):
-            return ModuleSpec(fullname, _Alias(lambda: removed_module(fullname)), is_package=True)
+        # Of what was removed, some parts are in another place.
+        if remedy(name) and not (present and real != f"tvm.{name}"):
+            return ModuleSpec(fullname, RemovedLoader(), is_package=True)
         if not present:
             return None
         return ModuleSpec(fullname, _Alias(lambda: importlib.import_module(real)), is_package=True)

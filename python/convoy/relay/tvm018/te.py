@@ -6,10 +6,7 @@ from typing import Any
 
 import tvm
 
-from convoy.relay.removed import Removed
 from convoy.relay.tvm018.modules import forward
-
-_forward = forward("tvm.te")
 
 
 def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> Any:
@@ -18,7 +15,6 @@ def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> Any:
     return tvm.te.var(name, dtype)
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("create_schedule", "decl_tensor_intrin", "AXIS_SEPARATOR", "SpecializedCondition"):
-        return Removed(f"te.{name}")
-    return _forward(name)
+__path__: list[str] = []  # `import tvm.te.hybrid` finds a stand-in
+
+__getattr__ = forward("tvm.te")

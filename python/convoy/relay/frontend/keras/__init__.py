@@ -18,6 +18,7 @@ from convoy.relay.builder import var
 from convoy.relay.frontend.common import tuple_of
 from convoy.relay.frontend.keras import activation, convolution, recurrent, shape
 from convoy.relay.frontend.keras.registry import Layer, Tensor, converted_layers, converter_of
+from convoy.relay.frontend.spans import mark
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule
@@ -135,7 +136,9 @@ class _Walk:
                 "Export the model to ONNX (model.export) and use from_onnx",
             )
         result = converter(Layer(layer, inputs, self.params, self.variables, keywords))
-        return result if isinstance(result, list) else [result]
+        results = result if isinstance(result, list) else [result]
+        mark([tensor.expr for tensor in results], layer.name)
+        return results
 
 
 def _inputs_of(node: Any) -> list[Any]:

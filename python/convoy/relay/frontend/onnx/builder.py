@@ -20,6 +20,7 @@ from convoy.relay.frontend import common
 from convoy.relay.frontend.elementwise import gelu, round_even, truncated_division
 from convoy.relay.frontend.linear_algebra import dense, matmul
 from convoy.relay.frontend.onnx.native import NATIVE
+from convoy.relay.frontend.spans import mark
 from convoy.relay.frontend.windows import conv, conv_transpose
 from convoy.relay.op import image, nn
 from convoy.relay.op import tensor as R
@@ -50,6 +51,7 @@ class RelayBuilder(Builder):
     def emit(self, expr: Any, name: str) -> Any:
         if not isinstance(expr, TupleWrapper):
             common.infer_type(expr)
+        mark(expr, name)
         return expr
 
     def item(self, expr: Any, index: int) -> Expr:

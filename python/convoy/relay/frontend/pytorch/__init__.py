@@ -80,7 +80,7 @@ def from_pytorch(
         use_parser_friendly_name: Write parameter names with `_` in place of dots.
         keep_quantized_weight: Accepted: quantized weights are integers either way.
         export_renamed_c_graph_path: Where to write the TorchScript graph as text.
-        preserve_pytorch_scopes: Accepted; it named nodes in TVM 0.18.
+        preserve_pytorch_scopes: Name spans by the modules of the network, not by operators.
 
     Returns:
         The module, whose `main` takes the inputs and then the parameters, and the parameters by
@@ -112,7 +112,7 @@ def from_pytorch(
         )
     if not isinstance(input_infos, Sequence):
         raise InvalidOption(f"input_infos={input_infos!r}", "a list of (name, shape)")
-    script = Script(context, script_module, rename)
+    script = Script(context, script_module, rename, preserve_pytorch_scopes)
     types = _graph_types(script_module)
     variables = [
         _variable(info, types[i] if i < len(types) else None, str(default_dtype))

@@ -12,6 +12,7 @@ from convoy.relay.frontend.common import cast, dtype_of
 from convoy.relay.frontend.pytorch.context import Context, bound, example, known, operator
 from convoy.relay.frontend.pytorch.registry import Call, constant
 from convoy.relay.frontend.pytorch.values import Values, View, write_back
+from convoy.relay.frontend.spans import mark
 
 
 class Graph:
@@ -79,6 +80,7 @@ class Graph:
             self.values[node] = self._size(args) if size else None
             return
         result = self.context.convert(name, overload, args)
+        mark(result, node.name)
         if name.endswith("_") and not name.endswith("__"):
             before = self.values[node.args[0]]
             if isinstance(before, Expr) and isinstance(result, Expr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from convoy.relay.frontend.pytorch.node import arguments_of, quantizes, where
 from convoy.relay.frontend.pytorch.python_values import PYTHON_FUNCTIONS
 from convoy.relay.frontend.pytorch.registry import Call, constant, to_numpy
 from convoy.relay.frontend.pytorch.values import Opaque, Values, View, write_back
+from convoy.relay.frontend.spans import mark
 
 
 class Script:
@@ -23,10 +25,17 @@ class Script:
     Attributes:
         context: Converts calls.
         params: Arrays of the parameters that are used, by name.
+
+    Args:
+        rename: Takes the names of parameters in `state_dict()` to those in the module.
+        scopes: Name spans by the modules of the network, not by operators.
     """
 
-    def __init__(self, context: Context, module: Any, rename: Callable[[str], str]) -> None:
-        self.context, self.module, self._rename = context, module, rename
+    def __init__(
+        self, context: Context, module: Any, rename: Callable[[str], str], scopes: bool = False
+    ) -> None:
+        self.context, self.module, self._rename, self._scopes = context, module, rename, scopes
+        self._counts: Counter[str] = Counter()
         self.values = Values()
         self.params: dict[str, Any] = {}
         self._vars: dict[str, Var] = {}
@@ -84,7 +93,15 @@ class Script:
             result = self.context.convert(name, overload, args)
         except UnsupportedOp as error:
             raise UnsupportedOp(error.got + where(node), error.expected, error.remedy) from error
+        mark(result, self._span(node, kind))
         self._store(node, name, args, result)
+
+    def _span(self, node: Any, kind: str) -> str:
+        """Return the module that a node belongs to, or its operator and a number."""
+        if self._scopes and (scope := node.scopeName().rpartition("/")[2]):
+            return str(scope).removeprefix("__module.")
+        self._counts[kind] += 1
+        return f"{kind}_{self._counts[kind] - 1}"
 
     def _store(self, node: Any, name: str, args: dict[str, Any], result: Any) -> None:
         outputs = list(node.outputs())

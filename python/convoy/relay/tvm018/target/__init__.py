@@ -9,8 +9,14 @@ from typing import Any
 import tvm
 
 from convoy.errors import InvalidOption
+from convoy.relay.op.strategy.generic import GenericFunction
+from convoy.relay.op.strategy.generic import (
+    override_native_generic_func as override_native_generic_func,
+)
 from convoy.relay.tvm018.modules import forward
 from convoy.relay.virtual_device import VirtualDevice as VirtualDevice
+
+generic_func = GenericFunction
 
 _EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
 
@@ -95,6 +101,13 @@ def cuda(
     if arch is not None:
         attributes["arch"] = arch
     return Target({**given, **attributes})
+
+
+def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> SimpleNamespace:
+    """Return the targets of a build, for `relay.transform.PlanDevices`."""
+    del ctxt, target_host
+    found = list(target) if isinstance(target, (list, tuple)) else [target]
+    return SimpleNamespace(primitive_targets=found)
 
 
 def create(target: Any) -> Any:
