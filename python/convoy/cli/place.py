@@ -110,8 +110,7 @@ def show(placement: Placement, reasons: bool = False, every: bool = False) -> No
     tables.show(explain.COLUMNS, table.rows)
     say(*filter(None, [table.rest]), explain.summary(plan, schedule))
     if plan.source == "none":
-        say("convoy tune measures kernels on a GPU, --costs predicted estimates them from records")
+        say("convoy tune measures on a GPU, --costs predicted estimates from records")
     if explanation is not None:
         say("", *explain.details(explanation), "", *explain.consequences(explanation))
-    for native in dict.fromkeys(map(str, placement.native)):
-        say(f"left to TVM's own kernels: {native}")
+    say(*explain.left(placement.native))

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from ..cost.native import native_measurement
 from ..ir import objective as objectives
 from ..ir.kernel_words import NATIVE, kernel_words, readable
@@ -16,6 +18,7 @@ from ..ir.schedule import Schedule
 from ..ir.schedule_parts import Op
 from ..ir.workload import Workload
 from .explanation import Explanation, OpExplanation, Rival
+from .placement import Native
 
 COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Operations that a table shows unless all are asked for.
@@ -135,7 +138,12 @@ def _row(line: _Line, total: float) -> list[str]:
 
 def ending(text: str, width: int) -> str:
     """The last characters: names of layers differ at their ends."""
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+    if cell_len(text) <= width:
+        return text
+    kept = text[1 - width :]
+    while cell_len(kept) >= width:  # some characters are as wide as two
+        kept = kept[1:]
+    return "…" + kept
 
 
 def beginning(text: str, width: int) -> str:
@@ -152,7 +160,8 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
     whole network (without a ``schedule`` of the plan's operations), and what has no timing."""
     shares = ", ".join(f"{name} {count}" for name, count in plan.backends().items())
     source = "no" if plan.source == "none" else plan.source
-    lines = [f"objective {plan.objective} ({source} measurements, {plan.device.name}); {shares}"]
+    lines = [f"objective {plan.objective} ({source} measurements, {plan.device.name})"]
+    lines[0] += f"; {shares}" if shares else ""
     if schedule is not None:
         lines.append(f"predicted {schedule.total}")
         others = (predicted_us(plan, schedule, name) for name in ("stream", "sync"))
@@ -161,9 +170,10 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
         others = (plan.total_us(name) for name in ("stream", "sync"))
     lines[-1] += ", asynchronous {:.0f} us, synchronized {:.0f} us".format(*others)
     if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
-        names = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
+        names = ", ".join(ending(label, _OPERATION) for label in without[:4])
+        names += ", ..." if len(without) > 4 else ""
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")
-    return "\n".join(lines)
+    return "\n".join(map(_filled, lines))
 
 
 def details(explanation: Explanation, losers: int = 3) -> list[str]:
@@ -197,6 +207,20 @@ def _detail(ops: Sequence[OpExplanation], losers: int) -> list[str]:
     for objective, other in op.elsewhere:
         lines += _folded(f"under {objective}: {other}")
     return lines
+
+
+def left(natives: Sequence[Native]) -> list[str]:
+    """Lines on the operations that are left to TVM's own kernels, with the reasons."""
+    lines = []
+    for native in natives:
+        label = f"{ending(native.layer, _OPERATION)}: " if native.layer else ""
+        what = f"{label}{native.workload.op} {shape_text(native.workload)}"
+        lines.append(_filled(f"left to TVM's own kernels: {what} ({native.reasons})"))
+    return list(dict.fromkeys(lines))
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent="  ")
 
 
 def _folded(text: str) -> list[str]:
