@@ -168,7 +168,7 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
     else:
         lines.append(f"kernels {plan.total_us('graph'):.0f} us")
         others = (plan.total_us(name) for name in ("stream", "sync"))
-    lines[-1] += ", asynchronous {:.0f} us, synchronized {:.0f} us".format(*others)
+    lines.append("asynchronous {:.0f} us, synchronized {:.0f} us".format(*others))
     if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
         names = ", ".join(ending(label, _OPERATION) for label in without[:4])
         names += ", ..." if len(without) > 4 else ""
