@@ -51,6 +51,7 @@ def test_inputs_and_outputs_are_described_as_onnxruntime_does(session) -> None:
         (None, {"data": X}, "no value for input 'scale'"),
         (None, {**FEED, "picture": X}, "'picture'"),
         (["absent"], FEED, "'absent'"),
+        (None, [X], "a feed of type list; expected arrays by name"),
         (None, {**FEED, "data": X[:1]}, r"\(1, 3, 8, 8\)"),
         (None, {**FEED, "data": X.astype("complex64")}, "complex64"),
     ],

@@ -150,9 +150,11 @@ class InferenceSession:
             run_options: An ``onnxruntime.RunOptions``, whose logging has no effect.
 
         Raises:
-            InvalidOption: An unknown or missing name, a wrong shape, or a dtype that would lose
-                values.
+            InvalidOption: A feed without names, an unknown or missing name, a wrong shape, or a
+                dtype that would lose values.
         """
+        if not isinstance(input_feed, Mapping):
+            raise InvalidOption(f"a feed of type {type(input_feed).__name__}", "arrays by name")
         inputs = [info.name for info in self._compiled.meta.inputs]
         names = [info.name for info in self._compiled.meta.outputs]
         _check("input", input_feed, inputs)

@@ -135,7 +135,9 @@ def test_what_no_backend_takes_is_named(tmp_path: Path) -> None:
     )
     path.write_text(grouped)
     printed = run("place", path, "--backends", "cutlass,tvm")
-    assert "left to TVM's own kernels" in printed and "cutlass: groups = 4" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    words = " ".join(printed.split())
+    assert "left to TVM's own kernels: w: fprop" in words and "cutlass: groups = 4" in words
 
 
 def test_build_and_run(text: Path, tmp_path: Path) -> None:

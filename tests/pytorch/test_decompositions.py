@@ -55,6 +55,15 @@ CASES: dict[str, Callable[[Any], Any]] = {
         x.masked_scatter(x > 0.2, x * 2), x[:, 0].masked_scatter(MASK, x[0]),
         x.repeat_interleave(torch.tensor([2, 0, 1, 1]), 1, output_size=4),
     ),
+    "counted": lambda x: (
+        torch.histc(x, 5, -1, 2), torch.histc((x * 2).round(), 4, 0, 3),
+        torch.histc(CODES.float() + 0 * x[0, 0, 0], 5, 0, 4),
+    ),
+    "grouped products": lambda x: torch._grouped_mm(
+        (x * 2).round().reshape(5, 8).bfloat16(),
+        ((x.reshape(5, 8)[:3, :, None] + x.reshape(5, 8)[:3, None]) * 2).round().bfloat16(),
+        offs=torch.tensor([2, 2, 5], dtype=torch.int32),
+    ).split(2),
     "bags": lambda x: (
         F.embedding_bag(CODES[:6].reshape(2, 3), x[0].mT),
         F.embedding_bag(CODES, x[0].mT, torch.tensor([0, 3, 3]), mode="sum"),

@@ -75,9 +75,36 @@ def test_a_function_has_no_place() -> None:
         convoy.compile(lambda x: torch.linalg.qr(x)[0], torch.eye(3), cache=False)
 
 
-def test_inputs_that_the_module_does_not_take() -> None:
-    with pytest.raises(UnsupportedOp, match=r"3 channels.*a module that runs on these inputs"):
-        convoy.compile(nn.Sequential(nn.Conv2d(3, 3, 1)), torch.randn(1, 4, 4, 4), cache=False)
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        (torch.randn(1, 4, 4, 4), r"raises at 0 \(Conv2d\) RuntimeError.*3 channels.* that runs$"),
+        (torch.randn(1, 3, 4, 4).half(), r"raises at 0 \(Conv2d\) RuntimeError: Input type"),
+        (
+            {"input": torch.randn(1, 3, 4, 4)},
+            r"TypeError.*\(module, \(\), \{\.\.\.\}\) takes keyword",
+        ),
+        ((1, 3, 4, 4), r"too many positional arguments.*a tensor, or a tuple"),
+    ],
+)
+def test_inputs_that_the_module_does_not_take(example: Any, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        convoy.compile(nn.Sequential(nn.Conv2d(3, 3, 1)), example, cache=False)
+
+
+def test_a_module_in_training_is_not_called() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(3), Called(lambda x: x if x.sum() > 0 else -x)).train()
+    with pytest.raises(UnsupportedOp, match="cannot trace at 1"):
+        convoy.compile(net, torch.randn(2, 3, 4, 4), cache=False)
+    assert net[0].num_batches_tracked == 0
+
+
+def test_options_and_modules_that_there_are_not() -> None:
+    with pytest.raises(InvalidOption, match=r"the option 'precison'; expected one of .*precision"):
+        convoy.compile(nn.ReLU(), torch.ones(2), precison="float16")
+    compiled = convoy.compile(nn.ReLU(), torch.ones(2))
+    with pytest.raises(InvalidOption, match="a module that is compiled"):
+        convoy.compile(compiled, torch.ones(2))
 
 
 def test_an_error_of_a_trace_is_one_line() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import convoy
-from convoy.errors import UnsupportedOp
+from convoy.errors import InvalidOption, UnsupportedOp
 
 if TYPE_CHECKING:
     import torch
@@ -85,3 +85,9 @@ def test_what_cannot_be_converted_is_named() -> None:
     net = nn.Sequential(nn.ReLU(), torch.jit.script(Named()))
     with pytest.raises(UnsupportedOp, match="the scripted module 1 "):
         convoy.compile(net, X, cache=False)
+
+
+def test_inputs_that_a_module_with_scripted_ones_does_not_take() -> None:
+    net = nn.Sequential(torch.jit.script(nn.ReLU()), nn.Conv2d(3, 4, 1))
+    with pytest.raises(InvalidOption, match=r"the module raises.*3 channels"):
+        convoy.compile(net, torch.randn(1, 2, 4, 4))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from convoy.placement import explain
 from convoy.report import tables
 from convoy.report.tables import Column
 
@@ -27,6 +28,18 @@ class Row:
 
 ROWS = [Row("sm90_128x128x64_fprop_relu", Part(3.14159)), Row("eng0", Part(None), ok=False)]
 COLUMNS = [Column("kernel", "kernel"), Column("time", "part.us", "us", 3), Column("ok", "ok")]
+
+
+def test_characters_as_wide_as_two_are_aligned() -> None:
+    assert tables.plain(
+        ["layer", "us"], [["卷积", 1.0], ["conv2d", 12.5]], width=0
+    ).splitlines() == [
+        "layer      us",
+        "------  -----",
+        "卷积     1.00",
+        "conv2d  12.50",
+    ]
+    assert explain.ending("模型/卷积/conv", 9) == "…积/conv"
 
 
 def test_plain_takes_attributes_and_aligns_numbers() -> None:

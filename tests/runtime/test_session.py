@@ -98,6 +98,12 @@ def test_tensors_of_pytorch(session: convoy.Session) -> None:
             session.set_input("x", wrong)
 
 
+def test_a_device_by_its_name() -> None:
+    built = convoy.build(to_relax(relay.parse(TEXT), {}), "llvm")
+    with pytest.raises(InvalidOption, match=r"device 'cuda'; expected .*tvm\.cuda\(0\)"):
+        built.session("cuda")
+
+
 def test_lists_of_uneven_lengths(session: convoy.Session) -> None:
     with pytest.raises(InvalidOption, match="uneven"):
         session.set_input("x", [[1, 2], [3]])

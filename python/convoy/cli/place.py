@@ -102,7 +102,7 @@ def place(
 def show(placement: Placement, reasons: bool = False, every: bool = False) -> None:
     """Print a placement as a table with a summary; with ``reasons`` its explanation behind it."""
     from ..placement import explain
-    from ..placement.explanation_text import consequences, details
+    from ..placement.explanation_text import consequences, details, left
     from ..report import tables
 
     plan, explanation = placement.plan, placement.explanation if reasons else None
@@ -111,8 +111,7 @@ def show(placement: Placement, reasons: bool = False, every: bool = False) -> No
     tables.show(explain.COLUMNS, table.rows)
     say(*filter(None, [table.rest]), explain.summary(plan, schedule))
     if plan.source == "none":
-        say("convoy tune measures kernels on a GPU, --costs predicted estimates them from records")
+        say("convoy tune measures on a GPU, --costs predicted estimates from records")
     if explanation is not None:
         say("", *details(explanation), "", *consequences(explanation))
-    for native in dict.fromkeys(map(str, placement.native)):
-        say(f"left to TVM's own kernels: {native}")
+    say(*left(placement.native))

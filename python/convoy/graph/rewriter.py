@@ -29,7 +29,8 @@ def main_function(mod: tvm.IRModule) -> tuple[tvm.ir.GlobalVar, relax.Function]:
         raise InvalidOption(
             f"a network of type {type(mod).__module__}.{type(mod).__name__}",
             "a Relax module",
-            "convoy.relay.to_relax and TVM's ONNX and PyTorch importers make one.",
+            "convoy.from_onnx and convoy.relay.to_relax make one; convoy.compile takes a module "
+            "of PyTorch.",
         )
     found = [(gv, f) for gv, f in mod.functions.items() if isinstance(f, relax.Function)]
     for gv, func in found:

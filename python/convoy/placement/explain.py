@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from dataclasses import dataclass
+
+from rich.cells import cell_len
 
 from ..cost.native import native_measurement
 from ..ir import objective as objectives
@@ -18,7 +21,7 @@ COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Operations that a table shows unless all are asked for.
 MOST = 20
 WIDTH = 80
-_OPERATION, _KERNEL = 24, 27
+OPERATION, _KERNEL = 24, 27
 
 
 def shape_text(workload: Workload) -> str:
@@ -122,7 +125,7 @@ def _line(
 
 def _row(line: _Line, total: float) -> list[str]:
     return [
-        ending(line.label, _OPERATION),
+        ending(line.label, OPERATION),
         f"{100 * line.us / total:.1f}%" if line.us is not None and total else "-",
         number(line.us),
         line.backend,
@@ -132,7 +135,12 @@ def _row(line: _Line, total: float) -> list[str]:
 
 def ending(text: str, width: int) -> str:
     """The last characters: names of layers differ at their ends."""
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+    if cell_len(text) <= width:
+        return text
+    kept = text[1 - width :]
+    while cell_len(kept) >= width:  # some characters are as wide as two
+        kept = kept[1:]
+    return "…" + kept
 
 
 def beginning(text: str, width: int) -> str:
@@ -150,15 +158,22 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
     whole network (without a ``schedule`` of the plan's operations), and what has no timing."""
     shares = ", ".join(f"{name} {count}" for name, count in plan.backends().items())
     source = "no" if plan.source == "none" else plan.source
-    lines = [f"objective {plan.objective} ({source} measurements, {plan.device.name}); {shares}"]
+    lines = [f"objective {plan.objective} ({source} measurements, {plan.device.name})"]
+    lines[0] += f"; {shares}" if shares else ""
     if schedule is not None:
         lines.append(f"predicted {schedule.total}")
         others = (predicted_us(plan, schedule, name) for name in ("stream", "sync"))
     else:
         lines.append(f"kernels {plan.total_us('graph'):.0f} us")
         others = (plan.total_us(name) for name in ("stream", "sync"))
-    lines[-1] += ", asynchronous {:.0f} us, synchronized {:.0f} us".format(*others)
+    lines.append("asynchronous {:.0f} us, synchronized {:.0f} us".format(*others))
     if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
-        names = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
+        names = ", ".join(ending(label, OPERATION) for label in without[:4])
+        names += ", ..." if len(without) > 4 else ""
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")
-    return "\n".join(lines)
+    return "\n".join(map(filled, lines))
+
+
+def filled(text: str) -> str:
+    """Fold a line at the width of tables."""
+    return textwrap.fill(text, WIDTH, subsequent_indent="  ")

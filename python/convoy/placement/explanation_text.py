@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from .explain import WIDTH, number, shape_text
+from .explain import OPERATION, WIDTH, ending, filled, number, shape_text
 from .explanation import Explanation, OpExplanation, Rival
+from .placement import Native
 
 #: Rivals, and failed candidates, that are shown for a decision.
 MOST = 3
@@ -43,6 +44,16 @@ def _detail(ops: Sequence[OpExplanation]) -> list[str]:
     for objective, other in op.elsewhere:
         lines += _folded(f"under {objective}: {other}")
     return lines
+
+
+def left(natives: Sequence[Native]) -> list[str]:
+    """Lines on the operations that are left to TVM's own kernels, with the reasons."""
+    lines = []
+    for native in natives:
+        label = f"{ending(native.layer, OPERATION)}: " if native.layer else ""
+        what = f"{label}{native.workload.op} {shape_text(native.workload)}"
+        lines.append(filled(f"left to TVM's own kernels: {what} ({native.reasons})"))
+    return list(dict.fromkeys(lines))
 
 
 def _folded(text: str) -> list[str]:

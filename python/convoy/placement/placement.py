@@ -36,10 +36,15 @@ class Native:
     declines: tuple[Decline, ...]
     layer: str = ""
 
+    @property
+    def reasons(self) -> str:
+        """The declines on one line."""
+        found = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
+        return found or "every candidate failed"
+
     def __str__(self) -> str:
-        reasons = "; ".join(f"{d.backend}: {d.reason}" for d in self.declines)
         name = f"{self.layer}: " if self.layer else ""
-        return f"{name}{self.workload.key} ({reasons or 'every candidate failed'})"
+        return f"{name}{self.workload.key} ({self.reasons})"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ that call, and runs eagerly where that cannot be: the reason is logged once and 
 
 from __future__ import annotations
 
-import inspect
 import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +15,7 @@ from typing import Any
 import torch
 
 from ..errors import ConvoyError, InvalidOption
-from ..pipeline import build, place
-from .module import TorchModule
+from .module import TorchModule, check_options
 
 _log = logging.getLogger("convoy")
 #: Shapes that one subgraph is compiled for; others run eagerly.
@@ -101,7 +99,7 @@ class Subgraph:
             return self._eager(args, "no convolution or matrix product", key)
         if len(self._compiled) >= SHAPES and key not in self._compiled:
             return self._eager(args, f"more than {SHAPES} shapes")
-        _check(self.options)
+        check_options(self.options)  # a mistake must not hide as an eager run
         try:
             compiled = _Compiled(self, [args[i] for i in self._weights], inputs)
         except ConvoyError as err:
@@ -128,14 +126,6 @@ class Subgraph:
     def __str__(self) -> str:
         how = f"eager: {self.reason}" if self.reason else "compiled"
         return f"subgraph {self.number}, {self.operators} operators ({self.heavy} heavy), {how}"
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    """Raise InvalidOption for an option that there is not; others must not hide as eager runs."""
-    found = {**inspect.signature(build).parameters, **inspect.signature(place).parameters}
-    known = sorted(found.keys() - {"mod", "target", "params", "options"})
-    if unknown := options.keys() - known:
-        raise InvalidOption(f"the option {min(unknown)!r}", f"one of {', '.join(known)}")
 
 
 class _Compiled:

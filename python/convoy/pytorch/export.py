@@ -63,7 +63,7 @@ def _traced(
         program = _export(_Flat(function, arguments, found, knows=True), tensors, training)
     except Exception:
         if failure is not None:
-            raise untraceable(function, failure) from failure
+            raise untraceable(function, failure, *unflatten(arguments, tensors)) from failure
     return program, found[-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -48,12 +49,17 @@ class TorchModule:
         mixed: bool = False,
     ) -> None:
         """``mixed`` allows tensors in host memory beside those of a GPU, where all of it runs."""
+        check_options(options)
+        if isinstance(module, TorchModule):
+            raise InvalidOption("a module that is compiled", "the module that it was made from")
         self.module = module
         self._arguments = Arguments(getattr(module, "forward", module))
         try:
             tensors, self._structure = self._arguments.flatten(args, kwargs)
         except TypeError as err:
-            raise InvalidOption(f"example inputs ({err})", "the arguments of a call") from None
+            raise InvalidOption(
+                f"example inputs ({err})", "the arguments of a call: a tensor, or a tuple"
+            ) from None
         if other := next((t.layout for t in tensors if t.layout != torch.strided), None):
             raise InvalidOption(f"a tensor of {other}", "dense tensors", "tensor.to_dense()")
         self._examples = [t.detach() for t in tensors]
@@ -211,6 +217,16 @@ class TorchModule:
         """
         metas = (self.built.meta, *self.built.meta.others)
         self._build([Plan.from_json(meta.plan) for meta in metas if meta.plan])
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise InvalidOption for an option that :func:`convoy.build` does not have."""
+    found: set[str] = set()
+    for function in (pipeline.build, pipeline.place):
+        found |= inspect.signature(function).parameters.keys()
+    known = sorted(found - {"mod", "target", "params", "options"})
+    if unknown := options.keys() - set(known):
+        raise InvalidOption(f"the option {min(unknown)!r}", f"one of {', '.join(known)}")
 
 
 def between_devices(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..errors import UnsupportedOp
+from ..errors import ConvoyError, InvalidOption, UnsupportedOp
 
 EXPECTED = "operators that can be imported from PyTorch"
 PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
+_KEYWORDS = "convoy.compile(module, (), {...}) takes keyword arguments."
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 #: Whose lines are not the user's.
 _OTHERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
@@ -66,25 +67,55 @@ def raised(err: Exception) -> str:
     return f"{type(err).__name__}: {reason}"
 
 
-def untraceable(function: Callable[..., Any], err: Exception) -> UnsupportedOp:
-    """What torch.export raised, with the submodule and the line of the user's code."""
+def untraceable(
+    function: Callable[..., Any], err: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> ConvoyError:
+    """What torch.export raised, with the submodule and the line of the user's code; where a call
+    fails without Convoy, too, an error about its arguments."""
+    if (own := _failure(function, args, kwargs)) is not None:
+        return InvalidOption(
+            f"example inputs for which the module raises{_place(function, own)} {raised(own)}",
+            "the arguments of a call that runs",
+            _KEYWORDS if any(isinstance(arg, Mapping) for arg in args) else "",
+        )
+    return UnsupportedOp(
+        f"a module that torch.export cannot trace{_place(function, err)} ({raised(err)})",
+        "a module that runs on these inputs, and whose operations do not depend on their values",
+        PARTS,
+    )
+
+
+def _failure(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Exception | None:
+    """What a call raises without Convoy. A module in training that has buffers is not called: it
+    would change them."""
+    if isinstance(function, torch.nn.Module) and function.training and [*function.buffers()]:
+        return None
+    try:
+        with torch.no_grad():
+            function(*args, **kwargs)
+    except Exception as err:
+        return err
+    return None
+
+
+def _place(function: Callable[..., Any], err: Exception) -> str:
+    """Where an exception was raised: the submodule and the line of the user's code."""
     names: dict[int, str] = {}
     if isinstance(function, torch.nn.Module):
         # A trace has other objects for submodules, with the same attributes.
         names = {id(vars(module)): name for name, module in function.named_modules()}
     place = line = ""
     for frame, number in traceback.walk_tb(err.__traceback__):
-        if not any(map(Path(frame.f_code.co_filename).is_relative_to, _OTHERS)):
-            line = f"line {number} of {frame.f_code.co_filename}"
+        path = Path(frame.f_code.co_filename)
+        if path.is_file() and not any(map(path.is_relative_to, _OTHERS)):  # no file: generated
+            line = f"line {number} of {path}"
         called = frame.f_locals.get("self")
         if isinstance(called, torch.nn.Module) and names.get(id(vars(called))):
-            place = f"{names[id(vars(called))]} ({type(called).__name__}), "
-    where = f" at {place}{line}" if line else ""
-    return UnsupportedOp(
-        f"a module that torch.export cannot trace{where} ({raised(err)})",
-        "a module that runs on these inputs, and whose operations do not depend on their values",
-        PARTS,
-    )
+            place = f"{names[id(vars(called))]} ({type(called).__name__})"
+    where = ", ".join(filter(None, (place, line)))
+    return f" at {where}" if where else ""
 
 
 def called(node: torch.fx.Node) -> str:

@@ -69,7 +69,7 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
         with torch.no_grad():
             function(*args, **kwargs)
     except Exception as err:  # what the module raises
-        raise untraceable(function, err) from err
+        raise untraceable(function, err, args, kwargs) from err
 
 
 def _places(function: Callable[..., Any]) -> dict[str, tuple[torch.nn.Module, Any]]:

@@ -69,11 +69,40 @@ def _embedding_bag(
     return (result, *(offsets.new_zeros(()) for _ in range(3)))
 
 
+def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many elements lie in each of some equal intervals; the last one has its end."""
+    if min == max:
+        return NotImplemented  # the ends are those of the data
+    x = x.reshape(-1, 1)
+    place = ((x - min) * bins / (max - min)).floor().clamp(max=bins - 1)
+    held = (place == torch.arange(bins, device=x.device)) & (x >= min) & (x <= max)
+    return held.sum(0).to(x.dtype)
+
+
+def _grouped_mm(
+    a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: torch.dtype | None = None
+) -> Any:
+    """Rows (rows, k), each times the matrix of its group (groups, k, n), of which ``offs`` (groups)
+    are the ends. Every row is multiplied by all matrices; rows of no group are zero."""
+    if offs is None or bias is not None or (a.dim(), b.dim()) != (2, 3):
+        return NotImplemented
+    rows = torch.arange(len(a), device=a.device)
+    ends, begins = offs, torch.cat((offs.new_zeros(1), offs[:-1]))
+    held = (rows >= begins[:, None]) & (rows < ends[:, None])
+    products = torch.matmul(a, b)
+    zero = torch.zeros((), dtype=products.dtype, device=a.device)
+    return torch.where(held[..., None], products, zero).sum(0).to(out_dtype or a.dtype)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.searchsorted.Scalar: _searchsorted,
+    _aten.histc.default: _histogram,
+    _aten._grouped_mm.default: _grouped_mm,
     _aten.repeat_interleave.Tensor: _repeats,
     _aten.masked_scatter.default: _masked_scatter,
     _aten._embedding_bag.default: _embedding_bag,
     _aten._embedding_bag_forward_only.default: _embedding_bag,
 }
+#: Of other libraries, which need not be installed, by their names.
+NAMED: dict[str, Callable[..., Any]] = {"transformers.grouped_mm_fallback.default": _grouped_mm}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
@@ -114,13 +115,13 @@ def plain(columns: Sequence[str | Column], rows: Iterable[object], width: int | 
 def _widths(grid: _Grid, limit: int) -> list[int]:
     """Column widths; columns of text give way, the widest first, until the limit is met."""
     widths = [
-        max(map(len, [heading, *(row[i] for row in grid.rows)]))
+        max(map(cell_len, [heading, *(row[i] for row in grid.rows)]))
         for i, heading in enumerate(grid.headings)
     ]
     if not limit:
         return widths
     least = [
-        max([0, *(len(row[i]) for row in grid.rows)]) if numeric else _NARROWEST
+        max([0, *(cell_len(row[i]) for row in grid.rows)]) if numeric else _NARROWEST
         for i, numeric in enumerate(grid.numeric)
     ]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > limit:
@@ -136,16 +137,17 @@ def _lines(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool])
     lines = []
     for i in range(max(map(len, folded), default=0)):
         parts = [column[i] if i < len(column) else "" for column in folded]
+        blanks = [" " * (w - cell_len(part)) for part, w in zip(parts, widths, strict=True)]
         padded = [
-            part.rjust(w) if right else part.ljust(w)
-            for part, w, right in zip(parts, widths, numeric, strict=True)
+            blank + part if right else part + blank
+            for part, blank, right in zip(parts, blanks, numeric, strict=True)
         ]
         lines.append(_GAP.join(padded).rstrip())
     return lines
 
 
 def _fold(cell: str, width: int) -> list[str]:
-    if len(cell) <= width:
+    if cell_len(cell) <= width:
         return [cell]
     # kernel names have no blanks: let them break behind their own separators
     spaced = re.sub(r"([_,;:/+])(?=\S)", "\\1\0", cell)

@@ -91,6 +91,8 @@ class CompiledModule:
 
         if device is None:
             device = tvm.cuda(0) if self.meta.target == "cuda" else tvm.cpu(0)
+        elif not isinstance(device, tvm.runtime.Device):
+            raise InvalidOption(f"device {device!r}", "a device of TVM, such as tvm.cuda(0)")
         if self.meta.target == "cuda":
             from . import check_device
 

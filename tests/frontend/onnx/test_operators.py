@@ -346,6 +346,49 @@ def test_products_that_broadcast_along_an_axis_of_one(equation: str) -> None:
     check([node("Einsum", ["a", "b"], ["y"], equation=equation)], {"a": a, "b": b})
 
 
+EQUATIONS: dict[str, list[tuple[int, ...]]] = {
+    "ij,jk": [(3, 4), (4, 5)],
+    "Ab , bC": [(2, 3), (3, 4)],
+    "...ij,...jk->...ik": [(2, 1, 3, 4), (5, 4, 6)],
+    "...a,b...->ab...": [(2, 3, 4), (5, 2, 3)],
+    "ij...,jk->ik...": [(3, 4, 2), (4, 5)],
+    "i...->...": [(2, 3, 4)],
+    "iji->j": [(3, 4, 3)],
+    "bjj,jk->kb": [(2, 3, 3), (3, 4)],
+    "iii": [(3, 3, 3)],
+    "ij,ij->ij": [(3, 1), (3, 4)],
+    "ij,i->ji": [(1, 4), (1,)],
+    ",i->i": [(), (3,)],
+    "ij,j->i": [(3, 0), (0,)],
+    "ij,kj,il,kl->ik": [(3, 4), (5, 4), (3, 6), (5, 6)],
+    "bxyd,xyd,d->bxy": [(2, 3, 4, 5), (3, 4, 5), (5,)],
+    "bn,anm,bm->ba": [(4, 5), (6, 5, 7), (4, 7)],
+}
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_equations(equation: str) -> None:
+    feeds = {f"x{i}": values(*shape, seed=i) for i, shape in enumerate(EQUATIONS[equation])}
+    check([node("Einsum", list(feeds), ["y"], equation=equation)], feeds)
+
+
+@pytest.mark.parametrize(
+    ("equation", "message"),
+    [
+        ("ij,jk,kl", "2 operands; expected one term"),
+        ("i1,1k", "one term of letters"),
+        ("ij,k", r"operands of \[2, 2\] axes"),
+        ("ij,jk->iz", "stand on the left"),
+        ("ij,jk->ii", "different letters"),
+        ("ij,kj->ik", "'j' of sizes 4 and 5; expected equal sizes"),
+    ],
+)
+def test_equations_that_do_not_fit(equation: str, message: str) -> None:
+    feeds = {"a": values(3, 4), "b": values(4, 5)}
+    with pytest.raises(errors.InvalidModel, match=message):
+        run(model([node("Einsum", ["a", "b"], ["y"], equation=equation)], feeds), feeds)
+
+
 @pytest.mark.parametrize("length", [None, 7, 10])
 def test_inverse_of_a_one_sided_transform(length: int | None) -> None:
     x = values(2, 6, 3, 2)

@@ -4,6 +4,7 @@ from . import (
     activation,
     control_flow,
     convolution,
+    einsum,
     elementwise,
     image,
     indexing,
@@ -26,8 +27,8 @@ from . import (
 )
 
 __all__ = [
-    "activation", "control_flow", "convolution", "elementwise", "image", "indexing", "matrix",
-    "microsoft", "microsoft_attention", "microsoft_diffusion", "microsoft_quantized",
+    "activation", "control_flow", "convolution", "einsum", "elementwise", "image", "indexing",
+    "matrix", "microsoft", "microsoft_attention", "microsoft_diffusion", "microsoft_quantized",
     "normalization", "pooling", "quantization", "recurrent", "reduction", "refused", "reshape",
     "roi", "sequence", "signal", "slicing",
 ]  # fmt: skip
