@@ -191,6 +191,14 @@ def test_float16_resnet():
     assert ops["relax.astype"] == 2  # in at the entry, out before the softmax
 
 
+def test_prelu_of_several_slopes_in_bfloat16():
+    """TVM has none: it is computed in float32, between results in bfloat16."""
+    net = Net((2, 8, 6, 6))
+    slopes = net.const(8, low=0.1, high=0.9)
+    y = net.conv(net.emit(op.nn.prelu(net.conv(net.x, 8), slopes, axis=1)), 8)
+    check_same(net.finish(y), dtype="bfloat16", tolerance=2e-2)
+
+
 def test_bfloat16_resnet_has_one_cast_in_and_one_out():
     normal = normalize(preact_resnet(image=16, width=8, blocks=(1, 1)), dtype="bfloat16")
     assert count_ops(normal)["relax.astype"] == 2

@@ -16,11 +16,12 @@ from convoy.normalize.normal_form import normalize
 from .test_normalize import check_same, run_normal
 
 SHAPE = (3, 5, 8)
+SQUARE = (8, 8, 8)
 
 
-def network(body: Any, dtype: str = "float32") -> Any:
+def network(body: Any, dtype: str = "float32", shape: tuple[int, ...] = SHAPE) -> Any:
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(SHAPE, dtype))
+    x = relax.Var("x", relax.TensorType(shape, dtype))
     with builder.function("main", [x]):
         with builder.dataflow():
             result = builder.emit_output(body(lambda e: builder.emit(builder.normalize(e)), x))
@@ -110,6 +111,19 @@ def test_other_quotients_stay(name: str) -> None:
     mod = network(OTHERS[name])
     assert not {"nn.rms_norm", "nn.layer_norm"} & set(operators(mod))
     check_same(mod)
+
+
+@pytest.mark.parametrize("axes", [[-2, -1], [0], [1]])
+def test_what_stands_behind_norms_of_other_axes_is_no_part_of_them(axes: list[int]) -> None:
+    vector = relax.const(np.linspace(0.5, 2, SQUARE[-1], dtype="float32"))
+    sizes = [SQUARE[axis] for axis in axes]
+    ones, zeros = (relax.const(np.full(sizes, value, "float32")) for value in (1, 0))
+
+    def body(e: Any, x: Any) -> Any:
+        norm = e(op.nn.layer_norm(x, ones, zeros, axes))
+        return op.add(e(op.multiply(e(op.add(norm, vector)), vector)), x)
+
+    check_same(network(body, shape=SQUARE))
 
 
 def test_rows_of_zeros_in_float16() -> None:

@@ -50,3 +50,14 @@ def test_a_take_of_a_constant_is_folded() -> None:
     x = relax.const(np.arange(6, dtype="float32").reshape(2, 3))
     mod = normalize(_taken(x, [-1, 0], "int64", "fast"), dtype="float32")
     assert not calls_of(mod, frozenset({"relax.take"}))
+
+
+def test_a_split_into_one_part_is_the_tensor() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            part = builder.emit(op.split(x, 1, 1))
+            found = builder.emit_output(op.add(part, x))
+        builder.emit_func_output(found)
+    mod = normalize(builder.get(), dtype="float32")
+    assert not calls_of(mod, frozenset({"relax.split"}))

@@ -231,6 +231,13 @@ def check(build, shapes, exact, step):
         close(got, want, 2e-5)
 
 
+def test_deviation_of_equal_elements_has_a_gradient_of_zero():
+    mod, shape = differentiated(lambda bb, x: bb.emit(op.std(x, [1])), [(2, 3)])
+    x = np.array([[0, 1, 2], [5, 5, 5]], np.float32)
+    (found,) = gradients(mod, x, np.ones(shape, np.float32))
+    close(found, np.array([[-1, 0, 1], [0, 0, 0]]) / 6**0.5, 2e-5)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_gradient(name):
     shapes, build = CASES[name]

@@ -72,6 +72,9 @@ _SOFTMAX = "relax.nn.softmax"
 #: And of data in 16 bit, which theirs is as large as.
 _SCALES = relax_ops("nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm")
 
+#: Operators that TVM does not take in a dtype.
+_NO_OPERATOR = {("relax.nn.prelu", "bfloat16")}
+
 #: Operators that only move values.
 _MOVES = relax_ops("reshape permute_dims take strided_slice flip expand_dims squeeze broadcast_to")
 
@@ -183,7 +186,8 @@ class ApplyPrecision(Rewriter):
             return relax.op.astype(self.emit(wide), self.dtype) if narrows else wide
         if name in FOLLOW:
             dtype = self._followed(call.args)
-            if name == "relax.divide" and dtype == self.dtype and self._is_wide(call.args[1]):
+            divides_wide = name == "relax.divide" and self._is_wide(call.args[1])
+            if (divides_wide and dtype == self.dtype) or (name, dtype) in _NO_OPERATOR:
                 wide = call_like(call, [self.cast(a, "float32") for a in call.args])
                 return relax.op.astype(self.emit(wide), dtype)
             if dtype:

@@ -29,6 +29,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from .norms_of_rows import is_of_last_axis
 
 _MEAN, _SUM, _VARIANCE = "relax.mean", "relax.sum", "relax.variance"
 _NORMS = relax_ops("nn.rms_norm nn.layer_norm")
@@ -108,7 +109,7 @@ class RecognizeRowNorms(Rewriter):
     def _scaled(self, x: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
         """The norm with a scale for each column, unless it already has one."""
         norm = self._made(x)
-        if op_name(norm) not in _NORMS or not all(map(is_const, norm.args[1:])):
+        if op_name(norm) not in _NORMS or not _has_vectors(norm):
             return None
         factors, (gamma, *shift) = _columns(scale, x), map(_values, norm.args[1:])
         if factors is None or len({*gamma}) > 1:
@@ -122,7 +123,7 @@ class RecognizeRowNorms(Rewriter):
     def _shifted(self, x: relax.Expr, shift: relax.Expr) -> relax.Expr | None:
         """The layer norm with a shift for each column, unless it already has one."""
         norm = self._made(x)
-        if op_name(norm) != "relax.nn.layer_norm" or not all(map(is_const, norm.args[1:])):
+        if op_name(norm) != "relax.nn.layer_norm" or not _has_vectors(norm):
             return None
         added, (gamma, beta) = _columns(shift, x), map(_values, norm.args[1:])
         if added is None or beta.any():
@@ -172,6 +173,11 @@ class RecognizeRowNorms(Rewriter):
         while (call := self.producer(expr, "relax.astype")) is not None:
             expr = call.args[0]
         return expr
+
+
+def _has_vectors(norm: relax.Call) -> bool:
+    """Whether a norm is of the last axis, and its scale and shift are constants."""
+    return is_of_last_axis(norm) and all(map(is_const, norm.args[1:]))
 
 
 def _number(expr: relax.Expr) -> float:

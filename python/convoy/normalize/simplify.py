@@ -100,6 +100,11 @@ def _slice(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return relax.op.permute_dims(part, list(before))
 
 
+def _split(p: Simplify, call: relax.Call) -> relax.Expr | None:
+    """A split into one part, which is no tuple."""
+    return call.args[0] if isinstance(call.ty, relax.TensorType) else None
+
+
 def _astype(p: Simplify, call: relax.Call) -> relax.Expr | None:
     return call.args[0] if dtype_of(call.args[0]) == dtype_of(call) else None
 
@@ -280,6 +285,7 @@ _RULES: dict[str, Callable[[Simplify, relax.Call], relax.Expr | None]] = {
     "relax.nn.batch_flatten": _reshape,
     "relax.permute_dims": _permute,
     "relax.strided_slice": _slice,
+    "relax.split": _split,
     "relax.astype": _astype,
     "relax.nn.relu6": _clip6,
     "relax.clip": _clip,

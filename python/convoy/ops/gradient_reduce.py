@@ -56,11 +56,14 @@ def _prod(
 def _std(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    """(x - mean) / (n std), with the biased standard deviation that the operator computes."""
-    (x,), axes = call.args, _axes(call)
+    """(x - mean) / (n std), with the biased standard deviation that the operator computes; zero
+    where it is zero, as in PyTorch."""
+    (x,), axes, zero = call.args, _axes(call), relax.const(0, dtype_of(call.args[0]))
     count = 1
     for axis in axes:
         count *= shape_of(x)[axis]
     centred = ctx.emit(op.subtract(x, op.mean(x, axes, keepdims=True)))
-    many = ctx.emit(op.multiply(_kept(ctx, call, y), relax.const(count, dtype_of(x))))
-    return [op.multiply(centred, ctx.emit(op.divide(_kept(ctx, call, dy), many)))]
+    std = _kept(ctx, call, y)
+    many = ctx.emit(op.multiply(std, relax.const(count, dtype_of(x))))
+    share = ctx.emit(op.divide(_kept(ctx, call, dy), many))
+    return [op.multiply(centred, ctx.emit(op.where(op.greater(std, zero), share, zero)))]
