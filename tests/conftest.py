@@ -66,7 +66,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers() -> None:
+def _seed_torch() -> None:
     """PyTorch's generator starts anew for each test: a test that passed passes again."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)

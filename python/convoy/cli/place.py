@@ -102,7 +102,7 @@ def place(
 def show(placement: Placement, reasons: bool = False, every: bool = False) -> None:
     """Print a placement as a table with a summary; with ``reasons`` its explanation behind it."""
     from ..placement import explain
-    from ..placement.explanation_text import consequences, details, left
+    from ..placement.explanation_text import consequences, details, left_to_tvm
     from ..report import tables
 
     plan, explanation = placement.plan, placement.explanation if reasons else None
@@ -114,4 +114,4 @@ def show(placement: Placement, reasons: bool = False, every: bool = False) -> No
         say("convoy tune measures on a GPU, --costs predicted estimates from records")
     if explanation is not None:
         say("", *details(explanation), "", *consequences(explanation))
-    say(*left(placement.native))
+    say(*left_to_tvm(placement.native))

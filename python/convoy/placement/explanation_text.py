@@ -46,7 +46,7 @@ def _detail(ops: Sequence[OpExplanation]) -> list[str]:
     return lines
 
 
-def left(natives: Sequence[Native]) -> list[str]:
+def left_to_tvm(natives: Sequence[Native]) -> list[str]:
     """Lines on the operations that are left to TVM's own kernels, with the reasons."""
     lines = []
     for native in natives:

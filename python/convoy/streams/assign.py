@@ -34,10 +34,9 @@ def assign(
     order = []
     while ready:
         _, op = heapq.heappop(ready)
-        stream = home.setdefault(chains[op], -1)
-        if stream < 0:
-            stream = home[chains[op]] = placed.best_for(op)
-        placed.put(op, stream)
+        if chains[op] not in home:
+            home[chains[op]] = placed.best_for(op)
+        placed.put(op, home[chains[op]])
         order.append(op)
         for follower in graph.successors[op]:
             missing[follower] -= 1

@@ -98,12 +98,12 @@ def measure(
         backends=tuple(dict.fromkeys(b for task in tasks for b in task.backends)),
         search=search,
         budget=budget,
-        observer=_Told(by_workload, callbacks, tuner_object),
+        observer=_Callbacks(by_workload, callbacks, tuner_object),
     )
 
 
-class _Told(Observer):
-    """Tells callbacks of each result."""
+class _Callbacks(Observer):
+    """Calls TVM's callbacks with each result."""
 
     def __init__(
         self, tasks: dict[Workload, Task], callbacks: Sequence[Callback], tuner_object: Any

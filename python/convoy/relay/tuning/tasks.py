@@ -20,8 +20,10 @@ from convoy.relay.module import as_module
 from convoy.tune.space import propose
 
 # Operators that TVM's scripts select tasks by, and those of workloads.
-_OPERATORS = {"nn.conv": ("fprop", "dgrad", "wgrad"), "nn.dense": ("matmul",)}
-_OPERATORS["nn.matmul"] = _OPERATORS["nn.batch_matmul"] = _OPERATORS["nn.dense"]
+_OPERATORS = {
+    "nn.conv": ("fprop", "dgrad", "wgrad"),
+    **dict.fromkeys(("nn.dense", "nn.matmul", "nn.batch_matmul"), ("matmul",)),
+}
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,9 @@ def tasks_of(
     names = [op.name if isinstance(op, Op) else str(op) for op in ops or ()]
     kept = {
         kind
-        for n in names
-        for start, of in _OPERATORS.items()
-        if n.startswith(start)
-        for kind in of
+        for prefix, kinds in _OPERATORS.items()
+        if any(name.startswith(prefix) for name in names)
+        for kind in kinds
     }
     measured = tuple(name for name in backends if name != "tvm")  # TVM compiles its own kernels
     return [Task(w, target, measured) for w in found if ops is None or w.op in kept]
