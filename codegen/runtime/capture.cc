@@ -27,6 +27,25 @@ StreamState QueryStream(cuda::Stream stream) {
   return state;
 }
 
+void WaitForPredecessors(const StreamState& stream, void* scratch) {
+  if (!stream.capturing()) {
+    CONVOY_CUDA(cudaMemsetAsync, scratch, 0, sizeof(int), stream.stream);
+    return;
+  }
+  cuda::CaptureStatus status = cuda::kNotCapturing;
+  unsigned long long id = 0;
+  cuda::Graph graph = nullptr;
+  const cuda::GraphNode* predecessors = nullptr;
+  size_t count = 0;
+  CONVOY_CUDA(cudaStreamGetCaptureInfo, stream.stream, &status, &id, &graph, &predecessors, nullptr,
+              &count);
+  if (count == 0) return;
+  cuda::GraphNode node = nullptr;
+  CONVOY_CUDA(cudaGraphAddEmptyNode, &node, graph, predecessors, count);
+  CONVOY_CUDA(cudaStreamUpdateCaptureDependencies, stream.stream, &node, nullptr, 1,
+              cuda::kSetCaptureDependencies);
+}
+
 void ReleaseWithGraph(cuda::Graph graph, void* object, cuda::HostFn release) {
   cuda::UserObject handle = nullptr;
   CONVOY_CUDA(cudaUserObjectCreate, &handle, object, release, 1, cuda::kUserObjectNoDestructorSync);

@@ -21,6 +21,11 @@ struct StreamState {
 // invalidated by an earlier error.
 StreamState QueryStream(cuda::Stream stream);
 
+// Makes what is enqueued next start when all that is in the stream has ended, for kernels of a
+// library that may be launched programmatically without waiting themselves. A graph gets an empty
+// node; a stream gets a memory operation on `scratch`, 4 bytes on its device that nobody reads.
+void WaitForPredecessors(const StreamState& stream, void* scratch);
+
 // Lets this thread allocate device memory while a capture is under way. Legal because an allocation
 // enqueues nothing: the capture neither sees it nor depends on it.
 class AllocationDuringCapture {

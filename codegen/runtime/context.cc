@@ -61,7 +61,8 @@ FunctionSlot::~FunctionSlot() {
   registry.free_slots.push_back(index);
 }
 
-cudnn::Handle CudnnHandle::On(const StreamState& stream) {
+cudnn::Handle CudnnHandle::Behind(const StreamState& stream) {
+  WaitForPredecessors(stream, scratch_);
   if (!set_ || stream_ != stream.stream || capture_id_ != stream.capture_id) {
     cudnn::Status status = ::convoy::Cudnn().cudnnSetStream(handle_, stream.stream);
     if (status != cudnn::kSuccess) {
@@ -100,7 +101,9 @@ CudnnHandle& ThreadContext::Cudnn(int device) {
       TVM_FFI_THROW(RuntimeError) << "cudnnCreate on GPU " << device
                                   << " failed: " << CudnnError(status);
     }
-    it = handles_.emplace(device, CudnnHandle(handle)).first;
+    void* scratch = nullptr;
+    CONVOY_CUDA(cudaMalloc, &scratch, sizeof(int));
+    it = handles_.emplace(device, CudnnHandle(handle, scratch)).first;
   }
   return it->second;
 }

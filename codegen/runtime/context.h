@@ -50,13 +50,18 @@ class FunctionSlot {
 // A cuDNN handle and the stream that it is set to.
 class CudnnHandle {
  public:
-  explicit CudnnHandle(cudnn::Handle handle) : handle_(handle) {}
+  // `scratch`: 4 bytes on the handle's device that nobody reads.
+  CudnnHandle(cudnn::Handle handle, void* scratch) : handle_(handle), scratch_(scratch) {}
   cudnn::Handle get() const { return handle_; }
-  // The handle, set to `stream`.
-  cudnn::Handle On(const StreamState& stream);
+  // The handle, set to `stream`, where its kernels start when all that is in the stream has ended.
+  // The first kernel of a Hopper convolution (init_device_workspace_kernel of cuDNN 9.19) is
+  // launched programmatically and does not wait, and the second one waits for the first alone:
+  // behind a kernel that lets its successor start early they would read what is not written yet.
+  cudnn::Handle Behind(const StreamState& stream);
 
  private:
   cudnn::Handle handle_;
+  void* scratch_;
   bool set_ = false;
   cuda::Stream stream_ = nullptr;
   uint64_t capture_id_ = 0;

@@ -12,6 +12,7 @@ using Stream = void*;
 using Event = void*;
 using Graph = void*;
 using GraphExec = void*;
+using GraphNode = void*;
 using UserObject = void*;
 using HostFn = void (*)(void*);
 
@@ -46,6 +47,7 @@ enum MemcpyKind : int {
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr unsigned kEventRecordExternal = 1;
+constexpr unsigned kSetCaptureDependencies = 1;
 constexpr unsigned kUserObjectNoDestructorSync = 1;
 constexpr unsigned kGraphUserObjectMove = 1;
 
@@ -85,7 +87,9 @@ struct DeviceProperties {
   X(cudaStreamEndCapture, (::convoy::cuda::Stream, ::convoy::cuda::Graph*))                        \
   X(cudaStreamGetCaptureInfo,                                                                      \
     (::convoy::cuda::Stream, ::convoy::cuda::CaptureStatus*, unsigned long long*,                  \
-     ::convoy::cuda::Graph*, const void**, const void**, size_t*))                                 \
+     ::convoy::cuda::Graph*, const ::convoy::cuda::GraphNode**, const void**, size_t*))            \
+  X(cudaStreamUpdateCaptureDependencies,                                                           \
+    (::convoy::cuda::Stream, ::convoy::cuda::GraphNode*, const void*, size_t, unsigned))           \
   X(cudaThreadExchangeStreamCaptureMode, (::convoy::cuda::CaptureMode*))                           \
   X(cudaEventCreateWithFlags, (::convoy::cuda::Event*, unsigned))                                  \
   X(cudaEventDestroy, (::convoy::cuda::Event))                                                     \
@@ -96,6 +100,8 @@ struct DeviceProperties {
   X(cudaStreamWaitEvent, (::convoy::cuda::Stream, ::convoy::cuda::Event, unsigned))                \
   X(cudaGraphInstantiate, (::convoy::cuda::GraphExec*, ::convoy::cuda::Graph, unsigned long long)) \
   X(cudaGraphLaunch, (::convoy::cuda::GraphExec, ::convoy::cuda::Stream))                          \
+  X(cudaGraphAddEmptyNode,                                                                         \
+    (::convoy::cuda::GraphNode*, ::convoy::cuda::Graph, const ::convoy::cuda::GraphNode*, size_t)) \
   X(cudaGraphDestroy, (::convoy::cuda::Graph))                                                     \
   X(cudaGraphExecDestroy, (::convoy::cuda::GraphExec))                                             \
   X(cudaUserObjectCreate,                                                                          \

@@ -59,7 +59,7 @@ class CudnnCall : public Prepared {
 
   void Launch(const StreamState& stream) override {
     cudnn::Status status =
-        ::convoy::Cudnn().cudnnBackendExecute(handle_->On(stream), plan_, pack_.get());
+        ::convoy::Cudnn().cudnnBackendExecute(handle_->Behind(stream), plan_, pack_.get());
     if (status != cudnn::kSuccess) {
       TVM_FFI_THROW(RuntimeError) << "cuDNN could not run a plan: " << CudnnError(status);
     }

@@ -73,6 +73,7 @@ def test_cuda_constants_and_layouts(tmp_path: Path) -> None:
         "kStreamNonBlocking": "cudaStreamNonBlocking",
         "kEventDisableTiming": "cudaEventDisableTiming",
         "kEventRecordExternal": "cudaEventRecordExternal",
+        "kSetCaptureDependencies": "cudaStreamSetCaptureDependencies",
         "kUserObjectNoDestructorSync": "cudaUserObjectNoDestructorSync",
         "kGraphUserObjectMove": "cudaGraphUserObjectMove",
     }

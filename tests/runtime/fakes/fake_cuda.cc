@@ -48,6 +48,7 @@ using Seen = std::map<Stream*, long>;
 struct Stream {
   int number;
   Capture* capture = nullptr;
+  void* last = nullptr;  // node of the graph under capture
   Seen seen;
 };
 
@@ -278,7 +279,7 @@ API int cudaStreamEndCapture(void* handle, void** graph) {
   return kSuccess;
 }
 API int cudaStreamGetCaptureInfo(void* handle, int* status, unsigned long long* id, void** graph,
-                                 const void**, const void**, size_t*) {
+                                 void* const** predecessors, const void**, size_t* count) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   Stream* stream = Get(handle);
   if (stream->capture && !captures.count(stream->capture)) stream->capture = nullptr;  // ended
@@ -286,6 +287,23 @@ API int cudaStreamGetCaptureInfo(void* handle, int* status, unsigned long long* 
   *status = stream->capture->valid ? 1 : 2;
   *id = stream->capture->id;
   *graph = &stream->capture->graph;
+  if (predecessors) *predecessors = &stream->last, *count = stream->seen.empty() ? 0 : 1;
+  return kSuccess;
+}
+API int cudaGraphAddEmptyNode(void** node, void* graph, void* const*, size_t) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  auto& nodes = (*static_cast<std::shared_ptr<Graph>*>(graph))->nodes;
+  nodes.push_back([] {});
+  *node = reinterpret_cast<void*>(nodes.size());
+  return kSuccess;
+}
+API int cudaStreamUpdateCaptureDependencies(void* handle, void** nodes, const void*, size_t,
+                                            unsigned) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  Stream* stream = Get(handle);
+  stream->last = *nodes;
+  stream->seen[stream] = stream->capture->latest[stream] = ++stream->capture->work;
+  Record("captured empty stream=" + std::to_string(stream->number));
   return kSuccess;
 }
 API int cudaThreadExchangeStreamCaptureMode(int* mode) {
