@@ -37,3 +37,18 @@ def test_casts_of_a_module_stay(dtype: str) -> None:
     got = convoy.compile(function, (x, mask), cache=False)(x, mask)
     for name, one, want in zip(CASES, got, function(x, mask), strict=True):
         torch.testing.assert_close(one, want, rtol=1e-6, atol=0, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_beyond_the_range_of_the_tensors(dtype: str) -> None:
+    """PyTorch computes with them in float32: zero times -1e9 is zero, and 1e-8 moves the least."""
+    x = torch.tensor([[0.0, 1, -2, 6e-8], [3e-5, 0.5, 1e-3, 7]]).to(getattr(torch, dtype))
+
+    def function(x: Any) -> tuple[Any, ...]:
+        small = torch.rsqrt(x.abs() + 1e-6), (x + 1e-8).abs().log(), x.add(x, alpha=1e-7)
+        return *small, x * -1e9, x * 70000.0, 1e-7 / (x + 1), x / 1e-7, 1e-7 - x
+
+    got = convoy.compile(function, (x,), cache=False)(x)
+    eps = torch.finfo(x.dtype).eps  # a rounding that PyTorch makes and Convoy need not
+    for one, want in zip(got, function(x), strict=True):
+        torch.testing.assert_close(one, want, rtol=eps, atol=0)

@@ -1,10 +1,12 @@
 """PyTorch's type promotion, written out as casts.
 
-TVM's importer gives a number the dtype of the tensor beside it: ``i + 0.5`` of integers was ``i``.
+TVM's importer gives a number the dtype of the tensor beside it: ``i + 0.5`` of integers was ``i``,
+and ``x + 1e-8`` of float16 was ``x``.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -33,6 +35,10 @@ def promote(program: ExportedProgram) -> None:
         made = node.meta["val"].dtype
         if name not in _COMPARISONS and made.is_floating_point:
             dtype = made  # of a quotient of integers, too
+            numbers = (*node.args, *node.kwargs.values())
+            if name in _ARITHMETIC and any(_is_beyond(x, made) for x in numbers):
+                dtype = torch.float32
+                _cast_result(node, dtype)
         for operand in operands:
             if not _is_tensor(operand) or operand.meta["val"].dtype == dtype:
                 continue
@@ -42,6 +48,25 @@ def promote(program: ExportedProgram) -> None:
                 )
             cast.meta["val"] = operand.meta["val"].to(dtype)
             node.replace_input_with(operand, cast)
+
+
+def _cast_result(node: torch.fx.Node, dtype: torch.dtype) -> None:
+    """Let a node compute in a dtype, and its users read the result in the one that it had."""
+    made = node.meta["val"]
+    node.meta["val"] = made.to(dtype)
+    with node.graph.inserting_after(node):
+        cast = node.graph.call_function(torch.ops.aten._to_copy.default, (), {"dtype": made.dtype})
+    node.replace_all_uses_with(cast)
+    cast.args = (node,)
+    cast.meta["val"] = made
+
+
+def _is_beyond(number: Any, dtype: torch.dtype) -> bool:
+    """Whether a dtype's normal numbers end before this one, which PyTorch keeps in float32."""
+    if not isinstance(number, (int, float)) or not number or not math.isfinite(number):
+        return False
+    info = torch.finfo(dtype)
+    return not info.tiny <= abs(number) <= info.max
 
 
 def _operands(name: str, node: torch.fx.Node) -> Any:
