@@ -245,6 +245,15 @@ def test_a_bound_above_zero_is_no_relu():
     assert "relax.nn.relu" not in count_ops(normalize(mod, dtype="float32"))
 
 
+@pytest.mark.parametrize("added", [1e-8, 1e-12])
+@pytest.mark.parametrize("function", [op.abs, op.nn.silu, op.sigmoid, op.nn.softplus, op.tanh])
+def test_what_keeps_a_divisor_from_zero_stays(function, added):
+    """As in ``x / (abs(x) + 1e-8)`` and ``log(sigmoid(x) + 1e-8)``."""
+    net = Net((1, 4, 5, 5), "NHWC")
+    mod = net.finish(net.emit(op.add(net.emit(function(net.x)), number(added))))
+    assert count_ops(normalize(mod, dtype="float32"))["relax.add"] == 1
+
+
 def test_near_misses_compute_the_same():
     check_same(chains(NEAR_MISSES.values()))
 

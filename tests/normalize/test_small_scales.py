@@ -13,7 +13,7 @@ from convoy.normalize.affine import FoldAffine
 
 
 def network(scale: float, summed: str = "") -> tvm.IRModule:
-    """A scaled convolution, added to its input or to another one that is scaled so."""
+    """A scaled convolution, added to its input or to what is scaled so, by a norm too."""
     rng = np.random.default_rng(0)
     x = relax.Var("x", relax.TensorType((1, 8, 8, 16), "float16"))
     builder = relax.BlockBuilder()
@@ -25,11 +25,16 @@ def network(scale: float, summed: str = "") -> tvm.IRModule:
         factors = relax.const(np.full(16, scale, "float16"))
         return builder.emit(relax.op.multiply(conv, factors))
 
+    def norm(x: relax.Expr) -> relax.Expr:
+        factors = relax.const(np.full(16, scale, "float16"))
+        return builder.emit(relax.op.nn.rms_norm(x, factors, [-1]))
+
+    others = {"input": lambda x: x, "scaled": scaled, "norm": norm}
     with builder.function("main", [x]):
         with builder.dataflow():
             y = scaled(x)
             if summed:
-                y = builder.emit(relax.op.add(y, x if summed == "input" else scaled(x)))
+                y = builder.emit(relax.op.add(y, others[summed](x)))
             result = builder.emit_output(y)
         builder.emit_func_output(result)
     return builder.finalize()
@@ -37,7 +42,14 @@ def network(scale: float, summed: str = "") -> tvm.IRModule:
 
 @pytest.mark.parametrize(
     ("scale", "summed", "left"),
-    [(0.5, "", 0), (1e-5, "", 1), (1e-5, "input", 0), (1e-5, "scaled", 2), (1e4, "", 0)],
+    [
+        (0.5, "", 0),
+        (1e-5, "", 1),
+        (1e-5, "input", 0),
+        (1e-5, "scaled", 2),
+        (1e-5, "norm", 1),
+        (1e4, "", 0),
+    ],
 )
 def test_weights_keep_their_digits(scale: float, summed: str, left: int) -> None:
     _, func = main_function(FoldAffine()(network(scale, summed)))

@@ -25,21 +25,27 @@ from .elementwise_values import VALUES, Bound, evaluate
 
 #: Operators of the longest spelling, with room to spare.
 MOST_OPERATORS = 20
-#: Relative and absolute deviation. Where all constants are numbers of float16 they may have been
-#: rounded to it, which moves the kink of a hard swish; the kinds of GELU are 4.7e-4 apart.
+#: Relative deviation, and absolute around kinks. Where all constants are numbers of float16 they
+#: may have been rounded to it, which moves the kink of a hard swish; the kinds of GELU are 4.7e-4
+#: apart.
 _EXACT, _ROUNDED = (1e-6, 1e-7), (4e-4, 4e-4)
 #: Beyond it a spelling may overflow in float32; up to here its values have to be finite.
 _SAFE = 20.0
 
 
 def _points() -> np.ndarray:
-    """Closely around zero, then far beyond 16-bit numbers; none where a comparison flips."""
+    """At and closely around zero, then far beyond 16-bit numbers; none where a comparison flips."""
     near = np.arange(-12.0, 12.0, 1 / 16) + 0.011
     far = np.geomspace(12.0, 1e30, 60)
-    return np.concatenate([-far[::-1], near, far])
+    return np.concatenate([-far[::-1], near, far, (-1e-9, 0.0, 1e-9)])
 
 
 _X = _points()
+#: Where a kink may be. Elsewhere an activation near zero has its own value but for what cancels in
+#: float64, and at zero exactly: divisors and logarithms need the number that is added to it, as in
+#: ``x / (abs(x) + 1e-8)``.
+_KINKS = (np.abs(_X) > 1e-3) & (np.abs(_X) < _SAFE)
+_CANCELS = np.where(_X == 0, 1e-300, 1e-14)
 
 
 class RecognizeActivations(Rewriter):
@@ -110,15 +116,10 @@ def _in_float16(value: float) -> bool:
 
 
 def _name(y: np.ndarray, room: tuple[float, float]) -> tuple[str, float] | None:
-    """The activation with the nearest values, and its alpha.
-
-    relu has to be exactly zero below zero, because a divisor such as ``max(x, 1e-12)`` needs its
-    bound.
-    """
+    """The activation with the nearest values, and its alpha."""
     if not np.isfinite(y[np.abs(_X) <= _SAFE]).all():
         return None
-    names = [name for name in _MAKERS if name != "relu" or not y[_X < 0].any()]
-    off, name = min((_distance(y, _wanted(name), room), name) for name in names)
+    off, name = min((_distance(y, _wanted(name), room), name) for name in _MAKERS)
     if off <= 1.0:
         return name, 0.0
     at = int(np.argmin(np.abs(_X + 1)))
@@ -138,9 +139,9 @@ def _distance(y: np.ndarray, wanted: np.ndarray, room: tuple[float, float]) -> f
     """Largest deviation, 1 where there is no room for more."""
     known = np.isfinite(y)
     relative, absolute = room
+    most = np.where(_KINKS, absolute, _CANCELS) + relative * np.abs(wanted)
     with np.errstate(over="ignore"):
-        off = np.abs(y - wanted)[known] / (absolute + relative * np.abs(wanted[known]))
-    return float(off.max())
+        return float((np.abs(y - wanted) / most)[known].max())
 
 
 @functools.cache

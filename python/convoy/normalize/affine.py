@@ -28,6 +28,7 @@ from ..graph.expr import (
 )
 from ..graph.rewriter import Rewriter
 from ..ops import DGRAD, DGRAD_3D, conv_attrs
+from .reshapes import NORMS
 
 #: Relative rounding error of weights from which a scale is left beside them; 16-bit floats without
 #: subnormals have 2e-4.
@@ -84,7 +85,7 @@ class FoldAffine(Rewriter):
                 self._hidden.add(value.args[0])
 
     def _small(self) -> set[relax.Expr]:
-        """Values that are scaled down, and sums of such alone."""
+        """Values that are scaled down, by norms too, and sums of such alone."""
         small: set[relax.Expr] = set()
         for var, value in self.values.items():
             name = op_name(value)
@@ -92,6 +93,11 @@ class FoldAffine(Rewriter):
                 scales = [channel_constant(c, x) for x, c in (value.args, value.args[::-1])]
                 if any(s is not None and (abs(s) < _SMALL).all() for s in scales):
                     small.add(var)
+            elif name in NORMS and all(
+                is_const(c) and (np.abs(as_numpy(c).astype(np.float64)) < _SMALL).all()
+                for c in value.args[1:]
+            ):
+                small.add(var)
             elif (name in _VIEWS and value.args[0] in small) or (
                 name == "relax.add" and all(is_const(a) or a in small for a in value.args)
             ):
