@@ -93,13 +93,10 @@ class FoldAffine(Rewriter):
                 scales = [channel_constant(c, x) for x, c in (value.args, value.args[::-1])]
                 if any(s is not None and (abs(s) < _SMALL).all() for s in scales):
                     small.add(var)
-            elif name in NORMS and all(
-                is_const(c) and (np.abs(as_numpy(c).astype(np.float64)) < _SMALL).all()
-                for c in value.args[1:]
-            ):
-                small.add(var)
-            elif (name in _VIEWS and value.args[0] in small) or (
-                name == "relax.add" and all(is_const(a) or a in small for a in value.args)
+            elif (
+                (name in _VIEWS and value.args[0] in small)
+                or (name == "relax.add" and all(is_const(a) or a in small for a in value.args))
+                or (name in NORMS and all(_is_small(c) for c in value.args[1:]))
             ):
                 small.add(var)
         return small
@@ -211,6 +208,10 @@ class FoldAffine(Rewriter):
             return None
         new = self.emit(call_like(made, [made.args[0], make_const(scaled, dtype_of(weights))]))
         return new
+
+
+def _is_small(const: relax.Expr) -> bool:
+    return is_const(const) and bool((np.abs(as_numpy(const).astype(np.float64)) < _SMALL).all())
 
 
 def _loses_digits(scaled: np.ndarray, weights: np.ndarray) -> bool:
