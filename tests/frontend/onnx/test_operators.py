@@ -170,6 +170,15 @@ def test_a_clip_holds_for_gates_and_not_for_the_cell_state() -> None:
     np.testing.assert_allclose(last.item(), gate * np.tanh(expected), 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_logarithm_of_one_exponential_is_its_exponent(dtype: str) -> None:
+    """Of a large number too, and of a negative integer."""
+    x = np.array([-3, 200], dtype)
+    call = node("ReduceLogSumExp", ["x"], ["y"], noop_with_empty_axes=1)
+    (y,) = run(model([call], {"x": x}), {"x": x})
+    np.testing.assert_array_equal(y, x)
+
+
 def test_quantized_networks() -> None:
     """Weights quantized by output channel, data as a whole: QDQ, and the integer operators."""
     x = values(1, 3, 6, 6)
