@@ -28,6 +28,18 @@ def _above(x, bound):
     return op.greater(x, relax.const(bound, x.ty.dtype))
 
 
+def _large(x):
+    return op.multiply(x, relax.const(8.5, x.ty.dtype))
+
+
+def _integers(x):
+    return op.astype(_large(x), "int32")
+
+
+def _times(x, number):
+    return op.multiply(x, op.astype(number, x.ty.dtype))
+
+
 def resize(size, layout="NCHW", **options):
     return lambda x: op.image.resize2d(x, size, layout=layout, **options)
 
@@ -115,6 +127,14 @@ CASES = {
     "pad": ([PICTURE], lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 2, 0, 3])),
     "pad, cut off": ([PICTURE], lambda x: op.nn.pad(x, [0, 0, 0, -1, -2, 1, 1, -1])),
     "stack": ([(2, 3), (2, 3)], lambda x, y: op.stack([x, y], 1)),
+    "stack of one": ([(2, 3)], lambda x: op.stack([op.square(x)], 1)),
+    "join": ([(2, 3), (2, 1), (2, 2)], lambda *parts: op.concat(parts, -1)),
+    "join one": ([(2, 3)], lambda x: op.concat([op.square(x)], 1)),
+    "integers": ([(3, 4)], lambda x: op.multiply(_large(x), _times(x, _integers(x)))),
+    "remainders": (
+        [(3, 4)], lambda x: _times(x, op.floor_mod(_integers(x), relax.const(3, "int32"))),
+    ),
+    "truth values": ([(3, 4)], lambda x: _times(x, op.astype(_integers(x), "bool"))),
     "nearest": (
         [PICTURE], resize((8, 9), method="nearest_neighbor",
                           coordinate_transformation_mode="asymmetric", rounding_method="floor"),

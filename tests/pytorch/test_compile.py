@@ -286,6 +286,33 @@ def test_a_result_that_is_no_batch_is_not_padded() -> None:
         convoy.compile(torch.relu, torch.ones(2, 8), batch=[0, 4])
 
 
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda x: x - x.mean(0),
+        lambda x: x.flip(0),
+        lambda x: x.flip(0).cumsum(0).flip(0),
+        lambda x: x.softmax(0),
+        lambda x: nn.functional.batch_norm(x, None, None, training=True),
+        lambda x: x.t() @ x,  # as many rows as the batch has
+        lambda x: x.sort(0)[0],
+    ],
+)
+def test_rows_that_mix_are_not_padded(mixed: Any) -> None:
+    x = 10 * torch.randn(4, 4)
+    compiled = convoy.compile(mixed, x, batch=[4])
+    close(compiled(x), mixed(x), 1e-4)
+    for few in (x[:3], torch.zeros(3, 4)):
+        with pytest.raises(errors.InvalidOption, match="mixes the rows"):
+            compiled(few)
+
+
+def test_rows_that_see_only_those_before_are_padded() -> None:
+    x = torch.randn(3, 4)
+    compiled = convoy.compile(lambda x: x.cumsum(0).log(), x, batch=[4])
+    torch.testing.assert_close(compiled(x), x.cumsum(0).log(), equal_nan=True)
+
+
 def test_an_exported_program_gets_the_sizes_of_the_examples() -> None:
     net = nn.Sequential(nn.Linear(8, 4), nn.ReLU()).eval()
     batch = torch.export.Dim("batch", min=2, max=64)

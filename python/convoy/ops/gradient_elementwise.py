@@ -140,6 +140,16 @@ def _constant(
     return [no_grad(argument) for argument in call.args]
 
 
+@rule_for("astype")
+def _astype(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """Numbers that are integers or truth values do not change with floats."""
+    (x,) = call.args
+    floats = all(dtype_of(v).startswith(("float", "bfloat")) for v in (x, y))
+    return [op.astype(dy, dtype_of(x)) if floats else no_grad(x)]
+
+
 for _name in _DERIVATIVES:
     _derived(_name)
 for _name in _CONSTANT.split():

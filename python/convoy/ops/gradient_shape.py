@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
@@ -80,15 +81,32 @@ def _arange(
     return [no_grad(argument) for argument in call.args]
 
 
+@rule_for("concat")
+def _concat(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    axis = int(call.attrs.axis)
+    sizes = [int(ty.shape.values[axis]) for ty in call.args[0].ty.fields]
+    return [relax.Tuple(_parts(dy, sizes, axis, ctx))]
+
+
 @rule_for("stack")
 def _stack(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    count = len(call.args[0].ty.fields)
-    axis = int(call.attrs.axis) % len(shape_of(y))
-    parts = ctx.emit(op.split(dy, count, axis))
-    each = [op.squeeze(relax.TupleGetItem(parts, i), [axis]) for i in range(count)]
-    return [relax.Tuple([ctx.emit(part) for part in each])]
+    count, axis = len(call.args[0].ty.fields), int(call.attrs.axis)
+    parts = _parts(dy, [1] * count, axis % len(shape_of(y)), ctx)
+    return [relax.Tuple([ctx.emit(op.squeeze(part, [axis])) for part in parts])]
+
+
+def _parts(
+    expr: relax.Expr, sizes: Sequence[int], axis: int, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """Parts of these sizes; TVM splits nothing into a tuple of one."""
+    if len(sizes) == 1:
+        return [expr]
+    parts = ctx.emit(op.split(expr, np.cumsum(sizes)[:-1].tolist(), axis))
+    return [ctx.emit(relax.TupleGetItem(parts, i)) for i in range(len(sizes))]
 
 
 @rule_for("image.resize2d")

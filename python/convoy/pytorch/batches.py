@@ -46,7 +46,8 @@ def batched_results(metas: Sequence[Meta], sizes: Sequence[int]) -> tuple[bool, 
 
 
 class Batches:
-    """Runs a call at the next batch size that was compiled.
+    """Runs a call at the next batch size that was compiled. The first call that is padded is run
+    with other paddings too, since a module may mix the rows of a batch.
 
     Args:
         runs: What runs each size, in ascending order.
@@ -59,6 +60,9 @@ class Batches:
         for size, run in zip(sizes, runs, strict=True):
             self._table += [(size, run)] * (size + 1 - len(self._table))
         self._whole = all(batched.results)
+        self._inputs = batched.inputs
+        #: Whether the first padded call has shown that no row depends on the others.
+        self._apart = False
 
     def __call__(self, inputs: Tensors, rows: int) -> Tensors:
         if not 0 < rows < len(self._table):
@@ -73,7 +77,47 @@ class Batches:
                 f"a batch of {' or '.join(map(str, self.sizes))}",
                 "What is padded would count in that result.",
             )
+        if not self._apart:
+            self._check_apart(run, inputs, rows, size)
         return run(inputs, rows)
+
+    def _check_apart(self, run: Run, inputs: Tensors, rows: int, size: int) -> None:
+        """Pad a call in three ways; raises InvalidOption where that changes its rows."""
+        zeros, *others = (
+            [
+                torch.cat([x, fill(x[:1]).expand(size - rows, *x.shape[1:])]) if of_batch else x
+                for x, of_batch in zip(inputs, self._inputs, strict=True)
+            ]
+            for fill in (torch.zeros_like, _below, _above)
+        )
+        expected = run(zeros)
+        for given in others:
+            for one, other in zip(expected, run(given), strict=True):
+                if not _close(one[:rows], other[:rows]):
+                    raise InvalidOption(
+                        f"a batch of {rows} for a module that mixes the rows of a batch",
+                        f"a batch of {' or '.join(map(str, self.sizes))}",
+                        "Rows that are padded would count in its results.",
+                    )
+        self._apart = True
+
+
+def _below(row: torch.Tensor) -> torch.Tensor:
+    """Other values than in a row and than zero; integers may be indices and stay."""
+    return -4 * row.abs() - 1 if row.is_floating_point() else row
+
+
+def _above(row: torch.Tensor) -> torch.Tensor:
+    return 4 * row.abs() + 1 if row.is_floating_point() else row
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal but for rounding: sums of a GPU may come in another order."""
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    scale = one.nan_to_num(0, 0, 0).abs().amax().item() if one.numel() else 0.0
+    bound = 8 * torch.finfo(one.dtype).eps * scale
+    return torch.allclose(one, other, rtol=0, atol=bound, equal_nan=True)
 
 
 def rows_of(

@@ -157,6 +157,28 @@ def _recurrent(kind: str, direction: str, x: Any, h: Any, w: Any, r: Any, b: Any
     return (y, last, cells) if kind == "LSTM" else (y, last)
 
 
+def test_a_clip_holds_for_gates_and_not_for_the_cell_state() -> None:
+    """As onnxruntime has it."""
+    feeds = {"x": np.full((1, 1, 1), 9, "float32"), "c": np.full((1, 1, 1), 3, "float32")}
+    weights = {"w": np.ones((1, 4, 1), "float32"), "r": np.ones((1, 4, 1), "float32")}
+    outputs = ["y", "last", "cell"]
+    call = node("LSTM", ["x", "w", "r", "", "", "", "c"], outputs, hidden_size=1, clip=0.5)
+    _, last, cell = run(model([call], feeds, outputs, weights), feeds)
+    gate = 1 / (1 + np.exp(-0.5))
+    expected = gate * 3 + gate * np.tanh(0.5)
+    np.testing.assert_allclose(cell.item(), expected, 1e-5)
+    np.testing.assert_allclose(last.item(), gate * np.tanh(expected), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_logarithm_of_one_exponential_is_its_exponent(dtype: str) -> None:
+    """Of a large number too, and of a negative integer."""
+    x = np.array([-3, 200], dtype)
+    call = node("ReduceLogSumExp", ["x"], ["y"], noop_with_empty_axes=1)
+    (y,) = run(model([call], {"x": x}), {"x": x})
+    np.testing.assert_array_equal(y, x)
+
+
 def test_quantized_networks() -> None:
     """Weights quantized by output channel, data as a whole: QDQ, and the integer operators."""
     x = values(1, 3, 6, 6)

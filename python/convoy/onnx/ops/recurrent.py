@@ -117,7 +117,12 @@ def _run(
     names = list(call.attrs.get("activations", activations * directions))
     alphas = list(call.attrs.get("activation_alpha", ()))
     betas = list(call.attrs.get("activation_beta", ()))
-    functions = [_activation(call, name, alphas, betas) for name in names]
+    # Gates are clipped, not the cell state of an LSTM: so does onnxruntime.
+    clips = [call.attrs.get("clip")] * 2 + [None]
+    functions = [
+        _activation(call, name, alphas, betas, clips[i % len(activations)])
+        for i, name in enumerate(names)
+    ]
     lengths = call.value(4) if call.has(4) else None
     if isinstance(lengths, np.ndarray) and (lengths == steps).all():
         lengths = None
@@ -192,9 +197,9 @@ def _initial(call: Call, index: int, d: int, layout: int, shape: tuple[int, int]
 
 
 def _activation(
-    call: Call, name: str, alphas: list[float], betas: list[float]
+    call: Call, name: str, alphas: list[float], betas: list[float], clip: float | None
 ) -> Callable[[Value], Value]:
-    """An activation behind the clipping; takes its numbers from the lists."""
+    """An activation of what is clipped, if at all; takes its numbers from the lists."""
     known = {key.lower(): key for key in (*_ALPHA, *_PLAIN)}
     found = known.get(name.lower())
     if found is None:
@@ -203,7 +208,6 @@ def _activation(
     for key, defaults, given in (("alpha", _ALPHA, alphas), ("beta", _BETA, betas)):
         if found in defaults:
             numbers[key] = given.pop(0) if given else defaults[found]
-    clip = call.attrs.get("clip")
 
     def apply(value: Value) -> Value:
         if clip is not None:

@@ -93,10 +93,11 @@ def _in_float(call: Call, op: str, value: Value) -> Value:
 
 @converter("ReduceLogSumExp")
 def reduce_log_sum_exp(call: Call) -> Value:
-    """The maximum is taken out, so that exp does not overflow."""
+    """The maximum is taken out, so that exp does not overflow; of single elements nothing else is
+    left."""
     axes, x = _axes(call), call.value(0)
     if axes is None or not call.rank():
-        return _in_float(call, "Log", _in_float(call, "Exp", x))
+        return x
     dtype = call.dtype()
     if not dtype.startswith(("float", "bfloat")):
         x = call.cast(x, "float64")
