@@ -189,10 +189,12 @@ def one_pixel() -> tuple[nn.Module, torch.Tensor]:
     class Pixel(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv = nn.Conv2d(8, 16, 3, 2)
+            self.conv, self.norm = nn.Conv2d(8, 16, 3, 2), nn.LayerNorm(1)
+            nn.init.normal_(self.norm.bias)
 
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
             y = self.conv(x)
+            x = x + self.norm(x[..., None])[..., 0] * x[:, :1].softmax(1)
             gated = y * y.mean((2, 3), keepdim=True).sigmoid()
             pooled = 3 * y - F.max_pool2d(y, 1), F.avg_pool2d(y, 1).exp()
             spread = y + y.var((2, 3), correction=0, keepdim=True).exp()

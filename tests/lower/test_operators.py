@@ -12,6 +12,8 @@ from tvm import relax
 
 import convoy
 from convoy.errors import ConvoyError, UnsupportedOp
+from convoy.graph.expr import relax_ops
+from convoy.graph.rewriter import calls_of
 from convoy.lower import decompose
 
 from ..graph.operators import BOOL_PAIRS, all_operators
@@ -112,6 +114,27 @@ def test_what_tvm_knows_in_float32_only(name: str, function, letter: str) -> Non
     assert got.dtype == (bool if want.dtype == bool else inputs[0].dtype)
     tolerance = 1e-3 if letter == "h" else 8e-3
     np.testing.assert_allclose(got.astype("float32"), want, rtol=tolerance, atol=tolerance)
+
+
+def test_norms_of_one_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decompose, "on_gpu", lambda: True)
+    x = np.array([[2], [-3], [np.inf], [np.nan]], "float32")
+    data = relax.Var("x", relax.TensorType(x.shape, "float32"))
+    scale, shift = (relax.const(np.array([value], "float32")) for value in (5, 0.5))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            norm = builder.emit(relax.op.nn.layer_norm(data, scale, shift, [-1]))
+            weights = builder.emit(relax.op.nn.softmax(data, 1))
+            out = builder.emit_output((norm, weights))
+        builder.emit_func_output(out)
+    mod = builder.finalize()
+    names = relax_ops("nn.layer_norm nn.softmax")
+    assert not calls_of(decompose.Decompose()(mod), names)
+    built = convoy.build(mod, "llvm", precision="float32")
+    for got, want in zip(built.session()(x), (0.5, 1), strict=True):
+        expected = [[want], [want], [np.nan], [np.nan]]
+        np.testing.assert_array_equal(np.array(got), np.array(expected, "float32"))
 
 
 def test_other_networks_are_left_alone() -> None:

@@ -28,6 +28,7 @@ class Product:
     dtype: str = "float16"
     out: str = "float16"
     scaled: bool = False
+    moved: str = ""
 
     def func(self) -> tirx.PrimFunc:
         a, b = (

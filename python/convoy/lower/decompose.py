@@ -10,7 +10,16 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from ..graph.expr import dtype_of, is_tensor, make_const, op_name, rank_of, relax_ops, shape_of
+from ..graph.expr import (
+    dtype_of,
+    ints,
+    is_tensor,
+    make_const,
+    op_name,
+    rank_of,
+    relax_ops,
+    shape_of,
+)
 from ..graph.rewriter import Rewriter, calls_of
 from ..graph.target import on_gpu
 from .bools import OF_BOOLS
@@ -20,12 +29,14 @@ _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle")
 #: A median is sorted by the host, which cannot read a GPU's memory; a split copies all parts, where
 #: slices are fused with what reads them.
 _ON_GPU = relax_ops("median split")
+#: Over one element they are element-wise, and fused as such.
+_NORMS = relax_ops("nn.layer_norm nn.softmax")
 
 
 class Decompose(Rewriter):
     """Decompose ``ops``; a module without any of them is returned unchanged."""
 
-    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU | OF_BOOLS.keys()
+    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU | _NORMS | OF_BOOLS.keys()
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
@@ -42,6 +53,8 @@ class Decompose(Rewriter):
             return self._pixel_shuffle(call.args[0], int(call.attrs.upscale_factor), shape_of(old))
         if name == "relax.median":
             return self._median(call, old)
+        if name in _NORMS:
+            return self._norm(call)
         return self._split(call, old)
 
     def _pixel_shuffle(self, x: relax.Expr, factor: int, shape: tuple[int, ...]) -> relax.Expr:
@@ -62,6 +75,13 @@ class Decompose(Rewriter):
             parts.append(self.emit(part))
             start = end
         return relax.Tuple(parts)
+
+    def _norm(self, call: relax.Call) -> relax.Expr:
+        """The norm of single elements: of finite ones the shift or 1, and NaN of all others."""
+        x, *scale = call.args
+        one, nan = (make_const(np.array(value), dtype_of(x)) for value in (1.0, np.nan))
+        value = self.reshaped(scale[1], (1,)) if scale else one
+        return op.where(self.emit(op.isfinite(x)), value, nan)
 
     def _median(self, call: relax.Call, old: relax.Call) -> relax.Expr:
         """The lower of the two middle values of an even number, and its place for one axis."""
@@ -86,4 +106,16 @@ def _concerned(call: relax.Call) -> bool:
     name = op_name(call)
     if name in OF_BOOLS:
         return dtype_of(call.args[0]) == "bool"
+    if name in _NORMS:
+        return on_gpu() and _is_of_one_element(call)
     return name in _ANYWHERE or on_gpu()
+
+
+def _is_of_one_element(norm: relax.Call) -> bool:
+    """Whether a norm is over a single element, with a scale and a shift if it is a layer norm."""
+    shape, attrs = shape_of(norm.args[0]), norm.attrs
+    if op_name(norm) == "relax.nn.softmax":
+        return shape[int(attrs.axis)] == 1
+    finite = attrs.epsilon > 0  # else the inverse of the deviation is infinite
+    complete = bool(attrs.scale and attrs.center and finite)
+    return complete and all(shape[axis] == 1 for axis in ints(attrs.axes))

@@ -24,6 +24,7 @@ from .empty_constants import EmptyConstants
 from .group_norms import GroupNorms
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
+from .movements import fuse_movements
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
 from .power import RewritePower
 from .row_norms import RowNorms
@@ -82,7 +83,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         *(map(module_pass, (KeepSpreadApart,)) if on_gpu() else ()),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
-        *((fuse_tails,) if on_gpu() else ()),
+        *((fuse_movements, fuse_tails) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]

@@ -11,34 +11,41 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
-_PATTERN, _ELEMENTWISE, _REDUCTION, _FUSABLE, _OPAQUE = "op_pattern", 0, 3, 4, 8
+_PATTERN = "op_pattern"
+ELEMENTWISE, BROADCAST, REDUCTION, FUSABLE, _OPAQUE = 0, 1, 3, 4, 8
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseTails")
 def fuse_tails(mod: tvm.IRModule, _context: object) -> tvm.IRModule:
     """Fuse the kernels of a module that FuseTIR made."""
     marked = relax.transform.AnnotateTIROpPattern()(mod)
-    patterns = {var: _pattern(f) for var, f in marked.functions_items() if _is_kernel(f)}
-    if not {_FUSABLE, _ELEMENTWISE} <= set(patterns.values()):
+    patterns = {var: _pattern(f) for var, f in kernels_of(marked).items()}
+    if not {FUSABLE, ELEMENTWISE} <= set(patterns.values()):
         return mod
-    functions = dict(marked.functions_items())
-    for var, pattern in patterns.items():
-        functions[var] = functions[var].with_attr(_PATTERN, pattern)
+    return fuse_as(marked, patterns)
+
+
+def kernels_of(mod: tvm.IRModule) -> dict[tvm.ir.GlobalVar, tirx.PrimFunc]:
+    """Return the kernels of a module."""
+    return {var: f for var, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
+
+
+def fuse_as(mod: tvm.IRModule, patterns: dict[tvm.ir.GlobalVar, int]) -> tvm.IRModule:
+    """Fuse the kernels of a module by the patterns given, and no others."""
+    functions = dict(mod.functions_items())
+    for var, func in kernels_of(mod).items():
+        functions[var] = func.with_attr(_PATTERN, patterns.get(var, _OPAQUE))
     marked = tvm.IRModule(functions, attrs=mod.attrs)
     return tvm.transform.Sequential([relax.transform.FuseOps(), relax.transform.FuseTIR()])(marked)
-
-
-def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
-    return isinstance(func, tirx.PrimFunc)
 
 
 def _pattern(func: tirx.PrimFunc) -> int:
     """Return the part of a function: a reduction, behind one, or none."""
     found = int(func.attrs[_PATTERN]) if _PATTERN in func.attrs else _OPAQUE
-    if found in (_REDUCTION, _FUSABLE):
-        return _FUSABLE if _reduces_once(func) else _OPAQUE
+    if found in (REDUCTION, FUSABLE):
+        return FUSABLE if _reduces_once(func) else _OPAQUE
     shapes = {tuple(map(str, param.shape)) for param in func.params if hasattr(param.ty, "shape")}
-    return _ELEMENTWISE if found == _ELEMENTWISE and len(shapes) == 1 else _OPAQUE
+    return ELEMENTWISE if found == ELEMENTWISE and len(shapes) == 1 else _OPAQUE
 
 
 def _reduces_once(func: tirx.PrimFunc) -> bool:

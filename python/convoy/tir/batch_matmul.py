@@ -3,6 +3,9 @@
 A block computes a tile of results. Its threads load tiles of both operands into shared memory and
 keep a small tile of sums each in registers. Where there are few results and long sums, the threads
 of a block split the sum too, and partial sums meet in shared memory.
+
+What only moves an operand (a slice, a permutation, a reshape) is part of its loads, and what moves
+the results is part of the store.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from .loads import loads_of, loops_below, vector_width
+from .loads import alignment, contiguous_in, loads_of, loops_below, vector_width
 from .partial_sums import share
-from .window import ReductionRule, finish_output, inline_consumers
+from .window import ReductionRule, finish_output, single_reduction
 
 _FEWEST = 8  # rows, columns and summands; with fewer a tile has no use for its loads
 _BLOCKS = 132  # fewer leave SMs of an H200 idle
@@ -40,13 +44,54 @@ class BatchMatmul(ReductionRule):
     """A sum over one axis of products of two operands, each with an axis that the other lacks."""
 
     def schedule(self, sch: s_tir.Schedule, infos: list[SBlockInfo], reduction: SBlockInfo) -> bool:
-        for info in infos[: infos.index(reduction)]:
-            sch.compute_inline(info.block_rv)
         axes = _axes(sch.get(reduction.block_rv))
         if axes is None:
             return False
-        _schedule(sch, reduction.block_rv, inline_consumers(sch, infos, reduction), axes)
+        place = infos.index(reduction)
+        _inline_producers(sch, infos[:place], reduction.block_rv)
+        _schedule(sch, reduction.block_rv, _store(sch, infos[place + 1 :]), axes)
         return True
+
+
+def is_product(func: tirx.PrimFunc) -> bool:
+    """Return whether a function is a product that the rule schedules."""
+    sch = s_tir.Schedule(func)
+    found = single_reduction(sch)
+    return found is not None and _axes(sch.get(found[1].block_rv)) is not None
+
+
+def _inline_producers(
+    sch: s_tir.Schedule, producers: list[SBlockInfo], reduction: SBlockRV
+) -> None:
+    """Inline what operands are computed from, into what computes them a tile at a time."""
+    operands = {region.source for region in sch.get(reduction).reads}
+    for info in producers:
+        if sch.get(info.block_rv).writes[0].source in operands:
+            _along_memory(sch, info.block_rv)
+        else:
+            sch.compute_inline(info.block_rv)
+
+
+def _along_memory(sch: s_tir.Schedule, operand: SBlockRV) -> None:
+    """Order the axes of an operand that is computed as its source lies in memory."""
+    block = sch.get(operand)
+    axes, stored = [axis.var for axis in block.iter_vars], list(block.body.indices)
+    last = next((v for v in axes if any(contiguous_in(x, v) for x in loads_of(block))), axes[-1])
+    for_loops = sorted(range(len(axes)), key=lambda i: axes[i].same_as(last))
+    for_buffer = sorted(range(len(stored)), key=lambda i: last.same_as(stored[i]))
+    sch.transform_layout(operand, ("write", 0), lambda *at: [at[i] for i in for_buffer])
+    sch.reorder_block_iter_var(operand, for_loops)
+
+
+def _store(sch: s_tir.Schedule, consumers: list[SBlockInfo]) -> SBlockRV | None:
+    """Return the block that writes the output, in the order of the product; None when that is the
+    product itself."""
+    if not consumers:
+        return None
+    first, *others = (info.block_rv for info in consumers)
+    for other in others:
+        sch.reverse_compute_inline(other)
+    return first
 
 
 def _axes(block: s_tir.SBlock) -> _Axes | None:
@@ -81,6 +126,10 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
     tile = threads * own
     blocks = count * -(-extents[axes.row] // tile) * -(-extents[axes.column] // tile)
     parts = _parts(extents[axes.summed], threads, blocks)
+    # Where the store joins axes, a vector may not lie across the end of one.
+    joins = any(not isinstance(i, (tirx.Var, tirx.IntImm)) for i in sch.get(final).body.indices)
+    whole = extents[axes.row] % tile == 0 and extents[axes.column] % tile == 0
+    vector = own if whole or not joins else 1
 
     rows, y, i = sch.split(row, factors=[None, threads, own])
     columns, x, j = sch.split(column, factors=[None, threads, own])
@@ -91,7 +140,7 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
         _bind(sch, grid, y, x)
         sch.reverse_compute_at(final, x)
         _tiled(sch, reduce, step, (1, threads, threads))
-        _finish(sch, final, x, own)
+        _finish(sch, final, x, vector)
         return
 
     step, part, k = sch.split(summed, factors=[None, parts, _STEP])
@@ -103,7 +152,8 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
     sch.bind(part, "threadIdx.z")
     share(sch, partial, x)
     _tiled(sch, partial, step, (parts, threads, threads))
-    _add(sch, reduce, final, block, own, threads)
+    x = _add(sch, reduce, final, block, own, threads)
+    _finish(sch, final, x, vector)
 
 
 def _tile(batch: int, rows: int, columns: int) -> tuple[int, int]:
@@ -137,8 +187,13 @@ def _tiled(
     sch: s_tir.Schedule, block: SBlockRV, step: LoopRV, threads: tuple[int, int, int]
 ) -> None:
     """Load tiles of both operands at each step, and sum them up in registers."""
-    for index in range(len(sch.get(block).reads)):
-        copy = sch.cache_read(block, index, "shared", [block])
+    computed = {sch.get(made).writes[0].source: made for made in sch.get_producers(block)}
+    for index, region in enumerate(sch.get(block).reads):
+        copy = computed.get(region.source)
+        if copy is None:
+            copy = sch.cache_read(block, index, "shared", [block])
+        else:
+            sch.set_scope(copy, 0, "shared")
         sch.compute_at(copy, step)
         _load_together(sch, copy, step, threads)
     for loop in sch.get_loops(block)[-3:]:
@@ -150,16 +205,24 @@ def _load_together(
     sch: s_tir.Schedule, copy: SBlockRV, step: LoopRV, threads: tuple[int, int, int]
 ) -> None:
     """Spread a copy over all threads of a block, in the widest vectors."""
-    source = sch.get(copy).reads[0].source
     *_, last = loops_below(sch, copy, step)
-    run = math.gcd(int(sch.get(last).extent), int(source.shape[-1]))
-    _, vector = sch.split(last, factors=[None, vector_width(run, source.dtype)])
+    block = sch.get(copy)
+    width = vector_width(_run(block, int(sch.get(last).extent)), block.writes[0].source.dtype)
+    _, vector = sch.split(last, factors=[None, width])
     together = sch.fuse(*loops_below(sch, copy, step)[:-1])
     turn, *own = sch.split(together, factors=[None, *threads])
     sch.unroll(turn)
     for loop, axis in zip(own, "zyx", strict=True):
         sch.bind(loop, f"threadIdx.{axis}")
     sch.vectorize(vector)
+
+
+def _run(block: s_tir.SBlock, extent: int) -> int:
+    """Elements next to each other that a copy may load and store at once, of ``extent``."""
+    load, last = loads_of(block)[0], block.iter_vars[-1].var
+    if not isinstance(block.body.value, tvm.ir.TensorLoad) or not contiguous_in(load, last):
+        return 1
+    return math.gcd(extent, alignment(load, last))
 
 
 def _add(
@@ -169,8 +232,8 @@ def _add(
     block: LoopRV,
     own: int,
     threads: int,
-) -> None:
-    """Add the parts of each result, by each ``threadIdx.z`` alike."""
+) -> LoopRV:
+    """Add the parts of each result, by each ``threadIdx.z`` alike; return the loop of threads."""
     sch.reverse_compute_at(reduce, block)
     below = loops_below(sch, reduce, block)  # they follow the order of the block's axes
     reduction_first = sch.get(reduce).iter_vars[0].iter_type == tirx.IterVar.CommReduce
@@ -184,11 +247,11 @@ def _add(
     for loop in (part, i, j):
         sch.unroll(loop)
     sch.decompose_reduction(reduce, part)
-    _finish(sch, final, x, own)
+    return x
 
 
 def _finish(sch: s_tir.Schedule, final: SBlockRV, thread: LoopRV, own: int) -> None:
-    """Store a thread's results, as vectors if rows are contiguous."""
+    """Store a thread's results, as vectors of ``own`` if rows are contiguous."""
     if own == 1:
         return
     *_, last = loops_below(sch, final, thread)
