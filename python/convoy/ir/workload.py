@@ -53,7 +53,8 @@ class Workload:
     ========  =========================================================================
 
     ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
-    ``tf32`` if float32 operands may be rounded to tf32.
+    ``tf32`` if float32 operands may be rounded to tf32. A forward convolution or GEMM of ``int8``
+    has its sums and its result, exact, in ``int32``, and at most a bias.
     """
 
     op: Op
@@ -107,10 +108,25 @@ class Workload:
             )
         if self.attention is not None:
             self._check_attention(self.attention)
+        if "int8" in self._dtypes or "int32" in self._dtypes:
+            self._check_integers()
         if self.is_batched and (self.epilogue != NO_EPILOGUE or self.h * self.w > 1):
             raise InvalidWorkload(
                 f"a batched matmul of {self.h}x{self.w} with epilogue {self.epilogue.name!r}",
                 "rows (n) alone, without an epilogue",
+            )
+
+    @property
+    def _dtypes(self) -> tuple[str, str, str]:
+        return self.dtype, self.out_dtype, self.acc_dtype
+
+    def _check_integers(self) -> None:
+        forward = self.op == "fprop" or (self.op == "matmul" and self.groups == 1)
+        with_bias = dataclasses.replace(self.epilogue, bias=False) == NO_EPILOGUE
+        if self._dtypes != ("int8", "int32", "int32") or not forward or not with_bias:
+            raise InvalidWorkload(
+                f"{self.op} of {', '.join(self._dtypes)} with epilogue {self.epilogue.name!r}",
+                "fprop or matmul of int8 with out_dtype and acc_dtype int32, and at most a bias",
             )
 
     def _check_attention(self, attention: Attention) -> None:
@@ -131,6 +147,11 @@ class Workload:
     def is_batched(self) -> bool:
         """Whether it is a matmul for each of several groups, with operands of three axes."""
         return self.op == "matmul" and self.groups > 1
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its operands are integers, and its result exact."""
+        return self.dtype == "int8"
 
     @property
     def pixels(self) -> int:

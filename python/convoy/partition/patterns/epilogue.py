@@ -27,7 +27,7 @@ from ...graph.expr import (
 )
 from ...graph.rewriter import used_vars
 from ...ir.epilogue import Epilogue
-from ...normalize.affine import channel_constant
+from ...normalize.affine import channel_values
 from ...ops.activation import ELU, HARDSWISH, MISH
 from .base import GraphView, Pattern, Site, fitted
 from .roots import Root, find_root
@@ -87,10 +87,11 @@ def extended(graph: GraphView, chain: Chain) -> Chain | None:
     reader = graph.only_reader(chain.end)
     if reader is None or chain.epilogue.residual_last:
         return None
+    is_integer = dtype_of(chain.end) == "int32"  # then a bias is all
     activated = chain.epilogue.activation != "none"
     call = graph.value[reader]
     covered = [*chain.covered, reader]
-    epilogue = None if activated else _activation(call, chain.epilogue)
+    epilogue = None if activated or is_integer else _activation(call, chain.epilogue)
     if epilogue is not None:
         return dataclasses.replace(chain, covered=covered, end=reader, epilogue=epilogue)
     if op_name(call) != "relax.add" or dtype_of(reader) != dtype_of(chain.end):
@@ -103,7 +104,7 @@ def extended(graph: GraphView, chain: Chain) -> Chain | None:
     if bias is not None:
         epilogue = dataclasses.replace(chain.epilogue, bias=True)
         return dataclasses.replace(chain, covered=covered, end=reader, epilogue=epilogue, bias=bias)
-    if chain.residual is None and shape_of(other) == shape_of(chain.end):
+    if not is_integer and chain.residual is None and shape_of(other) == shape_of(chain.end):
         epilogue = dataclasses.replace(chain.epilogue, residual=True, residual_last=activated)
         return dataclasses.replace(
             chain, covered=covered, end=reader, epilogue=epilogue, residual=other
@@ -150,7 +151,7 @@ def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
     """``expr`` as a (k,) operand of y's dtype when it broadcasts along y's last axis only."""
     k = shape_of(y)[-1]
     if is_const(expr):
-        values = channel_constant(expr, y)
+        values = channel_values(expr, y)
         if values is None:
             return None
         return make_const(np.broadcast_to(values, (k,)), dtype_of(y))
@@ -166,6 +167,8 @@ def _with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
     """Return the chain with ``relu(y * scale + shift)`` as a second output where y has other
     readers, as the only one where it has none; a missing scale or shift counts as ones or zeros."""
     y = chain.end
+    if dtype_of(y) == "int32":
+        return None
     alone = graph.only_reader(y) is not None
     if len(graph.readers[y]) == 1 and chain.epilogue.activation == "none":
         reader = graph.value[graph.readers[y][0]]
