@@ -189,15 +189,17 @@ def small() -> Iterator[tuple[str, Kernel]]:
 
 
 def integers(arch: int) -> Iterator[tuple[str, Kernel]]:
-    """int8, whose kernels serve all sizes: the widest vectors, and first layers."""
-    for c, taps in ((64, 1), (4, 7)):
-        workload = Workload(
-            "fprop", 1, 56, 56, c, 64, taps, taps,
-            dtype="int8", out_dtype="int32", acc_dtype="int32",
-        )  # fmt: skip
-        for kernel in space.kernels(workload, arch):
-            if (c == 4) == (kernel.iterator == "fixed_channels"):
-                yield "cutlass", kernel
+    """int8 in wide vectors, requantized; some of first layers, and with sums as their result."""
+    sums = Workload(
+        "fprop", 1, 56, 56, 64, 64, 1, 1, dtype="int8", out_dtype="int32", acc_dtype="int32"
+    )
+    clip = Epilogue(bias=True, activation="clip", clip_max=255)
+    narrow = dataclasses.replace(sums, out_dtype="int8", epilogue=clip)
+    first = dataclasses.replace(narrow, c=4, r=7, s=7)
+    kernels = list(space.kernels(narrow, arch))
+    kernels += [k for k in space.kernels(first, arch) if k.iterator == "fixed_channels"][::2]
+    kernels += list(space.kernels(sums, arch))[::3]
+    yield from (("cutlass", kernel) for kernel in kernels)
 
 
 def main() -> None:

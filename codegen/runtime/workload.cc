@@ -183,7 +183,11 @@ void ListOperands(Workload* load) {
   list = {{Role::kX, "x", x, in}, {Role::kW, "w", w, in}};
   const Epilogue& epilogue = load->epilogue;
   if (epilogue.residual) list.push_back({Role::kResidual, "residual", y, out});
-  if (epilogue.bias) list.push_back({Role::kBias, "bias", per_channel, out});
+  bool requantizes = out == Dtype::kInt8;
+  Shape bias = requantizes ? Shape{load->k, 4} : per_channel;
+  if (epilogue.bias) {
+    list.push_back({Role::kBias, "bias", bias, requantizes ? Dtype::kInt32 : out});
+  }
   if (epilogue.affine_relu) {
     list.push_back({Role::kScale, "scale", per_channel, out});
     list.push_back({Role::kShift, "shift", per_channel, out});

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from convoy.backends.kernels.cache import Entry, KernelCache
@@ -38,10 +39,11 @@ from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.operands import DTYPE_BYTES
 from convoy.ir.workload import Workload
+from convoy.measure.requantization import requantized, rows
 
 pytestmark = pytest.mark.gpu
 
-TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3, "int32": 0.0}
+TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3, "int32": 0.0, "int8": 0.0}
 GUARD = 512  # bytes behind every output that no kernel may touch
 BIAS_RELU = Epilogue(bias=True, activation="relu")
 BLOCK_END = Epilogue(residual=True, affine_relu=True)
@@ -90,6 +92,12 @@ def integers() -> Iterator[Case]:
     }
     for name, changed in changes.items():
         yield Case(f"int8_{name}", conv(bias, **{"c": 64, "k": 96, **INT8, **changed}))
+    for name, low, high in (("asymmetric", -3, 252), ("relu", 0, 255), ("symmetric", -255, 127)):
+        clip = Epilogue(bias=True, activation="clip", clip_min=low, clip_max=high)
+        quantized = INT8 | {"out_dtype": "int8"}
+        for c, k in ((64, 64), (40, 24), (4, 132)):
+            yield Case(f"int8_{name}_c{c}", conv(clip, c=c, k=k, **quantized))
+        yield Case(f"int8_{name}_1x1", pointwise(clip, n=8, c=256, k=136, **quantized))
     yield Case("int8_no_bias", conv(Epilogue(), c=64, k=64, **INT8))
     yield Case("int8_matmul", Workload("matmul", 100, 1, 1, 512, 1000, 1, 1, epilogue=bias, **INT8))
 
@@ -209,6 +217,9 @@ class Problem:
             if name in ("y", "y2"):
                 count = torch.Size(shape).numel() * DTYPE_BYTES[dtype]
                 self.tensors[name] = torch.empty(count + GUARD, dtype=torch.uint8, device="cuda")
+            elif workload.requantizes and name == "bias":
+                drawn = rows(workload, np.random.default_rng(7)).reshape(shape)
+                self.tensors[name] = torch.from_numpy(drawn).cuda()
             elif workload.is_integer:
                 values = torch.randint(-128, 128, shape, generator=generator, device="cuda")
                 values[0] = -128  # the largest products
@@ -229,6 +240,9 @@ class Problem:
             filters = t["w"].permute(0, 3, 1, 2)
             y = torch.nn.functional.conv2d(x, filters, None, w.stride, 0, w.dilation)
             y = y.permute(0, 2, 3, 1)
+        if w.requantizes:
+            channels = self.tensors["bias"].cpu().numpy()
+            return [torch.from_numpy(requantized(w, y.cpu().numpy(), channels)).to(y.device)]
         e, residual = w.epilogue, t.get("residual", 0)
         y = y + t.get("bias", 0) + (0 if e.residual_last else residual)
         f = torch.nn.functional

@@ -73,10 +73,11 @@ def test_sm80_kernel(toolkit):
     compare_with_rules(config, library)
 
 
-def test_int8_kernel(toolkit):
+@pytest.mark.parametrize(("out_dtype", "activation"), [("int32", "none"), ("int8", "clip")])
+def test_int8_kernel(toolkit, out_dtype, activation):
     config = KernelConfig(
         "sm80_int8_conv", (64, 64, 128), warp=(32, 32), stages=4, align=16, align_out=4,
-        dtype="int8", out_dtype="int32",
+        dtype="int8", out_dtype=out_dtype, activation=activation,
     )  # fmt: skip
     entry = compile_kernel(config, toolkit=toolkit)
     assert exported(entry.path) == ABI

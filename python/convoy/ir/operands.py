@@ -35,7 +35,8 @@ def shapes(workload: Workload) -> list[Operand]:
     if w.epilogue.residual:
         operands.append(("residual", y, w.out_dtype))
     if w.epilogue.bias:
-        operands.append(("bias", (w.k,), w.out_dtype))
+        bias = ((w.k, 4), "int32") if w.requantizes else ((w.k,), w.out_dtype)
+        operands.append(("bias", *bias))
     if w.epilogue.affine_relu:
         operands += [("scale", (w.k,), w.out_dtype), ("shift", (w.k,), w.out_dtype)]
     if w.epilogue.writes_y:

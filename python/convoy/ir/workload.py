@@ -53,8 +53,12 @@ class Workload:
     ========  =========================================================================
 
     ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
-    ``tf32`` if float32 operands may be rounded to tf32. A forward convolution or GEMM of ``int8``
-    has its sums and its result, exact, in ``int32``, and at most a bias.
+    ``tf32`` if float32 operands may be rounded to tf32.
+
+    A forward convolution or GEMM of ``int8`` has exact sums in ``int32``, and at most a bias; or a
+    result in ``int8`` and rows ``(bias, scale, shift, factor)`` for a bias, of shape (k, 4), the
+    last three float32 bits: ``y = zero + clip(round(((sum + bias) * scale + shift) * factor))`` in
+    float32, halves to even, where ``zero = 127 - clip_max``.
     """
 
     op: Op
@@ -121,12 +125,26 @@ class Workload:
         return self.dtype, self.out_dtype, self.acc_dtype
 
     def _check_integers(self) -> None:
-        forward = self.op == "fprop" or (self.op == "matmul" and self.groups == 1)
-        with_bias = dataclasses.replace(self.epilogue, bias=False) == NO_EPILOGUE
-        if self._dtypes != ("int8", "int32", "int32") or not forward or not with_bias:
+        e = self.epilogue
+        fits = self.op == "fprop" or (self.op == "matmul" and self.groups == 1)
+        fits = fits and (self.dtype, self.acc_dtype) == ("int8", "int32")
+        if self.out_dtype == "int8":
+            bounds = e.clip_max - 255 <= e.clip_min <= e.clip_max and 0 <= e.clip_max <= 255
+            fits = (
+                fits
+                and bounds
+                and all(float(bound).is_integer() for bound in (e.clip_min, e.clip_max))
+            )
+            fits = fits and e == Epilogue(
+                bias=True, activation="clip", clip_min=e.clip_min, clip_max=e.clip_max
+            )
+        else:
+            fits = fits and self.out_dtype == "int32" and e in (NO_EPILOGUE, Epilogue(bias=True))
+        if not fits:
             raise InvalidWorkload(
-                f"{self.op} of {', '.join(self._dtypes)} with epilogue {self.epilogue.name!r}",
-                "fprop or matmul of int8 with out_dtype and acc_dtype int32, and at most a bias",
+                f"{self.op} of {', '.join(self._dtypes)} with epilogue {e.name!r}",
+                "fprop or matmul of int8 with acc_dtype int32, and out_dtype int32 with at most a "
+                "bias or int8 with a bias and a clip within its range",
             )
 
     def _check_attention(self, attention: Attention) -> None:
@@ -150,8 +168,13 @@ class Workload:
 
     @property
     def is_integer(self) -> bool:
-        """Whether its operands are integers, and its result exact."""
+        """Whether its operands are integers, and its sums exact."""
         return self.dtype == "int8"
+
+    @property
+    def requantizes(self) -> bool:
+        """Whether its sums become int8 again."""
+        return self.is_integer and self.out_dtype == "int8"
 
     @property
     def pixels(self) -> int:

@@ -55,15 +55,19 @@ class KernelConfig(KernelParameters):
             )
 
     def _check_integers(self) -> None:
-        if (self.family, self.dtype, self.out_dtype) != (INT8_FAMILY, "int8", "int32"):
+        results = {"int32": "none", "int8": "clip"}
+        if (self.family, self.dtype) != (INT8_FAMILY, "int8") or self.out_dtype not in results:
             raise InvalidOption(
-                f"{self.family} of {self.dtype}, {self.out_dtype}", f"{INT8_FAMILY} of int8, int32"
+                f"{self.family} of {self.dtype}, {self.out_dtype}",
+                f"{INT8_FAMILY} of int8, with a result in int32 or int8",
             )
-        plain = (self.activation, self.residual, self.affine_relu) == ("none", False, False)
-        if not plain or self.scheduler != "tiles":
+        plain = not self.residual and not self.affine_relu
+        activation = results[self.out_dtype]
+        if not plain or self.activation != activation or self.scheduler != "tiles":
             raise InvalidOption(
-                f"{self.family} with an epilogue or scheduler {self.scheduler}",
-                "at most a bias, and whole tiles",
+                f"{self.family} with activation {self.activation}, residual = {self.residual}, "
+                f"affine_relu = {self.affine_relu}, scheduler {self.scheduler}",
+                f"activation {activation} of {self.out_dtype}, nothing else, and whole tiles",
             )
 
     def _check_backward(self) -> None:

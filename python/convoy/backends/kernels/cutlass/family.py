@@ -106,6 +106,8 @@ def _integer_objections(w: Workload) -> Iterator[tuple[str, str]]:
         yield f"{reason} may not fit into int32", "use the tvm backend"
     if not space.vector_width(w.c, w.dtype):
         yield f"C = {w.c} of int8 is no multiple of 4", "pad C to a multiple of 4"
+    if not space.vector_width(w.k, w.out_dtype):
+        yield f"K = {w.k} of int8 is no multiple of 4", "leave the result in int32"
 
 
 def _guess(launch: Launch, workload: Workload, device: Device) -> tuple[float, str]:

@@ -102,6 +102,8 @@ INT8_TILES = (
     Sm80Tile(128, 64, 32, (64, 32), 4),
     Sm80Tile(64, 64, 64, (32, 32), 4),
 )
+#: Results that a thread writes at once: each needs registers for its channel.
+MOST_OUTPUTS = 8
 #: Channel counts up to here are few.
 MOST_FEW_CHANNELS = 32
 
@@ -200,7 +202,7 @@ def _sm80_kernels(
     workload: Workload, arch: int, tiles: tuple[Sm80Tile, ...], family: Family = "sm80_conv"
 ) -> Iterator[KernelConfig]:
     align = vector_width(workload.c, workload.dtype)
-    align_out = vector_width(workload.k, workload.out_dtype)
+    align_out = min(MOST_OUTPUTS, vector_width(workload.k, workload.out_dtype))
     if not align or not align_out:
         return
     # The optimized iterator keeps one mask bit a filter row and column.
@@ -215,7 +217,7 @@ def _sm80_kernels(
 
 def _few_channel_kernels(workload: Workload, arch: int, family: Family) -> Iterator[KernelConfig]:
     align = vector_width(workload.c, workload.dtype)
-    align_out = vector_width(workload.k, workload.out_dtype)
+    align_out = min(MOST_OUTPUTS, vector_width(workload.k, workload.out_dtype))
     if not align or not align_out or workload.epilogue.affine_relu:
         return
     iterator = "fixed_channels" if workload.c == align else "few_channels"
