@@ -116,11 +116,20 @@ def small(**changed: Any) -> tvm.IRModule:
             weights=relax.const(np.ones((4, 2, 2, 1 << 15), "int32")),
         ),
         small(
+            q=((1, 2, 2, 24576), "int8"),
+            zero=127,
+            scale=0.1,
+            weights=relax.const(np.full((4, 2, 2, 24576), 127, "float32")),
+        ),
+        small(
             scale=0.1,
             weights=relax.const(np.random.default_rng(0).random((4, 3, 3, 8)).astype("float32")),
         ),
     ],
-    ids=["wide weights", "groups", "wide data", "wide zero", "long sums", "float weights"],
+    ids=[
+        "wide weights", "groups", "wide data", "wide zero", "long sums", "sums beyond int32",
+        "float weights",
+    ],
 )  # fmt: skip
 def test_others_stay(mod: tvm.IRModule) -> None:
     assert tvm_ffi.structural_equal(IntegerConvolutions()(mod), mod)

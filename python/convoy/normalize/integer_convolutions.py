@@ -43,9 +43,9 @@ class Quantized:
     """A value as ``scale * (q - zero)``, q of 8 bits, its axes in another order."""
 
     q: relax.Expr
-    zero: int = 0
-    scale: float = 1.0
-    axes: tuple[int, ...] = (0, 1, 2, 3)
+    zero: int
+    scale: float
+    axes: tuple[int, ...]
 
 
 class IntegerConvolutions(Rewriter):
@@ -73,6 +73,8 @@ class IntegerConvolutions(Rewriter):
         if found is None:
             return None
         weights, scales = found
+        if result == "float32" and not _fit_int32(weights, zero):
+            return None
         more = -weights.shape[3] % VECTOR
         if not zero:
             ahead: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -91,13 +93,14 @@ class IntegerConvolutions(Rewriter):
 
     def _quantized(self, value: relax.Expr, scaled: bool) -> Quantized | None:
         """What a value, of integers or of scaled ones, was dequantized from."""
-        zero, scale, axes = 0, 1.0, (0, 1, 2, 3)
+        zero, scale, axes = 0, 1.0, [0, 1, 2, 3]
         while dtype_of(value) not in ("int8", "uint8"):
-            made = self.producer(value)
-            name = op_name(made) if made is not None else ""
+            if (made := self.producer(value)) is None:
+                return None
+            name = op_name(made)
             if name == "relax.permute_dims":
                 inner = permutation_of(made)
-                axes = tuple(inner[axis] for axis in axes)
+                axes = [inner[axis] for axis in axes]
             elif name == "relax.multiply" and dtype_of(value) == "float32" and scaled:
                 if (factor := _scalar(made)) is None:
                     return None
@@ -111,7 +114,7 @@ class IntegerConvolutions(Rewriter):
             value = made.args[0]
         if not math.isfinite(scale):
             return None
-        return Quantized(value, zero, scale, axes)
+        return Quantized(value, zero, scale, tuple(axes))
 
     def _as_int8(self, quantized: Quantized) -> Quantized:
         q, zero = quantized.q, quantized.zero
@@ -140,6 +143,12 @@ class IntegerConvolutions(Rewriter):
                 x = self.emit(relax.op.nn.pad(x, width, pad_value=value))
             self._made[key] = x
         return self._made[key]
+
+
+def _fit_int32(weights: np.ndarray, zero: int) -> bool:
+    """Whether no sum of products of ``q - zero`` is beyond int32, where integers wrap around."""
+    largest = int(np.abs(weights.astype(np.int64)).sum(axis=(1, 2, 3)).max())
+    return largest * (128 + abs(zero)) < 2**31
 
 
 #: Dtypes of which a cast keeps every value that 8 bits have.
