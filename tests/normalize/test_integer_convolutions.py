@@ -147,3 +147,32 @@ def test_the_zero_point_is_a_bias_of_the_workload() -> None:
     workload = longest.require_workload()
     assert (workload.dtype, workload.out_dtype, workload.acc_dtype) == ("int8", "int32", "int32")
     assert workload.epilogue.name == "bias" and len(longest.ops) == 2
+
+
+@pytest.mark.parametrize(("zero", "bounds"), [(None, (0, 255)), (128, (0, 255)), (7, (7, 200))])
+def test_uint8_is_made_of_int8(zero: int | None, bounds: tuple[int, int]) -> None:
+    """Where floats become uint8, they become int8 first, which a convolution then reads."""
+    rng, builder = np.random.default_rng(0), relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 9, 9, 8), "float32"))
+    w = rng.integers(-128, 128, (4, 3, 3, 8))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = builder.emit(op.round(x))
+            if zero is not None:
+                value = builder.emit(op.add(value, relax.const(float(zero), "float32")))
+            q = builder.emit_output(op.astype(builder.emit(op.clip(value, *bounds)), "uint8"))
+            wide = builder.emit(op.astype(q, "int32"))
+            layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+            y = op.nn.conv2d(wide, relax.const(w.astype("int32")), **layouts)
+            y = builder.emit_output(y)
+        builder.emit_func_output(relax.Tuple([q, y]))
+    mod = builder.get()
+    normal = IntegerConvolutions()(mod)
+    (conv,) = convs(normal)
+    values = {b.var: b.value for block in normal["main"].body.blocks for b in block.bindings}
+    data = values[conv.args[0]]
+    assert data.op.name == "relax.astype" and values[data.args[0]].op.name == "relax.clip"
+    given = np.concatenate([rng.uniform(-300, 300, 600), [1e30, -1e30, 0.5, 1.5, -0.5, -128.5]])
+    given = np.resize(given, (1, 9, 9, 8)).astype("float32")
+    for got, want in zip(run_llvm(normal, given), run_llvm(mod, given), strict=True):
+        assert got.dtype == want.dtype and np.array_equal(got, want)

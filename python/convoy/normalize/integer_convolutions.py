@@ -4,8 +4,8 @@ Importers write a quantized convolution as one of int32 without the zero points,
 that the integers stand for: ``scale * (q - zero)``, and weights with their scale multiplied in. Of
 the latter only the rounding of float32 changes: the sums of integers are exact, and scaled once.
 The zero point of the data leaves a constant for each output channel, which is the convolution's
-bias; padding is done before, with the zero point. uint8 becomes int8 by a shift of 128. All of
-this is fused with the kernel that quantized the data.
+bias; padding is done before, with the zero point. uint8 becomes int8 by a shift of 128, where a
+value is quantized if that is in the network: then a kernel may write it behind its own sums.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..graph.expr import (
     dtype_of,
     is_const,
     make_const,
+    number,
     op_name,
     padding4,
     permutation_of,
@@ -51,13 +52,38 @@ class Quantized:
 class IntegerConvolutions(Rewriter):
     """Of convolutions with channels last, constant weights and one group."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d"})
+    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", "relax.astype"})
 
     def __init__(self) -> None:
         super().__init__()
         self._made: dict[tuple[object, ...], relax.Expr] = {}
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
+        return self._cast(call) if op_name(call) == "relax.astype" else self._convolution(call)
+
+    def _cast(self, call: relax.Call) -> relax.Expr | None:
+        """uint8 of rounded and clipped floats, from the int8 that are 128 less."""
+        clip = self.producer(call.args[0], "relax.clip") if dtype_of(call) == "uint8" else None
+        if clip is None or dtype_of(clip) != "float32":
+            return None
+        low, high = (float(number(arg)) for arg in clip.args[1:3])
+        value: relax.Expr = clip.args[0]
+        zero: float | None = 0.0
+        if (added := self.producer(value, "relax.add")) is not None:
+            value, zero = added.args[0], _scalar(added)
+        rounded = self.producer(value, "relax.round") is not None
+        if not rounded or zero is None or zero % 1 or not 0 <= low <= high <= 255:
+            return None
+        shifted = self.emit(relax.op.add(value, relax.const(zero - 128, "float32")))
+        clipped = self.emit(relax.op.clip(shifted, low - 128, high - 128))
+        narrow = self.emit(relax.op.astype(clipped, "int8"))
+        wide = self.emit(relax.op.astype(narrow, "int32"))
+        wide = self.emit(relax.op.add(wide, relax.const(128, "int32")))
+        result = self.emit(relax.op.astype(wide, "uint8"))
+        self._made[(result,)] = narrow
+        return result
+
+    def _convolution(self, call: relax.Call) -> relax.Expr | None:
         (data, kernel), result = call.args, dtype_of(call)
         layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
         if layouts != ("NHWC", "OHWI") or int(call.attrs.groups) != 1 or not is_const(kernel):
