@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import tvm
 from tvm import relax
 
 from ..graph.expr import (
@@ -30,9 +31,10 @@ from ..graph.expr import (
     permutation_of,
     shape_of,
 )
-from ..graph.rewriter import Rewriter
+from ..graph.rewriter import Rewriter, calls_of
 from .integer_weights import as_integers
 
+_CONV = frozenset({"relax.nn.conv2d"})
 #: Channels that kernels for integers load at once.
 VECTOR = 4
 #: Products of int8 in one sum from which on it may not fit into int32.
@@ -52,11 +54,14 @@ class Quantized:
 class IntegerConvolutions(Rewriter):
     """Of convolutions with channels last, constant weights and one group."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", "relax.astype"})
+    ops: ClassVar[frozenset[str] | None] = _CONV | {"relax.astype"}
 
     def __init__(self) -> None:
         super().__init__()
         self._made: dict[tuple[object, ...], relax.Expr] = {}
+
+    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
+        return super().__call__(mod) if calls_of(mod, _CONV) else mod
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         return self._cast(call) if op_name(call) == "relax.astype" else self._convolution(call)
