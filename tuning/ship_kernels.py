@@ -7,7 +7,7 @@
 Kernels of Hopper are chosen from the shipped records (convoy.tune.kernel_set); the best of them
 also come for the precisions and epilogues that the records lack. For other GPUs, of which there
 are no records, those come that the backend itself would try first for the recorded workloads. The
-depthwise libraries run on both and lie in the archive of sm80.
+depthwise libraries run on both and lie in the archive of sm80. Those of int8 are the same for both.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from convoy.backends.kernels import shipped
 from convoy.backends.kernels.attention.kernel import TILES, AttentionKernel
 from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import cache_key, compile_many
+from convoy.backends.kernels.cutlass import space
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.depthwise.kernels import (
     FILTERS,
@@ -41,6 +42,7 @@ from convoy.errors import InvalidOption
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 from convoy.records.store import RecordStore
 from convoy.tune import kernel_set
 
@@ -186,6 +188,20 @@ def small() -> Iterator[tuple[str, Kernel]]:
         yield "hopper", SmallConvKernel(dtype)
 
 
+def integers(arch: int) -> Iterator[tuple[str, Kernel]]:
+    """int8 in wide vectors, requantized; some of first layers, and with sums as their result."""
+    sums = Workload(
+        "fprop", 1, 56, 56, 64, 64, 1, 1, dtype="int8", out_dtype="int32", acc_dtype="int32"
+    )
+    clip = Epilogue(bias=True, activation="clip", clip_max=255)
+    narrow = dataclasses.replace(sums, out_dtype="int8", epilogue=clip)
+    first = dataclasses.replace(narrow, c=4, r=7, s=7)
+    kernels = list(space.kernels(narrow, arch))
+    kernels += [k for k in space.kernels(first, arch) if k.iterator == "fixed_channels"][::2]
+    kernels += list(space.kernels(sums, arch))[::3]
+    yield from (("cutlass", kernel) for kernel in kernels)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", type=int, choices=sorted(NAMES), default=90)
@@ -204,6 +220,7 @@ def main() -> None:
     else:
         chosen = [*guessed(A100), *depthwise()]
     chosen += attention(options.arch)
+    chosen += integers(options.arch)
     backend_of = {kernel: backend for backend, kernel in chosen}
     print(f"{len(backend_of)} kernels chosen in {time.monotonic() - started:.0f} s", flush=True)
     if options.list:

@@ -15,8 +15,12 @@ cublaslt::DataType ToCublasLt(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat16: return cublaslt::kReal16F;
     case Dtype::kBfloat16: return cublaslt::kReal16BF;
-    default: return cublaslt::kReal32F;
+    case Dtype::kFloat32: return cublaslt::kReal32F;
+    case Dtype::kInt8:
+    case Dtype::kInt32: break;
   }
+  TVM_FFI_THROW(InvalidWorkload) << "cuBLASLt for " << Name(dtype) << "; expected floats";
+  return cublaslt::kReal32F;
 }
 
 int PlaceOf(const Workload& load, Role role) {

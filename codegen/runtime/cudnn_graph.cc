@@ -7,7 +7,8 @@ cudnn::DataType ToCudnn(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat16: return cudnn::kHalf;
     case Dtype::kBfloat16: return cudnn::kBfloat16;
-    default: return cudnn::kFloat;
+    case Dtype::kFloat32: return cudnn::kFloat;
+    default: throw CudnnRefusal(std::string("the workload is of ") + Name(dtype));
   }
 }
 

@@ -29,8 +29,11 @@ constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
                                {"wgrad", Op::kWgrad},
                                {"matmul", Op::kMatmul},
                                {"attention", Op::kAttention}};
-constexpr Choice<Dtype> kDtypes[] = {
-    {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
+constexpr Choice<Dtype> kDtypes[] = {{"float32", Dtype::kFloat32},
+                                     {"float16", Dtype::kFloat16},
+                                     {"bfloat16", Dtype::kBfloat16},
+                                     {"int8", Dtype::kInt8},
+                                     {"int32", Dtype::kInt32}};
 constexpr Choice<Activation> kActivations[] = {{"none", Activation::kNone},
                                                {"relu", Activation::kRelu},
                                                {"clip", Activation::kClip},
@@ -180,7 +183,11 @@ void ListOperands(Workload* load) {
   list = {{Role::kX, "x", x, in}, {Role::kW, "w", w, in}};
   const Epilogue& epilogue = load->epilogue;
   if (epilogue.residual) list.push_back({Role::kResidual, "residual", y, out});
-  if (epilogue.bias) list.push_back({Role::kBias, "bias", per_channel, out});
+  bool requantizes = out == Dtype::kInt8;
+  Shape bias = requantizes ? Shape{load->k, 4} : per_channel;
+  if (epilogue.bias) {
+    list.push_back({Role::kBias, "bias", bias, requantizes ? Dtype::kInt32 : out});
+  }
   if (epilogue.affine_relu) {
     list.push_back({Role::kScale, "scale", per_channel, out});
     list.push_back({Role::kShift, "shift", per_channel, out});
@@ -285,6 +292,8 @@ DLDataType ToDlpack(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat32: return {kDLFloat, 32, 1};
     case Dtype::kFloat16: return {kDLFloat, 16, 1};
+    case Dtype::kInt8: return {kDLInt, 8, 1};
+    case Dtype::kInt32: return {kDLInt, 32, 1};
     default: return {kDLBfloat, 16, 1};
   }
 }

@@ -12,7 +12,7 @@
 namespace convoy {
 
 enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention };
-enum class Dtype { kFloat32, kFloat16, kBfloat16 };
+enum class Dtype { kFloat32, kFloat16, kBfloat16, kInt8, kInt32 };
 enum class Activation {
   kNone,
   kRelu,

@@ -26,6 +26,12 @@ from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 
 H200 = Device()
+INT8 = {"dtype": "int8", "out_dtype": "int32", "acc_dtype": "int32"}
+QUANTIZED = {
+    **INT8,
+    "out_dtype": "int8",
+    "epilogue": Epilogue(bias=True, activation="clip", clip_max=255),
+}
 launch_of = cutlass_backend().launch_of
 CHANNELS = st.one_of(st.integers(1, 40), st.sampled_from([64, 96, 128, 256, 512, 1000, 2048]))
 DTYPES = st.sampled_from(
@@ -36,6 +42,8 @@ DTYPES = st.sampled_from(
         ("float32", "float32", "default"),
         ("float16", "float32", "default"),
         ("bfloat16", "float16", "default"),
+        ("int8", "int32", "default"),
+        ("int8", "int8", "default"),
     ]
 )
 
@@ -69,6 +77,13 @@ def workloads(draw):
         "math": math,
         "epilogue": epilogue,
     }
+    if dtype == "int8":
+        op = "matmul" if fields["op"] == "matmul" else "fprop"
+        epilogue = Epilogue(bias=epilogue.bias)
+        if out_dtype == "int8":
+            low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))
+            epilogue = Epilogue(bias=True, activation="clip", clip_min=low, clip_max=high)
+        fields |= {"op": op, "acc_dtype": "int32", "epilogue": epilogue}
     if fields["op"] == "matmul":
         fields |= {
             "h": 1,
@@ -135,6 +150,9 @@ def conv(**changes) -> Workload:
         (conv(groups=128), H200, "depthwise"),
         (conv(groups=4), H200, "groups = 4"),
         (conv(c=3), H200, "C = 3"),
+        (conv(c=6, **INT8), H200, "C = 6 of int8 is no multiple of 4"),
+        (conv(k=6, **QUANTIZED), H200, "K = 6 of int8 is no multiple of 4"),
+        (conv(c=16384, **INT8), H200, "sums of 147456 products"),
         (conv(k=1), H200, "K = 1"),
         (conv(dtype="float32", out_dtype="float32"), H200, "strict float32"),
         (conv(dtype="bfloat16"), H200, "bfloat16 in, float16 out"),

@@ -29,6 +29,12 @@ def test_takes_gradients(op):
     assert candidate.notes == ("no tensor cores",)
 
 
+def test_takes_integers():
+    workload = conv(groups=4, dtype="int8", out_dtype="int32", acc_dtype="int32")
+    (candidate,) = TvmBackend().propose(workload, Device())
+    assert candidate.key == "tvm:native"
+
+
 def test_declines_narrow_accumulation():
     declined = TvmBackend().propose(conv(acc_dtype="float16"), Device())
     assert isinstance(declined, Decline) and "float16" in declined.reason

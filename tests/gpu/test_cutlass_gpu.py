@@ -14,6 +14,7 @@ and every launch runs twice, the second time replayed from a CUDA graph.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from convoy.backends.kernels.cache import Entry, KernelCache
@@ -37,16 +39,18 @@ from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.operands import DTYPE_BYTES
 from convoy.ir.workload import Workload
+from convoy.measure.requantization import requantized, rows
 
 pytestmark = pytest.mark.gpu
 
-TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3}
+TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3, "int32": 0.0, "int8": 0.0}
 GUARD = 512  # bytes behind every output that no kernel may touch
 BIAS_RELU = Epilogue(bias=True, activation="relu")
 BLOCK_END = Epilogue(residual=True, affine_relu=True)
 ONLY = dataclasses.replace(BLOCK_END, affine_only=True)
 ALL = Epilogue(residual=True, bias=True, activation="relu", affine_relu=True)
 BF16 = {"dtype": "bfloat16", "out_dtype": "bfloat16"}
+INT8 = {"dtype": "int8", "out_dtype": "int32", "acc_dtype": "int32"}
 TF32 = {"dtype": "float32", "out_dtype": "float32", "math": "tf32"}
 
 
@@ -68,6 +72,34 @@ def conv(epilogue: Epilogue = BIAS_RELU, **changes: Any) -> Workload:
 
 def pointwise(epilogue: Epilogue = BLOCK_END, **changes: Any) -> Workload:
     return conv(epilogue, **{"r": 1, "s": 1, "padding": (0, 0, 0, 0)} | changes)
+
+
+def integers() -> Iterator[Case]:
+    """int8: exact for every vector width, stride, padding and dilation, small and large."""
+    bias = Epilogue(bias=True)
+    for n, (c, k) in itertools.product((1, 8), ((64, 64), (40, 24), (36, 7), (4, 130))):
+        yield Case(f"int8_n{n}_c{c}_k{k}", conv(bias, n=n, c=c, k=k, **INT8))
+    changes: dict[str, dict[str, Any]] = {
+        "stride2": {"stride": (2, 2)},
+        "stride_uneven": {"stride": (3, 1), "padding": (2, 0, 1, 3)},
+        "dilation": {"dilation": (2, 3), "padding": (2, 3, 2, 3)},
+        "5x3": {"r": 5, "s": 3, "stride": (1, 2)},
+        "1x1": {"r": 1, "s": 1, "padding": (0,) * 4},
+        "1x1_stride2": {"r": 1, "s": 1, "padding": (0,) * 4, "stride": (2, 2)},
+        "deep": {"n": 1, "h": 7, "w": 7, "c": 2048, "k": 264, "padding": (1,) * 4},
+        "many_tiles": {"n": 8, "h": 57, "w": 55, "k": 512},
+        "analytic": {"h": 40, "w": 40, "r": 33, "s": 1, "padding": (0,) * 4},
+    }
+    for name, changed in changes.items():
+        yield Case(f"int8_{name}", conv(bias, **{"c": 64, "k": 96, **INT8, **changed}))
+    for name, low, high in (("asymmetric", -3, 252), ("relu", 0, 255), ("symmetric", -255, 127)):
+        clip = Epilogue(bias=True, activation="clip", clip_min=low, clip_max=high)
+        quantized = INT8 | {"out_dtype": "int8"}
+        for c, k in ((64, 64), (40, 24), (4, 132)):
+            yield Case(f"int8_{name}_c{c}", conv(clip, c=c, k=k, **quantized))
+        yield Case(f"int8_{name}_1x1", pointwise(clip, n=8, c=256, k=136, **quantized))
+    yield Case("int8_no_bias", conv(Epilogue(), c=64, k=64, **INT8))
+    yield Case("int8_matmul", Workload("matmul", 100, 1, 1, 512, 1000, 1, 1, epilogue=bias, **INT8))
 
 
 def activations() -> Iterator[Case]:
@@ -124,6 +156,7 @@ CASES = [
     ),
     Case("stem_bf16", conv(h=65, w=63, c=4, k=64, r=7, s=7, stride=(2, 2), **BF16), most=2),
     *activations(),
+    *integers(),
 ]
 
 
@@ -184,6 +217,13 @@ class Problem:
             if name in ("y", "y2"):
                 count = torch.Size(shape).numel() * DTYPE_BYTES[dtype]
                 self.tensors[name] = torch.empty(count + GUARD, dtype=torch.uint8, device="cuda")
+            elif workload.requantizes and name == "bias":
+                drawn = rows(workload, np.random.default_rng(7)).reshape(shape)
+                self.tensors[name] = torch.from_numpy(drawn).cuda()
+            elif workload.is_integer:
+                values = torch.randint(-128, 128, shape, generator=generator, device="cuda")
+                values[0] = -128  # the largest products
+                self.tensors[name] = values.to(kind)
             else:
                 values = torch.rand(shape, generator=generator, device="cuda") * 2 - 1
                 self.tensors[name] = values.to(kind)
@@ -200,6 +240,9 @@ class Problem:
             filters = t["w"].permute(0, 3, 1, 2)
             y = torch.nn.functional.conv2d(x, filters, None, w.stride, 0, w.dilation)
             y = y.permute(0, 2, 3, 1)
+        if w.requantizes:
+            channels = self.tensors["bias"].cpu().numpy()
+            return [torch.from_numpy(requantized(w, y.cpu().numpy(), channels)).to(y.device)]
         e, residual = w.epilogue, t.get("residual", 0)
         y = y + t.get("bias", 0) + (0 if e.residual_last else residual)
         f = torch.nn.functional

@@ -28,6 +28,21 @@ _PADDED = (1, 1, 1, 1)
 WORKLOADS = (
     Workload("fprop", 8, 13, 13, 512, 1000, 1, 1, epilogue=Epilogue(bias=True, activation="relu")),
     Workload("fprop", 8, 28, 28, 64, 64, 3, 3, padding=_PADDED),
+    Workload("fprop", 8, 28, 28, 64, 64, 3, 3, dtype="int8", out_dtype="int32", acc_dtype="int32"),
+    Workload(
+        "fprop",
+        8,
+        28,
+        28,
+        64,
+        64,
+        3,
+        3,
+        dtype="int8",
+        out_dtype="int8",
+        acc_dtype="int32",
+        epilogue=Epilogue(bias=True, activation="clip", clip_max=255),
+    ),
     Workload("fprop", 8, 224, 224, 4, 64, 7, 7, stride=(2, 2), padding=(3, 3, 3, 3)),
     Workload("wgrad", 8, 224, 224, 4, 64, 7, 7, stride=(2, 2), padding=(3, 3, 3, 3)),
     Workload("dgrad", 8, 224, 224, 4, 64, 7, 7, stride=(2, 2), padding=(3, 3, 3, 3)),
@@ -76,6 +91,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 def test_every_family_is_here():
     families = {kernel["family"] for _, kernel in KERNELS}
     assert {"sm90_conv", "sm90_gemm", "sm90_wgrad", "sm80_strided_dgrad"} <= families
+    assert "sm80_int8_conv" in families
     assert {"dgrad_strided", "stem_dgrad", "stem_fprop", "stem_wgrad"} <= families
     assert {"depthwise_conv", "depthwise_wgrad", "grouped_conv"} <= families
 

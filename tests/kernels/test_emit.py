@@ -65,6 +65,27 @@ CONFIGS = [
         residual_last=True,
         arch=80,
     ),
+    KernelConfig(
+        "sm80_int8_conv",
+        (128, 64, 64),
+        warp=(64, 32),
+        stages=4,
+        align=16,
+        align_out=4,
+        dtype="int8",
+        out_dtype="int32",
+    ),
+    KernelConfig(
+        "sm80_int8_conv",
+        (64, 64, 128),
+        warp=(32, 32),
+        stages=4,
+        align=16,
+        dtype="int8",
+        out_dtype="int8",
+        activation="clip",
+        arch=80,
+    ),
     KernelConfig("sm90_dgrad", (128, 128, 64), cluster=(2, 1), schedule="pingpong"),
     KernelConfig(
         "sm90_wgrad", (64, 128, 64), schedule="pingpong", scheduler="splitk", out_dtype="float32"

@@ -73,6 +73,26 @@ def test_sm80_kernel(toolkit):
     compare_with_rules(config, library)
 
 
+@pytest.mark.parametrize(("out_dtype", "activation"), [("int32", "none"), ("int8", "clip")])
+def test_int8_kernel(toolkit, out_dtype, activation):
+    config = KernelConfig(
+        "sm80_int8_conv", (64, 64, 128), warp=(32, 32), stages=4, align=16, align_out=4,
+        dtype="int8", out_dtype=out_dtype, activation=activation,
+    )  # fmt: skip
+    entry = compile_kernel(config, toolkit=toolkit)
+    assert exported(entry.path) == ABI
+    library = KernelLibrary(entry.path)
+    assert library.check(shape()) == "" and library.workspace(shape()) == 0
+    assert "number of equal slices" in library.check(shape(split_k=2))
+    assert "multiples" in library.check(shape(c=72))
+    assert "multiples" in library.check(shape(k=66))
+    assert "another direction" in library.check(shape(op=1))
+    assert "groups" in library.check(shape(groups=2))
+    longest = {"r": 1, "s": 1, "pad_top": 0, "pad_left": 0, "pad_bottom": 0, "pad_right": 0}
+    assert library.check(shape(**longest, c=(1 << 17) - 16)) == ""
+    assert "index range" in library.check(shape(**longest, c=1 << 17))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "config",

@@ -63,6 +63,19 @@ def test_computes_what_the_workload_says(workload: Workload, fakes: Fakes) -> No
     check(workload, arrays)
 
 
+@pytest.mark.parametrize("out_dtype", ["int8", "int32"])
+def test_integers_have_their_dtypes(out_dtype: str, fakes: Fakes) -> None:
+    """Operands of the dtypes and shapes that the workload has in Python are taken, no others."""
+    clip = Epilogue(bias=True, activation="clip", clip_max=255)
+    epilogue = clip if out_dtype == "int8" else Epilogue(bias=True)
+    types = {"dtype": "int8", "out_dtype": out_dtype, "acc_dtype": "int32"}
+    workload = small(epilogue=epilogue, **types)
+    arrays = [np.zeros(shape, dtype) for _, shape, dtype in workload.operand_shapes()]
+    arrays[-1] = arrays[-1].astype("float32")
+    with pytest.raises(ValueError, match=rf"argument 3 \(y\).*expected compact {out_dtype}"):
+        call(build(workload, fakes), arrays)
+
+
 def test_saved_and_loaded_module_computes_the_same(fakes: Fakes) -> None:
     workload = small(epilogue=Epilogue(bias=True))
     saved = function("module.save")(build(workload, fakes))

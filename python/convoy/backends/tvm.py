@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
+from ..ir.operands import accumulator
 from ..ir.workload import Workload
 from .base import Backend, Binary
 
@@ -22,7 +23,7 @@ class TvmBackend(Backend):
     name = "tvm"
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
-        if workload.acc_dtype != "float32":
+        if workload.acc_dtype != accumulator(workload.dtype):
             return Decline(
                 self.name,
                 f"accumulation in {workload.acc_dtype}",

@@ -11,9 +11,14 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 #: Element sizes of the dtypes of operands.
-DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "int32": 4}
 #: Name, shape and dtype.
 Operand = tuple[str, tuple[int, ...], str]
+
+
+def accumulator(dtype: str) -> str:
+    """Return the dtype in which products of a dtype are added up."""
+    return "int32" if dtype == "int8" else "float32"
 
 
 def shapes(workload: Workload) -> list[Operand]:
@@ -30,7 +35,8 @@ def shapes(workload: Workload) -> list[Operand]:
     if w.epilogue.residual:
         operands.append(("residual", y, w.out_dtype))
     if w.epilogue.bias:
-        operands.append(("bias", (w.k,), w.out_dtype))
+        bias = ((w.k, 4), "int32") if w.requantizes else ((w.k,), w.out_dtype)
+        operands.append(("bias", *bias))
     if w.epilogue.affine_relu:
         operands += [("scale", (w.k,), w.out_dtype), ("shift", (w.k,), w.out_dtype)]
     if w.epilogue.writes_y:

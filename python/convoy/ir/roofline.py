@@ -8,8 +8,8 @@ from .workload import Workload
 
 #: Floating point operations of one SM in a second by architecture, in 16 bits on tensor cores.
 _SM_FLOPS = {80: 2.9e12, 86: 0.9e12, 89: 1.3e12, 90: 7.5e12, 100: 15e12, 120: 2.5e12}
-#: Share of these that float32 has: with tf32, and without tensor cores.
-_TF32, _FLOAT32 = 0.5, 0.07
+#: Share of these that float32 has: with tf32, and without tensor cores; and int8.
+_TF32, _FLOAT32, _INT8 = 0.5, 0.07, 2.0
 
 
 def roofline_us(workload: Workload, device: Device) -> float:
@@ -19,6 +19,8 @@ def roofline_us(workload: Workload, device: Device) -> float:
     flops = _SM_FLOPS[nearest] * device.sm_count
     if workload.dtype == "float32":
         flops *= _TF32 if workload.math == "tf32" else _FLOAT32
+    if workload.is_integer:
+        flops *= _INT8
     return 1e6 * max(workload.flops / flops, workload.bytes_moved / device.memory_bandwidth)
 
 

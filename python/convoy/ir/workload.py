@@ -54,6 +54,11 @@ class Workload:
 
     ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
     ``tf32`` if float32 operands may be rounded to tf32.
+
+    A forward convolution or GEMM of ``int8`` has exact sums in ``int32``, and at most a bias; or a
+    result in ``int8`` and rows ``(bias, scale, shift, factor)`` for a bias, of shape (k, 4), the
+    last three float32 bits: ``y = zero + clip(round(((sum + bias) * scale + shift) * factor))`` in
+    float32, halves to even, where ``zero = 127 - clip_max``.
     """
 
     op: Op
@@ -107,10 +112,39 @@ class Workload:
             )
         if self.attention is not None:
             self._check_attention(self.attention)
+        if "int8" in self._dtypes or "int32" in self._dtypes:
+            self._check_integers()
         if self.is_batched and (self.epilogue != NO_EPILOGUE or self.h * self.w > 1):
             raise InvalidWorkload(
                 f"a batched matmul of {self.h}x{self.w} with epilogue {self.epilogue.name!r}",
                 "rows (n) alone, without an epilogue",
+            )
+
+    @property
+    def _dtypes(self) -> tuple[str, str, str]:
+        return self.dtype, self.out_dtype, self.acc_dtype
+
+    def _check_integers(self) -> None:
+        e = self.epilogue
+        fits = self.op == "fprop" or (self.op == "matmul" and self.groups == 1)
+        fits = fits and (self.dtype, self.acc_dtype) == ("int8", "int32")
+        if self.out_dtype == "int8":
+            bounds = e.clip_max - 255 <= e.clip_min <= e.clip_max and 0 <= e.clip_max <= 255
+            fits = (
+                fits
+                and bounds
+                and all(float(bound).is_integer() for bound in (e.clip_min, e.clip_max))
+            )
+            fits = fits and e == Epilogue(
+                bias=True, activation="clip", clip_min=e.clip_min, clip_max=e.clip_max
+            )
+        else:
+            fits = fits and self.out_dtype == "int32" and e in (NO_EPILOGUE, Epilogue(bias=True))
+        if not fits:
+            raise InvalidWorkload(
+                f"{self.op} of {', '.join(self._dtypes)} with epilogue {e.name!r}",
+                "fprop or matmul of int8 with acc_dtype int32, and out_dtype int32 with at most a "
+                "bias or int8 with a bias and a clip within its range",
             )
 
     def _check_attention(self, attention: Attention) -> None:
@@ -131,6 +165,16 @@ class Workload:
     def is_batched(self) -> bool:
         """Whether it is a matmul for each of several groups, with operands of three axes."""
         return self.op == "matmul" and self.groups > 1
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its operands are integers, and its sums exact."""
+        return self.dtype == "int8"
+
+    @property
+    def requantizes(self) -> bool:
+        """Whether its sums become int8 again."""
+        return self.is_integer and self.out_dtype == "int8"
 
     @property
     def pixels(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..ir.activation_values import activate
 from ..ir.workload import Workload
+from . import requantization
 
 Array = np.ndarray
 #: Elements that are gathered at a time.
@@ -54,6 +55,8 @@ def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Ar
         index = pixel_number((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + x_c
         patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
         result[begin:end] = patch @ weights.T
+    if wl.requantizes:
+        return [requantization.requantized(wl, result, operands["bias"](_rows_of(k)))]
     flat = (pixel_number(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
     e = wl.epilogue
     residual = operands["residual"](flat) if e.residual else 0.0
@@ -66,6 +69,11 @@ def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Ar
         return [result]
     second = np.maximum(operands["scale"](k) * result + operands["shift"](k), 0)
     return [result, second] if e.writes_y else [second]
+
+
+def _rows_of(k: Array) -> Array:
+    """Places of the rows of channels in a (K, 4) operand."""
+    return 4 * k[:, None] + np.arange(4)
 
 
 def pixel_number(at: Pixels, sizes: tuple[int, int, int]) -> Array:

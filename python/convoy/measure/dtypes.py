@@ -1,4 +1,4 @@
-"""float16, bfloat16 and float32 as raw bits and as exact float64 values, with numpy alone."""
+"""Dtypes of operands as raw bits and as exact float64 values, with numpy alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import numpy as np
 Array = np.ndarray
 
 # What holds the bits of each dtype on the host, and how DLPack names it.
-STORAGE = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32}
+STORAGE = {
+    "float16": np.float16,
+    "bfloat16": np.uint16,
+    "float32": np.float32,
+    "int8": np.int8,
+    "int32": np.int32,
+}
 
 # Elements looked at together: few enough for a core's cache.
 _PIECE = 1 << 16
@@ -31,6 +37,8 @@ def decode(stored: Array, dtype: str) -> Array:
 
 def any_nan(stored: Array, dtype: str) -> bool:
     """Whether a NaN is among stored values: by their bits, ten times as fast as by value."""
+    if stored.dtype.kind == "i":
+        return False
     bits = stored.reshape(-1).view({2: np.uint16, 4: np.uint32}[stored.itemsize])
     exponent = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}[dtype]
     sign = bits.dtype.type(1 << (8 * stored.itemsize - 1))

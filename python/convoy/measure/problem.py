@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.workload import Workload
 from ..runtime.library import function
-from . import dtypes, reference
+from . import dtypes, reference, requantization
 
 if TYPE_CHECKING:
     import tvm_ffi
@@ -27,7 +27,14 @@ _SCAN_LIMIT = 1 << 23
 
 # Largest relative L2 error against float64 by the type that the result was rounded to. float16 and
 # bfloat16 round with 11 and 8 bits: 2.8e-4 and 2.3e-3 at worst on average.
-TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "tf32": 2e-3}
+TOLERANCE = {
+    "float16": 1e-3,
+    "bfloat16": 8e-3,
+    "float32": 1e-5,
+    "tf32": 2e-3,
+    "int32": 0.0,
+    "int8": 0.0,
+}
 
 
 def tolerance(workload: Workload) -> float:
@@ -69,8 +76,14 @@ def make_blueprint(workload: Workload, rng: np.random.Generator) -> Blueprint:
     operands: dict[str, reference.Operand] = {}
     for name, shape, dtype in shapes[: len(shapes) - workload.num_outputs]:
         size = min(_BLOCK, math.prod(shape))
-        values = (2 * rng.random(size, np.float32) - 1) * np.float32(_scale(workload, name))
-        blocks[name] = dtypes.encode(values, dtype)
+        if workload.requantizes and name == "bias":
+            blocks[name] = requantization.rows(workload, rng)
+        elif workload.is_integer:
+            limits = np.iinfo(np.int8)  # of a bias as well: sums are exact, however large
+            blocks[name] = rng.integers(limits.min, limits.max, size, dtype, endpoint=True)
+        else:
+            values = (2 * rng.random(size, np.float32) - 1) * np.float32(_scale(workload, name))
+            blocks[name] = dtypes.encode(values, dtype)
         operands[name] = reference.Operand(dtypes.decode(blocks[name], dtype))
     return Blueprint(blocks, reference.sample(workload, operands, rng))
 

@@ -51,7 +51,12 @@ def is_product(x: relax.Expr, made: Callable[[relax.Expr], relax.Expr | None]) -
 def channel_constant(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
     """Values of ``const`` as float64 of shape ``(channels,)`` or ``()`` when it broadcasts onto
     ``x`` along the last axis only (or as a scalar) without changing its shape; else None."""
-    if not is_const(const) or dtype_of(x) not in FLOAT_DTYPES:
+    return channel_values(const, x) if dtype_of(x) in FLOAT_DTYPES else None
+
+
+def channel_values(const: relax.Expr, x: relax.Expr) -> np.ndarray | None:
+    """As :func:`channel_constant`, onto integers as well; float64 holds those of 32 bits."""
+    if not is_const(const):
         return None
     shape, x_shape = shape_of(const), shape_of(x)
     if len(shape) > len(x_shape) or not x_shape:

@@ -8,6 +8,7 @@ from tvm import relax
 
 from ..graph.expr import FLOAT_DTYPES, dtype_of, shape_of
 from ..ir.depth import IMAGES, Depth
+from ..ir.operands import accumulator
 from ..ir.workload import Op, Workload
 from .conv_attrs import WGRAD, conv_attrs
 
@@ -62,5 +63,5 @@ def conv_workload(
         stride=(stride[-2], stride[-1]),
         padding=(before[-2], before[-1], after[-2], after[-1]),
         dilation=(dilation[-2], dilation[-1]),
-        groups=groups, dtype=dtype, out_dtype=out_dtype, depth=depth,
+        groups=groups, dtype=dtype, out_dtype=out_dtype, acc_dtype=accumulator(dtype), depth=depth,
     )  # fmt: skip

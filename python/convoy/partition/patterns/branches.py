@@ -17,7 +17,8 @@ from tvm import relax
 
 from ...graph.rewriter import used_vars
 from .base import GraphView, Pattern, Site, fitted
-from .epilogue import Chain, extended
+from .chain import Chain
+from .epilogue import extended, with_epilogue
 from .roots import Root, find_root
 
 #: A convolution or GEMM, with its epilogues from none to the longest.
@@ -83,7 +84,8 @@ def _joined(members: Sequence[Member]) -> Site | None:
     chains = [found[shared[-1]] for found in by_epilogue]
     roots = [root for root, _ in members]
     split = tuple(root.workload.k for root in roots)
-    workload = dataclasses.replace(roots[0].workload, k=sum(split), epilogue=shared[-1])
+    together = dataclasses.replace(roots[0].workload, k=sum(split))
+    workload = with_epilogue(together, chains[0])
     inputs = [roots[0].inputs[0], _behind_each_other([root.inputs[1] for root in roots])]
     if shared[-1].bias:
         inputs.append(_behind_each_other([c.bias for c in chains if c.bias is not None]))

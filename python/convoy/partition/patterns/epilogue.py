@@ -10,26 +10,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 from tvm import relax
 
 from ...graph.expr import (
+    FLOAT_DTYPES,
     dtype_of,
-    is_const,
     make_const,
     number,
     numpy_dtype,
     op_name,
-    rank_of,
     shape_of,
 )
 from ...graph.rewriter import used_vars
 from ...ir.epilogue import Epilogue
-from ...normalize.affine import channel_constant
+from ...ir.workload import Workload
 from ...ops.activation import ELU, HARDSWISH, MISH
 from .base import GraphView, Pattern, Site, fitted
+from .chain import Chain, per_channel
+from .requantization import extended_integers
 from .roots import Root, find_root
 
 
@@ -45,18 +45,6 @@ class ConvEpilogue(Pattern):
             root = find_root(binding, graph)
             if root is not None:
                 yield from _alternatives(graph, binding.var, root)
-
-
-@dataclass
-class Chain:
-    """A root and the epilogue taken so far."""
-
-    covered: list[relax.Var]
-    end: relax.Var
-    epilogue: Epilogue = field(default_factory=Epilogue)
-    residual: relax.Expr | None = None
-    bias: relax.Expr | None = None
-    affine: tuple[relax.Var, relax.Expr, relax.Expr] | None = None
 
 
 def _alternatives(graph: GraphView, var: relax.Var, root: Root) -> list[Site]:
@@ -78,12 +66,19 @@ def _site(root: Root, chain: Chain) -> Site:
     if chain.affine is not None:
         inputs += chain.affine[1:]
         outputs.append(chain.affine[0])
-    workload = dataclasses.replace(root.workload, epilogue=chain.epilogue)
+    workload = with_epilogue(root.workload, chain)
     return Site(tuple(chain.covered), tuple(outputs), workload, fitted(inputs, workload))
+
+
+def with_epilogue(workload: Workload, chain: Chain) -> Workload:
+    """A root's workload as far as its chain goes, which ends in int8 where that is requantized."""
+    return dataclasses.replace(workload, epilogue=chain.epilogue, out_dtype=dtype_of(chain.end))
 
 
 def extended(graph: GraphView, chain: Chain) -> Chain | None:
     """Return the chain with the next operation, if an epilogue supports it."""
+    if dtype_of(chain.end) not in FLOAT_DTYPES:
+        return extended_integers(graph, chain)
     reader = graph.only_reader(chain.end)
     if reader is None or chain.epilogue.residual_last:
         return None
@@ -99,7 +94,7 @@ def extended(graph: GraphView, chain: Chain) -> Chain | None:
     if shape_of(reader) != shape_of(chain.end):
         return None
     used = activated or chain.bias is not None
-    bias = None if used else _per_channel(other, chain.end)
+    bias = None if used else per_channel(other, chain.end)
     if bias is not None:
         epilogue = dataclasses.replace(chain.epilogue, bias=True)
         return dataclasses.replace(chain, covered=covered, end=reader, epilogue=epilogue, bias=bias)
@@ -146,26 +141,12 @@ def _is_plain_softplus(call: relax.Expr) -> bool:
     return float(call.attrs.beta) == 1.0 and float(call.attrs.threshold) >= 15.0
 
 
-def _per_channel(expr: relax.Expr, y: relax.Var) -> relax.Expr | None:
-    """``expr`` as a (k,) operand of y's dtype when it broadcasts along y's last axis only."""
-    k = shape_of(y)[-1]
-    if is_const(expr):
-        values = channel_constant(expr, y)
-        if values is None:
-            return None
-        return make_const(np.broadcast_to(values, (k,)), dtype_of(y))
-    shape = shape_of(expr)
-    if dtype_of(expr) != dtype_of(y) or not shape or shape == shape_of(y):
-        return None
-    if shape[-1] != k or any(d != 1 for d in shape[:-1]) or len(shape) > rank_of(y):
-        return None
-    return expr if shape == (k,) else relax.op.reshape(expr, (k,))
-
-
 def _with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
     """Return the chain with ``relu(y * scale + shift)`` as a second output where y has other
     readers, as the only one where it has none; a missing scale or shift counts as ones or zeros."""
     y = chain.end
+    if dtype_of(y) not in FLOAT_DTYPES:
+        return None
     alone = graph.only_reader(y) is not None
     if len(graph.readers[y]) == 1 and chain.epilogue.activation == "none":
         reader = graph.value[graph.readers[y][0]]
@@ -211,7 +192,7 @@ def _coefficient(
     other = args[1] if args[0].same_as(before) else args[0]
     if other.same_as(before) or shape_of(at) != shape_of(y):
         return None
-    operand = _per_channel(other, y)
+    operand = per_channel(other, y)
     if operand is None:
         return None
     ready = all(graph.position[v] < graph.position[y] for v in used_vars(operand))

@@ -18,6 +18,7 @@ from ...graph.expr import (
     rank_of,
     shape_of,
 )
+from ...ir.operands import accumulator
 from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView
@@ -55,10 +56,7 @@ def _conv_root(binding: relax.Binding) -> Root | None:
     x, w = call.args
     attrs, last = call.attrs, f"N{spatial}C"
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or last))
-    dtypes = {dtype_of(x), dtype_of(w)}
-    if layouts != (last, f"O{spatial}I", last) or len(dtypes) != 1 or not dtypes <= {*FLOAT_DTYPES}:
-        return None
-    if dtype_of(binding.var) not in FLOAT_DTYPES:
+    if layouts != (last, f"O{spatial}I", last) or not _computes(binding, x, w):
         return None
     axes = len(spatial)
     stride, dilation = (
@@ -69,6 +67,15 @@ def _conv_root(binding: relax.Binding) -> Root | None:
         int(attrs.groups), dtype_of(x), dtype_of(binding.var),
     )  # fmt: skip
     return Root(workload, [x, w])
+
+
+def _computes(binding: relax.Binding, *operands: relax.Expr) -> bool:
+    """Whether a workload has these dtypes: operands of one float dtype and a float result, or int8
+    and int32."""
+    (dtype, *others), result = {dtype_of(value) for value in operands}, dtype_of(binding.var)
+    if dtype == "int8":
+        return not others and result == "int32"
+    return not others and dtype in FLOAT_DTYPES and result in FLOAT_DTYPES
 
 
 def _gradient_root(binding: relax.Binding) -> Root | None:
@@ -90,12 +97,12 @@ def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     if op_name(call) != "relax.matmul":
         return None
     a, b = call.args
-    if min(rank_of(a), rank_of(b)) < 2 or dtype_of(a) != dtype_of(b):
-        return None
-    if dtype_of(a) not in FLOAT_DTYPES or dtype_of(binding.var) not in FLOAT_DTYPES:
+    if min(rank_of(a), rank_of(b)) < 2 or not _computes(binding, a, b):
         return None
     counts = {math.prod(shape_of(value)[:-2]) for value in (a, b, binding.var)}
     if len(counts) > 1:  # one of them is repeated
+        return None
+    if dtype_of(a) == "int8" and counts != {1}:
         return None
     (count,), (n, c), k = counts, shape_of(a)[-2:], shape_of(b)[-1]
     if rank_of(binding.var) > 2 and (min(n, c, k) < _FEWEST or count * n * c * k < LEAST_WORK):
@@ -103,6 +110,7 @@ def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     workload = Workload(
         "matmul", n, 1, 1, count * c, count * k, 1, 1,
         groups=count, dtype=dtype_of(a), out_dtype=dtype_of(binding.var),
+        acc_dtype=accumulator(dtype_of(a)),
     )  # fmt: skip
     return Root(workload, [a, _transposed(b, graph)])
 

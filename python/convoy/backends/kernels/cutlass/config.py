@@ -13,6 +13,8 @@ from ....ir.operands import DTYPE_BYTES
 from .emit import emit, header_of
 from .parameters import FAMILIES, ITERATORS, SCHEDULERS, SCHEDULES, KernelParameters
 
+FLOATS = ("float16", "bfloat16", "float32")
+INT8_FAMILY = "sm80_int8_conv"
 #: Bytes of shared memory that one block may use, by compute capability.
 SHARED_MEMORY = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
 #: Machine code for sm_90a alone, which has no compatible successor; PTX beside that of sm_80, which
@@ -37,6 +39,8 @@ class KernelConfig(KernelParameters):
             self._check_residual_last()
         if self.op != "fprop":
             self._check_backward()
+        if self.family == INT8_FAMILY or not {self.dtype, self.out_dtype} <= {*FLOATS}:
+            self._check_integers()
         if self.is_sm90:
             self._check_sm90()
         else:
@@ -48,6 +52,22 @@ class KernelConfig(KernelParameters):
                 f"residual_last with residual = {self.residual}, activation {self.activation!r}, "
                 f"scheduler {self.scheduler}",
                 "a residual behind an activation, in one kernel",
+            )
+
+    def _check_integers(self) -> None:
+        results = {"int32": "none", "int8": "clip"}
+        if (self.family, self.dtype) != (INT8_FAMILY, "int8") or self.out_dtype not in results:
+            raise InvalidOption(
+                f"{self.family} of {self.dtype}, {self.out_dtype}",
+                f"{INT8_FAMILY} of int8, with a result in int32 or int8",
+            )
+        plain = not self.residual and not self.affine_relu
+        activation = results[self.out_dtype]
+        if not plain or self.activation != activation or self.scheduler != "tiles":
+            raise InvalidOption(
+                f"{self.family} with activation {self.activation}, residual = {self.residual}, "
+                f"affine_relu = {self.affine_relu}, scheduler {self.scheduler}",
+                f"activation {activation} of {self.out_dtype}, nothing else, and whole tiles",
             )
 
     def _check_backward(self) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from ..kernel import bool_literal
 from .parameters import KernelParameters
 
-_ELEMENT = {"float16": "cutlass::half_t", "bfloat16": "cutlass::bfloat16_t", "float32": "float"}
+_ELEMENT = {
+    "float16": "cutlass::half_t",
+    "bfloat16": "cutlass::bfloat16_t",
+    "float32": "float",
+    "int8": "int8_t",
+    "int32": "int32_t",
+}
 _ACTIVATION = {
     "none": "Activation::kNone",
     "relu": "Activation::kRelu",
@@ -34,6 +40,7 @@ _ITERATOR = {
 }
 _KERNEL = {
     "sm80_conv": "Sm80Conv",
+    "sm80_int8_conv": "Sm80Int8Conv",
     "sm90_conv": "Sm90Conv",
     "sm90_gemm": "Sm90Gemm",
     "sm80_dgrad": "Sm80Dgrad",
@@ -103,7 +110,9 @@ def _sm90(config: KernelParameters) -> str:
 def _sm80(config: KernelParameters) -> str:
     sizes = ", ".join(map(str, (*config.tile, *config.warp, config.stages)))
     name, split = "Sm80BackwardConfig", ""
-    if config.op == "fprop":
+    if config.dtype == "int8":
+        name = "Sm80Int8Config"
+    elif config.op == "fprop":
         name, split = "Sm80Config", f", {bool_literal(config.scheduler == 'splitk')}"
     return (
         f"{name}<{_ELEMENT[config.dtype]}, Spec, {sizes},\n"

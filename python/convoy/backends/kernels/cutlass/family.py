@@ -87,6 +87,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"groups = {w.groups}", "use the cudnn backend"
     if device.arch < 80:
         yield f"architecture sm_{device.arch}: kernels need sm_80 or later", ""
+    if w.is_integer:
+        yield from _integer_objections(w)
+        return
     if w.acc_dtype != "float32":
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
     if w.dtype == "float32" and w.math != "tf32":
@@ -96,6 +99,15 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     for name, count, dtype in (("C", w.c, w.dtype), ("K", w.k, w.out_dtype)):
         if not space.vector_width(count, dtype):
             yield f"{name} = {count} is odd", f"pad {name} to a multiple of 8"
+
+
+def _integer_objections(w: Workload) -> Iterator[tuple[str, str]]:
+    if reason := rules.overflow(w):
+        yield f"{reason} may not fit into int32", "use the tvm backend"
+    if not space.vector_width(w.c, w.dtype):
+        yield f"C = {w.c} of int8 is no multiple of 4", "pad C to a multiple of 4"
+    if not space.vector_width(w.k, w.out_dtype):
+        yield f"K = {w.k} of int8 is no multiple of 4", "leave the result in int32"
 
 
 def _guess(launch: Launch, workload: Workload, device: Device) -> tuple[float, str]:

@@ -11,6 +11,7 @@ from ....ir.operands import DTYPE_BYTES
 #: that few kernels have ``codegen/cutlass/FAMILY_activated.cuh``.
 Family = Literal[
     "sm80_conv",
+    "sm80_int8_conv",
     "sm90_conv",
     "sm90_gemm",
     "sm80_dgrad",
@@ -27,7 +28,7 @@ SCHEDULES = ("cooperative", "pingpong")
 SCHEDULERS = ("tiles", "streamk", "splitk")
 ITERATORS = ("optimized", "analytic", "fixed_channels", "few_channels")
 
-_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "int8": "s8", "int32": "s32"}
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +41,7 @@ class KernelParameters:
     stages      depth of the copy pipeline; 0 on sm90 takes as many as fit
     cluster     thread blocks along rows and columns that share loads (sm90 only)
     align       vector width in elements along C; ``align_out`` along K
-    dtype       of the operands; float32 means tf32 arithmetic
+    dtype       of the operands; float32 means tf32 arithmetic, int8 exact sums in int32
     out_dtype   of y, y2, residual, bias, scale and shift
     arch        90 for Hopper, 80 for every other architecture (see :func:`kernel_arch`)
     epilogue_stages   subtiles of the output that the epilogue has under way (sm90 with whole tiles

@@ -30,6 +30,8 @@ __all__ = [
 #: A slice of the reduction shorter than this many tiles does not pay for the second kernel.
 LEAST_TILES_OF_A_SLICE = 2
 MOST_SLICES = 32
+#: Products -128 * -128 whose sum does not fit into int32 any more.
+MOST_INT8_PRODUCTS = 1 << 17
 #: Longest reduction, in main loop steps, of a GEMM that memory may bound: beyond it a deep epilogue
 #: takes shared memory that the main loop needs.
 MOST_STEPS_WITH_DEEP_EPILOGUE = 16
@@ -122,6 +124,12 @@ def why_not(launch: Launch, workload: Workload, device: Device) -> str:
     if config.iterator == "fixed_channels" and workload.c != config.align:
         return f"C must be {config.align}"
     return _size_limits(config, workload) or _split_limits(launch, workload)
+
+
+def overflow(workload: Workload) -> str:
+    """Reason why sums of int8 products may not fit into int32; empty if they do."""
+    length = workload.c * workload.taps
+    return f"sums of {length} products of int8" if length >= MOST_INT8_PRODUCTS else ""
 
 
 def _size_limits(config: KernelConfig, workload: Workload) -> str:

@@ -34,7 +34,7 @@ class Sm90Tile:
 
 @dataclass(frozen=True)
 class Sm80Tile:
-    """``k`` is the reduction tile in 16-bit elements; it is halved for float32."""
+    """``k`` is the reduction tile in 16-bit elements, as many bytes in other dtypes."""
 
     m: int
     n: int
@@ -95,6 +95,15 @@ FEW_CHANNEL_TILES = (
     Sm80Tile(256, 64, 32, (64, 32), 3),
     Sm80Tile(128, 128, 32, (64, 64), 3),
 )
+#: int8.
+INT8_TILES = (
+    Sm80Tile(128, 128, 32, (64, 64), 4),
+    Sm80Tile(256, 128, 32, (64, 64), 3),
+    Sm80Tile(128, 64, 32, (64, 32), 4),
+    Sm80Tile(64, 64, 64, (32, 32), 4),
+)
+#: Results that a thread writes at once: each needs registers for its channel.
+MOST_OUTPUTS = 8
 #: Channel counts up to here are few.
 MOST_FEW_CHANNELS = 32
 
@@ -105,13 +114,16 @@ def kernels(workload: Workload, arch: int) -> Iterator[KernelConfig]:
     Whether one is sensible for the workload's sizes is another question. Yields nothing for
     channel counts that no vector width divides.
     """
-    if takes_sm90(workload, arch):
+    if workload.is_integer:
+        yield from _sm80_kernels(workload, arch, INT8_TILES, "sm80_int8_conv")
+    elif takes_sm90(workload, arch):
         yield from _sm90_kernels(workload)
         yield from _sm80_kernels(workload, arch, SM80_TILES_BESIDE_SM90)
     else:
         yield from _sm80_kernels(workload, arch, SM80_TILES)
     if workload.r * workload.s > 1 and workload.c <= MOST_FEW_CHANNELS:
-        yield from _few_channel_kernels(workload, arch)
+        family: Family = "sm80_int8_conv" if workload.is_integer else "sm80_conv"
+        yield from _few_channel_kernels(workload, arch, family)
 
 
 def takes_sm90(workload: Workload, arch: int) -> bool:
@@ -187,10 +199,10 @@ def sm80_backward_kernels(
 
 
 def _sm80_kernels(
-    workload: Workload, arch: int, tiles: tuple[Sm80Tile, ...]
+    workload: Workload, arch: int, tiles: tuple[Sm80Tile, ...], family: Family = "sm80_conv"
 ) -> Iterator[KernelConfig]:
     align = vector_width(workload.c, workload.dtype)
-    align_out = vector_width(workload.k, workload.out_dtype)
+    align_out = min(MOST_OUTPUTS, vector_width(workload.k, workload.out_dtype))
     if not align or not align_out:
         return
     # The optimized iterator keeps one mask bit a filter row and column.
@@ -200,17 +212,17 @@ def _sm80_kernels(
         if not (workload.epilogue.affine_relu and not splits) and not (
             workload.epilogue.residual_last and splits
         ):
-            yield from _sm80_kernel(workload, arch, tile, iterator, align, align_out)
+            yield from _sm80_kernel(workload, arch, tile, iterator, align, align_out, family)
 
 
-def _few_channel_kernels(workload: Workload, arch: int) -> Iterator[KernelConfig]:
+def _few_channel_kernels(workload: Workload, arch: int, family: Family) -> Iterator[KernelConfig]:
     align = vector_width(workload.c, workload.dtype)
-    align_out = vector_width(workload.k, workload.out_dtype)
+    align_out = min(MOST_OUTPUTS, vector_width(workload.k, workload.out_dtype))
     if not align or not align_out or workload.epilogue.affine_relu:
         return
     iterator = "fixed_channels" if workload.c == align else "few_channels"
     for tile in FEW_CHANNEL_TILES:
-        yield from _sm80_kernel(workload, arch, tile, iterator, align, align_out)
+        yield from _sm80_kernel(workload, arch, tile, iterator, align, align_out, family)
 
 
 def _sm80_kernel(
@@ -220,11 +232,11 @@ def _sm80_kernel(
     iterator: str,
     align: int,
     align_out: int,
-    family: Family = "sm80_conv",
+    family: Family,
 ) -> Iterator[KernelConfig]:
     config = KernelConfig(
         family=family,
-        tile=(tile.m, tile.n, tile.k * 2 // max(2, DTYPE_BYTES[workload.dtype])),
+        tile=(tile.m, tile.n, tile.k * 2 // DTYPE_BYTES[workload.dtype]),
         warp=tile.warp,
         stages=tile.stages,
         scheduler=tile.scheduler,
