@@ -18,7 +18,7 @@ from convoy.runtime.compiled import CompiledModule
 
 SIZES = (1, 2, 5)
 RNG = np.random.default_rng(3)
-WEIGHT, SQUARE = (RNG.uniform(-1, 1, shape).astype("float32") for shape in ((8, 12), (4, 4)))
+WEIGHT, SQUARE = (RNG.uniform(-1, 1, shape).astype("float32") for shape in ((8, 12), (12, 12)))
 
 
 def unschedulable(rows: int) -> tvm.IRModule:
@@ -28,9 +28,7 @@ def unschedulable(rows: int) -> tvm.IRModule:
     with builder.function("main", [x]):
         with builder.dataflow():
             y = builder.emit(op.nn.relu(op.matmul(x, relax.const(WEIGHT))))
-            shape = relax.ShapeExpr([rows, 3, 4])
-            found = relax.TensorType(shape, "float32")
-            y = builder.emit(relax.call_pure_packed("vm.builtin.reshape", y, shape, ty_args=found))
+            y = builder.emit(relax.call_pure_packed("vm.builtin.copy", y, ty_args=y.ty))
             for _ in range(3):
                 y = builder.emit(op.matmul(y, relax.const(SQUARE)))
             out = builder.emit_output(y)
@@ -53,7 +51,7 @@ def placements() -> list[Placement]:
 
 
 def compiled(placements: list[Placement], target: str) -> CompiledModule:
-    with pytest.warns(UserWarning, match="compiled for one stream: .*vm.builtin.reshape") as seen:
+    with pytest.warns(UserWarning, match="compiled for one stream: .*vm.builtin.copy") as seen:
         module = compile_placements(placements, target, "float32", backends=("tvm",))
     assert len(seen) == 1
     return module
@@ -62,8 +60,8 @@ def compiled(placements: list[Placement], target: str) -> CompiledModule:
 def test_each_size_runs(placements: list[Placement]) -> None:
     for rows, session in zip(SIZES, compiled(placements, "llvm").sessions(), strict=True):
         x = RNG.uniform(-1, 1, (rows, 8)).astype("float32")
-        want = np.maximum(x @ WEIGHT, 0).reshape(rows, 3, 4) @ SQUARE @ SQUARE @ SQUARE
-        np.testing.assert_allclose(session(x)[0], want, rtol=1e-5, atol=1e-5)
+        want = np.maximum(x @ WEIGHT, 0) @ SQUARE @ SQUARE @ SQUARE
+        np.testing.assert_allclose(session(x)[0], want, rtol=1e-4, atol=1e-4)
 
 
 def test_each_size_has_a_captured_graph_of_its_own(placements: list[Placement]) -> None:

@@ -25,6 +25,7 @@ from .group_norms import GroupNorms
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
+from .plain_reshapes import PlainReshapes
 from .power import RewritePower
 from .row_norms import RowNorms
 from .split_reductions import SplitReductions
@@ -62,6 +63,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
         Decompose(),  # operators that TVM cannot compile, into others
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
+        PlainReshapes(),
         *([RowNorms(), GroupNorms()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         *([SplitReductions()] if on_gpu() else []),
