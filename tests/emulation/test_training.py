@@ -4,6 +4,7 @@ CPU: two steps, whose state is updated in place."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,11 @@ def test_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
     x, labels = torch.randn(4, 3, 6, 6), torch.tensor([0, 1, 4, 2])
     modules: list[Any] = []
 
-    def captured(source: Source, *args: Any, **options: Any) -> Any:
-        modules.append(source.module())
+    def captured(network: Sequence[Source], *args: Any, **options: Any) -> Any:
+        modules.append(network[0].module())
         return build(modules[0], *args, **options)
 
-    monkeypatch.setattr(training.pipeline, "build_source", captured)
+    monkeypatch.setattr(training.pipeline, "build_sources", captured)
     step = training.compile_training_step(
         net, nn.functional.cross_entropy, optimizer, x, labels,
         clip_norm=0.5, loss_scale="dynamic", cache=False,

@@ -42,7 +42,7 @@ from convoy.pipeline import find_backends, place
 from convoy.pipeline.emit import lower
 from convoy.runtime.compiled import CompiledModule
 from convoy.runtime.session import Session
-from convoy.streams.link import link
+from convoy.streams.link import Part, link
 from convoy.streams.schedule import schedule
 
 TOGETHER, RUNS, STREAMS = 32, 3, 4
@@ -65,7 +65,7 @@ def modules(mod: tvm.IRModule, target: str) -> Iterator[tuple[str, CompiledModul
     meta = describe(placement.module, target, "float16", plan)
     for streams in (1, STREAMS):
         timing = schedule(lowered, plan, streams, on_gpu=False, cuda_graph=True)
-        executable = link(lowered, timing.program, timing.schedule)
+        executable = link([Part(lowered, timing.program, timing.schedule)])
         for graph in (False, True):
             own = dataclasses.replace(meta, schedule=timing.schedule.to_json(), cuda_graph=graph)
             used = timing.schedule.streams

@@ -36,7 +36,7 @@ from convoy.lower.lowered import Lowered
 from convoy.runtime import create_module, current_device, load_runtime
 from convoy.runtime.library import function
 from convoy.runtime.session import Session
-from convoy.streams.link import link
+from convoy.streams.link import Part, link
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.program import read
 
@@ -129,7 +129,7 @@ class Runner:
         ]
         wrong = []
         for schedule in schedules:
-            executable = link(lowered, program, schedule)
+            executable = link([Part(lowered, program, schedule)])
             for graph in (False, True):
                 for problem in self.run(network, executable, seed, graph):
                     wrong.append(f"{schedule.streams} streams, graph {graph}: {problem}")

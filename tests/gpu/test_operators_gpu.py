@@ -15,7 +15,7 @@ import convoy
 from convoy.lower import compile as compiling
 from convoy.tir import rules
 
-from ..graph.operators import Operator, all_operators
+from ..graph.operators import Operator, all_operators, check_equal
 from ..graph.random_functions import differences, draw, run
 from ..lower.test_operators import REFUSED
 
@@ -38,16 +38,7 @@ def check(case: Operator) -> convoy.CompiledModule:
         built = convoy.build(case.module(), "cuda", precision="float32", measure=False, streams=1)
     session = built.session()
     for _ in range(3):
-        for got, expected in zip(session(*inputs), want, strict=True):
-            y = np.array(got)
-            assert y.dtype == expected.dtype and y.shape == expected.shape
-            if y.dtype.kind in "biu":
-                np.testing.assert_array_equal(y, expected)
-                continue
-            half = y.dtype.itemsize == 2 or any(d.letter in "hb" for d in case.inputs)
-            y, expected = y.astype("float64"), expected.astype("float64")
-            scale = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
-            np.testing.assert_allclose(y, expected, atol=scale * (2e-2 if half else 5e-5))
+        check_equal([np.array(y) for y in session(*inputs)], want, case.half)
     return built
 
 

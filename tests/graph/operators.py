@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,26 +75,58 @@ class Operator:
     build: Callable[..., Any]
 
     def module(self) -> tvm.IRModule:
-        builder = relax.BlockBuilder()
-        params = [
-            relax.Var(f"p{i}", relax.TensorType(data.shape, data.dtype))
-            for i, data in enumerate(self.inputs)
-        ]
-        with builder.function("main", params):
-            with builder.dataflow():
-                result = builder.emit(self.build(builder.emit, *params))
-                if isinstance(result.ty, tvm.ir.TupleType):
-                    items = range(len(result.ty.fields))
-                    result = relax.Tuple(
-                        [builder.emit(relax.TupleGetItem(result, i)) for i in items]
-                    )
-                result = builder.emit_output(result)
-            builder.emit_func_output(result)
-        return builder.get()
+        return together([self])[0]
+
+    @property
+    def half(self) -> bool:
+        """Whether it has inputs in 16 bit."""
+        return any(data.letter in "hb" for data in self.inputs)
 
     def arrays(self, seed: int = 0) -> list[np.ndarray[Any, Any]]:
         rng = np.random.default_rng(seed)
         return [data.array(rng) for data in self.inputs]
+
+
+def together(operators: Sequence[Operator]) -> tuple[tvm.IRModule, list[Operator]]:
+    """A network of operators side by side, and the operator that each result is of."""
+    owners: list[Operator] = []
+    builder = relax.BlockBuilder()
+    params = [
+        [relax.Var(f"p{i}_{j}", relax.TensorType(d.shape, d.dtype)) for j, d in enumerate(o.inputs)]
+        for i, o in enumerate(operators)
+    ]
+    with builder.function("main", [param for some in params for param in some]):
+        with builder.dataflow():
+            results: list[relax.Expr] = []
+            for operator, some in zip(operators, params, strict=True):
+                result = builder.emit(operator.build(builder.emit, *some))
+                several = isinstance(result.ty, tvm.ir.TupleType)
+                count = len(result.ty.fields) if several else 1
+                owners += [operator] * count
+                results += (
+                    [builder.emit(relax.TupleGetItem(result, i)) for i in range(count)]
+                    if several
+                    else [result]
+                )
+            one = len(operators) == 1 and not several
+            output = builder.emit_output(result if one else relax.Tuple(results))
+        builder.emit_func_output(output)
+    return builder.get(), owners
+
+
+def check_equal(
+    got: Sequence[np.ndarray[Any, Any]], want: Sequence[np.ndarray[Any, Any]], half: bool
+) -> None:
+    """Compare results of one operator: integers exactly; ``half``: of 16-bit inputs."""
+    for y, expected in zip(got, want, strict=True):
+        assert y.dtype == expected.dtype and y.shape == expected.shape
+        if y.dtype.kind in "biu":
+            np.testing.assert_array_equal(y, expected)
+            continue
+        loose = half or y.dtype.itemsize == 2
+        y, expected = y.astype("float64"), expected.astype("float64")
+        scale = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+        np.testing.assert_allclose(y, expected, atol=scale * (2e-2 if loose else 5e-5))
 
 
 def _unary() -> dict[str, Operator]:

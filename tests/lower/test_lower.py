@@ -10,7 +10,7 @@ from tvm.relax import op
 
 from convoy.lower.accumulate import AccumulateInFloat32
 from convoy.lower.cuda_graph import StageForCapture
-from convoy.lower.executable import lower, lower_module
+from convoy.lower.executable import lower, lower_modules
 from convoy.lower.passes import fuse_passes, kernel_calls
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
@@ -68,7 +68,7 @@ def test_resnet50_kernels():
 
 
 def test_resnet50_is_captured_as_one_graph():
-    mod = lower_module(offloaded(preact_resnet(image=32, width=8)), TARGET)
+    mod = lower_modules({"main": offloaded(preact_resnet(image=32, width=8))}, TARGET)
     funcs = functions(mod)
     captured = called(funcs["main_cuda_graph_capture"])
     assert len([n for n in captured if n.startswith("convoy_")]) == 54
@@ -78,7 +78,9 @@ def test_resnet50_is_captured_as_one_graph():
 
 
 def test_no_capture_when_not_asked():
-    mod = lower_module(offloaded(resnet_v1(image=32, width=8, blocks=(1,))), TARGET, False)
+    mod = lower_modules(
+        {"main": offloaded(resnet_v1(image=32, width=8, blocks=(1,)))}, TARGET, False
+    )
     assert list(functions(mod)) == ["main"]
 
 
@@ -102,7 +104,7 @@ def test_second_input_read_late_does_not_cut_the_graph():
             y = bb.emit(op.multiply(y, bb.emit(op.exp(z))))
             y = bb.emit_output(bb.emit(op.nn.conv2d(y, w, padding=1)))
         bb.emit_func_output(y)
-    mod = lower_module(offloaded(bb.get()), TARGET)
+    mod = lower_modules({"main": offloaded(bb.get())}, TARGET)
     funcs = functions(mod)
     assert len([f for f in funcs if "capture" in f]) == 1
     assert len([n for n in called(funcs["main_cuda_graph_capture"]) if "convoy_" in n]) == 3
@@ -113,7 +115,7 @@ def test_result_that_is_read_again_is_copied_at_the_end():
     y = net.emit(op.tanh(net.conv(net.x, 8, 3)))
     mod = offloaded(net.finish(y, net.emit(op.tanh(net.conv(y, 8, 3)))), "float32")
     assert any("convoy_copy" in n for n in kernel_calls(staged(mod))[-2:])
-    assert len([f for f in functions(lower_module(mod, TARGET)) if "capture" in f]) == 1
+    assert len([f for f in functions(lower_modules({"main": mod}, TARGET)) if "capture" in f]) == 1
 
 
 def test_input_given_back_is_copied():
@@ -127,7 +129,7 @@ def test_reshaped_input_is_not_captured():
     net = Net((1, 4, 6, 6))
     y = net.emit(op.reshape(net.x, (1, 144)))
     y = net.emit(op.matmul(y, net.const(144, 16)))
-    funcs = functions(lower_module(offloaded(net.finish(net.emit(op.tanh(y)))), TARGET))
+    funcs = functions(lower_modules({"main": offloaded(net.finish(net.emit(op.tanh(y))))}, TARGET))
     for block in funcs["main"].body.blocks:
         for binding in block.bindings:
             if "run_or_capture" in str(binding.value):
@@ -145,7 +147,7 @@ def test_unbound_weights_are_copied_before_the_graph():
             y = bb.emit(op.nn.conv2d(bb.emit(op.tanh(x)), w, padding=1))
             y = bb.emit_output(bb.emit(op.nn.conv2d(y, w, padding=1)))
         bb.emit_func_output(y)
-    funcs = functions(lower_module(offloaded(bb.get()), TARGET))
+    funcs = functions(lower_modules({"main": offloaded(bb.get())}, TARGET))
     capture = funcs["main_cuda_graph_capture"]
     assert not {p.name for p in capture.params} & {"x", "w"}
     outside = called(funcs["main"])

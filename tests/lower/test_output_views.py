@@ -14,7 +14,7 @@ from tvm.runtime.vm import VirtualMachine
 from convoy.ir.device import Device
 from convoy.lower.lowered import Lowered
 from convoy.runtime import load_runtime
-from convoy.streams.link import link
+from convoy.streams.link import Part, link
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.program import read
 
@@ -75,7 +75,7 @@ def test_results(body: Callable[[Emit, relax.Expr], list[relax.Expr]]) -> None:
         single_stream(program.ops, program.buffers),
         multi_stream(program.ops, program.buffers, 2),
     ):
-        vm = VirtualMachine(link(lowered, program, schedule), tvm.cpu())
+        vm = VirtualMachine(link([Part(lowered, program, schedule)]), tvm.cpu())
         got = vm["main"](tvm.runtime.tensor(given))
         for y, expected in zip(got, want, strict=True):
             np.testing.assert_allclose(y.numpy(), expected, atol=1e-5)

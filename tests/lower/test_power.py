@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from convoy.lower.executable import lower, lower_module
+from convoy.lower.executable import lower, lower_modules
 from convoy.lower.power import MOST, RewritePower
 from convoy.tir.rules import without_source
 
@@ -112,7 +112,7 @@ def test_a_module_without_powers_is_handed_back() -> None:
 
 def kernels(mod: tvm.IRModule) -> str:
     with CUDA:
-        lowered = without_source(lower_module(mod, CUDA, cuda_graph=False))
+        lowered = without_source(lower_modules({"main": mod}, CUDA, cuda_graph=False))
     functions = [f for _, f in lowered.functions_items() if isinstance(f, tvm.tirx.PrimFunc)]
     return "".join(f.script() for f in functions)
 

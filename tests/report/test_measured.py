@@ -18,7 +18,7 @@ from convoy.lower.lowered import Lowered
 from convoy.report.measured import Calls, measure
 from convoy.runtime import load_runtime
 from convoy.runtime.compiled import CompiledModule
-from convoy.streams.link import link
+from convoy.streams.link import Part, link
 from convoy.streams.planner import multi_stream
 from convoy.streams.program import read
 
@@ -49,7 +49,7 @@ def test_observer_sees_every_op_of_a_schedule_in_its_order() -> None:
     program = read(lowered.calls, Device())
     schedule = multi_stream(program.ops, program.buffers, 3)
     assert schedule.streams > 1
-    vm = VirtualMachine(link(lowered, program, schedule), tvm.cpu())
+    vm = VirtualMachine(link([Part(lowered, program, schedule)]), tvm.cpu())
     seen: list[str] = []
     calls = Calls(schedule, lambda op: seen.append(schedule.ops[op].name))
     vm.set_instrument(tvm_ffi.convert(calls.watch))

@@ -20,7 +20,7 @@ from tvm.runtime.vm import VirtualMachine
 from convoy.ir.artifact import Meta, TensorInfo
 from convoy.lower.lowered import Lowered
 from convoy.ir.device import Device
-from convoy.streams.link import link
+from convoy.streams.link import Part, link
 from convoy.streams.program import read
 from convoy.streams.costs import LaunchCosts
 from convoy.ir.schedule_parts import Occupancy
@@ -65,7 +65,7 @@ def schedule_of(lowered, streams, conv_us=5.0):
 def build(streams=3, broken=False, conv_us=5.0):
     lowered = network(broken)
     program, schedule = schedule_of(lowered, streams, conv_us)
-    return link(lowered, program, schedule), schedule
+    return link([Part(lowered, program, schedule)]), schedule
 
 def tensor():
     return tvm.runtime.empty(SHAPES["x"], "float32", tvm.cuda(0))

@@ -13,7 +13,7 @@ from tvm.runtime.vm import VirtualMachine
 from convoy.ir.device import Device
 from convoy.lower.lowered import Lowered
 from convoy.runtime import load_runtime
-from convoy.streams.link import link
+from convoy.streams.link import Part, link
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.program import read
 
@@ -49,7 +49,7 @@ def test_random_networks(scheduled, compiled, seed: int) -> None:
     planned = [single_stream(program.ops, program.buffers)]
     planned += [multi_stream(program.ops, program.buffers, n) for n in (2, 4)]
     for schedule in planned:
-        got = run(link(lowered, program, schedule), inputs)
+        got = run(link([Part(lowered, program, schedule)]), inputs)
         assert len(got) == len(want)
         for y, expected in zip(got, want, strict=True):
             np.testing.assert_allclose(y, expected, atol=2e-5)
@@ -100,7 +100,7 @@ def test_state_that_is_updated_in_place(scheduled) -> None:
     schedule = multi_stream(program.ops, program.buffers, 3)
     rng = np.random.default_rng(1)
     a, b = (rng.uniform(-1, 1, SHAPE).astype("float32") for _ in range(2))
-    got = run(link(lowered, program, schedule), [a, b])
+    got = run(link([Part(lowered, program, schedule)]), [a, b])
     new = np.tanh(a)
     for y, want in zip(got, (a * 0.5 - b * 0.25, a * 0.5 - new * 0.25, new), strict=True):
         np.testing.assert_allclose(y, want, atol=2e-5)
@@ -120,6 +120,6 @@ def test_symbol_of_the_main_function_stays_its_own(scheduled, streams: int) -> N
     program = read(lowered.calls, Device())
     schedule = multi_stream(program.ops, program.buffers, streams)
     inputs = [np.full(SHAPE, 0.1 * i, "float32") for i in range(network.inputs)]
-    got = run(link(lowered, program, schedule), inputs)
+    got = run(link([Part(lowered, program, schedule)]), inputs)
     for y, want in zip(got, by_numpy(network, inputs), strict=True):
         np.testing.assert_allclose(y, want, atol=2e-5)

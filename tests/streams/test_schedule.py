@@ -208,7 +208,7 @@ class Gpu:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *trials) -> None:
         self.tried: list[int] = []
         self._trials = itertools.chain(trials)
-        monkeypatch.setattr("convoy.pipeline.network.present_device", Device)
+        monkeypatch.setattr("convoy.pipeline.executable.present_device", Device)
         monkeypatch.setattr("convoy.streams.durations.measure", lambda program, ops, *_: list(ops))
         monkeypatch.setattr("convoy.streams.schedule.time_functions", self.time)
 

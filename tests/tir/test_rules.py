@@ -20,7 +20,7 @@ from convoy.errors import UnsupportedOp
 from convoy.ir.artifact import Meta
 from convoy.lower import codegen
 from convoy.lower import compile as compiling
-from convoy.lower.executable import lower, lower_module
+from convoy.lower.executable import lower, lower_modules
 from convoy.lower.lowered import Lowered, _kernels
 from convoy.streams import durations, program
 from convoy.tir import fallback
@@ -167,7 +167,7 @@ def test_axes_that_are_no_loops_of_their_own_are_not_parallel() -> None:
 
 def test_a_rule_that_fails_is_passed_over_for_that_kernel_alone(rules) -> None:
     rules(FailsOnSoftmax())
-    found = schedules.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
+    found = schedules.rescheduled(lower_modules({"main": network()}, TARGET, cuda_graph=False))
     (softmax,) = found
     assert "softmax" in softmax.kernel and softmax.rule == "GeneralReduction"
     assert softmax.failed == (("FailsOnSoftmax", "made up for a test"),)
@@ -176,7 +176,7 @@ def test_a_rule_that_fails_is_passed_over_for_that_kernel_alone(rules) -> None:
 def test_no_statement_is_left_to_the_host(rules) -> None:
     """It would read device memory from the CPU."""
     rules(BindsNothing())
-    found = schedules.rescheduled(lower_module(network(), TARGET, cuda_graph=False))
+    found = schedules.rescheduled(lower_modules({"main": network()}, TARGET, cuda_graph=False))
     assert [r.failed[0][0] for r in found] == ["BindsNothing"] * 2
     assert all("outside of any thread" in r.tried for r in found)
 

@@ -37,38 +37,27 @@ def lower(
     Raises:
         UnsupportedOp: TVM cannot lower an operator to TIR, or cannot compile a kernel.
     """
-    return lower_reporting(mod, target, cuda_graph)[0]
+    return lower_together({"main": mod}, target, cuda_graph)[0]
 
 
-def lower_reporting(
-    mod: tvm.IRModule,
+def lower_together(
+    mods: Mapping[str, tvm.IRModule],
     target: str | tvm.target.Target,
     cuda_graph: bool = True,
     external: Callable[[list[Rescheduled]], list[tvm.runtime.Module]] | None = None,
 ) -> tuple[relax.VMExecutable, list[Rescheduled]]:
-    """Compile as :func:`lower`, and report the kernels that fell back to another schedule.
+    """Compile modules as :func:`lower` into one executable, which holds equal constants once.
 
     Args:
-        external: Makes, from those kernels, the modules of external functions that replace those
-            attached to ``mod``.
+        mods: Modules by the names that their entry functions get.
+        external: Makes, from the kernels that fell back to another schedule, the modules of
+            external functions that replace those attached to the first module.
+
+    Returns:
+        The executable, and those kernels.
     """
     target = tvm.target.Target(target) if isinstance(target, str) else target
-    return _compile(lower_module(mod, target, cuda_graph), target, external)
-
-
-def lower_together(
-    mods: Mapping[str, tvm.IRModule], target: str | tvm.target.Target
-) -> relax.VMExecutable:
-    """Compile modules into one executable that holds equal constants
-    once. Their entry functions get the names given; the first is the module's own."""
-    target = tvm.target.Target(target) if isinstance(target, str) else target
-    functions: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
-    attrs = None
-    for name, mod in mods.items():
-        lowered = lower_module(mod, target, False, f"_{name}" if functions else "")
-        attrs = attrs or lowered.attrs
-        functions |= dict(rename_main(lowered, name).functions.items())
-    return _compile(tvm.IRModule(functions, attrs=attrs), target)[0]
+    return _compile(lower_modules(mods, target, cuda_graph), target, external)
 
 
 def _compile(
@@ -98,25 +87,30 @@ def _verified(
     return _verified(lowered, target, milder[1:])
 
 
-def lower_module(
-    mod: tvm.IRModule, target: tvm.target.Target, cuda_graph: bool = True, suffix: str = ""
+def lower_modules(
+    mods: Mapping[str, tvm.IRModule], target: tvm.target.Target, cuda_graph: bool = True
 ) -> tvm.IRModule:
-    """Lower a module to scheduled kernels and virtual machine calls, ready for code generation.
+    """Lower modules to one of scheduled kernels and virtual machine calls, ready for code
+    generation.
 
-    ``suffix`` is appended to the names of kernels.
+    Their entry functions get the names given; the names of all kernels but the first module's end
+    in that of their function. CUDA graphs are captured once all functions are there, so that each
+    has a number of its own.
     """
-    cuda = target.kind.name == "cuda"
-    capture = cuda_graph and cuda
+    capture = cuda_graph and target.kind.name == "cuda"
+    functions: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
+    attrs = None
     with target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": capture}):
-        mod = to_kernels(mod)
-        if suffix:
-            mod = rename_kernels(mod, suffix)
-        if capture:
-            mod = StageForCapture()(mod)
-        if cuda:
-            mod = schedule_kernels(target)(mod)
-        mod = update_in_place(tvm.transform.Sequential(call_passes())(mod))
-        return tvm.transform.Sequential(memory_passes())(mod)
+        for name, mod in mods.items():
+            mod = to_kernels(mod)
+            if capture:
+                mod = StageForCapture()(mod)
+            mod = _to_calls(mod, target, f"_{name}" if functions else "")
+            mod = rename_main(mod, name)
+            attrs = attrs or mod.attrs
+            functions |= dict(mod.functions.items())
+        joined = tvm.IRModule(functions, attrs=attrs)
+        return tvm.transform.Sequential(memory_passes())(joined)
 
 
 def lower_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str = "") -> tvm.IRModule:
@@ -125,9 +119,13 @@ def lower_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str = "") 
     ``suffix`` is appended to the names of kernels.
     """
     with target:
-        mod = OutputViews()(to_kernels(mod))
-        if suffix:
-            mod = rename_kernels(mod, suffix)
-        if target.kind.name == "cuda":
-            mod = schedule_kernels(target)(mod)
-        return update_in_place(tvm.transform.Sequential(call_passes())(mod))
+        return _to_calls(OutputViews()(to_kernels(mod)), target, suffix)
+
+
+def _to_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str) -> tvm.IRModule:
+    """Schedule kernels, rename them, and give every call an explicit output."""
+    if suffix:
+        mod = rename_kernels(mod, suffix)
+    if target.kind.name == "cuda":
+        mod = schedule_kernels(target)(mod)
+    return update_in_place(tvm.transform.Sequential(call_passes())(mod))

@@ -26,6 +26,7 @@ from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
 from .movements import fuse_movements
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
+from .plain_reshapes import PlainReshapes
 from .power import RewritePower
 from .row_norms import RowNorms
 from .split_reductions import SplitReductions
@@ -63,6 +64,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
         Decompose(),  # operators that TVM cannot compile, into others
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
+        PlainReshapes(),
         *([RowNorms(), GroupNorms()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         *([SplitReductions()] if on_gpu() else []),

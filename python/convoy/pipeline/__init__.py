@@ -17,15 +17,14 @@ both. Only select chooses kernels: where the scheduler measures that they do not
 it says so, and the placement for one stream is compiled.
 """
 
-from .batch_sizes import build_together
+from .executable import compile_placement
 from .inquiries import predict_schedule, workloads_of
-from .network import build, build_source, compile_placement, place
+from .network import build, build_sources, place
 from .options import find_backends
 
 __all__ = [
     "build",
-    "build_source",
-    "build_together",
+    "build_sources",
     "compile_placement",
     "find_backends",
     "place",

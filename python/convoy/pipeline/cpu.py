@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import tvm
 
-from ..lower import executable as lowering
 from ..lower.describe import describe
+from ..lower.executable import lower_together
 from ..normalize.normal_form import normalize
 from ..partition.rewrite import rewrite
 from ..runtime import create_module
 from ..runtime.compiled import CompiledModule
+from .executable import function_names, together
 
 if TYPE_CHECKING:
     from ..graph.bind import Params
@@ -24,15 +25,17 @@ def build_for_cpu(
     params: Params | None,
     target: str | tvm.target.Target,
     precision: str,
-    names: Sequence[str],
 ) -> CompiledModule:
-    """Compile one network, or one at several batch sizes, by LLVM; a function for each by name."""
+    """Compile one network, or one at several batch sizes, by LLVM."""
     normal = [normalize(mod, params, dtype=precision) for mod in mods]
-    metas = [
-        dataclasses.replace(describe(mod, target, precision), function=name)
-        for mod, name in zip(normal, names, strict=True)
-    ]
-    meta = dataclasses.replace(metas[0], others=tuple(metas[1:]))
+    names = function_names(len(mods))
+    meta = together(
+        [
+            dataclasses.replace(describe(mod, target, precision), function=name)
+            for mod, name in zip(normal, names, strict=True)
+        ]
+    )
     normal[0] = rewrite(normal[0], {}, create_module([], {}, meta.dumps()))
     named = dict(zip(names, normal, strict=True))
-    return CompiledModule(lowering.lower_together(named, target), meta)
+    executable, _ = lower_together(named, target)
+    return CompiledModule(executable, meta)

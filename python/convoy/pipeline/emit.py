@@ -12,7 +12,6 @@ from ..backends.base import Backend
 from ..backends.entries import build_entries
 from ..ir.artifact import Meta
 from ..ir.device import Device
-from ..lower import executable as lowering
 from ..lower.lowered import Lowered
 from ..partition.rewrite import rewrite, with_constant_weights
 from ..placement.placement import Placement
@@ -40,22 +39,6 @@ def lower(
     return Lowered.of(mod, target, [functions], plan.suffix)
 
 
-def link_unscheduled(
-    placement: Placement, program: Lowered, meta: Meta, cuda_graph: bool
-) -> CompiledModule:
-    """Compile by TVM's own means a network that the scheduler does not take."""
-    device = placement.plan.device
-
-    def external(kernels: list[Rescheduled]) -> list[tvm.runtime.Module]:
-        described = dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
-        return [*program.external, description(described, device)]
-
-    executable, rescheduled = lowering.lower_reporting(
-        rewritten(placement), program.target, cuda_graph, external
-    )
-    return CompiledModule(executable, with_rescheduled(meta, rescheduled))
-
-
 def description(meta: Meta, device: Device) -> tvm.runtime.Module:
     """A module without functions that carries the description into the exported file."""
     return create_module([], {}, meta.dumps(), arch=device.arch)
@@ -70,6 +53,8 @@ def with_rescheduled(meta: Meta, kernels: Sequence[Rescheduled]) -> Meta:
 
 def repeat_warnings(module: CompiledModule) -> CompiledModule:
     """The module of an earlier build, with the warnings of that build."""
-    for kernel in module.meta.rescheduled:
+    for kernel in dict.fromkeys(
+        k for m in (module.meta, *module.meta.others) for k in m.rescheduled
+    ):
         warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=5)
     return module

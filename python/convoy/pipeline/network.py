@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,12 @@ from ..build_cache.source import Source
 from ..build_options import check_options, check_records
 from ..cost.model import CostModel
 from ..cost.price import price
-from ..errors import NotSchedulable
 from ..graph.rewriter import main_function
 from ..ir.defaults import BACKENDS, BUDGET_S
 from ..ir.device import Device
 from ..ir.plan import Plan
 from ..ir.workload import Workload
-from ..lower.describe import describe
-from ..lower.target import kind_of, with_arch
+from ..lower.target import kind_of
 from ..measure.trial import time_placement
 from ..normalize.forms import normal_forms
 from ..partition.partition import distinct, partition
@@ -34,11 +31,11 @@ from ..placement.select import explained, select
 from ..progress import Progress, stages
 from ..runtime import present_device
 from ..runtime.compiled import CompiledModule
-from ..streams.link import link
-from ..streams.schedule import ONE_STREAM, check_streams, schedule
+from ..streams.schedule import check_streams
 from ..threads import one_at_a_time
 from .cpu import build_for_cpu
-from .emit import description, link_unscheduled, lower, repeat_warnings, with_rescheduled
+from .emit import repeat_warnings
+from .executable import compile_placement, compile_placements
 from .options import SEARCH, chosen_cost_model, default_precision, find_backends, may_measure
 
 if TYPE_CHECKING:
@@ -90,15 +87,15 @@ def build(
     if precision is None:
         precision = "float32" if kind == "llvm" else default_precision(mod)
     main_function(mod)  # an error of ours for what is no network
-    return build_source(
-        Source.of(mod), target, params, precision=precision, cuda_graph=cuda_graph,
+    return build_sources(
+        [Source.of(mod)], target, params, precision=precision, cuda_graph=cuda_graph,
         streams=streams, cache=cache, **options,
     )  # fmt: skip
 
 
 @one_at_a_time
-def build_source(
-    network: Source,
+def build_sources(
+    network: Sequence[Source],
     target: str | tvm.target.Target,
     params: Params | None = None,
     *,
@@ -106,31 +103,45 @@ def build_source(
     cuda_graph: bool = True,
     streams: int | str = "auto",
     cache: bool = True,
+    plans: Sequence[Plan] = (),
     **options: Any,
 ) -> CompiledModule:
-    """Do as :func:`build`, but import the network only if the cache folder has no module of it."""
+    """Compile a network at one batch size or several into one module, which holds a weight once
+    where the sizes want it in one layout. It is imported only if the cache has no such module.
+
+    Args:
+        network: Its module at ascending batch sizes.
+        plans: Earlier plans to use as they are, one for each size.
+        target, params, precision, cuda_graph, streams, cache, options: As for :func:`build`, which
+            says what is raised.
+    """
     kind, streams = kind_of(target), check_streams(streams)
     check_build(options, precision)
     report = stages(options.pop("progress", None))
-    whole = {"precision": precision, "cuda_graph": cuda_graph, "streams": streams}
-    kept = kept_build([network], target, params, options | whole, cache)
+    whole = {"precision": precision, "cuda_graph": cuda_graph, "streams": streams, "plans": plans}
+    kept = kept_build(network, target, params, options | whole, cache)
     if (found := kept.module()) is not None:
         return repeat_warnings(found)
     with report.stage("build"):
-        mod = network.module()
+        mods = [source.module() for source in network]
         if kind == "llvm":
             with report.stage("lower and compile"):
-                return kept.keep(build_for_cpu([mod], params, target, precision, ["main"]), ())
+                return kept.keep(build_for_cpu(mods, params, target, precision), ())
         together = streams if cuda_graph else 1  # kernels share the device in replayed graphs
-        placement = place(
-            mod, params, precision=precision, streams=together, progress=report, **options
-        )
-        compiled = compile_placement(
-            placement, target, precision, backends=options.get("backends", BACKENDS),
+        known = [{"plan": plan} for plan in plans] or [{}] * len(mods)
+        placements = [
+            place(
+                mod, params, precision=precision, streams=together, progress=report,
+                **{**options, **plan},
+            )
+            for mod, plan in zip(mods, known, strict=True)
+        ]  # fmt: skip
+        compiled = compile_placements(
+            placements, target, precision, backends=options.get("backends", BACKENDS),
             cuda_graph=cuda_graph, streams=streams, progress=report,
         )  # fmt: skip
         with report.stage("keep for the next build"):
-            return kept.keep(compiled, decisive([placement]))
+            return kept.keep(compiled, decisive(placements))
 
 
 def check_build(options: Mapping[str, Any], precision: str) -> None:
@@ -267,39 +278,3 @@ def place(
     if explain:
         return explained(placement, offers, "greedy" if search == "greedy" else "exact")
     return placement
-
-
-@one_at_a_time
-def compile_placement(
-    placement: Placement,
-    target: str | tvm.target.Target = "cuda",
-    precision: str = "float16",
-    *,
-    backends: Sequence[str | Backend] = BACKENDS,
-    cuda_graph: bool = True,
-    streams: int | str = "auto",
-    progress: Progress | None = None,
-) -> CompiledModule:
-    """Compile a network as it was placed; options as :func:`build`."""
-    plan, on_gpu = placement.plan, present_device() == placement.plan.device
-    report = stages(progress)
-    meta = describe(placement.module, target, precision, plan)
-    with report.stage("lower and compile"):
-        program = lower(placement, with_arch(target, plan.device), find_backends(backends))
-    try:
-        with report.stage("schedule"):
-            timing = schedule(program, plan, streams, on_gpu=on_gpu, cuda_graph=cuda_graph)
-    except NotSchedulable as err:
-        warnings.warn(f"compiled for one stream: {err}", stacklevel=2)
-        return link_unscheduled(placement, program, meta, cuda_graph)
-    if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
-        return compile_placement(
-            placement.on_one_stream, target, precision,
-            backends=backends, cuda_graph=cuda_graph, streams=streams, progress=report,
-        )  # fmt: skip
-    meta = dataclasses.replace(meta, schedule=timing.schedule.to_json(), cuda_graph=cuda_graph)
-    meta = with_rescheduled(meta, program.rescheduled)
-    with report.stage("link"):
-        described = description(meta, plan.device)
-        executable = link(program, timing.program, timing.schedule, [described])
-    return CompiledModule(executable, meta)

@@ -89,11 +89,7 @@ class TorchModule:
             self._rebuild = operator.itemgetter(0)
         target = "cuda" if self.device.type == "cuda" else "llvm"
         network = [one.source(report) for one in traced]
-        if len(network) > 1:
-            self.built = pipeline.build_together(network, target, plans=plans, **options)
-        else:
-            options |= {"plan": plans[0]} if plans else {}
-            self.built = pipeline.build_source(network[0], target, **options)
+        self.built = pipeline.build_sources(network, target, plans=plans, **options)
         self._run = self._runner()
         given = [device for _, _, device in self._expected]
         if any(device != self.device for device in (*given, *traced[0].devices)):

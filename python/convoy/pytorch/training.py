@@ -103,7 +103,7 @@ class TrainingStep:
         on_gpu = self.device.type == "cuda"
         precision = precision or precision_of(module, examples)
         target, options = "cuda" if on_gpu else "llvm", {**options, "progress": report}
-        self.built = pipeline.build_source(network, target, precision=precision, **options)
+        self.built = pipeline.build_sources([network], target, precision=precision, **options)
         held_names = [info.name for info in self.built.meta.inputs]
         learned = {name: weights[name] for name in held_names if name in weights}
         step = StepNames.of(held_names, groups_of(optimizer, learned))

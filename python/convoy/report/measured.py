@@ -22,6 +22,7 @@ from .timeline import Timeline
 if TYPE_CHECKING:
     import tvm
     import tvm_ffi
+    from tvm import relax
 
     from ..runtime.compiled import CompiledModule
 
@@ -40,26 +41,39 @@ def measure(
     Raises NoGpu and WrongDevice, InvalidOption for a module without a schedule.
     """
     import tvm
-    import tvm_ffi
     from tvm.runtime.vm import VirtualMachine
 
     from ..measure.network import graph_replays, random_tensors, time_networks
     from ..measure.turns import turn
     from ..runtime import check_device
-    from ..runtime.library import function
 
     schedule = compiled.schedule
     if schedule is None:
         raise InvalidOption("a measured timeline of a module without a schedule", "one for cuda")
     check_device(compiled.meta.arch, device)
     vm = VirtualMachine(compiled.module, tvm.cuda(device))
-    main = vm["main"]
     inputs = random_tensors([(t.shape, t.dtype) for t in compiled.meta.inputs], device)
-    replays = graph_replays(main, inputs, device, budget_us=_BUDGET_US)
+    replays = graph_replays(vm["main"], inputs, device, budget_us=_BUDGET_US)
     (whole,) = time_networks([replays], 1, _SAMPLES, take_turn=functools.partial(turn, device))
 
+    ends = _ends(vm, schedule, inputs, device, progress)
+    return from_ends(schedule, ends, whole.median_us, compiled)
+
+
+def _ends(
+    vm: relax.VirtualMachine,
+    schedule: Schedule,
+    inputs: list[tvm.runtime.Tensor],
+    device: int,
+    progress: Progress | None,
+) -> list[float]:
+    """Return when each op ends, in microseconds from the start of a replay."""
+    import tvm_ffi
+
+    from ..runtime.library import function
+
     mark, times = function("marks.create")(2, device)
-    wanted = -1
+    main, wanted = vm["main"], -1
     calls = Calls(schedule, lambda op: mark(1) if op == wanted else None)
     vm.set_instrument(tvm_ffi.convert(calls.watch))
 
@@ -78,7 +92,7 @@ def measure(
             launch()
             samples.append(list(times())[1])
         ends.append(statistics.median(samples[_WARM_UP:]))
-    return from_ends(schedule, ends, whole.median_us, compiled)
+    return ends
 
 
 class Calls:

@@ -1,4 +1,4 @@
-"""Link a lowered module and its schedule into an executable."""
+"""Link lowered modules and their schedules into an executable."""
 
 from __future__ import annotations
 
@@ -17,16 +17,6 @@ from .emit import emit
 from .program import Program
 
 
-def link(
-    lowered: Lowered,
-    program: Program,
-    schedule: Schedule,
-    extra: Sequence[tvm.runtime.Module] = (),
-) -> relax.VMExecutable:
-    """Make the executable of a schedule. ``extra`` modules become part of it."""
-    return link_together([Part(lowered, program, schedule)], extra)
-
-
 @dataclass(frozen=True)
 class Part:
     """A function of an executable; ``name`` is its symbol."""
@@ -37,10 +27,11 @@ class Part:
     name: str = "main"
 
 
-def link_together(
-    parts: Sequence[Part], extra: Sequence[tvm.runtime.Module] = ()
-) -> relax.VMExecutable:
-    """Make one executable of several functions, which holds equal constants once."""
+def link(parts: Sequence[Part], extra: Sequence[tvm.runtime.Module] = ()) -> relax.VMExecutable:
+    """Make one executable of functions, which holds equal constants once.
+
+    ``extra`` modules become part of it.
+    """
     builder, target = relax.ExecBuilder(), parts[0].lowered.target
     libraries: list[tvm.runtime.Module] = []
     for number, part in enumerate(parts):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tvm
@@ -155,27 +156,8 @@ class _Reader:
         native = self._native(call)
         symbol = call.op.name_hint if native else str(call.op.global_symbol)
         args = [self._resolve(arg) for arg in call.args]
-        touched: dict[int, bool] = {}  # storage -> whether it is written
-        moved = 0
-        for i, arg in enumerate(args):
-            for var in _vars(arg):
-                storage = self._storage(var)
-                if storage is None:
-                    continue
-                fresh = not self._writers[storage] and storage not in self._inputs
-                written = fresh or bool(native and i in native.written)
-                touched[storage] = touched.get(storage, False) or written
-            if not native and isinstance(arg.ty, relax.TensorType):
-                moved += math.prod(shape_of(arg)) * itemsize(dtype_of(arg))
-        moved = native.moved if native else moved
-        depends: set[int] = set()
-        for storage, written in touched.items():
-            depends.update(self._writers[storage])
-            if written:
-                depends.update(self._readers[storage])
-                self._writers[storage].append(op)
-            else:
-                self._readers[storage].append(op)
+        moved = native.moved if native else _bytes(args)
+        depends = self._order(op, self._touched(args, native))
         if native and native.host_workspace:
             if self._last_host_workspace is not None:
                 depends.add(self._last_host_workspace)
@@ -193,6 +175,31 @@ class _Reader:
         program.calls.append(relax.Call(call.op, args, call.attrs, ty_args=call.ty_args))
         program.moved.append(moved)
 
+    def _touched(self, args: Sequence[relax.Expr], native: NativeKernel | None) -> dict[int, bool]:
+        """Return the storages that a call takes, and whether it writes them."""
+        touched: dict[int, bool] = {}
+        for i, arg in enumerate(args):
+            for var in _vars(arg):
+                storage = self._storage(var)
+                if storage is None:
+                    continue
+                fresh = not self._writers[storage] and storage not in self._inputs
+                written = fresh or bool(native and i in native.written)
+                touched[storage] = touched.get(storage, False) or written
+        return touched
+
+    def _order(self, op: int, touched: Mapping[int, bool]) -> set[int]:
+        """Return the ops that ``op`` has to follow, and note what it reads and writes."""
+        depends: set[int] = set()
+        for storage, written in touched.items():
+            depends.update(self._writers[storage])
+            if written:
+                depends.update(self._readers[storage])
+                self._writers[storage].append(op)
+            else:
+                self._readers[storage].append(op)
+        return depends
+
     def _native(self, call: relax.Call) -> NativeKernel | None:
         if isinstance(call.op, relax.ExternFunc):
             if str(call.op.global_symbol).startswith("vm.builtin"):
@@ -205,6 +212,12 @@ class _Reader:
                 raise NotSchedulable(f"a call of the Relax function {name}", "kernels")
             self._natives[name] = inspect(callee, self._device)
         return self._natives[name]
+
+
+def _bytes(args: Sequence[relax.Expr]) -> int:
+    """Return the bytes of all tensors among the arguments."""
+    tensors = [arg for arg in args if isinstance(arg.ty, relax.TensorType)]
+    return sum(math.prod(shape_of(arg)) * itemsize(dtype_of(arg)) for arg in tensors)
 
 
 def _vars(expr: relax.Expr | None) -> list[relax.Var]:

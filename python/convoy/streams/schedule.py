@@ -20,7 +20,7 @@ from ..lower.lowered import Lowered
 from . import durations
 from .costs import EAGER, GRAPH, LaunchCosts
 from .dependence import Dependences
-from .link import Part, link_together
+from .link import Part, link
 from .planner import close_schedules, multi_stream, single_stream
 from .program import Program, read
 
@@ -172,7 +172,7 @@ def _times(
     once."""
     names = ["main", *(f"schedule_{i}" for i in range(1, len(schedules)))]
     parts = [Part(lowered, program, s, n) for s, n in zip(schedules, names, strict=True)]
-    return time_functions(program, link_together(parts), names, cuda_graph)
+    return time_functions(program, link(parts), names, cuda_graph)
 
 
 def time_functions(
