@@ -202,3 +202,10 @@ def test_copies_with_other_fields() -> None:
     assert list(function.params) == [y] and function.body is copy
     with pytest.raises(InvalidOption, match="on_device"):
         relay.expr.CallWithFields(call, virtual_device=tvm.cpu())
+
+
+def test_attributes_by_kind() -> None:
+    x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(6, 4, 3, 3))
+    attrs = relay.nn.conv2d(x, w, strides=(2, 1), groups=1).attrs
+    assert attrs.get_int_tuple("strides") == (2, 1)
+    assert (attrs.get_int("groups"), attrs.get_str("data_layout")) == (1, "NCHW")

@@ -6,6 +6,7 @@ Taken before operators are decomposed and converted, which takes longer than tra
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,9 +21,10 @@ from ..threads import in_threads
 _OWN = ("aten", "prims", "prim", "higher_order")
 
 
-def program_content(program: ExportedProgram) -> list[str] | None:
+def program_content(program: ExportedProgram, names: Sequence[str] = ()) -> list[str] | None:
     """Equal only for programs that are imported as the same module: operators with their arguments,
-    types and strides, and the elements of parameters, buffers and constants.
+    types and strides, the names that inputs are given, and the elements of parameters, buffers and
+    constants.
 
     None where an operator does not come with PyTorch, or a constant is no dense tensor.
     """
@@ -35,6 +37,7 @@ def program_content(program: ExportedProgram) -> list[str] | None:
     texts = [
         torch.__version__,
         str(torch.get_default_dtype()),
+        str(list(names)),
         str(program.graph_signature),
         *(str(module.graph) for module in graphs),
         *(_described(node.meta.get("val")) for node in nodes),

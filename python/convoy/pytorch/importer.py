@@ -18,6 +18,7 @@ from . import attention, decompositions, operators, searching, training_graph
 from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
+from .input_names import name_inputs
 from .promotion import promote
 from .refusal import EXPECTED, PARTS, called, raised
 from .structure import Structure
@@ -40,14 +41,14 @@ class Traced:
     result: Structure
     devices: tuple[torch.device, ...]
 
-    def source(self, progress: Stages) -> Source:
-        """The network, to be converted where no earlier build has it."""
+    def source(self, progress: Stages, names: Sequence[str]) -> Source:
+        """The network with names of its inputs, to be converted where no earlier build has it."""
 
         def convert() -> tvm.IRModule:
             with progress.stage("import"):
-                return to_relax(self.program)
+                return to_relax(self.program, names)
 
-        return Source(convert, lambda: program_content(self.program))
+        return Source(convert, lambda: program_content(self.program, names))
 
 
 @one_at_a_time
@@ -79,11 +80,16 @@ def trace(
 
 
 @one_at_a_time
-def to_relax(program: ExportedProgram, training: bool = False) -> tvm.IRModule:
+def to_relax(
+    program: ExportedProgram, names: Sequence[str] = (), training: bool = False
+) -> tvm.IRModule:
     """Convert a program in host memory; its inputs and outputs are the tensors of a call in order.
 
-    One that is to be differentiated (``training``) may draw random numbers, and marks where
-    gradients stop.
+    Args:
+        program: The program.
+        names: Of the inputs; none keeps the program's own.
+        training: Whether it is to be differentiated: it may draw random numbers, and marks where
+            gradients stop.
 
     Raises:
         UnsupportedOp: An operator that cannot be converted; also random numbers, and buffers that
@@ -101,6 +107,7 @@ def to_relax(program: ExportedProgram, training: bool = False) -> tvm.IRModule:
             step("convert operators", 1, 2)
             promote(program)
             _compact(program)
+            name_inputs(program, names)
             return translate(program)
     except ConvoyError:
         raise

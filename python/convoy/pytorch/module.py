@@ -88,7 +88,8 @@ class TorchModule:
         if structure == TENSOR:
             self._rebuild = operator.itemgetter(0)
         target = "cuda" if self.device.type == "cuda" else "llvm"
-        network = [one.source(report) for one in traced]
+        names = self._arguments.names(self._structure)
+        network = [one.source(report, names) for one in traced]
         self.built = pipeline.build_sources(network, target, plans=plans, **options)
         self._run = self._runner()
         given = [device for _, _, device in self._expected]
@@ -183,7 +184,8 @@ class TorchModule:
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write one shared object for :func:`convoy.load`, with the weights; neither PyTorch nor
-        the module is needed to run it. Inputs and outputs are the tensors in order.
+        the module is needed to run it. Inputs and outputs are the tensors in order; inputs have
+        the names of ``forward``'s parameters with the keys inside them, such as ``batch_image``.
 
         Raises CacheUnwritable where the folder cannot be written.
         """

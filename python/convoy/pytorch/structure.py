@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -106,6 +107,24 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
     raise AssertionError(structure)
 
 
+def paths(structure: Structure) -> Iterator[tuple[str, ...]]:
+    """Yield the keys and positions that lead to each tensor, in the order of :func:`flatten`."""
+    match structure:
+        case ("tensor",):
+            yield ()
+        case ("namedtuple", kind, *items):
+            yield from _inner(kind._fields, items)
+        case ("dict", keys, *items) | ("fields" | "object", _, keys, *items):
+            yield from _inner(keys, items)
+        case ("sequence", _, *items) | ("node", _, _, *items):
+            yield from _inner(range(len(items)), items)
+
+
+def _inner(keys: Iterable[Any], items: Sequence[Structure]) -> Iterator[tuple[str, ...]]:
+    for key, item in zip(keys, items, strict=True):
+        yield from ((str(key), *path) for path in paths(item))
+
+
 class Arguments:
     """How a function is called: every spelling of a call, by position or by keyword, becomes the
     same positional and keyword arguments, without those that are at their defaults: a decorator
@@ -132,6 +151,23 @@ class Arguments:
                 if named and _same(bound.arguments[p.name], p.default):
                     del bound.arguments[p.name]
         return flatten((bound.args, dict(sorted(bound.kwargs.items()))))
+
+    def names(self, structure: Structure) -> list[str]:
+        """Name the tensors of a call after the function's parameters and the keys inside them:
+        ``batch_image`` for ``batch["image"]``, ``images_0`` for ``*images``."""
+        _, _, positional, keyword = structure
+        values = [*zip(self._positional(), positional[2:], strict=False)]
+        values += zip(keyword[1], keyword[2:], strict=True)
+        return ["_".join((name, *path)) for name, value in values for path in paths(value)]
+
+    def _positional(self) -> Iterator[str]:
+        rest = "input"
+        for p in self._signature.parameters.values() if self._signature is not None else ():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                yield p.name
+            elif p.kind is p.VAR_POSITIONAL:
+                rest = p.name
+        yield from (f"{rest}_{i}" for i in itertools.count())
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -101,6 +101,14 @@ class Attrs(Mapping[str, Any]):
             raise RelayTypeError(f"{self.type_key} with {key}={reprlib.repr(value)}", "an integer")
         return int(value)
 
+    def get_int_tuple(self, key: str) -> tuple[int, ...]:
+        """Return the integers of a field, as TVM's method of that name does."""
+        return tuple(int(value) for value in self._values[key])
+
+    def get_str(self, key: str) -> str:
+        """Return the text of a field, as TVM's method of that name does."""
+        return str(self._values[key])
+
     def __repr__(self) -> str:
         return f"{self.type_key}({self._values})"
 

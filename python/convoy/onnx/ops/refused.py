@@ -17,7 +17,8 @@ _RANDOM = (
 @converter(*_BY_DATA)
 def sized_by_data(call: Call) -> Value:
     """Refuse; the tensors of the model that it takes are where the model may end instead."""
-    computed = {name for node in call.importer.model.graph.node for name in node.output}
+    nodes = [n for n in call.importer.model.graph.node if n.op_type != "Constant"]
+    computed = {name for node in nodes for name in node.output}
     ends = [name for name in call.sources if name in computed]
     raise UnsupportedOp(
         f"ONNX operator {call.op} ({call.name!r}), whose result is as large as the data has it",
