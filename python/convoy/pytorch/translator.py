@@ -19,6 +19,7 @@ from ..graph.expr import dtype_of, is_tensor, shape_of
 from . import operators
 from .complex_pairs import RealModule, has_complex
 from .constants import Constants
+from .distinct import decompose
 from .export import straightened
 from .higher_order import has_functions
 from .layer_names import name_layers
@@ -41,7 +42,7 @@ def translate(program: ExportedProgram) -> tvm.IRModule:
 def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -> ExportedProgram:
     """Decompose operators by ``table``; those without a converter further, as PyTorch can. What
     has functions or complex numbers as arguments is written with other operators."""
-    program = program.run_decompositions(table)
+    program = decompose(program, table)
     if has_functions(program):
         program = straightened(program, _inputs(program)).run_decompositions(table)
     select_by_mask(program)
@@ -59,7 +60,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable[..., Any]]) -
         if not more:
             break
         table = {**table, **more}
-        program = program.run_decompositions(table)
+        program = decompose(program, table)
     return program
 
 

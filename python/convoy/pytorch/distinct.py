@@ -1,0 +1,308 @@
+"""Decompose each distinct operator call of a program once.
+
+``ExportedProgram.run_decompositions`` traces every node of a graph twice. Calls of one operator
+with tensors of equal types and equal other arguments decompose alike: PyTorch decomposes a program
+that has each of them once, and the parts of the result are copied to every place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node, map_arg
+from torch.utils import _pytree as pytree
+
+from .memory import Memory, Whole
+
+Table = dict[Any, Callable[..., Any]]
+_aten = torch.ops.aten
+_CHECK = _aten._assert_tensor_metadata.default
+
+
+def decompose(program: ExportedProgram, table: Table) -> ExportedProgram:
+    """Decompose operators by ``table``, as ``program.run_decompositions`` does.
+
+    PyTorch takes programs whole that have values other than dense tensors of known sizes, functions
+    as arguments, or writes to memory that several values share.
+    """
+    if not all(map(_is_plain, program.graph.nodes)):
+        return program.run_decompositions(table)
+    try:
+        return _like(program, _copy(program.graph, _pieces(program, table)))
+    except Whole:
+        return program.run_decompositions(table)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What a call decomposes into.
+
+    Attributes:
+        inputs: Placeholders, one for each tensor argument in order.
+        nodes: All others, in order.
+        results: One for each tensor of the result.
+        written: What the call leaves in inputs, by their positions.
+    """
+
+    inputs: Sequence[Node]
+    nodes: Sequence[Node]
+    results: Sequence[Node]
+    written: dict[int, Node]
+
+    def paste(self, call: Node, inputs: Sequence[Node], graph: Graph, memory: Memory) -> list[Node]:
+        """Append the piece to a graph in the place of a call, and return its results."""
+        copies = dict(zip(self.inputs, inputs, strict=True))
+        for node in self.nodes:
+            copy = copies[node] = graph.node_copy(node, copies.__getitem__)
+            copy.meta = {**call.meta, "val": node.meta["val"]}
+            memory.define(copy)
+        for position, value in self.written.items():
+            memory.write(call, inputs[position], copies[value], graph)
+        results = [copies[node] for node in self.results]
+        if not self.written:
+            memory.check_views(call, inputs, results)
+        return results
+
+
+def _is_plain(node: Node) -> bool:
+    if node.op in ("placeholder", "output"):
+        return node.op == "output" or _is_dense(node.meta.get("val"))
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem or node.target is _CHECK:
+        return True
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return isinstance(node.target, OpOverload) and bool(values) and all(map(_is_dense, values))
+
+
+def _is_dense(value: object) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and not value.is_complex()
+        and all(type(size) is int for size in (*value.shape, *value.stride()))
+    )
+
+
+def _calls(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if isinstance(node.target, OpOverload)]
+
+
+def _key(call: Node) -> str:
+    """Equal only for calls that decompose alike."""
+    args = map_arg(
+        (call.args, tuple(call.kwargs.items())), lambda node: _Type(_type_of(node.meta["val"]))
+    )
+    return f"{call.target} {args}"
+
+
+@dataclass(frozen=True)
+class _Type:
+    """A tensor argument in the text of a key."""
+
+    text: str
+
+
+def _type_of(value: torch.Tensor) -> str:
+    return f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.device}"
+
+
+def _inputs(call: Node) -> list[Node]:
+    """Tensor arguments in order, one that is given twice twice."""
+    found: list[Node] = []
+    map_arg((call.args, call.kwargs), found.append)
+    return found
+
+
+def _pieces(program: ExportedProgram, table: Table) -> dict[str, _Piece]:
+    """What the calls of a program decompose into, by their keys."""
+    distinct = {_key(call): call for call in _calls(program.graph) if call.target is not _CHECK}
+    graph, outputs = Graph(), []
+    given = _given(graph, distinct)
+    if len(graph.nodes) + len(distinct) > len(program.graph.nodes):
+        raise Whole
+    for key, call in distinct.items():
+        left = iter(given[key])
+        args, kwargs = map_arg((call.args, call.kwargs), lambda _, left=left: next(left))
+        copy = graph.call_function(call.target, args, kwargs)
+        copy.meta = dict(call.meta)
+        outputs.append(_results(graph, copy))
+    graph.output(tuple(node for results in outputs for node in results))
+    done = _program(graph, program).run_decompositions(table)
+    inputs = dict(zip(*(g.find_nodes(op="placeholder") for g in (graph, done.graph)), strict=True))
+    results = iter(done.graph.output_node().args[0])  # first what is written
+    written = {name: next(results) for name in done.graph_signature.user_inputs_to_mutate.values()}
+    pieces = {}
+    for (key, call), made in zip(distinct.items(), outputs, strict=True):
+        own = [inputs[node] for node in given[key]]
+        values = [next(results) for _ in made]
+        kept = {i: written[node.name] for i, node in enumerate(own) if node.name in written}
+        if kept and not call.target._schema.is_mutable:
+            raise Whole  # such as a batch norm's statistics
+        pieces[key] = _Piece(own, _between(own, [*values, *kept.values()]), values, kept)
+    if any(_reads_memory(node) for piece in pieces.values() for node in piece.nodes):
+        raise Whole
+    return pieces
+
+
+def _given(graph: Graph, calls: dict[str, Node]) -> dict[str, list[Node]]:
+    """Add inputs for calls to a graph, which share those that they do not write to."""
+    known: dict[tuple[str, str, int], Node] = {}
+    given: dict[str, list[Node]] = {}
+    for key, call in calls.items():
+        types: list[str] = []
+        given[key] = []
+        for like in _inputs(call):
+            types.append(_type_of(like.meta["val"]))
+            place = (
+                key if call.target._schema.is_mutable else "",
+                types[-1],
+                types.count(types[-1]),
+            )
+            if place not in known:
+                known[place] = _placeholder(graph, like)
+            given[key].append(known[place])
+    return given
+
+
+def _placeholder(graph: Graph, like: Node) -> Node:
+    """An input of the type of a value, in memory of its own."""
+    node, value = graph.placeholder(f"given_{len(graph.nodes)}"), like.meta["val"]
+    with value.fake_mode:
+        node.meta["val"] = torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=value.device
+        )
+    return node
+
+
+def _results(graph: Graph, call: Node) -> list[Node]:
+    """The tensors of a call's result."""
+    value = call.meta["val"]
+    if isinstance(value, torch.Tensor):
+        return [call]
+    found = []
+    for i, one in enumerate(value):
+        found.append(graph.call_function(operator.getitem, (call, i)))
+        found[-1].meta["val"] = one
+    return found
+
+
+def _between(inputs: Sequence[Node], results: Sequence[Node]) -> list[Node]:
+    """The nodes that results are computed by, in order."""
+    seen, todo = set(inputs), list(results)
+    found = []
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            found.append(node)
+            todo.extend(node.all_input_nodes)
+    if any(node.op != "call_function" for node in found):
+        raise Whole  # a constant
+    return sorted(found)
+
+
+def _program(graph: Graph, like: ExportedProgram) -> ExportedProgram:
+    """A program without parameters."""
+    inputs = graph.find_nodes(op="placeholder")
+    outputs = graph.output_node().args[0]
+    entry, *_ = like.module_call_graph
+    signature = type(entry.signature)(
+        inputs=[],  # names, of which those of values that are not computed would be missed
+        outputs=[],
+        in_spec=pytree.tree_structure(((0,) * len(inputs), {})),
+        out_spec=pytree.tree_structure((0,) * len(outputs)),
+    )
+    return ExportedProgram(
+        GraphModule({}, graph),
+        graph,
+        ExportGraphSignature(
+            [InputSpec(InputKind.USER_INPUT, TensorArgument(n.name), None) for n in inputs],
+            [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in outputs],
+        ),
+        {},
+        {},
+        [type(entry)("", signature)],
+        verifiers=like.verifiers,
+    )
+
+
+def _copy(graph: Graph, pieces: dict[str, _Piece]) -> Graph:
+    """A graph with pieces in the place of calls."""
+    made, memory, moved = Graph(), Memory(graph), False
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            copy = made.node_copy(node)
+            copy.name = node.name  # which may be one that a graph gives to nothing else, as "input"
+            memory.values[node] = [copy]
+            memory.keep(copy)
+        elif node.op == "output":
+            made.node_copy(node, memory.value)
+        elif node.target is operator.getitem:
+            memory.values[node] = [memory.values[node.args[0]][node.args[1]]]
+        elif node.target is not _CHECK:
+            inputs = [memory.value(one) for one in _inputs(node)]
+            memory.values[node] = pieces[_key(node)].paste(node, inputs, made, memory)
+            moved |= _moved(node, memory.values[node])
+    if moved:
+        for view in made.find_nodes(op="call_function", target=_aten.view.default):
+            view.target = _aten.reshape.default
+    made.eliminate_dead_code()
+    return made
+
+
+def _moved(call: Node, results: Sequence[Node]) -> bool:
+    """Whether the results of a piece have other strides than those of the call, which further calls
+    were traced with."""
+    moved = False
+    for result, like in zip(results, pytree.tree_leaves(call.meta["val"]), strict=True):
+        value = result.meta["val"]
+        if (value.dtype, value.shape) != (like.dtype, like.shape):
+            raise Whole
+        moved |= value.stride() != like.stride()
+    return moved
+
+
+def _reads_memory(node: Node) -> bool:
+    """Whether a node depends on where PyTorch has a tensor that comes from outside of a piece."""
+    if node.target is not _aten.as_strided.default:
+        return False
+    (base, *_) = node.args
+    returns = base.target._schema.returns if isinstance(base.target, OpOverload) else ()
+    return not returns or any(one.alias_info is not None for one in returns)
+
+
+def _like(program: ExportedProgram, graph: Graph) -> ExportedProgram:
+    """A program with another graph, of the same inputs, outputs and parameters."""
+    results = [TensorArgument(node.name) for node in graph.output_node().args[0]]
+    signature, (entry, *_) = program.graph_signature, program.module_call_graph
+    outputs = [
+        OutputSpec(spec.kind, result, spec.target)
+        for spec, result in zip(signature.output_specs, results, strict=True)
+    ]
+    called = dataclasses.replace(entry.signature, outputs=results)
+    return ExportedProgram(
+        GraphModule(program.graph_module, graph),
+        graph,
+        ExportGraphSignature(list(signature.input_specs), outputs),
+        program.state_dict,
+        program.range_constraints,
+        [dataclasses.replace(entry, signature=called)],
+        program.example_inputs,
+        program.constants,
+    )
