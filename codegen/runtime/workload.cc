@@ -227,6 +227,20 @@ Depth ParseDepth(const json::Object& object) {
   return depth;
 }
 
+// Sums of int8 are kept as int32, or made int8 again; no other operand is an integer.
+void CheckDtypes(const Workload& load) {
+  bool integers = load.dtype == Dtype::kInt8;
+  bool kept = load.out_dtype == Dtype::kInt8 || load.out_dtype == Dtype::kInt32;
+  if (load.dtype != Dtype::kInt32 && kept == integers &&
+      (load.acc_dtype == Dtype::kInt32) == integers) {
+    return;
+  }
+  TVM_FFI_THROW(InvalidWorkload) << "dtype '" << Name(load.dtype) << "' with out_dtype '"
+                                 << Name(load.out_dtype) << "' and acc_dtype '"
+                                 << Name(load.acc_dtype)
+                                 << "'; expected integers in all of them or in none";
+}
+
 }  // namespace
 
 Workload Workload::FromJson(const json::Object& object) {
@@ -273,6 +287,7 @@ Workload Workload::FromJson(const json::Object& object) {
   load.dtype = Choose(object, "dtype", kDtypes, "float16");
   load.out_dtype = Choose(object, "out_dtype", kDtypes, "float16");
   load.acc_dtype = Choose(object, "acc_dtype", kDtypes, "float32");
+  CheckDtypes(load);
   load.tf32 = GetString(object, "math", "default") == "tf32";
   if (Find(object, "epilogue") != nullptr) {
     load.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));

@@ -92,7 +92,7 @@ def integers() -> Iterator[Case]:
     }
     for name, changed in changes.items():
         yield Case(f"int8_{name}", conv(bias, **{"c": 64, "k": 96, **INT8, **changed}))
-    for name, low, high in (("asymmetric", -3, 252), ("relu", 0, 255), ("symmetric", -255, 127)):
+    for name, low, high in (("asymmetric", -3, 252), ("relu", 0, 255), ("symmetric", -128, 127)):
         clip = Epilogue(bias=True, activation="clip", clip_min=low, clip_max=high)
         quantized = INT8 | {"out_dtype": "int8"}
         for c, k in ((64, 64), (40, 24), (4, 132)):
